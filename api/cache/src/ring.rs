@@ -7,19 +7,19 @@ use std::sync::Arc;
 use super::event::{Before, Event};
 use super::object::Object;
 
-/// Events kept of one resource.
+/// The highest number of events of one resource in the history.
 const EVENTS_LEN_MAX: usize = 4_096;
-/// Bytes of past objects kept by the events of one resource: half as many as its current objects have, but
-/// no fewer and no more than this.
+/// The bounds of the bytes of past objects that the events of one resource keep: half as many as its current objects have,
+/// within these bounds.
 const EVENTS_BYTES_MIN: usize = 4 << 20;
 const EVENTS_BYTES_MAX: usize = 16 << 20;
-/// What an event weighs beside its past object.
+/// The size of an event beside its past object.
 const EVENT_BYTES: usize = 512;
 
 /// Namespace (empty for cluster-scoped kinds) and name of an object.
 pub type NamespacedName = (Arc<str>, Arc<str>);
 
-/// What stood at some places earlier; `None` where there was nothing.
+/// The earlier objects at some keys; `None` where there was none.
 pub(crate) type Undone = BTreeMap<NamespacedName, Option<Arc<Object>>>;
 
 /// A bounded history.
@@ -34,7 +34,7 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// Knows nothing of what happened up to `floor`.
+    /// An empty ring, whose history begins after `floor`.
     pub(crate) fn new(floor: u64) -> Self {
         Self { events: VecDeque::new(), bytes: 0, floor, list_floor: floor }
     }
@@ -49,7 +49,7 @@ impl Ring {
         if matches!(event.before, Before::Forgotten) {
             self.list_floor = event.revision;
             if event.after.is_none() {
-                // Nobody can be told what was deleted: history starts here.
+                // The deletions of this gap are unknown: history starts here.
                 *self = Self::new(event.revision);
                 return;
             }
@@ -65,7 +65,7 @@ impl Ring {
         }
     }
 
-    /// The events after a revision; `None` when some of them are forgotten.
+    /// The events after a revision; `None` when the ring does not have all of them.
     pub(crate) fn after(&self, revision: u64) -> Option<impl Iterator<Item = &Arc<Event>>> {
         let from = self.events.partition_point(|event| event.revision <= revision);
         (revision >= self.floor).then(|| self.events.range(from..))
@@ -77,8 +77,8 @@ impl Ring {
         self.events.get(at)
     }
 
-    /// What has to be put back (or, where `None`, taken away) to see the resource as it was at a
-    /// revision; `None` when that is forgotten.
+    /// The objects to put back (or, where `None`, to remove) to get the resource as it was at a revision; `None` when the
+    /// history does not reach back to it.
     pub(crate) fn undo_to(&self, revision: u64) -> Option<Undone> {
         if revision < self.list_floor {
             return None;

@@ -1,4 +1,4 @@
-//! What becomes of a set whose tasks fail, and what a pulse says.
+//! What happens to a set whose tasks fail, and what a pulse reports.
 
 use std::time::Duration;
 

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::*;
 use crate::fixtures::{add, service, slice, zone};
 
-/// An answer as people read it; the SOA's serial is the time, so only its owner is told.
+/// An answer in text form; the SOA's serial is the time, so only its owner is shown.
 fn written(zone: &Zone, name: &str, kind: RecordType) -> String {
     let record = |record: &Record| match &record.data {
         RData::SOA(soa) => format!("{} SOA minimum {}", record.name, soa.minimum),

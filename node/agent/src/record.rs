@@ -138,7 +138,7 @@ pub(crate) struct Failure {
     pub(crate) cause: Cause,
 }
 
-/// Who ended the Pod.
+/// What ended the Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// Turned away at the door: its containers never were.

@@ -339,8 +339,8 @@ fn condition<'a>(status: &'a Value, name: &str) -> &'a str {
     found.and_then(|condition| condition["status"].as_str()).unwrap_or_default()
 }
 
-/// Whether something comes true before the deadline. Looks every few milliseconds: the API server is
-/// in this process and there is no one to be told by.
+/// Whether a condition becomes true before the deadline. It is checked every few milliseconds: the API server is in this
+/// process and there is no notification.
 async fn poll(look: impl AsyncFn() -> bool) -> bool {
     let until = tokio::time::Instant::now() + DEADLINE;
     while tokio::time::Instant::now() < until {

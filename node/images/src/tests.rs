@@ -1,4 +1,4 @@
-//! The store on real files: what goes in, what comes out, what is refused and what is left behind.
+//! The store on real files: what goes in, what comes out, what is rejected and what is left behind.
 
 use std::io::Write as _;
 
@@ -188,8 +188,8 @@ async fn what_is_no_image_is_refused_and_leaves_nothing() {
     }
 }
 
-/// The runtime of this test has one thread. A sweep holds its lock across awaits: who waits for the lock must leave
-/// the thread to the sweep.
+/// The runtime of this test has one thread. A sweep holds its lock across awaits: a task that waits for the lock must leave the
+/// thread to the sweep.
 #[tokio::test]
 async fn an_image_that_arrives_during_a_sweep_waits_for_it() {
     let bench = bench();

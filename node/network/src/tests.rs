@@ -237,7 +237,7 @@ fn host_ports_lead_to_their_pod_from_everywhere() {
     });
 }
 
-/// Answers whoever connects to an address of the node, and says what it is.
+/// Answers every connection to an address of the node with a text that identifies it.
 fn answer(at: SocketAddr) {
     let listener = TcpListener::bind(at).expect("bound");
     std::thread::spawn(move || {
@@ -289,7 +289,7 @@ fn a_host_port_takes_nothing_from_the_cluster_or_the_node() {
             assert_eq!(ask_from(&evil, cluster).as_deref(), own);
             assert_eq!(ask(at([192, 0, 2, 1], port)).as_deref(), Ok("192.0.2.1"), "the host port serves at the node's address");
         }
-        // The node's next process finds the Pod with its ports, and whoever listens there by now.
+        // The node's next process finds the Pod with its ports, although a program listens there by now.
         answer(at([127, 0, 0, 1], 53));
         drop(network);
         let network = node("sk1", "10.244.0.0/24").await;
@@ -297,7 +297,7 @@ fn a_host_port_takes_nothing_from_the_cluster_or_the_node() {
     });
 }
 
-/// Whoever gets the Pod's address next must not get its host port too.
+/// The next Pod with this address must not get its host port too.
 #[test]
 fn a_host_port_goes_with_its_pod_also_when_the_rules_fail_once() {
     isolated(|| async {
@@ -392,7 +392,7 @@ fn a_pod_speaks_under_its_own_addresses_to_the_node_alone() {
         );
         say("10.244.0.2:0", "the end");
         assert_eq!(heard_before(&node, "the end"), [] as [&str; 0]);
-        // The bridge has learnt nothing from that, and the node asks nobody.
+        // The bridge has learnt nothing from that, and the node sends no ARP request.
         assert_eq!(ask(SocketAddr::new(other.ip, 80)).as_deref(), Ok("10.244.0.1"));
         let forwarding = run("bridge fdb show br sk1-br | grep 0a:58:0a:f4:00:03");
         assert!(forwarding.contains("dev sk1vf40003") && forwarding.contains("static"), "{forwarding}");
@@ -457,8 +457,8 @@ fn a_udp_sender_that_keeps_its_port_finds_the_next_pod() {
         for uid in ["uid-a", "uid-b"] {
             let pod = network.add_pod(uid, "logs", &ports).await.expect("added");
             answer_udp(&pod, 514, uid);
-            // With its first port the bridge gets a carrier, which the kernel acts upon within a second: until then
-            // datagrams are lost. One that is led elsewhere is so for as long as its sender goes on.
+            // With its first port the bridge gets a carrier, which the kernel handles within a second: until then datagrams are
+            // lost. A datagram's wrong destination lasts as long as its sender continues.
             let mut ask = || sender.send(b"?").and_then(|_| sender.recv(&mut answer));
             let len = (0..5).find_map(|_| ask().ok()).unwrap_or_else(|| panic!("{uid} does not answer: {:?}", ask()));
             assert_eq!(&answer[..len], uid.as_bytes());

@@ -1,5 +1,5 @@
-//! Services and EndpointSlices reduced to what rules are made of, checked where they come in:
-//! what is no IPv4, or names no port, is left out here and nowhere else.
+//! Services and EndpointSlices reduced to the input of rules, checked where they enter: addresses that are not IPv4, and
+//! endpoints without a port, are left out here and nowhere else.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -12,7 +12,7 @@ use node_netfilter::Protocol;
 use crate::Config;
 use crate::external::{self, Refusal};
 
-/// Services with this label are somebody else's to serve, as upstream.
+/// Another proxy serves Services with this label, as upstream.
 const FOREIGN_PROXY: &str = "service.kubernetes.io/service-proxy-name";
 /// Names the Service of an EndpointSlice.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
@@ -41,7 +41,7 @@ pub(crate) struct Service {
     pub(crate) external_ips: Vec<Ipv4Addr>,
     /// Ingress addresses of a load balancer that hands packets on as they are.
     pub(crate) load_balancer_ips: Vec<Ipv4Addr>,
-    /// Who may use the load balancer's addresses; empty is everybody.
+    /// The clients that may use the load balancer's addresses; empty is all clients.
     pub(crate) source_ranges: Vec<Ipv4Net>,
     pub(crate) ports: Vec<ServicePort>,
     /// How long a client stays with its endpoint, in seconds.
@@ -50,12 +50,12 @@ pub(crate) struct Service {
     pub(crate) internal_local: bool,
     /// `externalTrafficPolicy: Local`.
     pub(crate) external_local: bool,
-    /// Addresses that were asked for and are not served.
+    /// Requested addresses that are not served.
     pub(crate) refused: Vec<Refusal>,
 }
 
-/// Orders Services that claim one address: the oldest keeps it. Both parts are the server's to set, so
-/// that nobody gets ahead of others by a name.
+/// Orders Services that claim one address: the oldest keeps it. The server sets both parts, so that no user can get ahead of
+/// others by choosing a name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Seniority {
     pub(crate) created: Option<Time>,
@@ -92,8 +92,8 @@ fn port(number: i32) -> Option<u16> {
 }
 
 impl Service {
-    /// `None` for what has no address to program (headless, ExternalName), belongs to another
-    /// proxy, or is excluded.
+    /// `None` for a Service without an address to program (headless, ExternalName), of another proxy, or with the label to
+    /// exclude it.
     pub(crate) fn parse(service: &core::Service, config: &Config) -> Option<Self> {
         let spec = service.spec.as_ref()?;
         let foreign = service.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(FOREIGN_PROXY));
@@ -133,7 +133,7 @@ impl Service {
         })
     }
 
-    /// Whether what is served depends on what the machine has itself.
+    /// Whether the result depends on the machine's own addresses and listeners.
     pub(crate) fn meets_machine(&self) -> bool {
         !self.external_ips.is_empty() || !self.load_balancer_ips.is_empty() || self.ports.iter().any(|port| port.node_port.is_some())
     }
@@ -161,7 +161,7 @@ fn service_port(from: &core::ServicePort) -> Option<ServicePort> {
 }
 
 impl Slice {
-    /// `None` for slices of no Service and of other address families.
+    /// `None` for slices without a Service and of other address families.
     pub(crate) fn parse(slice: &discovery::EndpointSlice, config: &Config) -> Option<Self> {
         if slice.address_type != "IPv4" {
             return None;
@@ -175,8 +175,8 @@ impl Slice {
     }
 }
 
-/// Absent conditions are read as upstream: ready and serving, not terminating. An address that is
-/// another one to each machine is no endpoint: the server refuses such, and so does the node.
+/// Absent conditions are read as upstream: ready and serving, not terminating. An address that means a different machine on
+/// each machine is not an endpoint: the server rejects such addresses, and so does the node.
 fn endpoint(from: &discovery::Endpoint, config: &Config) -> Option<Endpoint> {
     // All addresses of an endpoint are the same one; only the first is used.
     let ip: Ipv4Addr = from.addresses.first()?.parse().ok().filter(|ip| external::special(*ip).is_none())?;

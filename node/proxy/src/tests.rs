@@ -107,7 +107,7 @@ fn ask(from: &str, address: &str) -> Result<String, ErrorKind> {
     })
 }
 
-/// Everybody who answers, in a few tries.
+/// All endpoints that answer, in a few attempts.
 #[track_caller]
 fn answers(from: &str, address: &str) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
@@ -247,13 +247,13 @@ fn an_external_address_takes_nothing_from_the_cluster_or_its_node() {
             assert_eq!(ask(from, "10.96.0.1:80"), Err(ErrorKind::HostUnreachable), "another's cluster address, from {from:?}");
             assert_eq!(ask(from, "192.0.2.1:10250"), Err(ErrorKind::ConnectionRefused), "a port that the node will have, from {from:?}");
             assert_eq!(ask(from, "10.244.1.3:80"), Err(ErrorKind::ConnectionRefused), "another Pod, from {from:?}");
-            // What nobody else has is served: a free port of the node, an address from elsewhere.
+            // Addresses that no other program uses are served: a free port of the node, an address from elsewhere.
             assert_eq!(ask(from, "192.0.2.1:80"), Ok("a 10.244.1.1".to_owned()), "from {from:?}");
             assert_eq!(ask(from, "203.0.113.7:80"), Ok("a 10.244.1.1".to_owned()), "from {from:?}");
         }
         assert_eq!(ask("", "127.0.0.1:22"), Ok("the node's own".to_owned()));
         assert_eq!(ask("", "127.0.0.1:80"), Err(ErrorKind::ConnectionRefused));
-        // A table of host ports comes between: it is the node's admin who may use those.
+        // A table of host ports comes between: the node's administrator may use those.
         sh(
             "nft 'table ip hostports { chain prerouting { type nat hook prerouting priority -99; ip daddr 192.0.2.1 tcp dport 80 dnat to 10.244.1.3:1; }; }'",
         );
@@ -312,8 +312,7 @@ fn udp_clients_are_led_away_from_endpoints_that_are_gone() {
     });
 }
 
-/// An API server that lists nothing and then tells what it is given, each event to the watch of
-/// its kind.
+/// An API server whose lists are empty and which then sends the given events, each to the watch of its kind.
 fn server() -> (kube::Client, impl Fn() -> usize, impl Fn(&str, serde_json::Value)) {
     type Events = tokio::sync::broadcast::Sender<(String, bytes::Bytes)>;
     let events: Events = tokio::sync::broadcast::channel(64).0;
@@ -342,7 +341,7 @@ fn server() -> (kube::Client, impl Fn() -> usize, impl Fn(&str, serde_json::Valu
     (client, watches, tell)
 }
 
-/// Waits until something holds, and tells how long that took.
+/// Waits until a condition holds, and returns how long that took.
 async fn until_holds(what: &str, mut holds: impl FnMut() -> bool) -> Duration {
     let started = Instant::now();
     while !holds() {
@@ -369,7 +368,7 @@ fn the_running_proxy_follows_its_cluster_and_repairs_its_table() {
         slice["metadata"]["resourceVersion"] = json!("3");
         tell("services", json!({"type": "ADDED", "object": web}));
         tell("endpointslices", json!({"type": "ADDED", "object": slice}));
-        // Not by asking: what is refused by ICMP is refused once a second.
+        // Not by sending: the kernel answers a rejected packet with ICMP once a second only.
         let programmed = || sh("nft list map ip sk1-proxy services").contains("10.96.0.1");
         let took = until_holds("the Service", programmed).await;
         eprintln!("event to rule: {took:?}");

@@ -79,7 +79,7 @@ fn frames_that_are_none_are_refused() {
     assert_eq!(next(&[0x80, 3, 0, 6, 0, 0, 0, 2, 1, 1]), Err(FrameError::Malformed(6)));
     assert_eq!(next(&[0x80, 3, 0, 4, 0, 0, 0, 4, 0xff, 0xff, 0xff, 0xff]), Err(FrameError::Malformed(4)));
     assert_eq!(next(&[0x80, 3, 0, 1, 0, 0, 0, 8, 0, 0, 0, 1, 0, 0, 0, 0]), Err(FrameError::Malformed(1)));
-    // A kind that nobody knows is passed over, and so is a data frame of nothing.
+    // An unknown kind is skipped, and so is an empty data frame.
     assert_eq!(
         next(&[0x80, 3, 0, 99, 0, 0, 0, 1, 7, 0, 0, 0, 1, 0, 0, 0, 0, 0x80, 3, 0, 6, 0, 0, 0, 4, 0, 0, 0, 5]),
         Ok(Some(Frame::Ping(5)))
@@ -358,7 +358,7 @@ async fn pings_are_answered_and_a_flood_of_them_is_not_kept() {
     let flood = tokio::spawn(async move {
         let mut bytes = BytesMut::new();
         Encoder::default().put(&Frame::Ping(3), &mut bytes);
-        // Never reads: in the end nobody takes any more.
+        // Never reads: in the end the connection accepts no more.
         while client.io.write_all(&bytes).await.is_ok() {}
     });
     assert!(matches!(driven.await.expect("joined"), Err(SpdyError::Unread)));

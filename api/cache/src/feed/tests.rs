@@ -36,7 +36,7 @@ async fn history_that_compaction_takes_away_during_the_start_is_refused_and_not_
         start(Arc::new(Overtaken(store, 1)), AtRest::default(), CancellationToken::new()).await.expect("starts without the past");
     drop(feeding);
     assert_eq!(cache.applied(), 3);
-    // Also of a resource that nobody has asked for yet.
+    // Also of a resource that was never requested.
     for plural in ["configmaps", "secrets"] {
         let resource = cache.resource(&GroupResource::new("", plural));
         for revision in 0..3 {

@@ -1,5 +1,5 @@
-//! What the Go types beside a `generated.proto` say of its fields: their tags hold JSON's names, and
-//! whether a type is a pointer or a zero is written decides whether a zero says something.
+//! The information about fields in the Go types beside a `generated.proto`: their tags have the JSON names, and whether a type
+//! is a pointer or a zero is written decides whether a zero has a meaning.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -77,7 +77,7 @@ fn field(line: &str) -> Option<(u32, Field)> {
     Some((number, Field { name, keeps_zero: is_pointer || json.all(|option| !option.starts_with("omit")) }))
 }
 
-/// What a tag of that name says.
+/// The value of a tag of that name.
 fn tag<'a>(tags: &'a str, name: &str) -> Option<&'a str> {
     tags.split_once(&format!("{name}:\""))?.1.split('"').next()
 }

@@ -6,9 +6,9 @@
 //! `kube-aggregator` of `k8s.io`, of the version whose kinds are served. What the lines mean is told in
 //! `table.rs`.
 //!
-//! Each package's `generated.proto` says which field has which number and type, and the Go types beside
-//! it what JSON calls the field. Both are generated or formatted, one declaration a line, so reading
-//! lines is enough: a parser of either language would be a dependency and say no more.
+//! Each package's `generated.proto` has the number and type of each field, and the Go types beside it have the JSON names. Both
+//! are generated or formatted, one declaration a line, so reading lines is enough: a parser of either language would be a
+//! dependency without further use.
 
 mod go;
 mod proto;

@@ -192,7 +192,7 @@ impl End {
     }
 }
 
-/// Upgrades and has `work` done with the client. The work hears out a client that leaves: see [`Client::carry`].
+/// Upgrades and runs `work` with the client. The work reads the remaining input of a client that leaves: see [`Client::carry`].
 ///
 /// A client that requests a websocket gets it even when the request is rejected, and gets the rejection on the error channel:
 /// kubectl takes a rejected upgrade for an old server, tries another protocol and shows the wrong error. A SPDY client gets the

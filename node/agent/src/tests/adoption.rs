@@ -114,7 +114,7 @@ async fn the_lease_of_a_node_that_was_registered_anew_is_the_new_ones() {
     until("the new one's lease", is_right).await;
 }
 
-/// A client of which the first requests about Leases reach nobody.
+/// A client whose first requests about Leases reach no server.
 fn unheard(client: kube::Client, mut requests: u32) -> kube::Client {
     let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
         let is_lost = requests > 0 && request.uri().path().contains("/leases");

@@ -53,7 +53,7 @@ async fn a_node_joins_by_token_and_stays_a_member() {
     let server = format!("https://127.0.0.1:{}", listener.local_addr().expect("an address").port());
     let serving = cluster.server.clone();
     tokio::spawn(async move {
-        // Whoever comes first loses the connection, and comes again.
+        // The first client loses its connection, and connects again.
         let (first, _) = listener.accept().await.expect("a connection");
         drop(first);
         serving.serve(listener).await

@@ -11,7 +11,7 @@ impl Cluster {
         patched.expect("resized");
     }
 
-    /// Waits until a resize is told to be pending for that reason; the condition.
+    /// Waits until a resize is reported as pending for that reason; returns the condition.
     async fn pending(&self, name: &str, reason: &str) -> Value {
         let status = self.status(name, reason, |status| pending(status)["reason"] == reason).await;
         pending(&status)

@@ -170,7 +170,7 @@ async fn attach_joins_stdin_and_output() {
     for (id, kind) in [(1, "error"), (3, "stdin"), (5, "stdout")] {
         client.open(id, &[("streamType", kind)]).await;
     }
-    // The fake container says what is said to it, and has said all when its stdin ends.
+    // The fake container echoes its input, and ends its output when its stdin ends.
     client.send(3, "hello", true).await;
     let said = client.until_end_of(0).await;
     assert_eq!(said[&5], "hello");
@@ -194,7 +194,7 @@ async fn shouting() -> u16 {
     port
 }
 
-/// A port that nobody listens on.
+/// A port without a listener.
 fn silent() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port()
 }
@@ -205,7 +205,7 @@ async fn forwards<T: AsyncRead + AsyncWrite + Unpin>(mut client: Client<T>) {
     client.open_forward(1, "0", loud).await;
     client.open_forward(5, "1", quiet).await;
     client.open_forward(9, "2", loud).await;
-    // Pairs are told by their ids, not by their order: data may come before error.
+    // Pairs are identified by their ids, not by their order: data may come before error.
     let port = loud.to_string();
     client.open(13, &[("streamType", "data"), ("port", &port), ("requestID", "3")]).await;
     client.open(15, &[("streamType", "error"), ("port", &port), ("requestID", "3")]).await;
@@ -231,7 +231,7 @@ async fn forwards<T: AsyncRead + AsyncWrite + Unpin>(mut client: Client<T>) {
     let refused = &said[&5];
     assert!(refused.starts_with(&format!("error forwarding port {quiet} to pod web, uid ")), "{refused}");
     assert!(refused.contains(&format!("dial tcp4 127.0.0.1:{quiet}: connect: connection refused")), "{refused}");
-    // What is no connection is refused, and the others go on.
+    // A stream that is not part of a connection is rejected, and the others continue.
     client.open(17, &[("streamType", "data"), ("port", "0"), ("requestID", "4")]).await;
     let refused = loop {
         if let Frame::Reset { id: 17, why } = client.next().await.expect("a frame") {

@@ -1,5 +1,5 @@
-//! Images made to break the unpacker: each is refused with words that name the limit, costs this process no
-//! memory and leaves nothing on the disk.
+//! Images made to break the unpacker: each is rejected with a message that names the limit, costs this process no memory and
+//! leaves nothing on the disk.
 
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::time::Instant;

@@ -90,7 +90,7 @@ fn half_built_pods_are_built_anew() {
         let other = network.add_pod("uid-b", "web-1", &[]).await.expect("takes the address over");
         assert_eq!(other.ip, whole.ip);
         network.remove_pod("uid-a").await.expect("removed");
-        // A bridge that somebody removed is made again with its Pods.
+        // A bridge that was removed is created again with its Pods.
         serve(&other, 80);
         run("ip link del sk1-br");
         network.set_pod_cidr(range("10.244.0.0/24")).await.expect("repaired");

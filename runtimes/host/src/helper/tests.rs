@@ -216,7 +216,7 @@ async fn a_run_that_nobody_waits_for_is_ended_and_its_group_removed() {
     group.remove_tree().expect("removed");
 }
 
-/// Without a cgroup nobody but the kernel ends the second process with the first.
+/// Without a cgroup only the kernel ends the second process with the first.
 #[tokio::test]
 async fn the_work_ends_with_a_first_process_that_is_killed() {
     for rights in ["serve-files", "serve-memory"] {

@@ -49,7 +49,7 @@ fn open(dir: &Path) -> Arc<dyn Runtime> {
 
 impl Drop for Runc {
     fn drop(&mut self) {
-        // Also when a test has failed: nothing goes on running, and shims end with their containers.
+        // Also when a test has failed: no process continues to run, and shims end with their containers.
         Cgroups::detect().and_then(|cgroups| cgroups.group(&self.cgroup)).and_then(|group| group.remove_tree()).unwrap();
     }
 }

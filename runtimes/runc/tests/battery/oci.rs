@@ -247,7 +247,7 @@ async fn a_command_of_a_client_that_left_reads_what_was_sent_and_runs_on() {
     harness.runtime().create(&spec).await.unwrap();
     harness.runtime().start(&spec.id).await.unwrap();
     for (tty, name) in [(false, "pipes"), (true, "terminal")] {
-        // The command writes to a reader that is gone, and still comes to its last line.
+        // The command writes to a reader that is gone, and still reaches its last line.
         let text = format!("cat > /mnt/{name}; echo out; echo err >&2; sleep 0.3; echo more; echo end >> /mnt/{name}");
         let mut session = client_exec(&harness, &spec, &text, tty).await;
         session.stdin.as_mut().unwrap().write_all(b"one\ntwo\n").await.unwrap();
@@ -298,7 +298,7 @@ async fn exec_errors_are_told_and_leave_the_container_alone() {
     let Err(error) = harness.runtime().exec(&spec.id, missing.clone()).await else { panic!("it ran") };
     let wanted = r#"OCI runtime exec failed: exec failed: unable to start container process: exec: "nothing": executable file not found in $PATH: unknown"#;
     assert_eq!(error.to_string(), wanted);
-    // A signal's number is told as shells do.
+    // A signal's number is reported as shells do.
     let killed = exec(&harness, &spec, "kill -9 $$", false, false).await;
     assert_eq!(killed.exit.await.unwrap(), 137);
     harness.runtime().signal(&spec.id, 9).await.unwrap();
@@ -370,7 +370,7 @@ async fn stdin_that_is_not_for_one_alone_outlives_who_attached() {
 #[tokio::test]
 async fn a_terminal_is_joined_and_resized() {
     let harness = Runc::new();
-    // What is typed and the size go different ways: either may be there first. Without a size stty says nothing.
+    // Input and size are sent on different paths: either may arrive first. Without a size stty prints nothing.
     let script = "read x; until [ \"$(stty size 2>/dev/null)\" = '31 97' ]; do :; done; stty size; exit 5";
     let (spec, mut session) = attached(&harness, script, true, false).await;
     assert!(session.stderr.is_none());

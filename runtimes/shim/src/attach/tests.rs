@@ -70,7 +70,7 @@ impl Owned {
         connect(self.dir.path(), &ContainerId("c".to_owned()), stdin, false).await.expect("attached")
     }
 
-    /// Says a line until the session has heard one: by then it is attached for certain.
+    /// Writes lines until the session has received one: by then it is attached for certain.
     async fn until_heard(&self, session: &mut AttachSession) {
         let mut first = [0; 1];
         loop {
@@ -131,7 +131,7 @@ async fn stdin_of_one_client_ends_with_it_and_of_many_does_not() {
             assert!(rest.await.expect("joined").is_empty());
             continue;
         }
-        // The next client goes on where the first one stopped.
+        // The next client continues where the first one stopped.
         let mut next = owned.attach(true).await;
         next.stdin.as_mut().expect("stdin").write_all(b"more").await.expect("written");
         owned.until_heard(&mut next).await;

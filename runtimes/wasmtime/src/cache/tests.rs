@@ -263,7 +263,7 @@ async fn a_bomb_costs_what_it_may_and_others_compile_meanwhile() {
     assert_eq!(error, "the WebAssembly module cannot be compiled: it takes more than 512 MiB of memory");
     let again = cache.artifact(Path::new("/nonexistent"), "sha256:bomb0").await.unwrap_err().to_string();
     assert_eq!(again, error, "it is not tried again at once");
-    // Nobody waits for the others any more.
+    // No caller waits for the others any more.
     for bomb in bombs {
         bomb.abort();
         drop(bomb.await);

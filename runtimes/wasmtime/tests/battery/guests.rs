@@ -56,8 +56,8 @@ fn assemble(text: &str) -> Vec<u8> {
     wat::parse_str(text).unwrap()
 }
 
-/// The WIT files of WASI 0.2 that wasmtime-wasi-http brings along. A build fetches the packages of its
-/// own platform only, and no more than these may be asked for.
+/// The WIT files of WASI 0.2 that are part of wasmtime-wasi-http. A build downloads the packages of its own platform only, and
+/// must not request more.
 fn wit_dir() -> PathBuf {
     let fetched = ["--offline", "--filter-platform", "host-tuple"].map(str::to_owned);
     let metadata = cargo_metadata::MetadataCommand::new().other_options(fetched).exec().unwrap();

@@ -63,7 +63,7 @@ fn open(dir: &Path) -> Arc<dyn Runtime> {
 
 impl Drop for Wasmtime {
     fn drop(&mut self) {
-        // Also when a test has failed: nothing goes on running.
+        // Also when a test has failed: no process continues to run.
         Cgroups::detect().and_then(|cgroups| cgroups.group(&self.cgroup)).and_then(|group| group.remove_tree()).unwrap();
     }
 }

@@ -238,7 +238,7 @@ async fn beyond_its_capacity_a_server_says_so_and_answers_probes() {
                 let mut answer = String::new();
                 stream.read_to_string(&mut answer).map(|_| answer)
             };
-            // The last of those who wait may not have come yet: of so many more one is refused at once.
+            // The last of the waiting requests may not have arrived yet: of so many more, one is rejected at once.
             let mut further = (0..8).map(|_| answer(ask("/", "client")));
             let refused = further.find_map(|answer| answer.ok().filter(|answer| answer.starts_with("HTTP/1.1 503")));
             (refused, answer(ask("/", "shown by the node")), busy)

@@ -31,7 +31,7 @@ fn resolver(harness: &Wasmtime, network: &Network, name: &str) -> ContainerSpec 
     spec
 }
 
-/// Answers three questions for A with 10.96.7.8 (and for AAAA with nothing); what was asked.
+/// Answers three questions for A with 10.96.7.8 (and for AAAA with nothing); returns the questions.
 fn nameserver(socket: &UdpSocket) -> Vec<String> {
     socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut names = Vec::new();

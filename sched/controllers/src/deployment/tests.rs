@@ -352,7 +352,7 @@ fn the_hash_depends_on_the_content_and_the_collisions_alone() {
     assert!(hash.bytes().all(|byte| b"bcdfghjklmnpqrstvwxz2456789".contains(&byte)));
 }
 
-/// Anybody may make a ReplicaSet that says it is this Deployment's.
+/// Any user may create a ReplicaSet that names this Deployment as its controller.
 #[test]
 fn sizes_beyond_all_numbers_do_not_wrap() {
     for (wanted, sizes) in [(i32::MAX, [i32::MAX, i32::MAX]), (0, [i32::MAX, i32::MAX]), (1, [i32::MAX, 1])] {

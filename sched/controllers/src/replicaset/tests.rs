@@ -17,7 +17,7 @@ use super::*;
 /// Method and path of each request to Pods, in order.
 type Heard = Arc<Mutex<Vec<(Method, String)>>>;
 
-/// A server that makes what it is asked to make; `refuse` names requests that it refuses instead.
+/// A server that creates what it is asked to create; `refuse` names requests that it rejects instead.
 fn server(refuse: fn(&Method, usize) -> bool) -> (kube::Client, Heard) {
     let heard = Heard::default();
     let hears = Arc::clone(&heard);

@@ -80,7 +80,7 @@ async fn a_node_gets_its_client_and_serving_certificates() {
     left(&cluster, "again", "there is a Node n1").await;
     ask(&node, "renewed", client, "client auth", request("system:node:n1", None)).await;
     signed(&cluster, "renewed").await;
-    // Nobody knows where a client in this process is.
+    // A client in this process has no address.
     ask(&node, "unproven", serving, "server auth", request("system:node:n1", Some("10.0.0.1"))).await;
     left(&cluster, "unproven", "10.0.0.1 is not proven: the request came from nowhere").await;
     approve(&cluster, "unproven").await;

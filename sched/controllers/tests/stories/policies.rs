@@ -1,4 +1,4 @@
-//! What a policy's status says about its expressions.
+//! What a policy's status reports about its expressions.
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use kube::api::{Patch, PatchParams, PostParams};

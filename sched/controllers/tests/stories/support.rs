@@ -151,7 +151,7 @@ async fn scheduler(client: Client) {
         let api: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
         match api.create_subresource::<_, Value>("binding", &pod.name_any(), &PostParams::default(), &binding).await {
             Ok(_) => turn += 1,
-            // Seen twice before the watch told that it is bound.
+            // Processed twice before the watch has shown that it is bound.
             Err(kube::Error::Api(status)) if status.is_conflict() => {}
             Err(error) => tracing::warn!(%error, "stand-in could not bind"),
         }

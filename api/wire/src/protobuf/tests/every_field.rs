@@ -14,7 +14,7 @@ use super::*;
 /// Makes values of schemas, no two scalars alike.
 struct Maker {
     count: i64,
-    /// Whether an optional field is made; asked anew for each.
+    /// Whether an optional field is generated; decided anew for each.
     wanted: Box<dyn FnMut() -> bool>,
 }
 

@@ -4,8 +4,8 @@
 //!
 //! `KUBERNETES_TESTDATA=DIRECTORY:DIRECTORY cargo nextest run -p api-server --run-ignored only upstreams_examples`
 //!
-//! A kind's message must say what its JSON says, and the JSON must become that message: the same bytes
-//! but for the order of fields and for zeros that say nothing, which upstream writes and this does not.
+//! A kind's message must decode to its JSON, and the JSON must encode to that message: the same bytes except for the order of
+//! fields and for zeros without a meaning, which upstream writes and this encoder does not.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Bytes from somebody who means harm, or whose line broke.
+//! Bytes from an attacker, or from a broken connection.
 
 use proptest::prelude::*;
 use serde_json::json;
