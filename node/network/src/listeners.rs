@@ -1,5 +1,7 @@
 //! The sockets on which the node's own programs listen, read from the kernel: a Pod must not get such a port as host port.
 
+mod diag;
+
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::Path;
@@ -51,15 +53,25 @@ fn check_one(config: &Config, port: &HostPort, listening: &[Listener]) -> Result
 pub fn listening() -> io::Result<Vec<Listener>> {
     let mut all = Vec::new();
     let listener = |protocol, at: SocketAddr| Some(Listener { protocol, at: SocketAddrV4::new(v4(at.ip())?, at.port()) });
-    for table in ["tcp", "tcp6"] {
-        let entries = read::<TcpNetEntries>(table)?.map(|entries| entries.0).unwrap_or_default();
-        let listening = entries.iter().filter(|entry| entry.state == TcpState::Listen);
-        all.extend(listening.filter_map(|entry| listener(Protocol::Tcp, entry.local_address)));
-    }
+    let tcp = match diag::listening()? {
+        Some(listening) => listening,
+        None => tcp_of_tables()?,
+    };
+    all.extend(tcp.into_iter().filter_map(|at| listener(Protocol::Tcp, at)));
     for table in ["udp", "udp6"] {
         let entries = read::<UdpNetEntries>(table)?.map(|entries| entries.0).unwrap_or_default();
         let unconnected = entries.iter().filter(|entry| entry.remote_address.port() == 0);
         all.extend(unconnected.filter_map(|entry| listener(Protocol::Udp, entry.local_address)));
+    }
+    Ok(all)
+}
+
+/// Listening sockets of TCP, by the tables.
+fn tcp_of_tables() -> io::Result<Vec<SocketAddr>> {
+    let mut all = Vec::new();
+    for table in ["tcp", "tcp6"] {
+        let entries = read::<TcpNetEntries>(table)?.map(|entries| entries.0).unwrap_or_default();
+        all.extend(entries.iter().filter(|entry| entry.state == TcpState::Listen).map(|entry| entry.local_address));
     }
     Ok(all)
 }
