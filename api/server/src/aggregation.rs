@@ -40,22 +40,22 @@ use api_wire::json;
 pub(crate) const GROUP: &str = "apiregistration.k8s.io";
 pub(crate) const PLURAL: &str = "apiservices";
 
-/// Who answers for what.
+/// The versions that other servers answer for, and what is known of these servers.
 pub(crate) struct Aggregation {
     pub(crate) core: Arc<Core>,
     pub(crate) remotes: Remotes,
     links: Links,
-    /// What each server said of itself, by the name of its APIService.
+    /// The documents of each server, by the name of its APIService.
     documents: RwLock<HashMap<String, Arc<Documents>>>,
-    /// Who turns one of these, which may be large, from text into a tree.
+    /// Held while one document, which may be large, is parsed.
     reading: Arc<tokio::sync::Mutex<()>>,
-    /// How often they changed.
+    /// How often the documents changed.
     changes: AtomicU64,
-    /// Servers that did not answer, by the names of their APIServices: they are to be looked at again.
+    /// The APIServices, by name, whose servers did not answer. The keeper looks at them again.
     doubts: Mutex<BTreeSet<String>>,
-    /// There is another one.
+    /// Wakes the keeper when `doubts` grows.
     doubt: Notify,
-    /// The keys as they were renewed, if they were.
+    /// The keys after their last renewal; none before the first.
     renewed: RwLock<Option<Arc<Pki>>>,
 }
 
@@ -66,34 +66,34 @@ pub(crate) struct Remotes {
     present: RwLock<(u64, Arc<[Arc<Remote>]>)>,
 }
 
-/// What a server said of itself.
+/// The documents that a server serves about itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Documents {
-    /// Of the APIService.
+    /// Uid of the APIService.
     uid: String,
     /// `APIResourceList`
     resources: Arc<Value>,
-    /// Where its OpenAPI v3 document is; empty where it has none.
+    /// Path of its OpenAPI v3 document; empty: it has none.
     openapi: String,
-    /// None where it has none, or none that could be used.
+    /// None: the server has none, or none that could be used.
     openapi_v2: Option<openapi::Part>,
 }
 
 /// A group version behind a Service.
 pub(crate) struct Remote {
-    /// Of the APIService, with which another of the same name is another.
+    /// Uid of the APIService: one that is made again under the same name is another.
     uid: String,
-    /// All that the APIService says.
+    /// The whole `spec` of the APIService.
     spec: Arc<Value>,
     /// `version.group`
     pub(crate) name: String,
     pub(crate) group: String,
     pub(crate) version: String,
-    /// Of the Service.
+    /// Namespace of the Service.
     namespace: String,
     service: String,
     port: u16,
-    /// PEM; none means the machine's authorities.
+    /// PEM; none: the authorities of the machine.
     ca_bundle: Option<Vec<u8>>,
     insecure: bool,
     pub(crate) is_available: bool,
@@ -102,7 +102,7 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    /// From an APIService; none where it is answered for here.
+    /// From an APIService; none: this server answers for the version itself.
     fn of(object: &Value) -> Option<Self> {
         let spec = object.get("spec")?;
         let service = spec.get("service").filter(|service| service.is_object())?;
@@ -118,7 +118,7 @@ impl Remote {
             namespace: json::text(service, &["namespace"]).to_owned(),
             service: json::text(service, &["name"]).to_owned(),
             port: service.get("port").and_then(Value::as_u64).and_then(|port| u16::try_from(port).ok()).unwrap_or(443),
-            // What is no base64 was refused; a bundle that cannot be used fails when it is used.
+            // Validation rejected a bundle that is no base64. A bundle that is no certificate fails when it is used.
             ca_bundle: (!bundle.is_empty()).then(|| STANDARD.decode(bundle).unwrap_or_default()),
             insecure: spec.get("insecureSkipTLSVerify") == Some(&Value::Bool(true)),
             is_available: available::is_available(object),
@@ -131,7 +131,7 @@ impl Remote {
         format!("{}/{}", self.group, self.version)
     }
 
-    /// The name that the server's certificate bears.
+    /// The name in the server's certificate.
     fn host(&self) -> String {
         format!("{}.{}.svc", self.service, self.namespace)
     }
@@ -156,7 +156,7 @@ impl Remotes {
                 return Arc::clone(&present.1);
             }
         }
-        // What is listed is at least as new as the revision: at worst it is listed once more.
+        // The list is at least as new as the revision. If it is newer, the next call lists once more.
         let services = self.resource.list(&Filter::default(), revision);
         let remotes = services.items.iter().filter_map(|object| Remote::of(&object.value()));
         let remotes: Arc<[Arc<Remote>]> = remotes.filter(|remote| !is_builtin(&remote.group, &remote.version)).map(Arc::new).collect();
@@ -164,12 +164,12 @@ impl Remotes {
         remotes
     }
 
-    /// Who else answers for a version.
+    /// The server that answers for a version.
     pub(crate) fn find(&self, group: &str, version: &str) -> Option<Arc<Remote>> {
         self.all().iter().find(|remote| remote.group == group && remote.version == version).cloned()
     }
 
-    /// Who else answers for a path that is no resource: a version's discovery or its OpenAPI document.
+    /// The server that answers for a path that is no resource: the discovery of a version, or its OpenAPI document.
     pub(crate) fn at(&self, path: &str) -> Option<Arc<Remote>> {
         let rest = path.strip_prefix("/openapi/v3").unwrap_or(path).strip_prefix("/apis/")?;
         let (group, version) = rest.strip_suffix('/').unwrap_or(rest).split_once('/')?;
@@ -192,23 +192,23 @@ impl Aggregation {
         })
     }
 
-    /// From now on the front proxy's certificate is that of these keys.
+    /// Uses the front proxy's certificate of these keys from now on.
     pub(crate) fn renew(&self, pki: Arc<Pki>) {
         *self.renewed.write() = Some(pki);
     }
 
-    /// The present way to a server.
+    /// The present link to a server.
     fn link(&self, remote: &Remote) -> Result<Arc<Link>, ConnectError> {
         let pki = self.renewed.read().as_ref().map_or_else(|| Arc::clone(&self.core.config.pki), Arc::clone);
         Ok(self.links.to(remote, &pki, &self.core.cache)?)
     }
 
-    /// Grows with every change of what discovery says of others.
+    /// A number that grows whenever discovery of other servers' versions changes.
     pub(crate) fn number(&self) -> u64 {
         self.remotes.resource.revision().saturating_add(self.changes.load(Ordering::Acquire))
     }
 
-    /// A server is to be looked at again, since it did not answer.
+    /// Makes the keeper look at a server again, since it did not answer.
     fn did_not_answer(&self, remote: &Remote) {
         self.doubts.lock().insert(remote.name.clone());
         self.doubt.notify_one();
@@ -218,7 +218,8 @@ impl Aggregation {
         self.documents.read().get(&remote.name).filter(|documents| documents.uid == remote.uid).cloned()
     }
 
-    /// Only the loop does this. Documents may be large: they are compared and freed outside of the lock.
+    /// Stores the documents of a server. Only the keeper calls this. Documents may be large, so they are compared and freed
+    /// outside of the lock.
     fn keep(&self, remote: &Remote, documents: Documents) {
         if self.documents_of(remote).is_some_and(|known| *known == documents) {
             return;
@@ -227,7 +228,7 @@ impl Aggregation {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Lets go of what versions said that nobody answers for any more, and of the connections to who did.
+    /// Drops the documents of, and the connections to, servers that are not among these any more.
     fn forget_others(&self, remotes: &[Arc<Remote>]) {
         self.links.retain(remotes);
         let is_there = |name: &String| remotes.iter().any(|remote| remote.name == *name);

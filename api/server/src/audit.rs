@@ -1,8 +1,8 @@
 //! Audit: who did what when, as `audit.k8s.io/v1` events in a log.
 //!
-//! Each request has a [`Trail`]: it learns who asks and for what, and what came of it; the policy
-//! decides, once the user is known, how much of that is kept. Events go to a file by a thread of
-//! its own (see [`log`]). Without a policy there are no trails, and requests pay nothing.
+//! Each request has a [`Trail`], which records the user, the request and its result. When the user is known, the policy decides
+//! how much of that the log gets. A thread of its own writes the events to a file (see [`log`]). Without a policy there are no
+//! trails, and requests pay nothing.
 
 mod event;
 mod log;
@@ -37,13 +37,13 @@ use api_wire::path::is_connection;
 use api_wire::protobuf;
 use api_wire::status::{ApiError, Own};
 
-/// Longest refusal of a request for a connection that is looked at.
+/// Bytes of the longest error that is read when a request for a connection is rejected.
 const STATUS_BYTES_MAX: u64 = 64 * 1024;
 
 /// What to record and where.
 #[derive(Clone, Debug)]
 pub struct AuditConfig {
-    /// Which requests, and how much of them.
+    /// Decides which requests are recorded, and how much of them.
     pub policy: AuditPolicy,
     /// The file.
     pub log: AuditLog,
@@ -61,7 +61,7 @@ pub(crate) struct Audit {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer(pub(crate) IpAddr);
 
-/// What is known so far of one request.
+/// The record of one request.
 pub(crate) struct Trail {
     audit: Arc<Audit>,
     state: Mutex<State>,
@@ -70,9 +70,9 @@ pub(crate) struct Trail {
 struct State {
     verdict: Verdict,
     event: Event,
-    /// The answer goes on for long: a watch, a log, a tunnel.
+    /// The answer is a stream: a watch, a log, a tunnel.
     long_running: bool,
-    /// The credentials were no good; what they were.
+    /// The kind of credentials that were rejected.
     refused: Option<String>,
 }
 
@@ -115,7 +115,7 @@ pub(crate) fn trail(parts: &Parts) -> Option<&Arc<Trail>> {
     parts.extensions.get::<Arc<Trail>>()
 }
 
-/// What tells the end of a request whose connection becomes a tunnel, when dropped.
+/// Records the end of a request whose connection becomes a tunnel, when dropped.
 pub(crate) fn completion(parts: &Parts) -> Option<Completion> {
     completion_of(trail(parts))
 }
@@ -141,7 +141,7 @@ pub(crate) async fn watched<T>(trail: Option<&Arc<Trail>>, request: impl Future<
 }
 
 impl Trail {
-    /// The user is known, or was refused: the policy is asked, and the first event recorded.
+    /// Asks the policy and records the first event, once the user is known or rejected.
     pub(crate) async fn begin(&self, user: Option<&UserInfo>, attributes: &Attributes, parts: &Parts) {
         let verdict = self.audit.policy.verdict(user, attributes);
         {
@@ -159,12 +159,12 @@ impl Trail {
         }
     }
 
-    /// The user is taken for another.
+    /// Records that the user acts as another.
     pub(crate) fn impersonated(&self, user: &UserInfo) {
         self.state.lock().event.impersonated_user = Some(user.clone());
     }
 
-    /// What the authorizer said.
+    /// Records the authorizer's decision.
     pub(crate) fn decided(&self, decision: &str, reason: &str) {
         let mut state = self.state.lock();
         for (name, value) in [("decision", decision), ("reason", reason)] {
@@ -172,17 +172,17 @@ impl Trail {
         }
     }
 
-    /// Admission has something to record; of two texts under one name the first counts.
+    /// Records a text of admission. Of two texts under one name the first counts.
     pub(crate) fn annotate(&self, name: String, text: String) {
         self.state.lock().event.annotations.entry(name).or_insert(text);
     }
 
-    /// Whether the answer's body will be looked at: then it should not be compressed.
+    /// Whether the answer's body will be read. Such a body must not be compressed.
     pub(crate) fn keeps_answer(&self) -> bool {
         self.level() >= Level::RequestResponse && !self.state.lock().long_running
     }
 
-    /// The request's body is there.
+    /// Records the request's body.
     pub(crate) fn request(&self, headers: &HeaderMap, bytes: &Bytes) {
         if self.level() < Level::Metadata || bytes.is_empty() {
             return;
@@ -191,7 +191,7 @@ impl Trail {
         let object = match verb.as_str() {
             // Bounded like every other body: an apply may be YAML with aliases.
             "patch" => api_rules::decode(bytes, true).ok().map(|decoded| decoded.value),
-            // A body that cannot be read is the client's error, and in the answer.
+            // A body that cannot be read is the client's error, which the answer states.
             _ => api_wire::body::decode(headers, bytes).ok().map(|decoded| decoded.value),
         };
         let Some(object) = object else { return };
@@ -205,7 +205,7 @@ impl Trail {
         }
     }
 
-    /// The answer is there, or has begun: records it. Answers what the client gets.
+    /// Records the answer, or its beginning. Returns the answer that the client gets.
     pub(crate) async fn finish(self: Arc<Self>, response: Response<Body>) -> Response<Body> {
         if self.level() == Level::None {
             return response;
@@ -235,7 +235,7 @@ impl Trail {
             return response;
         }
         self.record(Stage::ResponseStarted).await;
-        // The end of a tunnel is told by the tunnel.
+        // A tunnel records its own end.
         if code == StatusCode::SWITCHING_PROTOCOLS {
             response
         } else {
@@ -250,7 +250,7 @@ impl Trail {
             let state = self.state.lock();
             (state.event.verb.clone(), state.event.level >= Level::RequestResponse, state.long_running)
         };
-        // What a backend answers through a proxy may go on for ever: of such answers only the server's own are read.
+        // The answer of a backend through a proxy may never end. Only the server's own answers are read.
         let is_own = !long_running || response.extensions().get::<Own>().is_some();
         let fails = is_own && (response.status().is_client_error() || response.status().is_server_error());
         let media = text(response.headers(), header::CONTENT_TYPE.as_str()).to_owned();
@@ -262,7 +262,7 @@ impl Trail {
             return (response, None);
         }
         let (parts, body) = response.into_parts();
-        // Bodies that do not go on for long are in memory already, or lists of what is.
+        // All other bodies are in memory already, or are lists of objects in memory.
         let Ok(collected) = body.collect().await else {
             return (ApiError::internal("the answer broke off").into_response(), None);
         };
@@ -279,14 +279,14 @@ impl Trail {
         self.state.lock().event.level
     }
 
-    /// The event of a stage, unless the policy leaves it out.
+    /// The event of a stage; none: the policy leaves it out.
     fn line(&self, stage: Stage) -> Option<Vec<u8>> {
         let mut state = self.state.lock();
         if state.event.level == Level::None || state.verdict.omit_stages.contains(&stage) {
             return None;
         }
         state.event.stage = stage;
-        // The first event is of the very moment that the request came.
+        // The time of the first event is that at which the request came.
         if stage != Stage::RequestReceived {
             state.event.stage_timestamp = Timestamp::now();
         }
@@ -323,7 +323,7 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-/// Where a request comes from: what proxies say, then the connection's other end.
+/// The addresses that a request comes from: those that proxies state, then the connection's other end.
 fn source_ips(parts: &Parts) -> Vec<String> {
     let mut ips: Vec<IpAddr> = text(&parts.headers, "x-forwarded-for").split(',').filter_map(|ip| ip.trim().parse().ok()).collect();
     if ips.is_empty() {
@@ -337,7 +337,7 @@ fn source_ips(parts: &Parts) -> Vec<String> {
     ips.iter().map(ToString::to_string).collect()
 }
 
-/// How somebody who was refused tried to prove who they are.
+/// The kind of credentials of a request that was rejected.
 fn attempted(parts: &Parts) -> String {
     let scheme = text(&parts.headers, header::AUTHORIZATION.as_str()).split(' ').next().unwrap_or_default().to_ascii_lowercase();
     let mut methods: Vec<&str> = ["basic", "bearer"].into_iter().filter(|method| *method == scheme).collect();

@@ -1,5 +1,5 @@
-//! Who a request is from: the identity given to an in-process client, the certificate of the
-//! connection, a bearer token, or nobody. Whom the user wants to be taken for comes after that, in `impersonate`.
+//! Finds out who a request is from: the identity of an in-process client, the certificate of the connection, a bearer token, or
+//! nobody. Impersonation comes after that, in `impersonate.rs`.
 
 use std::sync::Arc;
 
@@ -13,20 +13,19 @@ use jiff::Timestamp;
 
 use api_wire::status::{ApiError, ApiResult};
 
-/// The user behind a request, where the transport knows it: an in-process client's, or the one that
-/// a connection's verified certificate names. A request from outside cannot carry this: it is no
-/// header.
+/// The user behind a request, where the transport knows it: the user of an in-process client, or the one in the connection's
+/// verified certificate. A request from outside cannot carry this, since it is no header.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity(pub(crate) Arc<UserInfo>);
 
-/// The connection's certificate is nobody's: without a token, the request is refused.
+/// The connection's certificate names no user. Without a token, the request is rejected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UnknownCertificate;
 
-/// The subprotocol by which browsers send a bearer token with a websocket.
+/// The subprotocol with which browsers send a bearer token for a websocket.
 const WEBSOCKET_BEARER: &str = "base64url.bearer.authorization.k8s.io.";
 
-/// Who a request is from.
+/// The user that a request is from.
 pub(crate) fn user(authenticator: &Authenticator, cache: &Cache, parts: &Parts) -> ApiResult<Arc<UserInfo>> {
     if let Some(Identity(user)) = parts.extensions.get::<Identity>() {
         return Ok(Arc::clone(user));

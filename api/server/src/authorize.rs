@@ -1,4 +1,4 @@
-//! Whether the user may do what the request asks.
+//! Authorization of requests.
 
 use api_auth::{Authorizer, Decision, forbidden_message};
 use api_cache::Cache;
@@ -7,17 +7,17 @@ use api_model::request::{Attributes, UserInfo};
 
 use api_wire::status::{ApiError, ApiResult};
 
-/// Refuses what the authorizer does not allow.
+/// Rejects a request that the authorizer does not allow.
 pub(crate) fn check((authorizer, cache): (&Authorizer, &Cache), user: &UserInfo, attributes: &Attributes) -> ApiResult<()> {
     enforce(user, attributes, &decide((authorizer, cache), user, attributes))
 }
 
-/// What the authorizer says.
+/// The authorizer's decision.
 pub(crate) fn decide((authorizer, cache): (&Authorizer, &Cache), user: &UserInfo, attributes: &Attributes) -> Decision {
     authorizer.authorize(user, attributes, cache)
 }
 
-/// Refuses what was not allowed.
+/// Rejects a request by a decision that does not allow it.
 pub(crate) fn enforce(user: &UserInfo, attributes: &Attributes, decision: &Decision) -> ApiResult<()> {
     match decision {
         Decision::Allow(_) => Ok(()),

@@ -1,9 +1,9 @@
 //! What every cluster has from its first moment: namespaces, roles, priority classes, runtime
 //! classes, the Services of the API server and of the DNS, and what a node needs to join.
 //!
-//! Everything goes through the same door as any client's objects, as a member of `system:masters`.
-//! What is there already stays as it is, but for what upstream keeps up to date too: roles and
-//! bindings regain what they lost (unless they are marked otherwise), the `kubernetes` endpoints follow the servers' addresses.
+//! All objects go through the loopback client. Objects that exist stay as they are, but for those that upstream keeps up to date
+//! too: roles and bindings regain what they lost (unless they are marked otherwise), and the `kubernetes` endpoints follow the
+//! servers' addresses.
 
 mod flow_control;
 mod join;
@@ -19,12 +19,12 @@ use std::time::Duration;
 use crate::aggregation;
 use crate::loopback::{BootstrapError, Loopback};
 
-/// Upstream's interval of looking after the `kubernetes` Service.
+/// The interval at which the `kubernetes` Service is checked: upstream's.
 const KEEP_EVERY: Duration = Duration::from_secs(10);
-/// Upstream's interval of looking after the system's namespaces, and after flow control.
+/// The interval at which the system's namespaces and flow control are checked: upstream's.
 const RESTORE_EVERY: Duration = Duration::from_secs(60);
 
-/// Makes what is missing, in an order in which later objects find what they refer to.
+/// Creates the objects that are missing, in an order in which later objects find those that they refer to.
 pub(crate) async fn run(loopback: &Loopback) -> Result<(), BootstrapError> {
     let core = &*loopback.core;
     loopback.ensure(objects::namespaces()).await?;
@@ -43,13 +43,13 @@ pub(crate) async fn run(loopback: &Loopback) -> Result<(), BootstrapError> {
     loopback.ensure(rest).await
 }
 
-/// Publishes these servers as what the `kubernetes` Service leads to, and that Service where somebody deleted it.
+/// Publishes these servers as the endpoints of the `kubernetes` Service. Creates the Service if somebody deleted it.
 pub(crate) async fn publish(loopback: &Loopback, servers: &[SocketAddr]) -> Result<(), BootstrapError> {
     loopback.ensure(network::services(&loopback.core.config)).await?;
     loopback.replace(network::endpoints(servers)).await
 }
 
-/// Brings what a server alone has published back until it stops, where somebody deleted it.
+/// Creates the published objects of a lone server again when somebody deleted them, until the server stops.
 pub(crate) async fn keep(loopback: Loopback) {
     let (config, shutdown) = (&loopback.core.config, &loopback.core.shutdown);
     while tokio::time::timeout(KEEP_EVERY, shutdown.cancelled()).await.is_err() {
@@ -60,9 +60,9 @@ pub(crate) async fn keep(loopback: Loopback) {
     }
 }
 
-/// Brings back what somebody deleted and every cluster needs, until the server stops: the system's namespaces, the
-/// suggestions of flow control (also where somebody changed them, see [`flow_control::revised`]), and the authority that
-/// aggregated servers read. As upstream, roles and classes come back when a server starts.
+/// Creates objects that every cluster needs again when somebody deleted them, until the server stops: the system's namespaces,
+/// the suggested objects of flow control (also when somebody changed them, see [`flow_control::revised`]), and the authority that
+/// aggregated servers read. Roles and classes come back when a server starts. All of this is as upstream.
 pub(crate) async fn restore(loopback: Loopback) {
     let core = &*loopback.core;
     while tokio::time::timeout(RESTORE_EVERY, core.shutdown.cancelled()).await.is_err() {

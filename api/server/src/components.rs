@@ -1,6 +1,6 @@
-//! ComponentStatuses: a report, made when asked for, of how the parts of a cluster are: the store, the controllers
-//! and the scheduler. Upstream asks the latter two on the server's own machine. Here they run in the server's process, or
-//! are not known to it; a part that fails ends the process, so that whoever can be asked about it has it.
+//! ComponentStatuses: a report, made for each request, on the health of the cluster's parts: the store, the controllers and the
+//! scheduler. Upstream asks the latter two on the server's own machine. Here they run in the server's process, or the server does
+//! not know them. A part that fails ends the process, so a part of a process that answers is healthy.
 
 use api_model::meta;
 use axum::body::Body;
@@ -17,12 +17,12 @@ use api_wire::accept::Answer;
 use api_wire::options::ListOptions;
 use api_wire::status::ApiResult;
 
-/// What upstream calls the first member of the store.
+/// Upstream's name of the first member of the store.
 const STORE: &str = "etcd-0";
-/// What upstream calls the parts beside the server.
+/// Upstream's names of the parts beside the server.
 const PARTS: [&str; 2] = ["controller-manager", "scheduler"];
 
-/// Whether a kind is this report.
+/// Whether a kind is ComponentStatus.
 pub(crate) fn is_report(served: &Served) -> bool {
     served.is("", "componentstatuses")
 }

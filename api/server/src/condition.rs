@@ -1,4 +1,4 @@
-//! Conditions of a definition's status.
+//! Conditions of a status: those of CustomResourceDefinitions and APIServices.
 
 use api_model::meta;
 use jiff::Timestamp;
@@ -30,7 +30,7 @@ fn find<'a>(status: &'a Value, kind: &str) -> Option<&'a Value> {
     conditions.iter().find(|condition| condition.get("type").and_then(Value::as_str) == Some(kind))
 }
 
-/// Sets a condition; its time moves only when it turns. False where it was so already.
+/// Sets a condition. Its transition time changes only with its status. Returns false when the condition was so already.
 pub(crate) fn set(status: &mut Value, wanted: &Condition, now: Timestamp) -> bool {
     let word = if wanted.status { "True" } else { "False" };
     let old = find(status, wanted.kind).cloned();

@@ -1,4 +1,4 @@
-//! What the binary decides about the server.
+//! The server's configuration.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -12,11 +12,11 @@ use crate::audit::AuditConfig;
 use crate::oidc::OidcProvider;
 use api_cache::AtRest;
 
-/// Everything that the server has to be told. Field names follow upstream's flags.
+/// The configuration of a server. Field names follow upstream's flags.
 pub struct Config {
     /// The cluster's keys and certificates.
     pub pki: Arc<Pki>,
-    /// Where nodes and Pods reach this server: the `kubernetes` Service's endpoint.
+    /// The address at which nodes and Pods reach this server: the endpoint of the `kubernetes` Service.
     pub advertise_address: SocketAddr,
     /// Addresses of Services. The first is the `kubernetes` Service's, the tenth the cluster DNS'.
     pub service_cluster_ip_range: Ipv4Net,
@@ -26,41 +26,41 @@ pub struct Config {
     pub cluster_domain: String,
     /// The content of `--token-auth-file`.
     pub token_auth_file: StaticTokens,
-    /// Whether requests without credentials are let through as `system:anonymous`.
+    /// Whether requests without credentials are accepted as `system:anonymous`.
     pub anonymous_auth: bool,
     /// Admission plugins that are off.
     pub disable_admission_plugins: Vec<String>,
-    /// Who issues ServiceAccount tokens; none, the API server's name in the cluster.
+    /// The issuer of ServiceAccount tokens; none: the API server's name in the cluster.
     pub service_account_issuer: Option<String>,
-    /// Where the keys of these tokens are published; none, under the issuer.
+    /// The address at which the keys of these tokens are published; none: under the issuer.
     pub service_account_jwks_uri: Option<String>,
-    /// The audiences that the API server itself takes tokens for; empty, the issuer.
+    /// The audiences for which the API server itself accepts tokens; empty: the issuer.
     pub api_audiences: Vec<String>,
-    /// An OpenID Connect provider whose users are taken.
+    /// An OpenID Connect provider whose users are accepted.
     pub oidc: Option<OidcProvider>,
-    /// How objects look in the store: the content of `--encryption-provider-config`.
+    /// Encryption of objects in the store: the content of `--encryption-provider-config`.
     pub encryption: AtRest,
-    /// What is recorded of requests, and where; none, nothing.
+    /// The audit policy and log; none: no requests are recorded.
     pub audit: Option<AuditConfig>,
-    /// How long a request may take that is no watch, log or exec.
+    /// The longest time of a request, but for watches, logs and connections.
     pub request_timeout: Duration,
-    /// Requests answered at once that change nothing. With the next one, the seats that priority and
-    /// fairness deals out.
+    /// Requests that change nothing and are answered at the same time. Together with the next field: the number of seats of
+    /// priority and fairness.
     pub max_requests_inflight: u32,
-    /// Requests answered at once that change something.
+    /// Requests that change something and are answered at the same time.
     pub max_mutating_requests_inflight: u32,
-    /// Connections at once, shared among the addresses that they come from.
+    /// Connections at the same time, shared among the addresses that they come from.
     pub connections_max: usize,
-    /// How long an Event is kept after it was last written; for ever when zero.
+    /// How long an Event is kept after its last write; zero: for ever.
     pub event_ttl: Duration,
     /// Parts that run in this process and end it when they fail: `controller-manager`, `scheduler`.
     pub components: Vec<String>,
-    /// Whether a node's own server may be on loopback: in the tests of this crate it is.
+    /// Whether the server of a node may be on loopback, as in the tests of this crate.
     pub(crate) nodes_on_loopback: bool,
 }
 
 impl Config {
-    /// Who issues ServiceAccount tokens and for whom.
+    /// Issuer and audiences of ServiceAccount tokens.
     pub(crate) fn tokens(&self) -> TokensConfig {
         let mut tokens = TokensConfig::for_cluster(&self.cluster_domain);
         if let Some(issuer) = &self.service_account_issuer {

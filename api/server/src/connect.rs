@@ -1,8 +1,8 @@
 //! Connections through the server: `log`, `exec`, `attach`, `portforward` to a Pod's node, and `proxy`.
 //!
-//! The server terminates nothing. For a log it passes the node's answer on as it comes; for the
-//! others it hands the client's upgrade request to the node, the node's answer to the client, and
-//! from then on bytes both ways, whatever protocol the two have agreed on: websocket or SPDY.
+//! The server terminates no protocol. It streams a log as the node sends it. For the other subresources it passes the client's
+//! upgrade request to the node and the node's answer to the client, and from then on bytes in both directions, whether the two
+//! ends agreed on websocket or SPDY.
 
 mod node;
 mod options;
@@ -29,13 +29,13 @@ use crate::verbs::WritePath;
 use api_wire::answer::text;
 use api_wire::status::{ApiError, ApiResult};
 
-/// What connections are made with.
+/// Makes connections to nodes, Pods and Services.
 pub(crate) struct Connector {
     core: Arc<Core>,
     writes: Arc<WritePath>,
     /// With the present client certificate.
     node_tls: ArcSwap<TlsConnector>,
-    /// For backends of a proxy, whose certificates nobody here knows.
+    /// For backends of a proxy. Nobody here can check their certificates.
     proxy_tls: TlsConnector,
 }
 
@@ -57,7 +57,7 @@ impl Connector {
         self.node_tls.load_full()
     }
 
-    /// Where connections that clients ask for may lead.
+    /// The addresses to which clients may have connections made.
     fn proxyable(&self) -> Proxyable {
         let config = &self.core.config;
         Proxyable::new(&*self.core.cache, config.advertise_address, config.service_cluster_ip_range)
@@ -69,7 +69,7 @@ pub(crate) async fn answer(connector: &Connector, mut call: Call, parts: Parts, 
     if call.subresource == "proxy" {
         return proxy::answer(connector, call, parts, body).await;
     }
-    // A websocket begins with GET. Who may only get Pods must not run anything in them by that
+    // A websocket begins with GET. A user who may only get Pods must not run commands in them in this way
     // (upstream's AuthorizePodWebsocketUpgradeCreatePermission).
     if call.subresource != "log" && parts.method != Method::POST {
         call.check_may("create")?;
@@ -81,7 +81,7 @@ pub(crate) async fn answer(connector: &Connector, mut call: Call, parts: Parts, 
         options::through_admission(&connector.writes.admission, &mut call, step).await?;
     }
     let Some(target) = Target::of(&call, &pod)? else {
-        // A Pod without a node has not logged anything yet.
+        // A Pod without a node has no log yet.
         return match call.subresource.as_str() {
             "log" => Ok(text(StatusCode::OK, Body::empty())),
             _ => Err(ApiError::bad_request(format!("pod {} does not have a host assigned", call.name))),

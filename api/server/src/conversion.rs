@@ -1,12 +1,11 @@
-//! Custom resources of several versions: every object is stored in one version and shown in whichever is
-//! asked for. A webhook converts, or versions differ in their name and in the fields that each knows.
+//! Custom resources with several versions. Every object is stored in one version, and clients get it in the version that they ask
+//! for. A webhook converts, or the versions differ only in their name and in the fields that each has.
 //!
-//! All work on such an object (defaults, admission, rules, patches, who owns which field) is done in the
-//! version of the request; it is converted where it leaves the cache and before it is stored. As upstream, what is
-//! read from the store is pruned and defaulted by the version that it is stored in, and after each conversion it
-//! is pruned by the version that it was converted to. What was made of an object at a revision is kept, and what
-//! was made of an event too, so that a thousand watchers cost one call. What is asked and what an answer means is
-//! in `api_rules::conversion`.
+//! All work on such an object (defaults, admission, rules, patches, managed fields) happens in the version of the request. The
+//! object is converted when it leaves the cache and before it is stored. As upstream, an object that is read from the store is
+//! pruned and defaulted by the version in which it is stored; after each conversion it is pruned by the version to which it was
+//! converted. Converted objects and events are kept for a while, so that a thousand watchers cost one call. The review objects are
+//! built and read in `api_rules::conversion`.
 
 mod converted;
 
@@ -25,15 +24,15 @@ use api_upstream::webhook::{Callee, Client};
 use api_wire::json;
 use api_wire::status::{ApiError, ApiResult};
 
-/// How long an answer may take: upstream's number.
+/// The longest time of a call: upstream's.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Objects and bytes that are asked about at once. One object alone may be larger.
+/// Objects and bytes of one call. A single object may be larger.
 const BATCH_LEN_MAX: usize = 500;
 const BATCH_BYTES_MAX: usize = 4 << 20;
-/// The longest answer: a batch that grew fourfold.
+/// Bytes of the longest answer: four times a batch.
 const ANSWER_BYTES_MAX: usize = 4 * BATCH_BYTES_MAX;
 
-/// Where a definition's conversion webhook is and how it is spoken to.
+/// The conversion webhook of a definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hook {
     endpoint: Endpoint,
@@ -43,7 +42,7 @@ pub(crate) struct Hook {
 }
 
 impl Hook {
-    /// From a definition; none where versions differ in their name alone.
+    /// From a definition; none: its versions differ in their name alone.
     pub(crate) fn of(definition: &Value) -> Option<Self> {
         let conversion = definition.pointer("/spec/conversion").filter(|conversion| json::text(conversion, &["strategy"]) == "Webhook")?;
         let config = conversion.pointer("/webhook/clientConfig")?;
@@ -62,23 +61,23 @@ pub(crate) struct Versions {
 }
 
 impl Versions {
-    /// None where there is but one, so that there is nothing to convert.
+    /// None: there is only one version, and nothing to convert.
     pub(crate) fn of(all: &[Kind], storage: &str) -> Option<Self> {
         let all: Arc<[Arc<Kind>]> = all.iter().cloned().map(Arc::new).collect();
         let storage = all.iter().find(|kind| kind.api_version() == storage).cloned()?;
         (all.len() > 1).then_some(Self { all, storage })
     }
 
-    /// The version that an object says it is of.
+    /// The version that an object states.
     fn version_of(&self, object: &Value) -> Option<&Kind> {
         let version = json::text(object, &["apiVersion"]);
         self.all.iter().find(|kind| kind.api_version() == version).map(|kind| &**kind)
     }
 }
 
-/// The way from and to one version.
+/// Converts objects from and to one version.
 pub(crate) struct Converter {
-    /// The webhook that is asked; none where only the name changes.
+    /// The webhook; none: only the name changes.
     hook: Option<Hook>,
     versions: Versions,
     /// Calls the webhook.
@@ -86,7 +85,7 @@ pub(crate) struct Converter {
     pub(crate) converted: Converted,
 }
 
-/// Converters of one version are alike when they do alike, whatever they keep.
+/// Converters are equal when they convert equally, whatever objects they keep.
 impl PartialEq for Converter {
     fn eq(&self, other: &Self) -> bool {
         self.hook == other.hook && self.versions == other.versions
@@ -106,18 +105,17 @@ impl Converter {
         Self { hook, versions, client: Arc::clone(client), converted: Converted::default() }
     }
 
-    /// Whether objects are stored as they were when this one was made.
+    /// Whether both store objects in the same version.
     pub(crate) fn stores_like(&self, other: &Self) -> bool {
         self.versions.storage == other.versions.storage
     }
 
-    /// Whether what selectors ask about may be another after a conversion. Without a webhook metadata stays, and so do
-    /// the fields that a version knows.
+    /// Whether a conversion may change labels or fields that selectors look at. Without a webhook it changes neither.
     pub(crate) fn changes_selection(&self) -> bool {
         self.hook.is_some()
     }
 
-    /// Objects in the version of `kind`, pruned by it: renamed, or asked of the webhook in parts of bounded size.
+    /// Objects in the version of `kind`, pruned by it: renamed, or converted by the webhook in batches of bounded size.
     async fn ask(&self, kind: &Kind, objects: &[Arc<Value>]) -> ApiResult<Vec<Value>> {
         let Some(hook) = &self.hook else {
             return Ok(objects.iter().map(|object| renamed(kind, (**object).clone())).collect());
@@ -137,8 +135,8 @@ impl Converter {
         &self.versions.storage
     }
 
-    /// The value of a stored object. An object that is not `current` was written before the definition became what it
-    /// is: the definition of its version prunes and defaults it.
+    /// The value of a stored object. An object that is not current was written before the definition last changed: its version
+    /// prunes and defaults it.
     fn read(&self, object: &Object, is_current: bool) -> Arc<Value> {
         let value = object.value();
         match self.versions.version_of(&value).filter(|_| !is_current) {
@@ -151,8 +149,8 @@ impl Converter {
         }
     }
 
-    /// Stored objects in the version of `kind`. `is_current` says whether an object was written since the definition became
-    /// what it is.
+    /// Stored objects in the version of `kind`. `is_current` says whether an object was written since the definition last
+    /// changed.
     pub(crate) async fn objects(
         &self,
         kind: &Kind,
@@ -223,7 +221,7 @@ impl Hook {
     }
 }
 
-/// How many of these make a batch: one at least.
+/// The number of objects, at least one, that make a batch.
 fn batch_len(objects: &[Arc<Value>]) -> usize {
     let mut bytes = 0;
     let fits = |object: &&Arc<Value>| {
@@ -233,7 +231,7 @@ fn batch_len(objects: &[Arc<Value>]) -> usize {
     objects.iter().take(BATCH_LEN_MAX).take_while(fits).count().max(1)
 }
 
-/// Whether an object's bytes say that it is of this version.
+/// Whether the bytes of an object state this version.
 fn is_of(kind: &Kind, object: &Object) -> bool {
     let rest = object.type_meta().strip_prefix(b"{\"kind\":\"").and_then(|rest| rest.strip_prefix(kind.kind.as_bytes()));
     let rest = rest.and_then(|rest| rest.strip_prefix(b"\",\"apiVersion\":\"")).and_then(|rest| rest.strip_prefix(kind.group.as_bytes()));

@@ -1,9 +1,9 @@
 //! Custom resources: follows the CustomResourceDefinitions, accepts their names, serves what they define,
 //! and cleans up behind those that are deleted.
 //!
-//! Watches definitions; writes their status and removes their cleanup finalizer, and deletes the objects of
-//! definitions that go. Never touches a definition's spec. What is wanted is worked out anew from all
-//! definitions each time (`names.rs`, `kinds.rs`: pure); this file does it.
+//! Watches definitions. Writes their status, removes their cleanup finalizer, and deletes the objects of definitions that are
+//! deleted. Never writes a definition's spec. Pure functions compute the wanted state from all definitions each time (`names.rs`,
+//! `kinds.rs`); this file brings it about.
 
 mod cleanup;
 mod kinds;
@@ -34,36 +34,35 @@ const PLURAL: &str = "customresourcedefinitions";
 /// Pause before a write that failed is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Who follows the definitions. There is one in a server, and it alone changes what custom resources the
-/// registry serves.
+/// Follows the definitions. A server has one of these, and only this one changes which custom resources the registry serves.
 pub(crate) struct Definitions {
     loopback: Loopback,
     writes: Arc<WritePath>,
     resource: Arc<Resource>,
-    /// What is made of each definition, by its uid.
+    /// The served versions of each definition, by its uid.
     known: HashMap<String, ServedVersions>,
 }
 
-/// What is made of one definition at one revision.
+/// The served versions of one definition at one revision.
 struct ServedVersions {
     revision: u64,
     /// Every version, whether it is served or not.
     versions: Vec<Arc<Served>>,
 }
 
-/// What is left to do when everything that can be done is done.
+/// The work that is left after a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rest {
-    /// Nothing, until a definition changes.
+    /// None, until a definition changes.
     Nothing,
-    /// Objects of a definition that goes are on their way out.
+    /// Objects of a deleted definition are still being deleted.
     Objects,
     /// A write failed.
     Retry,
 }
 
 impl Definitions {
-    /// Serves what the store's definitions say, before anybody asks.
+    /// Serves the definitions in the store before the first request comes.
     pub(crate) fn new(loopback: Loopback, writes: &Arc<WritePath>) -> Self {
         let resource = loopback.core.cache.resource(&GroupResource::new(GROUP, PLURAL));
         let mut definitions = Self { loopback, writes: Arc::clone(writes), resource, known: HashMap::new() };
@@ -72,13 +71,13 @@ impl Definitions {
         definitions
     }
 
-    /// Keeps up until the server stops.
+    /// Follows the definitions until the server stops.
     pub(crate) async fn keep_up(mut self) {
         let mut applied = self.core().cache.follow();
         let shutdown = self.core().shutdown.clone();
         while !shutdown.is_cancelled() {
             let started = self.resource.watch(Filter::default(), Since::Now, false, self.core().cache.applied());
-            // A watch that starts now has no past that could be forgotten.
+            // A watch that starts now needs no history, so it cannot be too old.
             let Ok((_, mut changes)) = started else { continue };
             loop {
                 applied.mark_unchanged();
@@ -90,7 +89,7 @@ impl Definitions {
                     () = tokio::time::sleep(RETRY), if rest == Rest::Retry => {}
                 }
             }
-            // Every watch was ended: the store's log is being taken up again, or nothing comes from it any more.
+            // All watches were ended: the cache reads the store's log again, or gets nothing from it any more.
             tokio::select! {
                 () = shutdown.cancelled() => return,
                 () = tokio::time::sleep(RETRY) => {}
@@ -102,7 +101,7 @@ impl Definitions {
         &self.loopback.core
     }
 
-    /// Every definition, the oldest first: names are given in this order.
+    /// Every definition, the oldest first: names are accepted in this order.
     fn present(&self) -> Vec<Definition> {
         let page = self.resource.list(&Filter::default(), 0);
         let mut all: Vec<Definition> =
@@ -120,7 +119,7 @@ impl Definitions {
         for (definition, status) in present.iter_mut().zip(names::plan(&values, Timestamp::now())) {
             definition.status = status;
         }
-        // Served first: whoever reads that a definition is established finds its kind.
+        // Before the status is written: a client that reads `Established` finds the kind.
         self.serve(&present);
         let mut rest = Rest::Nothing;
         for definition in &present {
@@ -161,8 +160,7 @@ impl Definitions {
         self.known.get(meta::uid(&definition.value)).map(|known| known.versions.as_slice()).unwrap_or_default()
     }
 
-    /// What a definition defines; what stays as it was is the same value as before, with everything that was
-    /// made of it.
+    /// The versions of a definition. A version that did not change is the same value as before, with its converted objects.
     fn versions(&self, definition: &Definition) -> Vec<Arc<Served>> {
         let before = self.of(definition);
         let known = self.known.get(meta::uid(&definition.value));
@@ -184,7 +182,7 @@ impl Definitions {
                 (Some(old), Some(new)) => new.stores_like(old),
                 _ => false,
             };
-            // What was written under the same definition needs no second look.
+            // Objects that were written under the same definition are current.
             let since = old
                 .and_then(|old| old.custom.as_ref())
                 .filter(|old| old.api_version == storage)
@@ -219,8 +217,7 @@ impl Definitions {
         self.put(&definition.wanted(), "/status").await
     }
 
-    /// Replaces a definition on condition that nobody was faster; if somebody was, that change is under way
-    /// to us.
+    /// Replaces a definition, unless somebody else was faster; that change will cause another pass.
     async fn put(&self, definition: &Value, subresource: &str) -> Rest {
         let path = format!("/apis/{GROUP}/v1/{PLURAL}/{}{subresource}", meta::name(definition));
         let status = match self.loopback.send(Method::PUT, &path, Some(definition)).await {
@@ -241,7 +238,7 @@ impl Definitions {
     }
 }
 
-/// One definition as it is, with the status that it should have where that is another.
+/// One stored definition, with the status that it should have if that differs.
 struct Definition {
     object: Arc<Object>,
     value: Arc<Value>,
@@ -249,7 +246,7 @@ struct Definition {
 }
 
 impl Definition {
-    /// With the status that it should have.
+    /// The definition with the status that it should have.
     fn wanted(&self) -> Value {
         let mut wanted = (*self.value).clone();
         if let Some(status) = &self.status {
@@ -258,7 +255,7 @@ impl Definition {
         wanted
     }
 
-    /// The revision at which nothing need be worked out again; none where the status is still to be written.
+    /// The revision at which the versions need not be computed again; 0 while the status is still to be written.
     fn seen_at(&self) -> u64 {
         if self.status.is_none() { self.object.revision } else { 0 }
     }

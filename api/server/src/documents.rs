@@ -1,5 +1,5 @@
-//! Discovery and OpenAPI documents: made when first asked for, kept, and not sent again to clients
-//! that have them (`ETag`).
+//! Discovery and OpenAPI documents. Each is made at the first request for it and kept. Clients that have it do not get it again
+//! (`ETag`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,25 +28,25 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 const AGGREGATED_BETA: &str = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
 const AGGREGATED_PROTOBUF: &str = "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const AGGREGATED_BETA_PROTOBUF: &str = "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
-/// A document asked for by its hash never changes; upstream's year of keeping it.
+/// A document at an address with its hash never changes. Clients may keep it for a year, as upstream.
 const KEPT_FOR_GOOD: &str = "public, immutable, max-age=31536000";
 
-/// What was made so far, for one table of kinds.
+/// The documents that were made for one table of kinds.
 #[derive(Clone, Default)]
 pub(crate) struct Documents {
     made: Arc<Mutex<Made>>,
-    /// Who makes a document that takes long.
+    /// Held while a large document is made.
     turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[derive(Default)]
 struct Made {
-    /// The number of the table of kinds, and how often what others serve has changed.
+    /// The state that the documents were made of.
     of: Moment,
     documents: HashMap<Name, Document>,
 }
 
-/// What documents are made of changes both here and there.
+/// The number of the table of kinds, and the number of changes of other servers' documents.
 type Moment = (u64, u64);
 
 impl Documents {
@@ -55,8 +55,7 @@ impl Documents {
         made.documents.get(name).filter(|_| made.of == of).cloned()
     }
 
-    /// A document that takes long to make: one at a time, beside the tasks of the runtime. Who asks for it meanwhile waits
-    /// for it.
+    /// A document that takes long to make. One is made at a time, on a thread for blocking work; requests for it wait.
     async fn made(
         &self,
         name: Name,
@@ -69,7 +68,7 @@ impl Documents {
             return Ok(document);
         }
         let documents = self.clone();
-        // Whoever asked may go away: the turn lasts until it is made.
+        // The client may leave: the lock is held until the document is made.
         let making = api_tasks::blocking("api-server/documents", move || {
             let _turn = turn;
             let document = Document::new(make()?);
@@ -80,13 +79,13 @@ impl Documents {
     }
 
     fn keep(&self, of: Moment, name: Name, document: Document) {
-        // Freed after the lock.
+        // The old documents are freed after the lock is released.
         let mut old = Made { of, documents: HashMap::new() };
         let mut made = self.made.lock();
         if made.of < of {
             std::mem::swap(&mut *made, &mut old);
         }
-        // A document of an older table came too late.
+        // A document of an older table is not stored.
         if made.of == of {
             made.documents.insert(name, document);
         }
@@ -223,7 +222,7 @@ fn make(aggregation: &Aggregation, kinds: &[Arc<Kind>], name: &Name) -> Option<B
 }
 
 impl Name {
-    /// Whether others have a say in it, who may say a lot.
+    /// Whether the document contains those of other servers, which may be large.
     fn takes_long(&self) -> bool {
         matches!(self, Self::OpenApiV2 { .. })
     }
@@ -270,7 +269,7 @@ impl Document {
         self.hash() == hash
     }
 
-    /// Where the present document is, for a client that asks for an older one.
+    /// A redirect to the present document, for a client that asks for an older one.
     fn moved(&self, path: &str) -> Response<Body> {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = StatusCode::MOVED_PERMANENTLY;

@@ -1,12 +1,11 @@
-//! One server at a time, where several share a store.
+//! Locks among servers that share a store.
 //!
-//! A free address, or what is left of a quota, is found by looking at what is stored; the look is worth
-//! nothing once another write may have come in between. Within this process a lock sees to that. Between
-//! servers it is a key that only one of them can create: whoever has it has seen every write of those who
-//! had it before. What it decides is written on condition that the key is still its own ([`Guard`]), so a
-//! write that is late, or a holder that was taken for dead, spoils nothing. A server that dies with it
-//! loses it when its time is over, which is longer than any request may take. One that cannot tell whether
-//! it has it, because the store's answer was lost, gives it back when it turns up.
+//! A server finds a free address, or the rest of a quota, by looking at the stored objects. The result is wrong as soon as another
+//! write comes in between. Within one process a mutex prevents that. Between servers a lock is a key in the store that only one of
+//! them can create; its holder has seen every write of the holders before. The holder writes its decision on condition that the
+//! key is still its own ([`Guard`]), so that a late write, or a holder that was believed dead, does no harm. The lock of a server
+//! that dies expires, later than any request may end. A server that lost the store's answer does not know whether it has the lock:
+//! it deletes the key when the key appears.
 
 mod lost;
 
@@ -26,12 +25,12 @@ use api_cache::key;
 use api_cache::{Object, Resource, encode};
 use api_wire::status::{ApiError, ApiResult};
 
-/// How much longer than a request it is held at most, for clocks that differ.
+/// A lock expires this much later than a request, for clocks that differ.
 const MARGIN: Duration = Duration::from_secs(30);
-/// Whether its time is over is looked at so often.
+/// The interval at which waiting servers check whether a lock has expired.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// The right to be the only one; given back when dropped.
+/// A lock that this server holds; released when dropped.
 pub(crate) struct Exclusive {
     attempt: Attempt,
     key: Arc<str>,
@@ -39,7 +38,7 @@ pub(crate) struct Exclusive {
 }
 
 impl Exclusive {
-    /// The condition under which what was decided may be written.
+    /// The condition under which the holder's decision may be written.
     pub(crate) fn guard(&self) -> Guard {
         Guard { key: Arc::clone(&self.key), revision: self.revision }
     }
@@ -66,14 +65,14 @@ pub(crate) async fn enter(locks: &Arc<Locks>, name: &str) -> ApiResult<Option<Ar
         let attempt = Attempt::begin(locks);
         let value = value(name, &attempt);
         let sealed = core.cache.seal(&resource.name, &key, &value).map_err(|error| ApiError::unsealable(&key, &error))?;
-        // Goes on when nobody waits for it any more: what it took is dropped then, which gives it back.
+        // The task goes on when nobody waits for it any more. Then it drops the lock, which releases it.
         let taking = core.tasks.request("api-server/lock", take(attempt, Write::new(Arc::clone(&key), Some(sealed), expect)));
         match taking.await.map_err(ApiError::internal)? {
             Ok(exclusive) => {
                 core.cache.settled(&resource, exclusive.revision).await?;
                 return Ok(Some(Arc::new(exclusive)));
             }
-            // Somebody was faster: who, is to be seen.
+            // Another server was faster. Its lock is in the cache after this.
             Err(StoreError::Conflict { .. }) => core.catch_up().await?,
             Err(error) => return Err(error.into()),
         }
@@ -87,7 +86,7 @@ async fn take(attempt: Attempt, write: Write) -> Result<Exclusive, StoreError> {
         Ok(revision) => Ok(Exclusive { attempt, key, revision }),
         Err(error) => {
             drop(attempt);
-            // It may have been written all the same, or be written yet.
+            // The key may have been written, or may still be written.
             if !matches!(error, StoreError::Conflict { .. }) {
                 look_for_lost(&locks);
             }
@@ -102,7 +101,7 @@ impl Drop for Exclusive {
         let (locks, write) = (Arc::clone(self.attempt.locks()), Write::new(Arc::clone(&self.key), None, Expect::At(self.revision)));
         self.attempt.locks().core.tasks.request("api-server/unlock", async move {
             match locks.core.store.write(write).await {
-                // A conflict: its time was over, and somebody else has it.
+                // A conflict: the lock had expired, and another server has it.
                 Ok(_) | Err(StoreError::Conflict { .. }) => {}
                 Err(error) => {
                     tracing::warn!(%error, "a lock is not given back yet");
@@ -117,14 +116,14 @@ fn resource(core: &Core) -> Arc<Resource> {
     core.cache.resource(&GroupResource::new("skiff.internal", "locks"))
 }
 
-/// Waits until another one's is given back, or for a while.
+/// Waits until another server releases its lock, or for a while.
 async fn changed(core: &Core, resource: &Resource, held: &Object) {
     let gone = core.cache.until(|| resource.get("", &held.name).is_none_or(|now| now.revision != held.revision));
-    // When nothing happens its time may be over.
+    // Without a change the lock may have expired.
     let _waited = tokio::time::timeout(LOOK_AGAIN, gone).await;
 }
 
-/// How long one is held at most.
+/// How long a lock is held at most.
 fn lifetime(core: &Core) -> Duration {
     core.config.request_timeout.saturating_add(MARGIN)
 }

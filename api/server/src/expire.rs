@@ -1,10 +1,10 @@
-//! What ends by itself: Events, and pages of lists.
+//! Expiry of Events and of lists in pages.
 //!
-//! A list's pages are of one moment for five to ten minutes, which is how long etcd keeps history under upstream's
-//! server (`--etcd-compaction-interval`): whoever goes on later starts over or takes what is there now.
+//! All pages of a list show the same revision for five to ten minutes, which is how long etcd keeps history under upstream's server
+//! (`--etcd-compaction-interval`). A client that continues later starts over or gets the present state.
 //!
-//! Events are kept for `--event-ttl` after they were last written, as upstream does it by leases in etcd.
-//! Several servers on one store may all do this: of two that delete an Event one finds it gone.
+//! Events are kept for `--event-ttl` after their last write; upstream uses etcd's leases for that. Several servers on one store may
+//! all delete expired Events: the second one finds an Event gone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,16 +16,16 @@ use crate::core::{Core, WriteError};
 use api_cache::{Filter, Object};
 use api_wire::json;
 
-/// How often Events are looked at.
+/// The interval between two looks for expired Events.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 /// Upstream's `DefaultCompactInterval`.
 const LISTS_EVERY: Duration = Duration::from_secs(300);
 /// Deletions at once: the store commits them together.
 const AT_ONCE: usize = 64;
-/// Where an Event says when it was last seen.
+/// The fields with the times at which an Event was last seen.
 const TIMES: &[&[&str]] = &[&["series", "lastObservedTime"], &["lastTimestamp"], &["eventTime"], &["metadata", "creationTimestamp"]];
 
-/// Runs until the server stops. Without a time to live Events stay for ever.
+/// Deletes expired Events until the server stops. Without a time to live, Events stay for ever.
 pub(crate) async fn run(core: Arc<Core>) {
     let ttl = core.config.event_ttl;
     if ttl.is_zero() {
@@ -39,7 +39,7 @@ pub(crate) async fn run(core: Arc<Core>) {
     }
 }
 
-/// Runs until the server stops: lists of a moment longer ago than the last two looks are refused.
+/// Expires lists until the server stops: continuing a list of a revision from before the last two looks is rejected.
 pub(crate) async fn lists(core: Arc<Core>) {
     loop {
         let seen = core.cache.applied();
@@ -50,7 +50,7 @@ pub(crate) async fn lists(core: Arc<Core>) {
     }
 }
 
-/// Deletes the Events whose time is over.
+/// Deletes the Events that have expired at this time.
 pub(crate) async fn pass(core: &Core, now: Timestamp) {
     let Some(served) = core.registry.find("", "v1", "events") else { return };
     let events = served.resource.list(&Filter::default(), core.cache.applied()).items;
@@ -58,7 +58,7 @@ pub(crate) async fn pass(core: &Core, now: Timestamp) {
     for some in over.chunks(AT_ONCE) {
         for deleted in futures::future::join_all(some.iter().map(|event| core.remove(&served, event))).await {
             match deleted {
-                // Changed or deleted meanwhile: the next look knows more.
+                // Changed or deleted meanwhile: the next pass decides again.
                 Ok(_) | Err(WriteError::Conflict) => {}
                 Err(WriteError::Api(error)) => {
                     tracing::warn!(error = error.message(), "an old event is not deleted; it will be tried again")
@@ -88,7 +88,7 @@ mod tests {
             (json!({"metadata": {"creationTimestamp": "2026-01-01T09:00:00Z"}, "lastTimestamp": "2026-01-01T11:30:00Z"}), false),
             (json!({"metadata": {"creationTimestamp": "2026-01-01T09:00:00Z"}, "eventTime": "2026-01-01T10:00:00.123456Z"}), true),
             (json!({"eventTime": "2026-01-01T09:00:00.000000Z", "series": {"lastObservedTime": "2026-01-01T11:59:00.000000Z"}}), false),
-            // From a clock that is ahead, or without any time: nothing is known to be over.
+            // From a clock that is ahead, or without any time: not known to have expired.
             (json!({"metadata": {"creationTimestamp": "2026-01-01T13:00:00Z"}, "lastTimestamp": null}), false),
             (json!({}), false),
         ] {

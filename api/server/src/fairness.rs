@@ -1,6 +1,5 @@
-//! The one place where requests wait for their turn: after it is known who asks, before it is asked
-//! whether they may. `api_fairness` decides; here it gets its configuration, and the answers get their
-//! headers.
+//! Priority and fairness: requests wait here for their turn, after authentication and before authorization. `api_fairness` decides;
+//! this module gives it its configuration, and the answers their headers.
 
 pub(crate) mod keeper;
 
@@ -21,11 +20,11 @@ use api_wire::status::{ApiError, ApiResult};
 
 const SCHEMA_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
 const LEVEL_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
-/// A request waits for its turn for this part of the time that it may take, as upstream has it.
+/// A request waits for its turn for at most this part of its longest time, as upstream.
 const WAIT_PART: u32 = 4;
-/// When a refused client should come back.
+/// When a rejected client should try again.
 const RETRY_AFTER_SECONDS: u32 = 1;
-/// Objects that one seat is good for in a list, and the most seats that a list takes: upstream's.
+/// Objects of a list for one seat, and the most seats of a list: upstream's.
 const OBJECTS_PER_SEAT: usize = 100;
 const WIDTH_MAX: u32 = 10;
 
@@ -36,12 +35,12 @@ pub(crate) struct Gate {
     wait_max: Duration,
     schemas: Arc<Resource>,
     levels: Arc<Resource>,
-    /// The revisions that the configuration was made of.
+    /// The revisions of schemas and levels that the configuration was made of.
     seen: [AtomicU64; 2],
     configuring: Mutex<()>,
 }
 
-/// The schema that a request went by, for the headers of its answer.
+/// The schema that a request matched, for the headers of its answer.
 #[derive(Debug, Default)]
 pub(crate) struct Passed(Option<Arc<FlowSchema>>);
 
@@ -71,7 +70,7 @@ impl Gate {
         }
     }
 
-    /// Follows what is stored; costs two comparisons when nothing has changed.
+    /// Configures anew when stored objects changed. Costs two comparisons when nothing changed.
     fn refresh(&self) {
         let revisions = || [self.schemas.revision(), self.levels.revision()];
         let is_seen = |revisions: [u64; 2]| revisions.iter().zip(&self.seen).all(|(now, seen)| *now == seen.load(Ordering::Acquire));
@@ -93,7 +92,7 @@ impl Gate {
 
     /// Waits for a request's turn. The seat is to be kept until the request is answered, or a stream has begun.
     pub(crate) async fn enter(&self, user: &UserInfo, attributes: &Attributes, passed: &mut Passed) -> ApiResult<Option<Seat>> {
-        // A connection may last for days, and costs nothing that would be worth a seat.
+        // A connection may last for days, and costs too little to take a seat.
         if is_connection(&attributes.subresource) {
             return Ok(None);
         }

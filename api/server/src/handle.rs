@@ -1,4 +1,4 @@
-//! One request from its first byte to its answer: who, may they, what, and how it went.
+//! One request from its head to its answer: authentication, fairness, authorization, the verb, and the record of the result.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -45,23 +45,23 @@ pub(crate) async fn handle(app: Arc<App>, request: Request<Body>) -> Response<Bo
     if is_head { without_body(answer) } else { answer }
 }
 
-/// Whether a person reads the answer.
+/// Whether the answer is indented for people.
 fn is_indented(request: &Request<Body>) -> bool {
     let query = request.uri().query().filter(|query| query.contains("pretty"));
     pretty::is_wanted(request.headers(), Query::parse(query).get("pretty"))
 }
 
-/// The answer to a HEAD is one to a GET without its body, the length told all the same.
+/// The answer to a HEAD: that to a GET without its body, but with its length.
 fn without_body(response: Response<Body>) -> Response<Body> {
     let (mut parts, body) = response.into_parts();
-    // What is passed on for somebody else came without a body, and says nothing by that.
+    // An answer of another server came without a body, so its length is not known.
     if let Some(length) = body.size_hint().exact().filter(|length| *length > 0) {
         parts.headers.entry(header::CONTENT_LENGTH).or_insert(length.into());
     }
     Response::from_parts(parts, Body::empty())
 }
 
-/// Answers, and leaves a trail of it in headers, metrics and the audit log.
+/// Answers, and records the request in headers, metrics and the audit log.
 async fn recorded(app: Arc<App>, request: Request<Body>) -> Response<Body> {
     let started = Instant::now();
     let (mut parts, body) = request.into_parts();
@@ -107,7 +107,7 @@ async fn at_path(app: &Arc<App>, parts: Parts, body: Body, passed: &mut Passed) 
     }
 }
 
-/// Who the request is from, or is to be taken for, where that user may do it, once it is their turn.
+/// The user that the request is from, or impersonates, after the request waited for its turn and was authorized.
 async fn allowed(app: &App, parts: &Parts, attributes: &Attributes, passed: &mut Passed) -> ApiResult<(Arc<UserInfo>, Option<Seat>)> {
     let (core, trail) = (&app.core, audit::trail(parts));
     let authenticated = authenticate::user(&core.authenticator, &core.cache, parts);
@@ -136,7 +136,7 @@ struct Wanted {
 }
 
 async fn at_resource(app: &Arc<App>, mut parts: Parts, body: Body, wanted: Wanted, passed: &mut Passed) -> ApiResult<Response<Body>> {
-    // The seat is held until the answer is made or, of a watch, has begun.
+    // The seat is held until the answer is made or, for a watch, has begun.
     let (user, _seat) = allowed(app, &parts, &attributes(&wanted), passed).await?;
     let is_long_running = wanted.verb == "watch" || is_connection(&wanted.found.subresource);
     let limit = match is_long_running {
@@ -208,8 +208,8 @@ async fn perform(writes: &WritePath, mut call: Call, verb: &str, body: Body) -> 
     Ok(response)
 }
 
-/// Whether the client says how old the answer may be: any resource version does, "0" most of all.
-/// Everything else is about the present, and so is every change.
+/// Whether the client accepts an older state: any resource version says so, "0" most of all. All other reads, and all changes, are
+/// about the present state.
 fn takes_the_past(verb: &str, query: &Query) -> bool {
     matches!(verb, "get" | "list" | "watch") && query.filled("resourceVersion").is_some()
 }
@@ -238,7 +238,7 @@ async fn main_resource(writes: &WritePath, call: &mut Call, verb: &str, bytes: &
     }
 }
 
-/// The API verb of a request; for methods that mean nothing here, one that no kind allows.
+/// The API verb of a request; for methods without one, a verb that no kind allows.
 fn verb(method: &Method, found: &ResourcePath, query: &Query) -> &'static str {
     let one = !found.name.is_empty();
     match *method {
@@ -259,7 +259,7 @@ fn attributes(wanted: &Wanted) -> Attributes {
     let Wanted { verb, found, query, .. } = wanted;
     let is_selection = matches!(*verb, "list" | "watch" | "deletecollection");
     let field_selector = query.filled("fieldSelector").filter(|_| is_selection).and_then(|text| FieldSelector::parse(text).ok());
-    // As upstream: a selection of one name is a request for that name.
+    // A selection of one name is a request for that name, as upstream.
     let selected = field_selector.as_ref().and_then(|fields| fields.exact("metadata.name"));
     Attributes {
         verb: (*verb).to_owned(),
@@ -274,11 +274,11 @@ fn attributes(wanted: &Wanted) -> Attributes {
     }
 }
 
-/// Objects in namespaces are found by namespace; only lists and watches may span all of them.
+/// Rejects paths that do not fit the scope of the kind: only lists and watches may span all namespaces.
 fn check_place(found: &ResourcePath, namespaced: bool, verb: &str) -> ApiResult<()> {
     let has_namespace = !found.namespace.is_empty();
     let is_namespace = found.plural == "namespaces" && found.group.is_empty();
-    // The deprecated prefix is for watching objects, not for a second way to everything else.
+    // The deprecated prefix `/watch` is for watches alone.
     if found.watch && !found.subresource.is_empty() {
         return Err(ApiError::no_such_resource());
     }

@@ -12,14 +12,14 @@ use api_wire::answer::text;
 use api_wire::query::Query;
 use api_wire::status::{ApiError, ApiResult};
 
-/// The store must answer within this time.
+/// The longest time of the store's answer.
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Which of the three, and which of its checks.
+/// One of the three endpoints, and one of its checks or all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Endpoint<'a> {
     name: &'static str,
-    /// One check alone; empty for all.
+    /// The name of one check; empty: all checks.
     check: &'a str,
 }
 
@@ -36,7 +36,7 @@ impl<'a> Endpoint<'a> {
     }
 
     fn checks(self) -> impl Iterator<Item = &'static str> {
-        // A server that is stopping still lives, but takes no new work.
+        // A server that is stopping is alive, but takes no new work.
         let ready_only = (self.name == "readyz").then_some("shutdown");
         [
             "ping",
@@ -82,15 +82,15 @@ pub(crate) async fn answer(core: &Core, endpoint: Endpoint<'_>, parts: &Parts) -
     Ok(text(if report.is_healthy { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR }, report.text))
 }
 
-/// Whether the store takes up writes.
+/// Whether the store accepts writes.
 pub(crate) async fn is_store_well(core: &Core) -> bool {
     matches!(tokio::time::timeout(STORE_TIMEOUT, core.store.check()).await, Ok(Ok(())))
 }
 
-/// Whether the cache, from which every read is answered, comes to where the store is now within a moment, and its feeder
-/// answers. Measured anew by each check, so that a process that was stopped for a while is well again when it goes on.
+/// Whether the cache, which answers every read, reaches the store's present revision within a moment, and its feeder answers. Each
+/// check measures anew, so that a process that was stopped for a while is healthy again when it goes on.
 async fn is_cache_current(core: &Core) -> bool {
-    // A server that stops follows its store no longer, and where that does not answer another check says so.
+    // A server that is stopping does not follow its store any more. When the store does not answer, the check `etcd` fails.
     if core.shutdown.is_cancelled() {
         return true;
     }
@@ -105,7 +105,7 @@ async fn passes(core: &Core, check: &str) -> bool {
         "etcd" => is_store_well(core).await,
         "informer-sync" => is_cache_current(core).await,
         "shutdown" => !core.shutdown.is_cancelled(),
-        // The rest was done before the server began to listen.
+        // The other checks passed before the server began to listen.
         _ => true,
     }
 }

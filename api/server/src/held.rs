@@ -1,5 +1,5 @@
-//! What a write gives up only when it is seen or has failed: until then nobody else may decide on the
-//! same things.
+//! Locks of a write. They are released only when every read sees the write or the write has failed: until then nobody else may
+//! decide about the same addresses or quotas.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use crate::quota::Hold;
 use crate::registry::Served;
 use crate::services::Reservation;
 
-/// What is held for one write.
+/// The locks of one write.
 #[derive(Default)]
 pub(crate) struct WriteLocks {
     /// Addresses and ports.
     pub(crate) reservation: Option<Reservation>,
-    /// The right to hand these out.
+    /// The lock for handing out addresses and ports.
     pub(crate) alone: Option<Arc<Exclusive>>,
-    /// What is left of the namespace's quotas.
+    /// The locks of the namespace's quotas.
     pub(crate) quota: Option<Hold>,
 }
 
@@ -30,15 +30,15 @@ impl WriteLocks {
         self.reservation.is_none() && self.alone.is_none() && self.quota.is_none()
     }
 
-    /// What must still be so when the write is made, where servers share a store.
+    /// The conditions of the write, where servers share a store.
     fn guards(&self) -> Vec<Guard> {
         let quota = self.quota.as_ref().and_then(|(_, exclusive)| exclusive.as_ref());
         self.alone.iter().chain(quota).map(|exclusive| exclusive.guard()).collect()
     }
 
-    /// Writes an object's bytes, and lets go only when the write is seen or has failed, whether or not the client waits for
-    /// that. A write whose answer is lost may be made later, when another server holds what was held here; the guards keep
-    /// the store from making it.
+    /// Writes an object's bytes, and releases the locks only when every read sees the write or it has failed, even if the client
+    /// does not wait for that. A write whose answer was lost may reach the store later, when another server has the lock; the
+    /// guards make the store reject it.
     pub(crate) async fn put(
         self,
         core: &Arc<Core>,

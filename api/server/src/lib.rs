@@ -1,11 +1,12 @@
-//! The API server: everything that is known of the cluster, behind upstream's HTTP API.
+//! The API server: the state of the cluster, behind upstream's HTTP API.
 //!
-//! A request comes over TLS ([`Server::serve`]) or from a client in the same process
-//! ([`Server::client`]). It is authenticated, authorized, taken apart into verb, kind and name, and
-//! answered by one of the generic verbs over the table of kinds; what is particular about a kind is
-//! in `api-rules` (defaults, checks), `api-admission` (plugins) and `api-print` (columns). Reads come
-//! from a cache of final bytes that follows the store's log; writes go to the store and are answered
-//! when the cache has them. Nothing else may write to the store.
+//! A request comes over TLS ([`Server::serve`]) or from a client in the same process ([`Server::client`]). The server authenticates
+//! and authorizes it, finds its verb, kind and name, and answers it with one of the generic verbs over the table of kinds. The
+//! particulars of a kind are in `api-rules` (defaults, checks), `api-admission` (plugins) and `api-print` (columns). Reads come from
+//! a cache of encoded objects that follows the store's log. Writes go to the store and are answered when the cache has them. Nothing
+//! else may write to the store.
+//!
+//! `docs/ARCHITECTURE.md` has the walk of a write and the order of the modules.
 
 mod admission;
 mod aggregation;

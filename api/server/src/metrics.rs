@@ -1,4 +1,4 @@
-//! Counts and times of requests, and the text that Prometheus reads.
+//! Numbers and durations of requests, and the text for Prometheus.
 
 mod flow_control;
 mod histogram;
@@ -23,7 +23,7 @@ use api_wire::path::ResourcePath;
 /// Upper bounds of the latency buckets, in seconds: some of upstream's.
 const BUCKETS: [f64; 14] = [0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0];
 
-/// What a request was, for counting.
+/// The labels of a counted request.
 #[derive(Clone, Debug)]
 pub(crate) struct Observed {
     verb: &'static str,
@@ -43,8 +43,8 @@ impl Observed {
         Self { verb, served: None, subresource: "", scope: "" }
     }
 
-    /// A request for a resource. Only names that are served are counted apart: clients must not be
-    /// able to make the number of series grow.
+    /// A request for a resource. Only served names have series of their own: clients must not be able to make the number of
+    /// series grow.
     pub(crate) fn resource(verb: &'static str, served: Option<&Arc<Served>>, path: &ResourcePath) -> Self {
         let verb = match verb {
             "get" => "GET",
@@ -100,7 +100,7 @@ struct Series {
     took: Histogram<{ BUCKETS.len() }>,
 }
 
-/// What is read from other parts when the metrics are asked for.
+/// Values of other parts at the time of a request for the metrics.
 pub(crate) struct Gauges<'a> {
     pub(crate) cache: &'a Cache,
     /// Bytes that the store takes.
@@ -120,7 +120,7 @@ impl Metrics {
         series.took.observe(&BUCKETS, took.as_secs_f64());
     }
 
-    /// Forgets what was counted for a kind that is no longer served, or no longer as it was.
+    /// Drops the series of a kind that is no longer served, or has changed.
     pub(crate) fn forget(&self, served: &Arc<Served>) {
         self.requests.lock().retain(|(_, counted, ..), _| *counted != served.id);
     }

@@ -17,7 +17,7 @@ use crate::version;
 use api_wire::answer::text;
 use api_wire::status::{ApiError, ApiResult};
 
-/// What `GET /` lists beside the groups.
+/// The paths that `GET /` lists beside the groups.
 const PATHS: &[&str] = &[
     "/.well-known/openid-configuration",
     "/api",
@@ -90,7 +90,7 @@ pub(crate) fn json_answer(value: &Value) -> Response<Body> {
     typed(value.to_string(), "application/json")
 }
 
-/// What relying parties may keep for an hour: upstream's `Cache-Control` on issuer discovery.
+/// An answer that relying parties may keep for an hour: upstream's `Cache-Control` on issuer discovery.
 fn keepable(mut response: Response<Body>) -> Response<Body> {
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=3600"));
     response

@@ -1,8 +1,8 @@
-//! The keys of an OpenID Connect provider: found by its discovery document, fetched in the
-//! background, and fetched again at times and when a token bears a key that is not known yet.
+//! The keys of an OpenID Connect provider. A background task finds them by the provider's discovery document, and fetches them
+//! again from time to time and when a token names an unknown key.
 //!
-//! No request waits for the provider: while it cannot be reached, the keys known before go on
-//! counting, and without any its users are refused.
+//! No request waits for the provider. While the provider cannot be reached, the last keys are used; without keys its users are
+//! rejected.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,11 +24,11 @@ use tokio_util::sync::CancellationToken;
 
 use api_upstream::tls::{self, TlsError};
 
-/// Pause after the provider could not be asked: upstream's.
+/// Pause after a failure: upstream's.
 const RETRY: Duration = Duration::from_secs(10);
-/// How old keys may become.
+/// The interval at which keys are fetched again.
 const REFRESH: Duration = Duration::from_secs(300);
-/// Shortest time between two looks, however many unknown keys come.
+/// The shortest time between two fetches, however many unknown keys come.
 const REFRESH_MIN: Duration = Duration::from_secs(1);
 const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
 const DOCUMENT_BYTES_MAX: usize = 1 << 20;

@@ -1,5 +1,5 @@
-//! Admission policies, asked in their turn. What they are about and what their expressions yield is decided
-//! in `api_admission::policy`; here they are kept compiled, given what they look at, and obeyed.
+//! Admission policies. `api_admission::policy` decides which requests a policy concerns and what its expressions yield. This module
+//! keeps the policies compiled, gives them the objects that they look at, and does what they decide.
 
 mod asker;
 mod mutate;
@@ -32,9 +32,9 @@ pub(crate) struct Policies {
     validating: Configured,
 }
 
-/// The policies of one kind with their bindings, worked out anew when one changes.
+/// The policies of one kind with their bindings, compiled anew when one changes.
 struct Configured {
-    /// Policies and bindings; none where the plugin is switched off.
+    /// Policies and bindings; none: the plugin is switched off.
     resources: Option<(Arc<Resource>, Arc<Resource>)>,
     known: RwLock<CompiledPolicies>,
 }
@@ -42,13 +42,13 @@ struct Configured {
 #[derive(Default)]
 struct CompiledPolicies {
     revisions: (u64, u64),
-    /// By name, with the revision of the object that it was compiled from.
+    /// The compiled policies by name, with the revision of their objects.
     compiled: HashMap<Arc<str>, (u64, Arc<Policy>)>,
     hooks: Arc<[Hook]>,
 }
 
 impl Policies {
-    /// Of the plugins that are not among those switched off.
+    /// The policies of the plugins that are not switched off.
     pub(crate) fn new(cache: &Arc<Cache>, off: &[String]) -> Self {
         let resource = |plural: &str| cache.resource(&GroupResource::new("admissionregistration.k8s.io", plural));
         let configured = |plugin: &str, policies: &str, bindings: &str| Configured {

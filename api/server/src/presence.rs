@@ -1,8 +1,8 @@
-//! Which servers there are, where several share a store: the endpoints of the `kubernetes` Service.
+//! The servers that share a store, as endpoints of the `kubernetes` Service.
 //!
-//! Each server writes a record of its address into the store every ten seconds. One whose record has not
-//! changed for a while is gone; whether it has is seen here, so clocks need not agree (upstream's lease
-//! endpoint reconciler). All servers publish the same list, and one that stops takes itself off.
+//! Each server writes a record of its address into the store every ten seconds. A server whose record has not changed for a while is
+//! gone. Each server measures that time by its own clock, so clocks need not agree (upstream's lease endpoint reconciler). All
+//! servers publish the same list. A server that stops removes itself from the list.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -27,7 +27,7 @@ use api_wire::status::{ApiError, ApiResult};
 const RENEW_EVERY: Duration = Duration::from_secs(10);
 const GONE_AFTER: Duration = Duration::from_secs(15);
 
-/// What is known of the servers.
+/// Announces this server and publishes all of them.
 pub(crate) struct Presence {
     loopback: Loopback,
     records: Arc<Resource>,
@@ -46,7 +46,7 @@ impl Presence {
         Ok(presence)
     }
 
-    /// Keeps the list true until the server stops.
+    /// Keeps the list up to date until the server stops.
     pub(crate) async fn run(mut self) {
         let shutdown = self.core().shutdown.clone();
         while tokio::time::timeout(RENEW_EVERY, shutdown.cancelled()).await.is_err() {
@@ -76,7 +76,7 @@ impl Presence {
         self.publish().await
     }
 
-    /// Whoever had this address before is gone, so the record is ours whatever it says.
+    /// Writes this server's record, or deletes it. An earlier server with this address is gone, so the record may be overwritten.
     async fn write(&self, own: SocketAddr, value: Option<Bytes>) -> ApiResult<()> {
         let name = own.to_string();
         let key = key::object_key(&self.records.name, "", &name);
@@ -105,8 +105,8 @@ impl Presence {
     }
 }
 
-/// Who is there. A Service has one port, so of servers on different ones only those on the port that
-/// most of them have (of equally many, the lowest) are published; so all of them say the same.
+/// The servers that are running. A Service has one port, so of servers on different ports only those on the most frequent port (among
+/// equally frequent ones, the lowest) are published. By this rule all servers publish the same list.
 fn there(seen: &mut Sightings, records: impl Iterator<Item = (Arc<str>, u64)>, now: Instant) -> Vec<SocketAddr> {
     let mut known = Sightings::new();
     let mut by_port: BTreeMap<u16, Vec<SocketAddr>> = BTreeMap::new();

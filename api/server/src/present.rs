@@ -1,5 +1,5 @@
-//! How objects are shown to one client: as they are (the shared bytes), as another kind's view, as
-//! a table, or as metadata alone; in JSON, YAML or protobuf.
+//! The presentation of objects to one client: the shared bytes, another kind's view, a table, or metadata alone; in JSON, YAML or
+//! protobuf.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use api_wire::status::{ApiError, ApiResult};
 use api_wire::table::{IncludeObject, partial, row, table};
 use api_wire::yaml;
 
-/// A client's wish for one kind.
+/// The form and the encoding that a client asked for, for one kind.
 #[derive(Clone, Debug)]
 pub(crate) struct Presentation {
     pub(crate) served: Arc<Served>,
@@ -36,17 +36,17 @@ pub(crate) struct Presentation {
     pub(crate) gzip: bool,
 }
 
-/// What is sent of an object as the cache holds it, without looking into it.
+/// A part of an object's bytes in the cache, which is sent without parsing it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Whole,
-    /// As an item of a list, which tells kind and version for all.
+    /// An item of a list, which states kind and version for all items.
     Item,
-    /// As PartialObjectMetadata of that version.
+    /// A PartialObjectMetadata of that version.
     Metadata(&'static str),
 }
 
-/// What stands around the metadata of a PartialObjectMetadata, its version apart.
+/// The text around the metadata of a PartialObjectMetadata, without its version.
 const PARTIAL: [&[u8]; 3] = [b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"", b"\",\"metadata\":", b"}"];
 
 impl Part {
@@ -65,7 +65,7 @@ impl Part {
         out.extend_from_slice(end);
     }
 
-    /// How long it is.
+    /// Its length in bytes.
     pub(crate) fn len(self, object: &Object) -> usize {
         match self {
             Self::Whole => object.json_len(),
@@ -83,20 +83,20 @@ impl Presentation {
         let include = IncludeObject::parse(include).ok_or_else(|| {
             ApiError::bad_request(format!("unrecognized includeObject value: {}", Value::from(include.unwrap_or_default())))
         })?;
-        // What is indented for people is not compressed.
+        // Answers that are indented for people are not compressed.
         let gzip = gzip::accepted(headers) && !pretty::is_wanted(headers, query.get("pretty"));
         Ok(Self { served: Arc::clone(served), media, include, gzip })
     }
 
-    /// The same for an answer that is always the object itself: of subresources and questions.
+    /// [`Presentation::negotiate`] for an answer that is always the object itself: of subresources and reviews.
     pub(crate) fn plain(served: &Arc<Served>, headers: &HeaderMap, query: &Query) -> ApiResult<Self> {
         let mut presentation = Self::negotiate(served, headers, query, Answer::Object)?;
         presentation.media.form = Form::Object;
         Ok(presentation)
     }
 
-    /// What clients get of the very bytes that the cache holds of an object that is up to date with its
-    /// kind's definition.
+    /// The part of an object's bytes in the cache that the client gets, if the object is up to date with its kind's definition. None:
+    /// the client gets something else.
     fn verbatim(&self) -> Option<Part> {
         let is_verbatim = self.media.encoding == Encoding::Json && !self.served.is_view();
         match self.media.form {
@@ -107,18 +107,18 @@ impl Presentation {
         }
     }
 
-    /// The same where these objects are up to date.
+    /// [`Presentation::verbatim`] of these objects, if all of them are up to date.
     pub(crate) fn verbatim_of<'o>(&self, objects: impl IntoIterator<Item = &'o Arc<Object>>) -> Option<Part> {
         self.verbatim().filter(|_| objects.into_iter().all(|object| self.served.is_current(object)))
     }
 
-    /// The same as items of a list. Only those of a custom resource bear kind and version there, as upstream has it.
+    /// [`Presentation::verbatim_of`] as items of a list. As upstream, only items of custom resources have a kind and a version.
     pub(crate) fn verbatim_items(&self, objects: &[Arc<Object>]) -> Option<Part> {
         let part = self.verbatim_of(objects)?;
         Some(if part == Part::Whole && self.served.custom.is_none() { Part::Item } else { part })
     }
 
-    /// An object, as answer to a request for it.
+    /// The answer to a request for an object.
     pub(crate) fn object(&self, status: StatusCode, object: &Object) -> Response<Body> {
         if self.verbatim() == Some(Part::Whole) && self.served.is_current(object) {
             return self.respond(status, object.line());
@@ -133,7 +133,7 @@ impl Presentation {
         self.media.encoding == Encoding::Protobuf
     }
 
-    /// The form in protobuf of what is shown of an object.
+    /// The protobuf form of an object for the client.
     pub(crate) fn form(&self) -> Result<protobuf::Form, EncodeError> {
         match self.media.form {
             Form::Metadata => protobuf::Form::of(self.media.meta_version(), "PartialObjectMetadata"),
@@ -141,7 +141,7 @@ impl Presentation {
         }
     }
 
-    /// The form in protobuf of lists of that.
+    /// The protobuf form of a list of such objects.
     pub(crate) fn list_form(&self) -> Result<protobuf::ListForm, EncodeError> {
         match self.media.form {
             Form::Metadata => protobuf::ListForm::of(self.media.meta_version(), "PartialObjectMetadataList"),
@@ -149,7 +149,7 @@ impl Presentation {
         }
     }
 
-    /// What is shown of an object, in JSON.
+    /// An object for the client, in JSON.
     pub(crate) fn json(&self, object: &Object) -> Bytes {
         if self.served.is_view() || !self.served.is_current(object) {
             return self.served.external(&self.served.current(object)).to_string().into();
@@ -246,7 +246,7 @@ impl Presentation {
         self.list_of(page.items.iter().map(|object| self.served.external(&self.served.current(object)).into_value()), metadata)
     }
 
-    /// A list of what clients of the kind are to see.
+    /// A list of objects in external form.
     pub(crate) fn list_of(&self, values: impl Iterator<Item = Value>, metadata: Value) -> Value {
         let version = self.media.meta_version();
         let kind = &self.served.kind;
@@ -284,7 +284,7 @@ impl Presentation {
         Told::All
     }
 
-    /// A watch's lines for what it is told.
+    /// A watch's lines for a delivery.
     pub(crate) fn lines(&self, delivery: &Delivery, mut first: bool) -> (Bytes, Told) {
         let objects = || delivery.changes().iter().filter_map(|(change, event)| Some((*change, event.object(*change)?)));
         if self.verbatim_of(objects().map(|(_, object)| object)) == Some(Part::Whole) {
@@ -342,7 +342,7 @@ impl Presentation {
     }
 }
 
-/// An object without kind and version, which its list tells for all.
+/// An object without kind and version, which its list states for all items.
 fn item(mut object: Value) -> Value {
     if let Value::Object(fields) = &mut object {
         fields.remove("kind");
@@ -351,7 +351,7 @@ fn item(mut object: Value) -> Value {
     object
 }
 
-/// A watch's frame in protobuf; of what has no such form, the error that says so.
+/// A watch's frame in protobuf; for an object without a protobuf form, a frame with the error.
 fn framed(change: Change, encoded: Result<Vec<u8>, EncodeError>) -> (Bytes, Told) {
     match encoded {
         Ok(bytes) => (protobuf::frame(change.word(), &bytes), Told::All),
@@ -360,7 +360,7 @@ fn framed(change: Change, encoded: Result<Vec<u8>, EncodeError>) -> (Bytes, Told
 }
 
 fn unframed(error: &EncodeError) -> Bytes {
-    // A Status has a form.
+    // A Status has a protobuf form.
     let status = protobuf::encode(&ApiError::not_encodable(error).to_value()).unwrap_or_default();
     protobuf::frame("ERROR", &status)
 }

@@ -1,9 +1,8 @@
-//! What quotas allow: kept by one write at a time in a namespace that has some.
+//! ResourceQuotas. In a namespace with quotas, one write is checked and made at a time.
 //!
-//! What is used follows from what is stored, so a check is worth nothing once another write may have
-//! come in between. A [`Hold`] goes along with the write until every read sees it. Nothing is booked
-//! beforehand: a write that fails leaves nothing behind, and a deletion counts as soon as it is answered.
-//! The [`ledger`] keeps the sums, so that a check costs the same however much there is.
+//! The usage follows from the stored objects, so a check is wrong as soon as another write comes in between. A [`Hold`] goes along
+//! with the write until every read sees it. Nothing is reserved: a write that fails leaves nothing behind, and a deletion counts as
+//! soon as it is answered. The [`ledger`] keeps the sums, so that the cost of a check does not depend on the number of objects.
 
 mod ledger;
 pub(crate) mod status;
@@ -22,7 +21,7 @@ use crate::core::Core;
 use crate::exclusive::{self, Exclusive, Locks};
 use api_wire::status::ApiResult;
 
-/// What is used, and who holds which namespace.
+/// The usage, and the locks of namespaces.
 pub(crate) struct Quotas {
     core: Arc<Core>,
     locks: Arc<Locks>,
@@ -35,11 +34,11 @@ pub(crate) struct Quotas {
 #[derive(Default)]
 struct NamespaceLocks(Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>);
 
-/// The right to be the only one to write in a namespace, in this server and among all.
+/// The locks for a write in a namespace: this server's, and the one among servers that share a store.
 pub(crate) type Hold = (OwnedMutexGuard<()>, Option<Arc<Exclusive>>);
 
 impl Quotas {
-    /// Obeyed unless the plugin is among those switched off.
+    /// Quotas are checked unless the plugin is switched off.
     pub(crate) fn new(core: &Arc<Core>, locks: &Arc<Locks>) -> Arc<Self> {
         let is_on = !core.config.disable_admission_plugins.iter().any(|name| name == resource_quota::NAME);
         let (core, locks) = (Arc::clone(core), Arc::clone(locks));
@@ -70,7 +69,7 @@ impl NamespaceLocks {
     async fn hold(&self, namespace: &str) -> OwnedMutexGuard<()> {
         let lock = {
             let mut locks = self.0.lock();
-            // Those that nobody holds or waits for are made again when they are needed.
+            // Locks that nobody holds or waits for are dropped; they are made again when needed.
             locks.retain(|_, lock| Arc::strong_count(lock) > 1);
             Arc::clone(locks.entry(namespace.to_owned()).or_default())
         };

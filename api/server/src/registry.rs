@@ -1,5 +1,4 @@
-//! The kinds that are served, found by group, version and plural, and what upstream's registries say
-//! of each beyond its rules.
+//! The served kinds, found by group, version and plural, and those properties of them that upstream's registries hold.
 
 mod autoscaling;
 mod events;
@@ -20,14 +19,14 @@ use api_cache::{Cache, Object, Resource};
 /// A served kind and where its objects live.
 #[derive(Debug)]
 pub(crate) struct Served {
-    /// Of no other served kind of this process: a definition that changes is served under another one.
+    /// Unique among the served kinds of this process: a changed definition gets another one.
     pub(crate) id: u64,
     pub(crate) kind: Arc<Kind>,
-    /// How messages and authorization name it.
+    /// Its name in messages and for authorization.
     pub(crate) name: GroupResource,
-    /// Where the objects are; kinds that are views of another share its place.
+    /// The objects. A kind that is a view of another shares the other's objects.
     pub(crate) resource: Arc<Resource>,
-    /// The kind whose rules hold for stored objects. Versions of a custom resource have rules of their own.
+    /// The kind whose rules hold for objects in internal form. Versions of a custom resource have rules of their own.
     pub(crate) stored: Arc<Kind>,
     pub(crate) conversion: Option<Conversion>,
     /// How a custom resource is stored; `None` for built-in kinds.
@@ -39,22 +38,22 @@ pub(crate) struct Served {
 pub(crate) struct CustomStorage {
     /// `apiVersion` of the stored version.
     pub(crate) api_version: String,
-    /// Whether the kind is the stored version: clients get the very bytes that are stored.
+    /// Whether the kind is the stored version: clients get the stored bytes.
     pub(crate) is_stored_version: bool,
-    /// Objects written up to this revision may lack what the definition says by now.
+    /// Objects that were written up to this revision may not fit the present definition.
     pub(crate) since: u64,
-    /// Whether the definition is being deleted: no more objects are made.
+    /// Whether the definition is being deleted: creates are rejected.
     pub(crate) terminating: bool,
-    /// The way between the versions; none where there is but one.
+    /// Converts between the versions; none: there is only one.
     pub(crate) converter: Option<Arc<Converter>>,
 }
 
-/// How a kind that is a view of another is turned into it and back.
+/// Conversion between a kind that is a view and the kind that it is a view of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Conversion {
     pub(crate) to_stored: fn(&mut Value),
     pub(crate) from_stored: fn(&mut Value),
-    /// What a field of the view is called in the stored kind.
+    /// The path in the stored kind of a field of the view.
     pub(crate) stored_field: fn(&str) -> Option<&'static str>,
 }
 
@@ -64,17 +63,17 @@ pub(crate) fn served_id() -> u64 {
     LAST.fetch_add(1, Ordering::Relaxed) + 1
 }
 
-/// All served kinds: the built-in ones, and custom resources, which come and go.
+/// All served kinds: the built-in ones, and the present custom resources.
 #[derive(Debug)]
 pub(crate) struct Registry {
     builtin: Vec<Arc<Served>>,
     table: ArcSwap<Table>,
 }
 
-/// The kinds that are served at one moment.
+/// The kinds that are served at one time.
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// Different for any two tables of a server.
+    /// Unique among the tables of a server.
     pub(crate) number: u64,
     /// In discovery order.
     pub(crate) kinds: Vec<Arc<Kind>>,
@@ -102,18 +101,18 @@ impl Registry {
         Self { builtin, table }
     }
 
-    /// What is served now.
+    /// The present table.
     pub(crate) fn table(&self) -> Arc<Table> {
         self.table.load_full()
     }
 
-    /// Serves these custom resources, in this order, and no others. Only who follows the definitions calls it.
+    /// Serves these custom resources, in this order, and no others. Only [`crate::definitions`] calls this.
     pub(crate) fn serve_custom(&self, custom: Vec<Arc<Served>>) {
         let number = self.table.load().number + 1;
         self.table.store(Arc::new(Table::new(number, &self.builtin, custom)));
     }
 
-    /// The same objects in other groups and versions.
+    /// The kinds that serve the same objects in other groups and versions.
     pub(crate) fn equivalents(&self, served: &Served) -> Vec<Arc<Served>> {
         let same = |other: &&Arc<Served>| Arc::ptr_eq(&other.resource, &served.resource) && other.kind != served.kind;
         self.table.load().by_plural.get(&served.kind.plural).into_iter().flatten().filter(same).cloned().collect()
@@ -160,7 +159,7 @@ fn view(kind: &Kind) -> Option<(&'static Arc<Kind>, Conversion)> {
     }
 }
 
-/// Kinds whose deletion answers the object (`ReturnDeletedObject`).
+/// Kinds whose deletion returns the object (`ReturnDeletedObject`).
 const DELETION_ANSWERS_OBJECT: &[(&str, &str)] = &[
     ("", "persistentvolumeclaims"),
     ("", "persistentvolumes"),
@@ -200,13 +199,13 @@ impl Served {
         api_rules::allows_unconditional_update(&self.kind)
     }
 
-    /// Whether DELETE answers the object rather than a Status.
+    /// Whether DELETE returns the object instead of a Status.
     pub(crate) fn deletion_answers_object(&self) -> bool {
         self.is_in(DELETION_ANSWERS_OBJECT)
     }
 
-    /// The way between the versions, where there are several. Everything but the store then deals with
-    /// objects in this kind's version: [`Served::in_version`] and [`Served::for_storage`] convert.
+    /// Converts between the versions; none: there is only one. With several versions, everything but the store works on objects in
+    /// this kind's version: [`Served::in_version`] and [`Served::for_storage`] convert.
     pub(crate) fn converter(&self) -> Option<&Converter> {
         self.custom.as_ref()?.converter.as_deref()
     }
@@ -216,12 +215,12 @@ impl Served {
         self.custom.as_ref().filter(|custom| custom.converter.is_none())
     }
 
-    /// Whether an object is what the kind's definition says by now, so that it need not be looked at.
+    /// Whether an object fits the kind's present definition, so that its bytes can be used as they are.
     pub(crate) fn is_current(&self, object: &Object) -> bool {
         self.plain_custom().is_none_or(|custom| object.written > custom.since)
     }
 
-    /// Whether an object was written since the definition became what it is.
+    /// Whether an object was written since the definition last changed.
     pub(crate) fn is_written_since(&self, object: &Object) -> bool {
         self.custom.as_ref().is_none_or(|custom| object.written > custom.since)
     }
@@ -236,7 +235,7 @@ impl Served {
         }
     }
 
-    /// Whether the kind is on its way out.
+    /// Whether the kind's definition is being deleted.
     pub(crate) fn is_terminating(&self) -> bool {
         self.custom.as_ref().is_some_and(|custom| custom.terminating)
     }

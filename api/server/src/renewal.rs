@@ -1,5 +1,5 @@
-//! Certificates of the server's own, renewed before they expire while it runs: the one that it shows to clients, the one
-//! that it shows to nodes, and the front proxy's. Connections that are open are not touched.
+//! Renewal of the server's own certificates while it runs: the one for clients, the one for nodes, and the front proxy's. Open
+//! connections go on with the old ones.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use crate::connect::Connector;
 use crate::tls::ServingCertificate;
 use api_upstream::tls::{self, TlsError};
 
-/// How often certificates are looked at. They are renewed weeks before they expire.
+/// The interval at which certificates are checked. They are renewed weeks before they expire.
 const LOOK_EVERY: Duration = Duration::from_secs(12 * 3_600);
 
-/// Looks until the server stops.
+/// Checks the certificates until the server stops.
 pub(crate) async fn run(connector: Arc<Connector>, aggregation: Arc<Aggregation>, serving: Arc<ServingCertificate>) {
     let shutdown = &aggregation.core.shutdown;
     loop {
@@ -23,7 +23,7 @@ pub(crate) async fn run(connector: Arc<Connector>, aggregation: Arc<Aggregation>
             () = tokio::time::sleep(LOOK_EVERY) => {}
         }
         let (connector, aggregation, serving) = (Arc::clone(&connector), Arc::clone(&aggregation), Arc::clone(&serving));
-        // Files are read, and written where a certificate is due.
+        // This reads files, and writes those of certificates that are due.
         let looked = api_tasks::blocking("api-server/certificates", move || {
             renew(&connector, &aggregation, &serving, Timestamp::now());
         })
@@ -34,7 +34,7 @@ pub(crate) async fn run(connector: Arc<Connector>, aggregation: Arc<Aggregation>
     }
 }
 
-/// Renews what is due by then. What cannot be renewed stays as it is until the next look.
+/// Renews the certificates that are due at this time. A certificate that cannot be renewed stays until the next check.
 pub(crate) fn renew(connector: &Connector, aggregation: &Aggregation, serving: &ServingCertificate, now: Timestamp) {
     let pki = match aggregation.core.config.pki.reopened_at(now) {
         Ok(pki) => pki,

@@ -1,4 +1,4 @@
-//! Kinds that are questions rather than objects: they are answered and not stored.
+//! Reviews: kinds whose objects are questions. They are answered and not stored.
 
 use api_model::field::{FieldError, Path};
 use api_model::meta;
@@ -18,12 +18,12 @@ use api_wire::json;
 use api_wire::options::WriteOptions;
 use api_wire::status::{ApiError, ApiResult};
 
-/// Whether a kind is a question.
+/// Whether a kind is a review.
 pub(crate) fn is_review(served: &Served) -> bool {
     served.kind.verbs == ["create"]
 }
 
-/// `POST` of a question.
+/// `POST` of a review.
 pub(crate) async fn create(path: &WritePath, call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
     if call.served.is("", "bindings") {
         return bind(path, call, bytes).await;
@@ -35,7 +35,7 @@ pub(crate) async fn create(path: &WritePath, call: &mut Call, bytes: &[u8]) -> A
     Ok(presentation.value(StatusCode::CREATED, &answered))
 }
 
-/// A Binding posted beside the Pods rather than at its Pod.
+/// `POST` of a Binding to the collection `bindings` instead of the Pod's subresource.
 async fn bind(path: &WritePath, call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
     let name = meta::name(&api_wire::body::decode(&call.headers, bytes)?.value).to_owned();
     let pods = call.core.registry.find("", "v1", "pods").ok_or_else(ApiError::no_such_resource)?;
@@ -81,7 +81,7 @@ fn answer(call: &Call, mut review: Value) -> ApiResult<Value> {
     Ok(review)
 }
 
-/// An answer is no object that could be shown in a table, or by its metadata.
+/// Rejects requests for a table or for metadata: a review has neither.
 fn check_shape(call: &Call) -> ApiResult<()> {
     use api_wire::accept::Answer;
     use api_wire::media::Form;
@@ -92,7 +92,7 @@ fn check_shape(call: &Call) -> ApiResult<()> {
     }
 }
 
-/// Who, and what, an access review asks about.
+/// The user and the attributes that an access review asks about.
 fn question(call: &Call, review: &Value) -> ApiResult<(UserInfo, Attributes)> {
     let spec = review.get("spec").unwrap_or(&Value::Null);
     let plural = call.served.kind.plural.as_str();
@@ -155,7 +155,7 @@ fn check_spec(user: &UserInfo, resource: Option<&Value>, path: Option<&Value>) -
     errors
 }
 
-/// Whether a question has metadata, which none should have but for the namespace of a local one.
+/// Whether a review has metadata. None may have any, but for the namespace of a local one.
 fn has_metadata(review: &Value, is_local: bool) -> bool {
     let fields = review.get("metadata").and_then(Value::as_object).into_iter().flatten();
     let mut fields = fields.filter(|(name, value)| !value.is_null() && *name != "managedFields" && !(is_local && *name == "namespace"));
@@ -207,7 +207,7 @@ fn field_selector(value: &Value) -> Option<FieldSelector> {
             "NotIn" => true,
             _ => return None,
         };
-        // Only a single value says the same as a term.
+        // Only a requirement with a single value equals a term.
         let [only] = requirement.get("values")?.as_array()?.as_slice() else { return None };
         Some(FieldTerm { path: text(requirement, "key"), value: only.as_str()?.to_owned(), negated })
     });

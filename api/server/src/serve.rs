@@ -1,4 +1,4 @@
-//! Connections from outside: TLS, then HTTP/1.1 or HTTP/2 until the client goes or the server stops.
+//! Connections from outside: TLS, then HTTP/1.1 or HTTP/2 until the client leaves or the server stops.
 
 mod drain;
 mod gathered;
@@ -35,28 +35,27 @@ use crate::tls::{HTTP2, Verifier};
 use api_wire::holding::Holding;
 use gathered::{Gathered, Gatherer};
 
-/// A client that has not shaken hands by then is dropped.
+/// A connection without a TLS handshake by then is dropped.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A client that has not sent its request's head by then is dropped.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(32);
 /// Upstream's limit of streams on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 250;
-/// What one HTTP/2 stream may send ahead, and one connection.
+/// Bytes that one HTTP/2 stream, and one connection, may send ahead.
 const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
-/// The longest head of a request: path, query and headers. A path with its query ends at 64 KiB in any case,
-/// which is what the `http` crate can hold.
+/// Bytes of the longest head of a request: path, query and headers. The `http` crate bounds path and query at 64 KiB in any case.
 const HEAD_BYTES_MAX: u32 = 128 * 1024;
-/// What is kept for one HTTP/2 stream whose client reads slowly.
+/// Bytes that are kept for one HTTP/2 stream whose client reads slowly.
 const SEND_BUFFER_BYTES: usize = 400 * 1024;
-/// Streams of one HTTP/2 connection that its client gave up before anyone looked at them, and that were reset
-/// for the client's faults: more of either ends the connection (the rapid reset, CVE-2023-44487).
+/// Streams of one HTTP/2 connection that its client reset before the server read them, and streams that were reset for the client's
+/// faults. More of either ends the connection (the rapid reset, CVE-2023-44487).
 const RESETS_PENDING_MAX: usize = 20;
 const RESETS_FOR_FAULTS_MAX: usize = 1_024;
-/// Idle HTTP/2 connections are asked for a sign of life this often, and have so long to give one.
+/// The interval of pings on idle HTTP/2 connections, and the longest time of the reply.
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
-/// Pause after the system could not accept, for example because files ran out.
+/// Pause after accepting a connection failed, for example because there were too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Accepts connections until the server stops. `handler` answers their requests.
@@ -99,12 +98,12 @@ where
     }
 }
 
-/// The place of the connection that a request came over. What goes on after an upgrade holds it too.
+/// The slot of the connection that a request came over. A tunnel after an upgrade holds it too.
 pub(crate) fn place(parts: &Parts) -> Option<Arc<ConnectionSlot>> {
     parts.extensions.get().cloned()
 }
 
-/// Waits until somebody else gets the place; for ever where there is none.
+/// Waits until another connection gets the slot; for ever without a slot.
 pub(crate) async fn lost(place: Option<&ConnectionSlot>) {
     match place {
         Some(place) => place.evicted().await,
@@ -139,7 +138,7 @@ async fn connection<H, F>(
     let speaks_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP2);
     let activity = Arc::new(Activity::default());
     let gatherer = stream.get_ref().0.gatherer();
-    // Other protocols may hand the socket on to a task that nobody here drives.
+    // After HTTP/1.1, an upgrade may hand the socket to a task that does not drive the gatherer.
     if speaks_http2 {
         gatherer.gather();
     }
@@ -154,8 +153,8 @@ async fn connection<H, F>(
         async move { Ok::<_, Infallible>(busy.until_sent(drain::until_drained(handler(request).await, rest))) }
     });
     let io = TokioIo::new(stream);
-    // Which protocol is spoken was agreed on with TLS. Finding it out from the first bytes, as hyper-util does, would
-    // wait for them without end.
+    // The TLS handshake agreed on the protocol. Finding it out from the first bytes, as hyper-util does, would wait for these bytes
+    // without a limit.
     let ended = match speaks_http2 {
         true => over_http2(shutdown, http2().serve_connection(io, service), &gatherer, &activity).await,
         false => {
@@ -196,7 +195,7 @@ where
             activity.touch();
             tokio::select! {
                 ended = gatherer.drive(serving.as_mut()) => ended,
-                // Who did not even say that it speaks HTTP/2 does not hear the goodbye either.
+                // A client that sent no HTTP/2 preface does not answer to the goodbye either.
                 () = activity.idle() => Ok(()),
             }
         }
@@ -226,8 +225,8 @@ fn http2() -> http2::Builder<TokioExecutor> {
     builder
 }
 
-/// What the client's certificate says of it. Its signature is looked at once a connection, its time
-/// with each request: connections may outlive certificates.
+/// The user in a client's certificate. The signature is checked once a connection, the time with each request, since connections may
+/// outlive certificates.
 #[derive(Debug)]
 enum ClientCertificate {
     Nothing,

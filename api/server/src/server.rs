@@ -1,5 +1,4 @@
-//! The server as a whole: started on a store, asked by clients in the same process, serving
-//! connections, stopped.
+//! The server as a whole: its start on a store, clients in the same process, connections, its end.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -54,7 +53,7 @@ use crate::tls;
 use crate::verbs::WritePath;
 use api_cache::Cache;
 
-/// How long open requests may take to end when the server stops.
+/// The longest time for open requests to end when the server stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why the server could not start.
@@ -84,10 +83,10 @@ pub enum StartError {
          of its first server"
     )]
     OtherCluster,
-    /// This server could not be put beside the others.
+    /// This server could not be announced to the others.
     #[error("announcing this server to the others: {0}")]
     Announce(String),
-    /// What every cluster has could not be made.
+    /// An object that every cluster has could not be made.
     #[error(transparent)]
     Bootstrap(#[from] BootstrapError),
 }

@@ -1,9 +1,8 @@
-//! Addresses and ports of Services: a cluster address from the range of the cluster, a port from the
-//! range that every node offers.
+//! Addresses and ports of Services: a cluster address from the cluster's range, a node port from the range that every node offers.
 //!
-//! What is taken is what stored Services hold, plus what writes under way have reserved; so a Service
-//! that is gone frees its own by being gone. Two creates at once cannot get the same address: the
-//! second looks at the reservations under the same lock that made the first.
+//! Taken are the addresses and ports of stored Services and those that writes under way have reserved. So a deleted Service frees its
+//! own without further work. Two creates at the same time cannot get the same address: each looks at the reservations, and makes its
+//! own, under one lock.
 
 mod claims;
 mod families;
@@ -36,7 +35,7 @@ pub(crate) struct Allocator {
     taken: Mutex<Taken>,
 }
 
-/// Addresses and ports that are a write's own until it is done: held until the write is seen or has failed.
+/// Addresses and ports of one write. They are held until every read sees the write or it has failed.
 pub(crate) struct Reservation {
     allocator: Arc<Allocator>,
     claims: Claims,
@@ -48,8 +47,7 @@ impl Drop for Reservation {
     }
 }
 
-/// The right to hand out addresses and ports among servers that share a store, where the object is of a kind that may get
-/// some.
+/// The lock for handing out addresses and ports among servers that share a store, if the kind may get some.
 pub(crate) async fn alone(locks: &Arc<Locks>, served: &Served, dry_run: bool) -> ApiResult<Option<Arc<Exclusive>>> {
     match served.is("", "services") && !dry_run {
         true => exclusive::enter(locks, "services").await,
@@ -62,7 +60,7 @@ impl Allocator {
         Arc::new(Self { range, ports, taken: Mutex::default() })
     }
 
-    /// Gives a new or changed Service what it needs and lacks. Anything but a Service passes.
+    /// Gives a new or changed Service the addresses and ports that it lacks. Other kinds get nothing.
     pub(crate) fn reserve(
         self: &Arc<Self>,
         served: &Served,
@@ -103,7 +101,7 @@ impl Allocator {
                 .map(Ipv4Addr::from)
                 .ok_or(Refusal::NoAddress)?,
             text => {
-                // What is no address at all was refused by validation.
+                // Validation rejected a text that is no address.
                 let Ok(address) = text.parse::<Ipv4Addr>() else { return Ok(()) };
                 if had.addresses.contains(&address) {
                     return Ok(());
@@ -136,7 +134,7 @@ impl Allocator {
         let pool = Pool::ports(&self.ports);
         let mut given = BTreeMap::new();
         for NodePort { path, port, wanted, slot } in claims::node_ports(service) {
-            // Protocols of one port share its number on the nodes, of a new Service alone, as upstream.
+            // As upstream, the protocols of one port of a new Service share one node port.
             let shared = port.filter(|_| is_new).and_then(|port| given.get(&port).copied());
             let node_port = match wanted.or(shared) {
                 Some(known) if had.ports.contains(&known) || claims.ports.contains(&known) => known,
@@ -173,7 +171,7 @@ impl Allocator {
     }
 }
 
-/// Why a Service could not get what it needs.
+/// Why a Service could not get its addresses and ports.
 enum Refusal {
     NoAddress,
     NoPort,
@@ -196,7 +194,7 @@ impl Refusal {
     }
 }
 
-/// The address of that number in the range: 1 is the `kubernetes` Service's, 10 the cluster DNS'.
+/// The address of that number in the range. Number 1 is the `kubernetes` Service's, number 10 the cluster DNS'.
 pub(crate) fn nth_address(range: Ipv4Net, number: u32) -> Ipv4Addr {
     Ipv4Addr::from(u32::from(range.network()).saturating_add(number))
 }

@@ -1,5 +1,5 @@
-//! The doors beside an object's main one. Those that show the whole object (`status`, `approval`,
-//! `finalize`, …) go through the same verbs as the object itself; the others have a file each.
+//! Subresources. Those that show the whole object (`status`, `approval`, `finalize`, …) go through the same verbs as the object itself.
+//! Each of the others has a file.
 
 pub(crate) mod binding;
 mod eviction;
@@ -48,7 +48,7 @@ pub(crate) async fn connect(connector: &Connector, call: Call, parts: Parts, bod
         "PUT" => "update",
         "PATCH" => "patch",
         "DELETE" => "delete",
-        // Discovery has no word for it, nor has authorization, which was asked about the verb "".
+        // Discovery has no verb for OPTIONS, and authorization was asked about the verb "".
         "OPTIONS" if call.subresource == "proxy" => "get",
         _ => "",
     };

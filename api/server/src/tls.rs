@@ -1,7 +1,7 @@
 //! TLS of incoming connections: the certificate that the server presents and the client certificates that it accepts.
 //!
-//! A client may show a certificate or none. One that the cluster's authority did not sign does not
-//! end the handshake: as upstream, the request gets its 401, or goes by its token.
+//! A client may present a certificate or none. A certificate that the cluster's authority did not sign does not end the handshake. As
+//! upstream, the request then gets a 401, or is authenticated by its token.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What `/version` says. Clients parse it as a semantic version and compare it with their own.
+//! The answer to `/version`. Clients parse it as a semantic version and compare it with their own.
 
 use serde::Serialize;
 
@@ -21,7 +21,7 @@ pub(crate) struct Version {
     platform: String,
 }
 
-/// What is served, and by what.
+/// The versions in the answer.
 pub(crate) fn version() -> Version {
     Version {
         major: MAJOR,

@@ -1,6 +1,6 @@
-//! Webhooks, asked in their turn: the mutating ones one after the other, each seeing what the one
-//! before made; the validating ones all at once. Which concern a request, and what their answers mean,
-//! is decided in `api_admission::webhook`; here they are found, called and obeyed.
+//! Admission webhooks. The mutating ones are called one after the other, each with the object as the one before changed it; the
+//! validating ones are called at the same time. `api_admission::webhook` decides which webhooks concern a request and what their
+//! answers mean. This module finds and calls them and does what they decide.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -23,34 +23,34 @@ use api_cache::{Cache, Filter, Resource};
 use api_upstream::webhook::Client;
 use api_wire::status::{ApiError, ApiResult};
 
-/// What metrics call the two kinds of webhooks.
+/// The names of the two kinds of webhooks in metrics.
 const MUTATING: &str = "admit";
 const VALIDATING: &str = "validating";
 
-/// The configured webhooks and the way to them.
+/// The configured webhooks, and the client that calls them.
 pub(crate) struct Webhooks {
     mutating: Configured,
     validating: Configured,
     pub(crate) client: Arc<Client>,
 }
 
-/// The webhooks of one kind of configuration, worked out anew when one changes.
+/// The webhooks of one kind of configuration, read anew when one changes.
 struct Configured {
-    /// None where the plugin is switched off.
+    /// None: the plugin is switched off.
     resource: Option<Arc<Resource>>,
     known: RwLock<(u64, Arc<[Webhook]>)>,
 }
 
-/// A webhook did not agree.
+/// Why a webhook did not allow a request.
 enum Failure {
-    /// It could not be asked, or its answer is none: its failure policy decides.
+    /// The webhook could not be called, or its answer was not valid: its failure policy decides.
     Calling(String),
-    /// The request is refused.
+    /// The webhook rejected the request.
     Refused(ApiError),
 }
 
 impl Webhooks {
-    /// Of the plugins that are not among those switched off.
+    /// The webhooks of the plugins that are not switched off.
     pub(crate) fn new(cache: &Arc<Cache>, off: &[String]) -> Self {
         let configured = |plugin: &str, plural: &str| {
             let resource = || cache.resource(&GroupResource::new("admissionregistration.k8s.io", plural));
@@ -74,7 +74,7 @@ impl Configured {
                 return Arc::clone(&known.1);
             }
         }
-        // What is listed is at least as new as the revision: at worst it is listed once more.
+        // The list is at least as new as the revision. If it is newer, the next call lists once more.
         let configurations = resource.list(&Filter::default(), revision);
         let webhooks: Arc<[Webhook]> = configurations.items.iter().flat_map(|object| all_of(&object.value())).collect();
         *self.known.write() = (revision, Arc::clone(&webhooks));
@@ -86,7 +86,7 @@ fn all_of(configuration: &Value) -> Vec<Webhook> {
     Webhook::all_of(configuration).collect()
 }
 
-/// Asks the mutating webhooks whom it concerns, and applies what they want changed.
+/// Calls the mutating webhooks that the request concerns, and applies their patches.
 pub(crate) async fn mutate(
     webhooks: &Webhooks,
     call: &mut Call,
@@ -118,7 +118,7 @@ pub(crate) async fn mutate(
     Ok(())
 }
 
-/// Asks the validating webhooks whom it concerns whether they agree.
+/// Calls the validating webhooks that the request concerns.
 pub(crate) async fn validate(
     webhooks: &Webhooks,
     call: &mut Call,
@@ -150,7 +150,7 @@ pub(crate) async fn validate(
     Ok(())
 }
 
-/// The form in which a webhook wants to see the object, where it wants to see it.
+/// The form in which a webhook wants to see the object; none: the request does not concern the webhook.
 async fn form_for(
     call: &Call,
     asked: AdmissionAttributes<'_>,
@@ -172,7 +172,7 @@ async fn form_for(
     Ok(forms.get(index))
 }
 
-/// Asks one mutating webhook; answers whether it changed the object.
+/// Calls one mutating webhook. Returns whether it changed the object.
 async fn change(
     client: &Client,
     call: &mut Call,
@@ -193,7 +193,7 @@ async fn change(
     Ok(changed)
 }
 
-/// A question, or why it cannot be asked.
+/// An AdmissionReview for a webhook.
 struct Question {
     uid: String,
     version: &'static str,
@@ -258,7 +258,7 @@ async fn exchange(client: &Client, webhook: &Webhook, question: Question, mutati
     read.map_err(|bad| Failure::Calling(format!("received invalid webhook response: {bad}")))
 }
 
-/// Passes warnings on; answers the patch of a webhook that agrees.
+/// Passes warnings on. Returns the patch of a webhook that allows the request.
 fn obey(call: &mut Call, webhook: &Webhook, answer: Answer) -> ApiResult<Option<Value>> {
     call.warn(answer.warnings);
     match answer.allowed {
@@ -267,7 +267,7 @@ fn obey(call: &mut Call, webhook: &Webhook, answer: Answer) -> ApiResult<Option<
     }
 }
 
-/// A webhook that could not be asked counts as one that agrees, where it wants that.
+/// Ignores a failed call where the webhook's failure policy says so.
 fn tolerate(webhook: &Webhook, failure: Failure) -> ApiResult<()> {
     match failure {
         Failure::Refused(error) => Err(error),

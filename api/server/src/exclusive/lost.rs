@@ -1,7 +1,6 @@
-//! Locks of this server that nobody here holds: the store's answer to the write that took one, or to the one
-//! that gave it back, was lost. Each lock names the attempt that took it, and this server knows which of
-//! its own attempts are under way or hold one; any other lock of its own is to be given back at once,
-//! rather than to hold others up until its time is over.
+//! Lost locks: locks of this server that nobody here holds, since the store's answer to the write that acquired or released one was
+//! lost. Each lock names the attempt that acquired it. This server knows which of its attempts are under way or hold a lock. It
+//! releases any other lock of its own at once, so that others need not wait until the lock expires.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,21 +16,21 @@ use api_cache::key;
 use api_cache::{Filter, Object, Resource};
 use api_wire::json;
 
-/// What this server knows of its locks.
+/// The locks of this server.
 pub(crate) struct Locks {
     pub(super) core: Arc<Core>,
-    /// What all its attempts' names begin with; another one each time it starts.
+    /// Prefix of the names of all attempts; another one after each start.
     server: String,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Attempts so far.
+    /// Number of attempts so far.
     begun: u64,
-    /// Those that are under way or hold a lock.
+    /// Names of the attempts that are under way or hold a lock.
     live: HashSet<String>,
-    /// Somebody looks for lost ones until then.
+    /// A task looks for lost locks until this time.
     looking: Option<Instant>,
 }
 
@@ -47,7 +46,7 @@ impl Locks {
     }
 }
 
-/// An attempt to take a lock, and then the time for which it is held; over when dropped.
+/// An attempt to acquire a lock, and then the time for which it is held. It ends when dropped.
 pub(super) struct Attempt {
     locks: Arc<Locks>,
     name: String,
@@ -67,12 +66,12 @@ impl Attempt {
         &self.locks
     }
 
-    /// Its name, like that of no other attempt of any server.
+    /// Its name, which is unique among all servers.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// A lock of its name is lost from now on.
+    /// From now on a lock of this name is lost.
     pub(super) fn end(&self) {
         self.locks.state.lock().live.remove(&self.name);
     }
@@ -84,7 +83,7 @@ impl Drop for Attempt {
     }
 }
 
-/// Gives back what is lost, for as long as something may turn up that is not over by itself.
+/// Releases lost locks, for as long as one may appear that has not expired.
 pub(super) fn look_for_lost(locks: &Arc<Locks>) {
     let until = Instant::now() + lifetime(&locks.core);
     let is_looked_for = locks.state.lock().looking.replace(until).is_some();
@@ -100,7 +99,7 @@ async fn look(locks: Arc<Locks>) {
         let lost = core.cache.until(|| find(&locks, &resource).is_some());
         tokio::select! {
             () = core.shutdown.cancelled() => return,
-            // When nothing turned up in time, the end may have been put off.
+            // Without a lost lock until then, the end may have been moved.
             _in_time = tokio::time::timeout_at(until, lost) => {}
         }
         if let Some(lost) = find(&locks, &resource) {
@@ -109,7 +108,7 @@ async fn look(locks: Arc<Locks>) {
     }
 }
 
-/// Until when there is something to look for; `None` at the end.
+/// The time until which lost locks may appear; `None` at the end.
 fn goes_on(locks: &Locks) -> Option<Instant> {
     let mut state = locks.state.lock();
     state.looking = state.looking.filter(|until| *until > Instant::now());
@@ -126,6 +125,6 @@ async fn give_back(core: &Core, resource: &Resource, lost: &Object) {
         Ok(_) | Err(StoreError::Conflict { .. }) => {}
         Err(error) => tracing::warn!(%error, lock = &*lost.name, "a lock is not given back yet"),
     }
-    // Until that is seen, or for a pause.
+    // Until the release is seen, or for a pause.
     changed(core, resource, lost).await;
 }

@@ -1,5 +1,5 @@
-//! Keeps the stored configuration whole: mandatory objects that somebody deleted come back, and each
-//! FlowSchema says whether its priority level exists.
+//! Keeps the stored configuration complete: creates mandatory objects again that somebody deleted, and writes into each FlowSchema
+//! whether its priority level exists.
 
 use std::time::Duration;
 
@@ -15,16 +15,16 @@ use crate::loopback::Loopback;
 use api_cache::{Filter, Since, Subscription};
 use api_wire::json;
 
-/// Pause after the events have broken off.
+/// Pause after the events ended.
 const RESUBSCRIBE: Duration = Duration::from_secs(1);
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 
-/// Looks again whenever something changes, until the server stops.
+/// Reconciles whenever something changes, until the server stops.
 pub(crate) async fn keep(loopback: Loopback) {
     let core = &*loopback.core;
     loop {
         let Some((mut schemas, mut levels)) = subscribe(core) else { return };
-        // Whatever happened before the subscription is seen now, what happens later is an event.
+        // This sees all changes before the subscription. All later ones are events.
         reconcile(&loopback).await;
         let changed = tokio::select! {
             () = core.shutdown.cancelled() => return,
@@ -48,7 +48,7 @@ fn subscribe(core: &Core) -> Option<(Subscription, Subscription)> {
     Some((watch("flowschemas")?.1, watch("prioritylevelconfigurations")?.1))
 }
 
-/// Brings what is stored in order, once.
+/// Reconciles the stored objects once.
 pub(crate) async fn reconcile(loopback: &Loopback) {
     let core = &*loopback.core;
     if let Err(error) = loopback.ensure(api_rules::mandatory_flow_control()).await {
@@ -64,7 +64,7 @@ pub(crate) async fn reconcile(loopback: &Loopback) {
     }
 }
 
-/// The schema with its condition; `None` when it says the right thing already.
+/// The schema with its condition; `None`: the condition is right already.
 fn with_condition(schema: &Value, level: &str, exists: bool, now: Timestamp) -> Option<Value> {
     let (status, reason, end) = match exists {
         true => ("False", "Found", "and it exists"),
@@ -85,7 +85,7 @@ fn with_condition(schema: &Value, level: &str, exists: bool, now: Timestamp) -> 
     Some(changed)
 }
 
-/// A write that comes too late is made up for when the faster one is seen.
+/// Writes a schema. After a conflict, the faster change causes another pass.
 async fn write(core: &Core, schema: Value) {
     let Some(served) = core.registry.find(GROUP, "v1", "flowschemas") else { return };
     let (name, revision) = (meta::name(&schema).to_owned(), meta::resource_version(&schema).parse().unwrap_or_default());

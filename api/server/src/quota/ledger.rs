@@ -1,8 +1,7 @@
-//! What the objects of a namespace use together, kept as they come and go.
+//! The usage of the objects of a namespace, kept up to date as objects are created and deleted.
 //!
-//! A sum is counted once, from all objects, when it is first asked for; from then on the cache's events are
-//! added to it. Whoever asks takes up the events first, so a sum is as new as a list would be. Where the
-//! cache has forgotten some of them, sums are counted anew: nothing is guessed.
+//! A sum is counted once, from all objects, when it is first needed. From then on the cache's events are added to it. Each query adds
+//! the new events first, so a sum is as new as a list would be. When the cache has dropped some events, sums are counted anew.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -14,13 +13,13 @@ use serde_json::Value;
 
 use api_cache::{Before, Cache, Event, Filter, Object, Resource};
 
-/// The sums that were asked for.
+/// The sums that were needed so far.
 #[derive(Default)]
 pub(super) struct Ledger {
     books: Mutex<HashMap<GroupResource, Book>>,
 }
 
-/// Those of one resource.
+/// The sums of one resource.
 #[derive(Default)]
 struct Book {
     /// Every event up to this revision is in the sums.
@@ -30,7 +29,7 @@ struct Book {
 
 struct Entry {
     scopes: Scopes,
-    /// Events up to this revision are in the sum, whatever the book says.
+    /// Events up to this revision are in the sum, even if the book's own revision is lower.
     upto: u64,
     sum: Sum,
 }
@@ -47,7 +46,7 @@ impl Sums for LedgerSums<'_> {
         if let Some(sum) = self.ledger.known(&objects, namespace, scopes) {
             return sum;
         }
-        // Counted while nobody else waits for it.
+        // The lock is not held while counting.
         let entry = Entry::count(&objects, self.cache.applied(), namespace, scopes);
         let sum = entry.sum.clone();
         self.ledger.books.lock().entry(resource.clone()).or_default().open(namespace, entry);
@@ -63,14 +62,14 @@ impl Ledger {
         book.by_namespace.get(namespace)?.iter().find(|entry| entry.scopes == *scopes).map(|entry| entry.sum.clone())
     }
 
-    /// Takes up what has happened, before the cache forgets it.
+    /// Adds the new events before the cache drops them.
     pub(super) fn follow(&self, cache: &Cache) {
         for (resource, book) in &mut *self.books.lock() {
             book.follow(&cache.resource(resource));
         }
     }
 
-    /// Forgets the sums that none of these quotas needs.
+    /// Drops the sums that none of these quotas needs.
     pub(super) fn keep<'a>(&self, quotas: impl Iterator<Item = (&'a str, Scopes)>) {
         let needed: HashSet<(&str, Scopes)> = quotas.collect();
         self.books.lock().retain(|_, book| {
@@ -85,7 +84,7 @@ impl Ledger {
 
 impl Book {
     fn open(&mut self, namespace: &str, entry: Entry) {
-        // Others may be further already: what they have seen they pass over, and it does not.
+        // Other entries may be ahead already. They skip the events that they contain, and this one does not.
         self.upto = if self.by_namespace.is_empty() { entry.upto } else { self.upto.min(entry.upto) };
         let entries = self.by_namespace.entry(namespace.into()).or_default();
         entries.retain(|other| other.scopes != entry.scopes);
@@ -104,8 +103,7 @@ impl Book {
         }
     }
 
-    /// Events of one revision: where others write to the store too, a transaction of theirs may change several
-    /// objects at once.
+    /// Events of one revision. A transaction of another program on the same store may change several objects at once.
     fn take_up(&mut self, resource: &GroupResource, together: &[Arc<Event>]) {
         together.iter().for_each(|event| self.count(resource, event));
         for event in together {
@@ -117,7 +115,7 @@ impl Book {
     fn count(&mut self, resource: &GroupResource, event: &Event) {
         let Some(entries) = self.entries(event) else { return };
         if matches!(event.before, Before::Forgotten) {
-            // Nobody knows what to take away.
+            // The object before the event is not known, so the sum cannot be corrected.
             entries.retain(|entry| entry.upto >= event.revision);
             return;
         }
@@ -130,7 +128,7 @@ impl Book {
         }
     }
 
-    /// The sums of the namespace in which something happened.
+    /// The sums of the event's namespace.
     fn entries(&mut self, event: &Event) -> Option<&mut Vec<Entry>> {
         let object = event.after.as_ref().or(event.old())?;
         self.by_namespace.get_mut(&object.namespace)
@@ -138,7 +136,7 @@ impl Book {
 }
 
 impl Entry {
-    /// Counts all there are.
+    /// Counts all objects.
     fn count(objects: &Resource, applied: u64, namespace: &str, scopes: &Scopes) -> Self {
         let page = objects.list(&Filter { namespace: Some(namespace.to_owned()), ..Filter::default() }, applied);
         let mut sum = Sum::default();
@@ -152,7 +150,7 @@ impl Entry {
     }
 }
 
-/// What is counted of an object. Most kinds are counted by their number alone.
+/// The usage of an object. Of most kinds only the number of objects is counted.
 fn read(resource: &GroupResource, object: &Object) -> Arc<Value> {
     if resource_quota::looks_into(resource) { object.value() } else { Arc::default() }
 }

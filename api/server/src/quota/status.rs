@@ -1,5 +1,5 @@
-//! What quotas say of themselves: `status.hard` and `status.used`, which upstream's admission and its controller
-//! write. Here the status is a copy of what the [ledger](super::ledger) knows, for readers; nobody decides by it.
+//! The status of quotas: `status.hard` and `status.used`, which upstream's admission and its controller write. Here the status is a
+//! copy of the [ledger](super::ledger)'s sums for readers. No decision uses it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,17 +20,17 @@ use crate::registry::Served;
 use api_cache::{Cache, Filter, Object};
 use api_wire::json;
 
-/// Changes that come in so short a time are told together.
+/// Changes within this time are written together.
 const PAUSE: Duration = Duration::from_millis(200);
-/// When what failed is tried again.
+/// Pause before a failed write is tried again.
 const RETRY: Duration = Duration::from_secs(5);
-/// Who owns the status.
+/// The manager of the status in `managedFields`.
 const MANAGER: &str = "kube-apiserver";
 
-/// Up to which revision each quota's status was looked at, by namespace and name.
+/// The revision up to which each quota's status was checked, by namespace and name.
 type Counted = HashMap<(Arc<str>, Arc<str>), u64>;
 
-/// Keeps every quota's status until the server stops.
+/// Keeps the status of every quota up to date until the server stops.
 pub(crate) async fn keep(quotas: Arc<Quotas>) {
     let core = &quotas.core;
     let mut applied = core.cache.follow();
@@ -46,7 +46,7 @@ pub(crate) async fn keep(quotas: Arc<Quotas>) {
         let pause = tokio::time::sleep(PAUSE);
         tokio::pin!(pause);
         loop {
-            // What the sums follow from is not kept for long.
+            // The cache does not keep events for long.
             quotas.ledger.follow(&core.cache);
             tokio::select! {
                 () = core.shutdown.cancelled() => return,
@@ -57,7 +57,7 @@ pub(crate) async fn keep(quotas: Arc<Quotas>) {
     }
 }
 
-/// Looks where something has changed; answers whether all was written.
+/// Checks the quotas for which something has changed. Returns whether every write succeeded.
 async fn pass(quotas: &Quotas, counted: &mut Counted) -> bool {
     let Some(served) = quotas.core.registry.find("", "v1", "resourcequotas") else { return true };
     let stored = served.resource.list(&Filter::default(), 0).items;
@@ -76,13 +76,13 @@ async fn pass(quotas: &Quotas, counted: &mut Counted) -> bool {
     all_written
 }
 
-/// The last change to the quota or to anything that it may count.
+/// The revision of the last change to the quota or to any object that it may count.
 fn latest(cache: &Cache, quota: &Object) -> u64 {
     let of = |resource: &GroupResource| cache.resource(resource).revision();
     resource_quota::sources(&quota.value()).iter().map(of).chain([quota.revision]).max().unwrap_or_default()
 }
 
-/// Writes the status where it is not right; answers false where that failed for no good reason.
+/// Writes the status if it is wrong. Returns false if that failed and has to be tried again.
 async fn write(quotas: &Quotas, served: &Arc<Served>, quota: &Arc<Object>) -> bool {
     let old = quota.value();
     let hard = old.pointer("/spec/hard").cloned().unwrap_or_else(|| json!({}));
@@ -96,7 +96,7 @@ async fn write(quotas: &Quotas, served: &Arc<Served>, quota: &Arc<Object>) -> bo
     let now = meta::time(Timestamp::now());
     apply::record(&Target::new(&served.stored, Some("status")), Some(&old), &mut new, Writer { manager: MANAGER, now: &now });
     match quotas.core.put(served, &quota.namespace, &quota.name, Expect::At(quota.revision), new).await {
-        // Somebody was faster: that change is on its way to us.
+        // Somebody was faster. That change will cause another pass.
         Ok(_) | Err(WriteError::Conflict) => true,
         Err(WriteError::Api(error)) => {
             tracing::warn!(namespace = %quota.namespace, quota = %quota.name, error = error.message(), "the status is not written");

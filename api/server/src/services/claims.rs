@@ -1,4 +1,4 @@
-//! Which addresses and ports a Service holds or wants, and what of them a changed Service keeps.
+//! The addresses and ports that a Service holds or wants, and those that a changed Service keeps.
 
 use std::net::Ipv4Addr;
 
@@ -8,12 +8,12 @@ use serde_json::{Map, Value, json};
 use super::taken::Claims;
 use api_wire::json;
 
-/// A place for a node port.
+/// A field for a node port.
 pub(super) struct NodePort<'a> {
     pub(super) path: Path,
-    /// The Service's own port that leads here; none for health checks.
+    /// The Service's own port with this node port; none for health checks.
     pub(super) port: Option<u16>,
-    /// The number asked for.
+    /// The number that the client set.
     pub(super) wanted: Option<u16>,
     pub(super) slot: &'a mut Value,
 }
@@ -35,7 +35,7 @@ pub(super) fn wants_cluster_ip(service: &Value) -> bool {
     !is_external_name(service) && text(service, "clusterIP") != "None"
 }
 
-/// Whether its ports have, or should get, ports on every node.
+/// Whether its ports have, or should get, node ports.
 pub(super) fn wants_node_ports(service: &Value) -> bool {
     match text(service, "type") {
         "NodePort" => true,
@@ -52,7 +52,7 @@ fn number(value: Option<&Value>) -> Option<u16> {
     value.and_then(Value::as_u64).and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0)
 }
 
-/// What a Service holds.
+/// The addresses and ports of a Service.
 pub(super) fn of(service: &Value) -> Claims {
     let addresses = spec(service, "clusterIPs").and_then(Value::as_array).into_iter().flatten();
     let ports = spec(service, "ports").and_then(Value::as_array).into_iter().flatten().filter_map(|port| number(port.get("nodePort")));
@@ -66,7 +66,7 @@ pub(super) fn of(service: &Value) -> Claims {
     }
 }
 
-/// Every place for a node port, asked-for numbers first so that none is handed out before.
+/// Every field for a node port. Fields with a number come first, so that none of these numbers is given to another field.
 pub(super) fn node_ports(service: &mut Value) -> Vec<NodePort<'_>> {
     let health = wants_health_check_port(service);
     let Some(spec) = service.get_mut("spec").and_then(Value::as_object_mut) else { return Vec::new() };
@@ -97,9 +97,8 @@ fn place(path: Path, port: Option<u16>, slot: &mut Value) -> NodePort<'_> {
     NodePort { path, port, wanted: number(Some(slot)), slot }
 }
 
-/// Before a changed Service is checked: it keeps what it was given where the client left that out,
-/// and loses what its new type does not have (upstream's `patchAllocatedValues` and
-/// `dropTypeDependentFields`).
+/// Completes a changed Service before it is checked. The Service keeps allocated values that the client left out, and loses fields
+/// that its new type does not have (upstream's `patchAllocatedValues` and `dropTypeDependentFields`).
 pub(crate) fn carry_over(new: &mut Value, old: &Value) {
     if wants_cluster_ip(old) && !is_external_name(new) && text(new, "clusterIP").is_empty() {
         for field in ["clusterIP", "clusterIPs"] {
@@ -123,8 +122,8 @@ pub(crate) fn carry_over(new: &mut Value, old: &Value) {
 /// Whether a Service like this has a field.
 type HasField = fn(&Value) -> bool;
 
-/// Fields that only some types have, or only those that external addresses lead to, with the test for them. What the client did not change
-/// goes with the type; what it did is for validation to refuse.
+/// Fields that only some types have, or only Services with external addresses, each with its test. A field that the client did not
+/// change is dropped with the type; one that the client changed is rejected by validation.
 fn drop_fields(new: &mut Value, old: &Value) {
     let is_cluster: HasField = |service| !is_external_name(service);
     let is_external: HasField = |service| match text(service, "type") {

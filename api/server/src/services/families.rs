@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 const FAMILY: &str = "IPv4";
 const OTHER_FAMILY: &str = "IPv6";
 
-/// Fills in `clusterIPs`, `ipFamilies` and `ipFamilyPolicy` where the client left them out. Answers what in them the
+/// Fills in `clusterIPs`, `ipFamilies` and `ipFamilyPolicy` where the client left them out. Returns the errors of families that the
 /// cluster does not have.
 pub(super) fn settle(service: &mut Value, old: Option<&Value>) -> Vec<FieldError> {
     let before = old.and_then(|old| old.get("spec")).and_then(Value::as_object);
@@ -19,8 +19,7 @@ pub(super) fn settle(service: &mut Value, old: Option<&Value>) -> Vec<FieldError
     if !cluster_ip.is_empty() && is_absent(spec, "clusterIPs") {
         spec.insert("clusterIPs".to_owned(), json!([cluster_ip]));
     }
-    // Nobody but the client knows the endpoints of a headless Service without selector: they may
-    // be of either family.
+    // Only the client knows the endpoints of a headless Service without selector: they may be of either family.
     let selects = spec.get("selector").and_then(Value::as_object).is_some_and(|selector| !selector.is_empty());
     let is_free = cluster_ip == "None" && !selects;
     if is_absent(spec, "ipFamilyPolicy") {
@@ -45,13 +44,13 @@ pub(super) fn settle(service: &mut Value, old: Option<&Value>) -> Vec<FieldError
     Vec::new()
 }
 
-/// Whether an update leaves everything about families as it was: then it stands, whatever the cluster has by now.
+/// Whether an update changes nothing about families. Then nothing is checked, whatever families the cluster has now.
 fn is_settled(new: &Map<String, Value>, old: &Map<String, Value>) -> bool {
     let same = |field: &str| new.get(field) == old.get(field);
     new == old || (text(new, "ipFamilyPolicy") == "PreferDualStack" && ["ipFamilyPolicy", "ipFamilies", "clusterIPs"].into_iter().all(same))
 }
 
-/// Who turns to a single stack without a word about the families gives up the second one.
+/// A change to `SingleStack` that does not name the families drops the second family.
 fn release_second(new: &mut Map<String, Value>, old: &Map<String, Value>) {
     if text(new, "ipFamilyPolicy") != "SingleStack" {
         return;
@@ -65,7 +64,7 @@ fn release_second(new: &mut Map<String, Value>, old: &Map<String, Value>) {
     }
 }
 
-/// What does not go together, or cannot be told from the addresses, in any Service.
+/// The errors of families and addresses that contradict each other, in any cluster.
 fn contradictions(spec: &Map<String, Value>) -> Vec<FieldError> {
     let mut wrong = Vec::new();
     if text(spec, "ipFamilyPolicy") == "SingleStack" {
@@ -86,7 +85,7 @@ fn contradictions(spec: &Map<String, Value>) -> Vec<FieldError> {
     wrong
 }
 
-/// What is asked for and is not there.
+/// The errors of families that the cluster does not have.
 fn lacking(spec: &Map<String, Value>) -> Vec<FieldError> {
     let mut wrong = Vec::new();
     if text(spec, "ipFamilyPolicy") == "RequireDualStack" {

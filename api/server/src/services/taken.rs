@@ -1,4 +1,4 @@
-//! What is taken, and how a free number is found.
+//! Taken addresses and ports, and the choice of free ones.
 
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
@@ -31,7 +31,7 @@ impl Claims {
     }
 }
 
-/// Everything that a new Service cannot have.
+/// All taken addresses and ports.
 #[derive(Default)]
 pub(super) struct Taken {
     /// The revision of the Services that `stored` was read from.
@@ -72,8 +72,8 @@ impl Taken {
     }
 }
 
-/// Numbers to choose from. Its lower part is left to those who ask for a certain number, as upstream
-/// does it (`ServiceIPStaticSubrange`, `ServiceNodePortStaticSubrange`), until the rest is full.
+/// Numbers to choose from. The lower part is left to Services that name a number, until the rest is full, as upstream
+/// (`ServiceIPStaticSubrange`, `ServiceNodePortStaticSubrange`).
 pub(super) struct Pool {
     from: u32,
     /// Inclusive.
@@ -101,7 +101,7 @@ impl Pool {
         (self.from..=self.to).contains(&number)
     }
 
-    /// A number that is not taken; at random, so that a freed one is not handed out again at once.
+    /// A free number. It is random, so that a freed number is not used again at once.
     pub(super) fn free(&self, is_taken: impl Fn(u32) -> bool) -> Option<u32> {
         if self.from > self.to {
             return None;

@@ -1,5 +1,4 @@
-//! Server-side apply: a `PATCH` that states what its manager wants the object to have. An object that does
-//! not exist is created by it.
+//! Server-side apply: a `PATCH` with the fields that its manager wants. It creates an object that does not exist.
 
 use std::sync::Arc;
 
@@ -26,10 +25,10 @@ use api_wire::status::{ApiError, ApiResult};
 
 /// The media type of such a patch; JSON is YAML.
 const MEDIA: &str = "application/apply-patch+yaml";
-/// Times that others may create and delete the object in between.
+/// How often others may create and delete the object in between.
 const ATTEMPTS_MAX: usize = 8;
 
-/// Whether the request is one.
+/// Whether the request is an apply.
 pub(crate) fn is_apply(call: &Call) -> bool {
     api_wire::body::content_type(&call.headers) == MEDIA
 }
@@ -42,7 +41,7 @@ pub(crate) async fn apply(path: &WritePath, call: &mut Call, bytes: &[u8]) -> Ap
     let kind = &served.kind;
     let typed = Typed { group: &kind.group, version: &kind.version, kind: &kind.kind, typing: Typing::new(kind) };
     let mut config = decode(call, bytes, &typed, &options)?;
-    // What is left to do is to bring values into the writing in which they are stored.
+    // The types were checked already. This brings values into the notation in which they are stored.
     check_fields(kind, &mut config, &[], FieldValidation::Ignore)
         .map_err(|error| ApiError::bad_request(error.handled_as(&kind.kind, &kind.version)))?;
     let config = served.internal(External::new(config));
@@ -89,7 +88,7 @@ pub(crate) fn applied(call: &Call, live: Option<&Internal>, config: &Internal, o
     Ok(Internal::new(applied))
 }
 
-/// What a configuration must be.
+/// The type that a configuration must have.
 pub(crate) struct Typed<'t> {
     pub(crate) group: &'t str,
     pub(crate) version: &'t str,
@@ -125,7 +124,7 @@ pub(crate) fn decode(call: &mut Call, bytes: &[u8], typed: &Typed<'_>, options: 
     Ok(config)
 }
 
-/// A configuration says of itself what it is.
+/// Checks the kind that a configuration states.
 fn check_kind(config: &Value, typed: &Typed<'_>) -> ApiResult<()> {
     let text = |field: &str| config.get(field).and_then(Value::as_str).unwrap_or_default();
     let (group, version) = text("apiVersion").rsplit_once('/').unwrap_or(("", text("apiVersion")));

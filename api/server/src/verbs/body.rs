@@ -68,7 +68,7 @@ fn check_kind(kind: &Kind, value: &mut Value) -> ApiResult<()> {
     Ok(())
 }
 
-/// A created object must be for the path's namespace; it gets it where it names none.
+/// A created object must be in the path's namespace. An object without a namespace gets that one.
 pub(crate) fn set_namespace(call: &Call, value: &mut Value) -> ApiResult<()> {
     let namespace = meta::namespace(value);
     if !call.served.kind.namespaced {

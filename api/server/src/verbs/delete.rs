@@ -1,5 +1,4 @@
-//! An object's end, at once or step by step: a Pod gets time to stop, and finalizers hold an object
-//! until they are gone.
+//! The deletion of an object, at once or step by step: a Pod gets time to stop, and finalizers hold an object until they are removed.
 
 pub(crate) mod definition;
 mod plan;
@@ -30,16 +29,16 @@ use api_wire::json;
 use api_wire::options::DeleteOptions;
 use api_wire::status::{ApiError, ApiResult};
 
-/// Others that may get in between before the client is told so.
+/// How often somebody else may be faster before the client gets a conflict.
 const ATTEMPTS_MAX: usize = 64;
 
-/// What came of a deletion.
+/// The result of a deletion.
 pub(crate) enum Outcome {
-    /// The object is gone; its last state.
+    /// The object is gone. This is its last state.
     Gone(Arc<Object>),
-    /// The object is on its way out.
+    /// The object is being deleted.
     Pending(Arc<Object>),
-    /// What would have been left.
+    /// A dry run: the object as it would be.
     DryRun(Internal),
 }
 
@@ -86,7 +85,7 @@ pub(crate) async fn delete_object(admission: &Admission, call: &mut Call, name: 
         let in_version = call.served.one_in_version(Arc::clone(&object)).await?;
         let value = in_version.value();
         check_preconditions(call, &value, options)?;
-        // Who comes through a subresource was admitted there.
+        // A request through a subresource was admitted there.
         if call.subresource.is_empty() {
             let step = Step { operation: Operation::Delete, name, old: Some(&value), dry_run: options.dry_run };
             admission.delete(call, step, options).await?;
@@ -100,7 +99,7 @@ pub(crate) async fn delete_object(admission: &Admission, call: &mut Call, name: 
     Err(ApiError::modified(&call.served.name, name))
 }
 
-/// Refuses where the object is not the one that the options mean.
+/// Rejects a deletion whose preconditions the object does not meet.
 pub(crate) fn check_preconditions(call: &Call, object: &Value, options: &DeleteOptions) -> ApiResult<()> {
     let conditions = [
         ("UID", options.uid.as_deref(), meta::uid(object), "deleted and then recreated"),

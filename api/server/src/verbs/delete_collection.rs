@@ -1,4 +1,4 @@
-//! Every object of a selection deleted, one after the other.
+//! The deletion of all objects of a selection, one after the other.
 
 use axum::body::Body;
 use http::{Response, StatusCode};
@@ -13,7 +13,7 @@ use api_wire::accept::Answer;
 use api_wire::options::ListOptions;
 use api_wire::status::ApiResult;
 
-/// `DELETE` of a collection; answers what was deleted.
+/// `DELETE` of a collection. Returns the deleted objects.
 pub(crate) async fn delete_collection(admission: &Admission, call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
     let presentation = Presentation::negotiate(&call.served, &call.headers, &call.query, Answer::List)?;
     let options = options(call, bytes)?;

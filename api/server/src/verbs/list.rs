@@ -1,4 +1,4 @@
-//! Objects of a kind: all of them, a selection, a page, or as they were.
+//! Lists of objects: all of them, a selection, a page, or an earlier state.
 
 use std::sync::Arc;
 
@@ -24,8 +24,8 @@ pub(crate) async fn list(call: &Call) -> ApiResult<Response<Body>> {
     Ok(respond(&presentation, page).await)
 }
 
-/// The objects that a list means, as the call's clients see them. Where a webhook converts, what a
-/// selector speaks of is known only after that: pages may then be shorter than they could be.
+/// The objects of a list, in the version of the call. Where a webhook converts, selectors are applied after the conversion, so that
+/// pages may be shorter than their limit.
 pub(crate) async fn page(call: &Call, options: &ListOptions) -> ApiResult<Page> {
     options.check_list()?;
     let filter = filter(call, options)?;
@@ -52,7 +52,7 @@ async fn stored_page(call: &Call, options: &ListOptions, filter: &Filter) -> Api
         let waited = call.core.cache.wait_for(revision).await;
         waited.map_err(|at| ApiError::too_large_version(revision, at))?;
     }
-    // A limit without a match is exact, as it was before there were matches.
+    // A limit without `resourceVersionMatch` means `Exact`, as upstream.
     let exact = match options.version_match {
         Some(ref how) => *how == Match::Exact,
         None => options.limit.is_some(),
@@ -86,7 +86,7 @@ fn now(call: &Call, filter: &Filter, behind: Option<&Behind>, limit: Option<usiz
     call.served.resource.present(filter, call.core.cache.applied(), behind, limit)
 }
 
-/// What a list or watch is about. Fields that the kind does not offer are refused.
+/// The filter of a list or watch. Field selectors that the kind does not have are rejected.
 pub(crate) fn filter(call: &Call, options: &ListOptions) -> ApiResult<Filter> {
     let namespace = (call.served.kind.namespaced && !call.namespace.is_empty()).then(|| call.namespace.clone());
     let mut fields = stored_fields(&call.served, &options.fields)?;
@@ -110,7 +110,7 @@ fn stored_fields(served: &Served, fields: &FieldSelector) -> ApiResult<FieldSele
             Some(path) => term.path = path,
             None => {
                 let message = match offered.len() {
-                    // Upstream's built-in kinds without fields of their own have one wording, all others another.
+                    // Upstream has one message for built-in kinds without fields of their own, and another for all other kinds.
                     0..=2 if served.custom.is_none() => {
                         format!("\"{}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"", term.path)
                     }

@@ -1,5 +1,5 @@
-//! Who owns which field, where managers speak different versions of an object: what one changes in its
-//! version, another may own under another name in the version it speaks.
+//! Managed fields of objects with several versions: a field that one manager changes in its version may belong to another manager
+//! under another name in the other's version.
 
 use api_rules::apply::{self, Target};
 use serde_json::Value;
@@ -8,8 +8,8 @@ use crate::call::Call;
 use crate::verbs::recording::Recording;
 use api_wire::status::ApiResult;
 
-/// Lets managers of other versions lose what a write changes, or refuses an apply that would take it from
-/// them. Versions that are not served any more are left alone.
+/// Removes changed fields from managers of other versions, or rejects an apply that would take fields from them. Entries of versions
+/// that are not served any more stay.
 pub(crate) async fn settle(call: &Call, old: &Value, new: &mut Value, recording: &Recording) -> ApiResult<()> {
     if call.served.converter().is_none() {
         return Ok(());

@@ -1,5 +1,4 @@
-//! An object changed by a patch: JSON patch, JSON merge patch or strategic merge patch. Server-side apply,
-//! the fourth kind, has its own file.
+//! Patches: JSON patch, JSON merge patch and strategic merge patch. Server-side apply, the fourth kind, has its own file.
 
 use std::sync::Arc;
 
@@ -22,12 +21,12 @@ use api_wire::status::{ApiError, ApiResult};
 /// The kinds of patch, named by media types.
 const PATCH_TYPES: &str =
     "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml";
-/// Those of custom resources.
+/// The kinds of patch for custom resources.
 const CUSTOM_PATCH_TYPES: &str = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
-/// What an operation of a JSON patch consists of.
+/// The fields of an operation of a JSON patch.
 const OPERATION_FIELDS: &[&str] = &["op", "path", "from", "value"];
 
-/// Complaints made of one patch.
+/// The most complaints about one patch.
 const COMPLAINTS_MAX: usize = 100;
 
 /// How a patch is applied.
@@ -67,7 +66,7 @@ impl Patch {
         Ok(Self { kind, decoded })
     }
 
-    /// What strict validation has to say of the patch itself.
+    /// The complaints of strict validation about the patch itself.
     fn complaints(&self) -> Vec<String> {
         let twice = self.decoded.duplicates.iter().map(Duplicate::to_string);
         if self.kind != PatchKind::Json {
@@ -82,8 +81,8 @@ impl Patch {
         unknown.chain(twice).take(COMPLAINTS_MAX).map(|complaint| format!("json patch {complaint}")).collect()
     }
 
-    /// The refusal of a patch whose outcome does not fit its kind: upstream shows the outcome or, of a strategic
-    /// merge patch, the patch.
+    /// The error for a patch whose result does not fit its kind. As upstream, it shows the result or, for a strategic merge patch, the
+    /// patch.
     fn unfit(&self, schema: Option<&api_schema::Schema>, original: &Value, error: &DecodeError) -> ApiError {
         let shown = match self.kind {
             PatchKind::Strategic => go_text(&self.decoded.value),

@@ -1,4 +1,4 @@
-//! Who is entered in `managedFields` for a write.
+//! The manager that a write enters in `managedFields`.
 
 use api_model::meta;
 use api_rules::apply::{self, Target, Writer};
@@ -12,30 +12,30 @@ use api_wire::options::{FIELD_MANAGER_LEN_MAX, WriteOptions};
 /// The manager of requests that name none and have no User-Agent.
 const UNKNOWN: &str = "unknown";
 
-/// Whether a write is still to be entered.
+/// The entry of a write.
 #[derive(Clone, Debug)]
 pub(crate) enum Recording {
-    /// As the update of this manager.
+    /// An update of this manager.
     By(String),
-    /// Whoever made the object has entered it.
+    /// None: the object has its entries already.
     Done,
-    /// So has the apply of this manager, who may take from others where `force` says so.
+    /// None: the apply of this manager made it. With `force` it may take fields from others.
     Applied { manager: String, force: bool },
 }
 
 impl Recording {
-    /// The update of the manager that the request names, else of the program that sent it.
+    /// An update of the manager that the request names, or of the program that sent the request.
     pub(crate) fn of(call: &Call, options: &WriteOptions) -> Self {
         let named = (!options.field_manager.is_empty()).then(|| options.field_manager.clone());
         Self::By(named.unwrap_or_else(|| program(call)))
     }
 
-    /// That of an apply.
+    /// The entry of an apply.
     pub(crate) fn applied(options: &WriteOptions) -> Self {
         Self::Applied { manager: options.field_manager.clone(), force: options.force }
     }
 
-    /// Enters what `new` changes in `old`, or brings where there is none.
+    /// Enters the fields that `new` changes in `old`, or all fields of a new object.
     pub(crate) fn enter(&self, call: &Call, old: Option<&Internal>, new: &mut Internal) {
         let Self::By(manager) = self else { return };
         let (served, writer) = (&call.served, Writer { manager, now: &meta::time(Timestamp::now()) });
@@ -51,7 +51,7 @@ impl Recording {
     }
 }
 
-/// The first part of the User-Agent, without what cannot be printed and no longer than a manager may be.
+/// The first part of the User-Agent, without characters that cannot be printed, and no longer than the name of a manager may be.
 fn program(call: &Call) -> String {
     let agent = call.headers.get(http::header::USER_AGENT).map(http::HeaderValue::as_bytes).unwrap_or_default();
     let agent = String::from_utf8_lossy(agent);

@@ -34,7 +34,7 @@ pub(crate) async fn update(path: &WritePath, call: &mut Call, bytes: &[u8]) -> A
         let warnings = call.warnings.len();
         let mut object = body::object(call, bytes, &options)?;
         body::check_name(call, &mut object)?;
-        // They were given the first time.
+        // The first decoding gave the same warnings.
         call.warnings.truncate(warnings);
         Ok(object)
     };

@@ -41,7 +41,7 @@ pub(crate) async fn watch(call: &Call, options: &ListOptions) -> ApiResult<Respo
     let started = call.served.resource.watch(filter, since, call.served.kind.namespaced, call.core.cache.applied());
     let (mut beginning, subscription) = match started {
         Ok(started) => started,
-        // Clients take it from the stream, as upstream sends it.
+        // As upstream, the error is an event of the stream.
         Err(oldest) => {
             let error = ApiError::too_old(asked.unwrap_or_default(), oldest);
             return Ok(stream(presentation.media, Body::from(presentation.failure(&error))));

@@ -1,4 +1,4 @@
-//! What a deletion does to an object, as a pure function of the object, the options and the time.
+//! The next step of a deletion, as a pure function of the object, the options and the time.
 
 use std::time::Duration;
 
@@ -22,11 +22,11 @@ const GRACE_SECONDS_MAX: i64 = 100 * 366 * 24 * 3600;
 /// The next step.
 #[derive(Debug, PartialEq)]
 pub(super) enum Plan {
-    /// Nothing holds it: it goes now.
+    /// Nothing holds the object: it is removed now.
     Remove,
-    /// It is marked, or its mark changes.
+    /// The object is marked as being deleted, or its mark changes.
     Change(Value),
-    /// It is on its way out, and this request changes nothing about it.
+    /// The object is being deleted, and this request changes nothing.
     Keep,
 }
 
@@ -50,8 +50,7 @@ pub(super) fn plan(served: &Served, object: &Value, options: &DeleteOptions, now
     if new == *object { Plan::Keep } else { Plan::Change(new) }
 }
 
-/// How long the object may take to end; `None` where a Pod is on its way out already and the request
-/// is not in more of a hurry.
+/// The grace period of the object; `None`: a Pod is being deleted already, and the request does not shorten its grace period.
 fn grace(served: &Served, object: &Value, options: &DeleteOptions) -> Option<i64> {
     if !served.is("", "pods") {
         return Some(0);
@@ -66,20 +65,20 @@ fn grace(served: &Served, object: &Value, options: &DeleteOptions) -> Option<i64
     }
 }
 
-/// The time that a deletion has given the object.
+/// The grace period of an earlier deletion.
 fn granted(object: &Value) -> Option<i64> {
     object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64)
 }
 
-/// What becomes of dependents where nobody says: of these kinds upstream lets them go, as it did
-/// before there was a choice, unless a finalizer on the object says otherwise.
+/// The propagation where the request names none. For these kinds upstream orphans dependents, unless a finalizer on the object says
+/// otherwise.
 fn default_propagation(served: &Served, object: &Value) -> Option<Propagation> {
     let chosen = meta::finalizers(object).iter().any(|finalizer| matches!(*finalizer, FOREGROUND | ORPHAN));
     let orphans = served.is("batch", "jobs") || served.is("", "replicationcontrollers");
     (orphans && !chosen).then_some(Propagation::Orphan)
 }
 
-/// How long a Pod may take to stop: not at all when nothing of it runs anywhere.
+/// The grace period of a Pod: none when none of its containers can run.
 fn pod_grace(pod: &Value, options: &DeleteOptions) -> i64 {
     let at = |path: &str| pod.pointer(path);
     let is_bound = at("/spec/nodeName").and_then(Value::as_str).is_some_and(|node| !node.is_empty());
@@ -113,7 +112,7 @@ fn set_finalizers(object: &mut Value, propagation: Option<Propagation>) {
 fn mark(object: &mut Value, grace: i64, now: Timestamp) {
     meta::set(object, "deletionTimestamp", meta::time(after(now, grace)));
     let is_namespace = object.get("kind").and_then(Value::as_str) == Some("Namespace");
-    // Upstream deletes namespaces by rules of their own, which know no grace.
+    // As upstream, namespaces have no grace period.
     if !is_namespace {
         meta::set(object, "deletionGracePeriodSeconds", grace);
     }
@@ -126,7 +125,7 @@ fn mark(object: &mut Value, grace: i64, now: Timestamp) {
     }
 }
 
-/// A second deletion may only hurry.
+/// A second deletion may only shorten the grace period.
 fn shorten_grace(new: &mut Value, old: &Value, grace: i64) {
     let before = granted(old).unwrap_or_default();
     let Ok(end) = meta::text(old, "deletionTimestamp").parse::<Timestamp>() else { return };

@@ -1,7 +1,6 @@
-//! The way out when a stored object cannot be read, since its key is lost or its bytes are damaged: whoever may
-//! do so has it deleted without anyone looking at it, by upstream's `ignoreStoreReadErrorWithClusterBreakingPotential`
-//! (KEP-3926). No finalizer, plugin or webhook is asked. Until then every list that it belongs to fails, and says
-//! which object it is.
+//! The deletion of a stored object that cannot be read, since its key is lost or its bytes are damaged, by upstream's
+//! `ignoreStoreReadErrorWithClusterBreakingPotential` (KEP-3926). Finalizers, plugins and webhooks are not asked. Until the deletion,
+//! every list with the object fails and names the object.
 
 use api_model::field::{FieldError, Path};
 use api_store::{Expect, Write};
@@ -16,7 +15,7 @@ use api_cache::key;
 use api_wire::options::{DeleteOptions, IGNORE_READ_ERROR};
 use api_wire::status::{ApiError, ApiResult};
 
-/// Who may; to be able to delete is not enough.
+/// The verb for it. The right to delete is not enough.
 const VERB: &str = "unsafe-delete-ignore-read-errors";
 
 /// Deletes the object that the path names, which must be one that cannot be read.
