@@ -102,7 +102,7 @@ pub async fn parts(settings: &NodeSettings) -> anyhow::Result<Parts> {
     let thresholds = settings.options.eviction_hard.clone();
     let images = ImageStore::open(&data_dir.at("images"), unpacking)?
         .with_insecure_registries(settings.options.insecure_registry.clone())
-        .with_free_min(move |all| thresholds.image_disk_kept(all));
+        .with_free_min(move |all| thresholds.image_disk_reserved(all));
     let network = Network::new(node_network::Config {
         prefix: data_dir.prefix.clone(),
         state_dir: run_dir.at("network"),

@@ -64,7 +64,7 @@ impl Machine {
         Allocatable {
             cpu_milli: number(self.cpus).saturating_mul(1_000).saturating_sub(reserved.0).max(0),
             memory_bytes: number(self.memory_bytes).saturating_sub(reserved.1).max(0),
-            ephemeral_storage_bytes: number(self.disk_bytes.saturating_sub(thresholds.disk_kept(self.disk_bytes))),
+            ephemeral_storage_bytes: number(self.disk_bytes.saturating_sub(thresholds.disk_reserved(self.disk_bytes))),
         }
     }
 }

@@ -64,7 +64,7 @@ pub(crate) struct Worker {
     tasks: JoinSet<()>,
     writer: Writer,
     /// Whether the informer delivered the Pod since its status was last compared.
-    seen_anew: bool,
+    redelivered: bool,
     /// When every instance must be gone, once the Pod is to end.
     kill_by: watch::Sender<Timestamp>,
     /// Running probes by container, attempt and kind.
@@ -150,7 +150,7 @@ impl Worker {
             reports,
             tasks,
             writer,
-            seen_anew: false,
+            redelivered: false,
             kill_by,
             probes: BTreeMap::new(),
             volumes_at,
@@ -335,7 +335,7 @@ impl Worker {
         let desired = self.desired.borrow_and_update().clone();
         self.record.gone |= desired.gone;
         self.take_up(desired.pod);
-        self.seen_anew = true;
+        self.redelivered = true;
     }
 
     fn take(&mut self, report: Report) {
@@ -423,7 +423,7 @@ impl Worker {
             matches!(self.record.sandbox, SandboxState::Making) && self.record.containers.values().any(|record| record.alive().is_some());
         // An adopted Pod's status is whole only when its base has been found again.
         if !self.record.delete_sent && !self.record.gone && !self.record.ended_before && !sandbox_unknown {
-            let observed = std::mem::take(&mut self.seen_anew).then_some(&*self.pod);
+            let observed = std::mem::take(&mut self.redelivered).then_some(&*self.pod);
             self.writer.set(status, observed);
         }
     }

@@ -61,10 +61,10 @@ impl PolicyStatus {
         let params = spec.param_kind.as_ref().map(Gvk::of_params);
         let wanted: BTreeSet<Gvk> = objects.iter().chain(&params).cloned().collect();
         let types = schemas::types(&self.client, &wanted).await?;
-        let of = |kind: &Gvk| types.get(kind).cloned();
+        let type_of = |kind: &Gvk| types.get(kind).cloned();
         Ok(Types {
-            params: params.as_ref().and_then(of).unwrap_or(Type::Dyn),
-            objects: objects.into_iter().filter_map(|kind| of(&kind).map(|of| (kind, of))).collect(),
+            params: params.as_ref().and_then(type_of).unwrap_or(Type::Dyn),
+            objects: objects.into_iter().filter_map(|kind| type_of(&kind).map(|object| (kind, object))).collect(),
         })
     }
 }

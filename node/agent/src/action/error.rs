@@ -32,7 +32,7 @@ pub(crate) enum ActionError {
     PortName(String),
     #[error("the Pod has no address")]
     NoAddress,
-    #[error("dial tcp {address}: {}", dial_words(.error))]
+    #[error("dial tcp {address}: {}", dial_message(.error))]
     Dial { address: String, error: io::Error },
     #[error("Get \"{url}\": {error}")]
     Get { url: String, error: HttpError },
@@ -57,7 +57,7 @@ pub(crate) enum ActionError {
 /// A failed HTTP exchange.
 #[derive(Debug, Error)]
 pub(crate) enum HttpError {
-    #[error("dial tcp {address}: {}", dial_words(.error))]
+    #[error("dial tcp {address}: {}", dial_message(.error))]
     Dial { address: String, error: io::Error },
     #[error("{0}")]
     Request(http::Error),
@@ -72,7 +72,7 @@ pub(crate) enum HttpError {
 }
 
 /// Why a connection was not made, in Go's words: users search for those.
-fn dial_words(error: &io::Error) -> String {
+fn dial_message(error: &io::Error) -> String {
     use std::io::ErrorKind;
     match error.kind() {
         ErrorKind::ConnectionRefused => "connect: connection refused".to_owned(),

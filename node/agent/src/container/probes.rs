@@ -12,7 +12,7 @@ pub(crate) enum ProbeKind {
 
 impl ProbeKind {
     /// The word in upstream's event.
-    pub(crate) fn words(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Startup => "Startup",
             Self::Liveness => "Liveness",

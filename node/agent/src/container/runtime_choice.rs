@@ -13,20 +13,21 @@ use crate::parts::Parts;
 pub(crate) fn choose(parts: &Parts, class: Option<(&str, &str)>, image: &str, kind: ContentKind) -> Result<Arc<dyn Runtime>, ConfigError> {
     let Some((class, handler)) = class else {
         let found = parts.by_kind(kind).cloned();
-        return found.ok_or_else(|| ConfigError(format!("image \"{image}\" holds {}, which no runtime of this node runs", words(kind))));
+        return found
+            .ok_or_else(|| ConfigError(format!("image \"{image}\" holds {}, which no runtime of this node runs", content_name(kind))));
     };
     let runtime = parts.by_handler(handler).ok_or_else(|| ConfigError(format!("no runtime for \"{handler}\" is configured")))?;
     if runtime.runs() != kind {
         return Err(ConfigError(format!(
             "image \"{image}\" holds {}, but RuntimeClass \"{class}\" (handler \"{handler}\") runs {}: use an image that fits or leave out runtimeClassName",
-            words(kind),
-            words(runtime.runs()),
+            content_name(kind),
+            content_name(runtime.runs()),
         )));
     }
     Ok(runtime.clone())
 }
 
-fn words(kind: ContentKind) -> &'static str {
+fn content_name(kind: ContentKind) -> &'static str {
     match kind {
         ContentKind::Wasm => "WebAssembly",
         ContentKind::Linux => "a Linux file system",

@@ -105,14 +105,14 @@ mod tests {
 
     /// Usage in MiB: writable layer and logs of each container, each volume.
     fn usage(containers: &[(&str, u64, u64)], volumes: &[(&str, u64)]) -> PodUsage {
-        let of = |(name, writable, logs): &(&str, u64, u64)| ContainerUsage {
+        let usage_of = |(name, writable, logs): &(&str, u64, u64)| ContainerUsage {
             name: (*name).to_owned(),
             writable: disk(*writable),
             logs: disk(*logs),
             ..ContainerUsage::default()
         };
         PodUsage {
-            containers: containers.iter().map(of).collect(),
+            containers: containers.iter().map(usage_of).collect(),
             volumes: volumes.iter().map(|(name, mib)| ((*name).to_owned(), disk(*mib))).collect(),
             ..PodUsage::default()
         }

@@ -106,13 +106,13 @@ impl Thresholds {
     }
 
     /// Bytes of the node's file system that Pods do not get.
-    pub fn disk_kept(&self, all: u64) -> u64 {
+    pub fn disk_reserved(&self, all: u64) -> u64 {
         self.least(Signal::NodeFsAvailable, all).unwrap_or(0)
     }
 
     /// Bytes of the images' file system that images do not get.
-    pub fn image_disk_kept(&self, all: u64) -> u64 {
-        self.least(Signal::ImageFsAvailable, all).unwrap_or(0).max(self.disk_kept(all))
+    pub fn image_disk_reserved(&self, all: u64) -> u64 {
+        self.least(Signal::ImageFsAvailable, all).unwrap_or(0).max(self.disk_reserved(all))
     }
 }
 
@@ -177,9 +177,9 @@ mod tests {
         for unnamed in [Signal::ImageFsAvailable, Signal::NodeFsInodesFree, Signal::PidAvailable] {
             assert_eq!(read.least(unnamed, 1_000), None, "{unnamed:?}");
         }
-        assert_eq!((read.disk_kept(1_000), read.image_disk_kept(1_000)), (50, 50));
-        assert_eq!("".parse::<Thresholds>().expect("none").disk_kept(1_000), 0);
-        assert_eq!((Thresholds::default().disk_kept(1_000), Thresholds::default().image_disk_kept(1_000)), (100, 150));
+        assert_eq!((read.disk_reserved(1_000), read.image_disk_reserved(1_000)), (50, 50));
+        assert_eq!("".parse::<Thresholds>().expect("none").disk_reserved(1_000), 0);
+        assert_eq!((Thresholds::default().disk_reserved(1_000), Thresholds::default().image_disk_reserved(1_000)), (100, 150));
     }
 
     #[test]

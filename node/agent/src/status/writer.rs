@@ -50,7 +50,7 @@ impl Writer {
         let overwritten = observed.is_some_and(|pod| !says(pod, &status));
         self.wanted.send_if_modified(|wanted| {
             let same = wanted.status.as_ref() == Some(&status);
-            wanted.urgent = !is_dull(&status);
+            wanted.urgent = !is_uneventful(&status);
             wanted.status = Some(status);
             !same || overwritten
         });
@@ -72,7 +72,7 @@ fn says(pod: &Pod, status: &PodStatus) -> bool {
 }
 
 /// The status of a new Pod: all its containers wait to be started and nothing has failed.
-fn is_dull(status: &PodStatus) -> bool {
+fn is_uneventful(status: &PodStatus) -> bool {
     let lists = status.container_statuses.iter().flatten().chain(status.init_container_statuses.iter().flatten());
     let mut reasons = lists.map(|status| status.state.as_ref().and_then(|state| state.waiting.as_ref()?.reason.as_deref()));
     status.phase.as_deref() == Some("Pending") && reasons.all(|reason| matches!(reason, Some("ContainerCreating" | "PodInitializing")))

@@ -149,9 +149,9 @@ fn remember(record: &mut ContainerRecord, reported: Option<&ApiStatus>, now: Tim
 
 /// How the instance before this one ended.
 fn last_of(reported: &ApiStatus, id: &str) -> Option<ExitedInstance> {
-    let of = |state: Option<&ApiState>| state.and_then(|state| terminated(state, &reported.image_id));
-    let newest = of(reported.state.as_ref()).filter(|ended| ended.id.as_deref() != Some(id));
-    newest.or_else(|| of(reported.last_state.as_ref()))
+    let ended = |state: Option<&ApiState>| state.and_then(|state| terminated(state, &reported.image_id));
+    let newest = ended(reported.state.as_ref()).filter(|exited| exited.id.as_deref() != Some(id));
+    newest.or_else(|| ended(reported.last_state.as_ref()))
 }
 
 fn terminated(state: &ApiState, image_id: &str) -> Option<ExitedInstance> {

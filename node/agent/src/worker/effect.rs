@@ -124,7 +124,7 @@ impl Effects {
                 rounds.next().await;
                 let outcome = probe::once(&target, &probe).await;
                 if let Err(error) = &outcome {
-                    self.node.note(&self.pod, Some(&name), true, "Unhealthy", format!("{} probe failed: {}", kind.words(), chain(error)));
+                    self.node.note(&self.pod, Some(&name), true, "Unhealthy", format!("{} probe failed: {}", kind.as_str(), chain(error)));
                 }
                 if let Some(success) = tally.count(outcome.is_ok()) {
                     self.report(Report::Probed { name: name.clone(), attempt: alive.attempt, kind, success }).await;

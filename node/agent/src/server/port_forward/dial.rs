@@ -28,8 +28,8 @@ pub(super) async fn dial(target: &Target, port: u16) -> Result<TcpStream, Refuse
     let refused = |ipv4: &io::Error, ipv6: Option<&io::Error>| Refused {
         port,
         namespace: namespace.clone(),
-        ipv4: words("tcp4 127.0.0.1", port, ipv4),
-        ipv6: ipv6.map_or_else(String::new, |error| words("tcp6 [::1]", port, error)),
+        ipv4: dial_error("tcp4 127.0.0.1", port, ipv4),
+        ipv6: ipv6.map_or_else(String::new, |error| dial_error("tcp6 [::1]", port, error)),
     };
     let network = target.network.clone();
     let (sender, receiver) = tokio::sync::oneshot::channel();
@@ -61,7 +61,7 @@ fn both(port: u16) -> Dialled {
 }
 
 /// An error of connecting, in the words that people search for.
-fn words(address: &str, port: u16, error: &io::Error) -> String {
+fn dial_error(address: &str, port: u16, error: &io::Error) -> String {
     let why = match error.kind() {
         io::ErrorKind::ConnectionRefused => "connect: connection refused".to_owned(),
         io::ErrorKind::TimedOut => "i/o timeout".to_owned(),

@@ -121,7 +121,7 @@ async fn forward(pair: Pair, target: Target) {
     match dial(&target, port).await {
         Ok(stream) => {
             let lost = data.sending.lost();
-            let carried = carry(stream, words(data.receiving), async |from_pod| {
+            let carried = carry(stream, client_bytes(data.receiving), async |from_pod| {
                 speak(from_pod, data.sending, error.sending).await;
             });
             tokio::select! {
@@ -140,7 +140,7 @@ async fn forward(pair: Pair, target: Target) {
 }
 
 /// The client's bytes. Breaking off is an end too: the bytes that were sent before are delivered.
-fn words(from: Receiving) -> impl futures::Stream<Item = Bytes> {
+fn client_bytes(from: Receiving) -> impl futures::Stream<Item = Bytes> {
     futures::stream::unfold(from, async |mut from| from.next().await.ok().flatten().map(|bytes| (bytes, from)))
 }
 
