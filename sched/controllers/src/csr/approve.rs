@@ -190,21 +190,37 @@ fn addresses(slice: &EndpointSlice) -> Vec<IpAddr> {
     endpoints.flat_map(|endpoint| &endpoint.addresses).filter_map(|address| address.parse().ok()).collect()
 }
 
+/// What follows when nobody approves a request by itself.
+#[derive(Debug, PartialEq, Eq)]
+struct Unapproved {
+    /// Why a person has to approve it; absent where the objection passes by itself.
+    why: Option<String>,
+    /// When the request is looked at again.
+    next: Next,
+}
+
+/// Changes of requests and Nodes make the controller look again. A Lease that ends and a request that is forgotten do not.
+fn unapproved(objection: &Objection, grace_period: Duration) -> Unapproved {
+    let is_passing = matches!(objection, Objection::Serving(objection) if objection.is_passing());
+    let next = match objection {
+        Objection::Newcomer(newcomer::Objection::Alive(_)) => Next::After(grace_period),
+        Objection::Newcomer(newcomer::Objection::Given(..)) => Next::After(GIVEN_AGAIN),
+        _ => Next::OnChange,
+    };
+    Unapproved { why: (!is_passing).then(|| objection.to_string()), next }
+}
+
 impl Approver {
     /// Records in an event why the request is not approved, and returns when to check again.
     fn leave(&self, csr: &CertificateSigningRequest, objection: &Objection) -> Next {
-        let is_passing = matches!(objection, Objection::Serving(objection) if objection.is_passing());
-        if !is_passing {
-            let (name, why) = (meta::name(&csr.metadata), objection.to_string());
+        let Unapproved { why, next } = unapproved(objection, self.grace_period);
+        if let Some(why) = why {
+            let name = meta::name(&csr.metadata);
             tracing::warn!(csr = name, signer = csr.spec.signer_name, why, "certificate signing request is left to a person");
             let message = format!("Not approved automatically: {why}. If the request is good: kubectl certificate approve {name}");
             self.recorder.warning(&reference(csr), "ApprovalRequired", message);
         }
-        match objection {
-            Objection::Newcomer(newcomer::Objection::Alive(_)) => Next::After(self.grace_period),
-            Objection::Newcomer(newcomer::Objection::Given(..)) => Next::After(GIVEN_AGAIN),
-            _ => Next::OnChange,
-        }
+        next
     }
 
     /// Whether the requester may create that subresource.
@@ -320,5 +336,31 @@ mod tests {
         let request = pem("system:node:n1", "system:nodes", &["n1"], &[], false);
         let server = csr(KUBELET_SERVING, "system:node:n1", request, &["digital signature", "server auth"]);
         assert_eq!(plan(&server, &objections), Approval::Open(serving.into()));
+    }
+
+    /// Objections that no change of a watched object takes away are looked at again after a time; the others are not, or
+    /// each of them would say its event for ever.
+    #[test]
+    fn a_request_that_was_left_is_looked_at_again_when_that_can_help() {
+        let node = || "n1".to_owned();
+        let grace_period = Duration::from_secs(40);
+        let cases: [(Objection, Option<&str>, Next); 5] = [
+            (newcomer::Objection::Alive(node()).into(), Some("the Lease of n1 is being renewed"), Next::After(grace_period)),
+            (
+                newcomer::Objection::Given(node(), "csr-1".to_owned()).into(),
+                Some("n1 was given to another by request csr-1"),
+                Next::After(Duration::from_secs(300)),
+            ),
+            (
+                newcomer::Objection::Exists(node()).into(),
+                Some("there is a Node n1: whoever has taken its place has to be approved, or the Node deleted first"),
+                Next::OnChange,
+            ),
+            (serving::Objection::NoNode(node()).into(), None, Next::OnChange),
+            (serving::Objection::OtherName("x".to_owned()).into(), Some("\"x\" is not the name of the Node"), Next::OnChange),
+        ];
+        for (objection, why, next) in cases {
+            assert_eq!(unapproved(&objection, grace_period), Unapproved { why: why.map(str::to_owned), next }, "{objection:?}");
+        }
     }
 }
