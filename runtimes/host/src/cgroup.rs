@@ -30,8 +30,8 @@ pub struct Cgroups {
 impl Cgroups {
     /// Reads the mounts. [`RuntimeError::Missing`] when memory, cpu or pids is not bound anywhere.
     pub fn detect() -> Result<Self, RuntimeError> {
-        let text = std::fs::read_to_string("/proc/self/mountinfo").map_err(RuntimeError::io("reading /proc/self/mountinfo"))?;
-        let layout = Layout::parse(&text, &|root| std::fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default())?;
+        let mountinfo = std::fs::read("/proc/self/mountinfo").map_err(RuntimeError::io("reading /proc/self/mountinfo"))?;
+        let layout = Layout::parse(&mountinfo, &|root| std::fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default())?;
         Ok(Self { layout })
     }
 

@@ -1,8 +1,9 @@
 //! Which cgroup hierarchies are mounted, and where the controllers for limits are.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use cgroups_rs::fs::hierarchies::V1;
 use cgroups_rs::fs::{Cgroup, Hierarchy, Subsystem};
 
 use runtimes_contract::RuntimeError;
@@ -30,16 +31,15 @@ pub struct Layout {
     /// v1 mounts: their controllers (or `name=…`) and their directory.
     v1: Vec<(Vec<String>, PathBuf)>,
     unified: Option<PathBuf>,
-    /// cgroups-rs' view of the v1 mounts, read once.
-    v1_mounts: V1,
 }
 
 impl Layout {
-    /// From the text of mountinfo; `controllers` reads a unified root's `cgroup.controllers`.
-    pub fn parse(mountinfo: &str, controllers: &dyn Fn(&Path) -> String) -> Result<Self, RuntimeError> {
+    /// From the content of mountinfo, which is not UTF-8 where a mount point is not; `controllers` reads a unified root's
+    /// `cgroup.controllers`.
+    pub fn parse(mountinfo: &[u8], controllers: &dyn Fn(&Path) -> String) -> Result<Self, RuntimeError> {
         let mut v1: Vec<(Vec<String>, PathBuf)> = Vec::new();
         let mut unified: Option<PathBuf> = None;
-        for (kind, dir, options) in mountinfo.lines().filter_map(parse_line) {
+        for (kind, dir, options) in mountinfo.split(|byte| *byte == b'\n').filter_map(parse_line) {
             match kind {
                 // A second mount of one hierarchy shows the same groups.
                 "cgroup" if v1.iter().all(|(present, _)| *present != options) => v1.push((options, dir)),
@@ -61,11 +61,11 @@ impl Layout {
                 "cgroup controllers not available together: {lacking}; mount cgroup2 at /sys/fs/cgroup, and check the kernel command line for cgroup_disable"
             )));
         };
-        Ok(Self { mode, v1, unified, v1_mounts: V1::new() })
+        Ok(Self { mode, v1, unified })
     }
 
     pub fn unified_at(root: &Path) -> Self {
-        Self { mode: Mode::V2, v1: Vec::new(), unified: Some(root.to_owned()), v1_mounts: V1::new() }
+        Self { mode: Mode::V2, v1: Vec::new(), unified: Some(root.to_owned()) }
     }
 
     /// The directory of the v1 hierarchy that has a controller.
@@ -88,7 +88,7 @@ impl Layout {
             (Mode::V2, Some(root)) => Cgroup::load(Box::new(UnifiedAt(root.clone())), path),
             _ => {
                 let controllers = V1_CONTROLLERS.iter().map(|&name| name.to_owned()).collect();
-                Cgroup::load_with_specified_controllers(Box::new(self.v1_mounts.clone()), path, controllers)
+                Cgroup::load_with_specified_controllers(Box::new(V1At(self.v1.clone())), path, controllers)
             }
         }
     }
@@ -133,12 +133,56 @@ impl Hierarchy for UnifiedAt {
     }
 }
 
-/// `(file system type, mount point, super options)` of a mountinfo line.
-fn parse_line(line: &str) -> Option<(&str, PathBuf, Vec<String>)> {
-    let (mount, file_system) = line.split_once(" - ")?;
-    let dir = mount.split(' ').nth(4)?;
-    let mut fields = file_system.split(' ');
+/// The v1 hierarchies of a [`Layout`]; cgroups-rs' own reads mountinfo only up to the first mount point that is not UTF-8.
+#[derive(Clone, Debug)]
+struct V1At(Vec<(Vec<String>, PathBuf)>);
+
+impl V1At {
+    fn dir(&self, controller: &str) -> Option<PathBuf> {
+        self.0.iter().find(|(names, _)| names.iter().any(|name| name == controller)).map(|(_, dir)| dir.clone())
+    }
+}
+
+impl Hierarchy for V1At {
+    fn subsystems(&self) -> Vec<Subsystem> {
+        use cgroups_rs::fs::{cpu::CpuController, cpuacct::CpuAcctController, memory::MemController, pid::PidController};
+        let base = PathBuf::new;
+        let all = [
+            self.dir("memory").map(|dir| Subsystem::Mem(MemController::new(dir, base(), false))),
+            self.dir("pids").map(|dir| Subsystem::Pid(PidController::new(dir, base(), false))),
+            self.dir("cpuacct").map(|dir| Subsystem::CpuAcct(CpuAcctController::new(dir, base()))),
+            self.dir("cpu").map(|dir| Subsystem::Cpu(CpuController::new(dir, base(), false))),
+        ];
+        all.into_iter().flatten().collect()
+    }
+
+    fn root(&self) -> PathBuf {
+        self.0.iter().find_map(|(_, dir)| dir.parent().map(Path::to_owned)).unwrap_or_default()
+    }
+
+    fn root_control_group(&self) -> Cgroup {
+        Cgroup::load(Box::new(self.clone()), "")
+    }
+
+    fn parent_control_group(&self, path: &str) -> Cgroup {
+        let parent = Path::new(path).parent().unwrap_or(Path::new(""));
+        Cgroup::load(Box::new(self.clone()), parent)
+    }
+
+    fn v2(&self) -> bool {
+        false
+    }
+}
+
+/// `(file system type, mount point, super options)` of a mountinfo line. The kernel writes paths byte by byte; everything
+/// that is read as text here is ASCII in the line of a cgroup hierarchy.
+fn parse_line(line: &[u8]) -> Option<(&str, PathBuf, Vec<String>)> {
+    const SEPARATOR: &[u8] = b" - ";
+    let at = line.windows(SEPARATOR.len()).position(|window| window == SEPARATOR)?;
+    let (mount, file_system) = (line.get(..at)?, line.get(at + SEPARATOR.len()..)?);
+    let dir = mount.split(|byte| *byte == b' ').nth(4)?;
+    let mut fields = str::from_utf8(file_system).ok()?.split(' ');
     let (kind, options) = (fields.next()?, fields.nth(1)?);
     let bound = options.split(',').filter(|option| !matches!(*option, "rw" | "ro")).map(str::to_owned).collect();
-    Some((kind, PathBuf::from(dir), bound))
+    Some((kind, PathBuf::from(OsStr::from_bytes(dir)), bound))
 }

@@ -100,7 +100,9 @@ impl Group {
     }
 
     fn has(&self, pid: i32) -> bool {
-        let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        // Groups that a container makes below its own may have any name.
+        let text = fs::read(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
         let own = format!("/{}", self.path);
         text.lines().filter_map(|line| line.splitn(3, ':').nth(2)).any(|path| {
             // Within a cgroup namespace or a nested machine the path may have something in front.

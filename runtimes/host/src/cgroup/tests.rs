@@ -23,16 +23,30 @@ fn the_mode_follows_where_the_controllers_are() {
         ("", "", Err("memory, cpu, pids")),
     ];
     for (lines, controllers, wanted) in cases {
-        let layout = Layout::parse(lines, &|_| (*controllers).to_owned());
+        let layout = Layout::parse(lines.as_bytes(), &|_| (*controllers).to_owned());
         match (layout, wanted) {
             (Ok(layout), Ok(mode)) => assert_eq!(layout.mode, *mode),
             (Err(error), Err(lacking)) => assert!(error.to_string().contains(lacking), "{error}"),
             (got, wanted) => panic!("{got:?} is not {wanted:?}"),
         }
     }
-    let layout = Layout::parse(V1_LINES, &|_| String::new()).unwrap();
+    let layout = Layout::parse(V1_LINES.as_bytes(), &|_| String::new()).unwrap();
     assert_eq!(layout.roots().len(), 3, "a second mount of a hierarchy is not another one");
     assert_eq!(layout.v1_dir("cpuacct"), Some(Path::new("/sys/fs/cgroup/cpu,cpuacct")));
+}
+
+/// Anybody's mount points and file systems stand in mountinfo beside the cgroup hierarchies.
+#[test]
+fn mounts_of_others_that_are_not_utf8_change_nothing() {
+    let odd: &[u8] = b"29 25 0:25 / /mnt/\xff\xfe rw - tmpfs tmpfs rw\n29 25 0:25 / /mnt rw - fuse.\xff sshfs@\xfe rw\n";
+    let unified_odd = b"35 25 0:30 / /\xff/cgroup rw - cgroup2 cgroup2 rw\n";
+    let all = |_: &Path| "cpu memory pids".to_owned();
+    let v1 = Layout::parse(&[odd, V1_LINES.as_bytes()].concat(), &|_| String::new()).unwrap();
+    assert_eq!((v1.mode, v1.roots().len()), (Mode::V1, 3));
+    let v2 = Layout::parse(&[odd, V2_LINE.as_bytes()].concat(), &all).unwrap();
+    assert_eq!((v2.mode, v2.unified()), (Mode::V2, Some(Path::new("/sys/fs/cgroup"))));
+    let ours = Layout::parse(unified_odd, &all).unwrap();
+    assert_eq!(ours.unified().unwrap().as_os_str().as_encoded_bytes(), b"/\xff/cgroup", "every byte of a path that is used");
 }
 
 #[test]
