@@ -145,14 +145,14 @@ struct Stat {
 }
 
 fn read_stat(pid: i32) -> io::Result<Stat> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    parse_stat(&text).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{pid}/stat is not as expected")))
+    let line = fs::read(format!("/proc/{pid}/stat"))?;
+    parse_stat(&line).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{pid}/stat is not as expected")))
 }
 
-/// The command name may hold spaces and parentheses: fields are counted from the last `)`.
-fn parse_stat(text: &str) -> Option<Stat> {
-    let (_, rest) = text.rsplit_once(')')?;
-    let mut fields = rest.split_ascii_whitespace();
+/// The command name is the process' own choice: any bytes, spaces and parentheses too. Fields are counted from the last `)`.
+fn parse_stat(line: &[u8]) -> Option<Stat> {
+    let rest = line.rsplit(|byte| *byte == b')').next()?;
+    let mut fields = str::from_utf8(rest).ok()?.split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
     // `state` is field 3, the start time is field 22.
     let start_ticks = fields.nth(18)?.parse().ok()?;
@@ -166,8 +166,23 @@ mod tests {
     #[test]
     fn a_command_name_with_parentheses_does_not_confuse_the_fields() {
         let line = "42 (a) b (c) S 1 42 42 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 98765 1000 1 2";
-        let stat = parse_stat(line).unwrap();
+        let stat = parse_stat(line.as_bytes()).unwrap();
         assert_eq!((stat.state, stat.start_ticks), ('S', 98765));
+    }
+
+    /// A container's process names itself: that must not make it look gone, so that nobody can signal or adopt it.
+    #[test]
+    fn a_command_name_that_is_not_utf8_hides_no_process() {
+        use std::os::unix::ffi::OsStrExt;
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join(std::ffi::OsStr::from_bytes(b"\xff\xfe) Z"));
+        fs::copy("/bin/sleep", &program).unwrap();
+        let mut child = std::process::Command::new(&program).arg("100").spawn().unwrap();
+        let process = ProcessRef::read(child.id().cast_signed());
+        let is_alive = process.as_ref().is_ok_and(ProcessRef::is_alive);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(is_alive, "{process:?}");
     }
 
     #[test]
