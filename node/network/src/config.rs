@@ -68,6 +68,11 @@ impl Config {
         format!("{}-dns", self.prefix)
     }
 
+    /// The bridge's permanent port, which keeps the bridge's carrier, and the other end of it.
+    pub(crate) fn carrier(&self) -> [String; 2] {
+        [format!("{}-port", self.prefix), format!("{}-peer", self.prefix)]
+    }
+
     /// The nftables table of this crate (family `ip`).
     pub fn table(&self) -> String {
         format!("{}-net", self.prefix)

@@ -37,7 +37,7 @@ pub(crate) fn veth(prefix: &str, ip: Ipv4Addr) -> String {
 /// Whether an interface is this cluster's.
 pub(crate) fn owns(prefix: &str, name: &str) -> bool {
     let is_veth = |rest: &str| rest.strip_prefix('v').is_some_and(|hex| hex.len() == 6 && hex.bytes().all(|b| b.is_ascii_hexdigit()));
-    name.strip_prefix(prefix).is_some_and(|rest| rest == "-br" || rest == "-dns" || is_veth(rest))
+    name.strip_prefix(prefix).is_some_and(|rest| matches!(rest, "-br" | "-dns" | "-port" | "-peer") || is_veth(rest))
 }
 
 /// The machine as it is.
@@ -121,6 +121,8 @@ pub(crate) fn configure(config: &Config, pod_cidr: Ipv4Net, pods: &[(Ipv4Addr, S
     let mtu = present.mtu(config.node_ip);
     let interfaces = [(&bridge, gateway), (&dns, config.dns_ip)];
     socket.apply(interfaces.iter().flat_map(|(name, ip)| interface(name, *ip, mtu)).collect())?;
+    give_carrier(&mut socket, config, mtu)?;
+    socket.apply(interfaces.iter().map(|(name, _)| message::up(name)).collect())?;
     sysctl("ipv4/ip_forward", "1")?;
     // Lets the node reach host ports by its localhost; the rules keep Pods out of it.
     sysctl(&format!("ipv4/conf/{bridge}/route_localnet"), "1")?;
@@ -171,8 +173,20 @@ pub(crate) fn forget_pod(config: &Config, ip: Ipv4Addr) -> Result<(), NetworkErr
 
 /// A bridge; the one for DNS never gets a port. (A dummy interface would do, but not every kernel
 /// has them, and bridges are needed anyway.)
-fn interface(name: &str, ip: Ipv4Addr, mtu: u32) -> [Request; 4] {
-    [message::add_bridge(name, ip, mtu), message::set_shape(name, ip, mtu), message::without_ipv6_addresses(name), message::up(name)]
+fn interface(name: &str, ip: Ipv4Addr, mtu: u32) -> [Request; 3] {
+    [message::add_bridge(name, ip, mtu), message::set_shape(name, ip, mtu), message::without_ipv6_addresses(name)]
+}
+
+/// Gives the bridge a port that is always there. A bridge without a port has no carrier, and the kernel drops what is sent to
+/// the first Pod until it has noticed the new carrier, up to a second later.
+fn give_carrier(socket: &mut Socket, config: &Config, mtu: u32) -> Result<(), NetworkError> {
+    let (bridge, [port, peer]) = (config.bridge(), config.carrier());
+    let missing = || NetworkError::kernel(format!("finding interface {bridge}"))(std::io::ErrorKind::NotFound.into());
+    let controller = socket.link(&bridge)?.ok_or_else(missing)?.index;
+    let mut requests = vec![message::add_pair(&port, &peer, mtu)];
+    requests.extend([&port, &peer].map(|name| message::without_ipv6_addresses(name)));
+    requests.extend([message::up(&peer), message::attach(&port, controller, &bridge), message::closed_port(&port)]);
+    socket.apply(requests)
 }
 
 /// The changes that turn the present routes to other nodes into the wanted ones.

@@ -2,8 +2,9 @@
 //! hold them, the bridge between them, host ports, and routes to the Pods of other nodes.
 //!
 //! The input is the cluster's ranges, the node's own Pod range, Pods to add and remove, and the other nodes. The output is
-//! namespaces pinned as files (the runtimes join them) and the machine's network: interfaces `<prefix>-br`, `<prefix>-dns` and
-//! one veth a Pod, the nftables table `<prefix>-net`, and routes with a protocol number and a metric of the cluster's own.
+//! namespaces pinned as files (the runtimes join them) and the machine's network: interfaces `<prefix>-br` with a permanent
+//! port, `<prefix>-dns` and one veth a Pod, the nftables table `<prefix>-net`, and routes with a protocol number and a metric
+//! of the cluster's own.
 //! Every operation reads the present state and adds what is missing, so each may be interrupted anywhere and repeated. Left to
 //! others: Services (the proxy), names (dns), which Pod runs when (the agent).
 //!

@@ -2,6 +2,7 @@
 //! its thread. Without root they say so and pass: there is nothing they could try.
 
 mod nodes;
+mod udp;
 
 use std::fs::File;
 use std::future::Future;
@@ -438,45 +439,5 @@ fn a_pod_on_the_nodes_network_has_its_own_ipc() {
         assert!(!a.exists());
         network.remove_all().await.expect("removed");
         assert!(!b.exists());
-    });
-}
-
-#[test]
-fn a_udp_sender_that_keeps_its_port_finds_the_next_pod() {
-    isolated(|| async {
-        uplink();
-        let network = node("sk1", "10.244.0.0/24").await;
-        let ports = [HostPort { host_ip: None, protocol: Protocol::Udp, host_port: 5140, container_port: 514 }];
-        let sender = UdpSocket::bind("192.0.2.1:40000").expect("bound");
-        sender.set_read_timeout(Some(Duration::from_secs(1))).expect("set");
-        sender.connect("192.0.2.1:5140").expect("connected");
-        let mut answer = [0; 16];
-        // Before there is a Pod: the flow leads to the node itself, which refuses.
-        sender.send(b"?").expect("sent");
-        assert_eq!(sender.recv(&mut answer).map_err(|error| error.kind()), Err(ErrorKind::ConnectionRefused));
-        for uid in ["uid-a", "uid-b"] {
-            let pod = network.add_pod(uid, "logs", &ports).await.expect("added");
-            answer_udp(&pod, 514, uid);
-            // With its first port the bridge gets a carrier, which the kernel handles within a second: until then datagrams are
-            // lost. A datagram's wrong destination lasts as long as its sender continues.
-            let mut ask = || sender.send(b"?").and_then(|_| sender.recv(&mut answer));
-            let len = (0..5).find_map(|_| ask().ok()).unwrap_or_else(|| panic!("{uid} does not answer: {:?}", ask()));
-            assert_eq!(&answer[..len], uid.as_bytes());
-            network.remove_pod(uid).await.expect("removed");
-        }
-    });
-}
-
-/// Answers datagrams in a Pod.
-fn answer_udp(pod: &PodNetwork, port: u16, text: &'static str) {
-    let address = SocketAddr::new(pod.ip, port);
-    let socket = in_pod(&pod.sandbox, move || UdpSocket::bind(address).expect("bound"));
-    std::thread::spawn(move || {
-        let mut question = [0; 16];
-        while let Ok((_, from)) = socket.recv_from(&mut question) {
-            if socket.send_to(text.as_bytes(), from).is_err() {
-                return;
-            }
-        }
     });
 }

@@ -101,6 +101,17 @@ pub(crate) fn add_veth(name: &str, inside: &str, namespace: BorrowedFd<'_>, ip: 
     Request::new(format!("making interface {name}"), RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL)
 }
 
+/// Makes a veth pair with both ends here, unless there is one. Both are down.
+pub(crate) fn add_pair(name: &str, peer: &str, mtu: u32) -> Request {
+    let message = LinkMessageBuilder::<LinkUnspec>::new_with_info_kind(InfoKind::Veth)
+        .set_info_data(InfoData::Veth(InfoVeth::Peer(link(peer).mtu(mtu).build())))
+        .name(name)
+        .mtu(mtu)
+        .build();
+    Request::new(format!("making interface {name}"), RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL)
+        .ignoring(&[libc::EEXIST])
+}
+
 /// Makes an interface a port of a bridge.
 pub(crate) fn attach(name: &str, bridge: u32, alias: &str) -> Request {
     let join = link(name).controller(bridge).alias(alias).up().build();
@@ -111,6 +122,19 @@ pub(crate) fn attach(name: &str, bridge: u32, alias: &str) -> Request {
 /// from frames and floods none to the port, and the node sends no ARP request for the Pod. Hairpin mode lets a Pod reach itself
 /// through a Service where bridged packets pass netfilter; isolated ports would keep such packets from other Pods of the node.
 pub(crate) fn port(name: &str, index: u32, bridge: u32, ip: Ipv4Addr) -> [Request; 3] {
+    [
+        closed_port(name),
+        Request::new(
+            format!("configuring bridge port {name}"),
+            RouteNetlinkMessage::NewNeighbour(forwarding(index, ip)),
+            NLM_F_CREATE | NLM_F_REPLACE,
+        ),
+        set_neighbour(bridge, ip, ip),
+    ]
+}
+
+/// Shapes a port of the bridge: it learns nothing, and gets only frames for the hardware addresses that are set for it.
+pub(crate) fn closed_port(name: &str) -> Request {
     let data = vec![
         InfoBridgePort::HairpinMode(true),
         InfoBridgePort::Learning(false),
@@ -119,12 +143,7 @@ pub(crate) fn port(name: &str, index: u32, bridge: u32, ip: Ipv4Addr) -> [Reques
         InfoBridgePort::BroadcastFlood(false),
     ];
     let port = link(name).set_port_kind(InfoPortKind::Bridge).set_port_data(InfoPortData::BridgePort(data)).build();
-    let doing = || format!("configuring bridge port {name}");
-    [
-        Request::new(doing(), RouteNetlinkMessage::NewLink(port), 0),
-        Request::new(doing(), RouteNetlinkMessage::NewNeighbour(forwarding(index, ip)), NLM_F_CREATE | NLM_F_REPLACE),
-        set_neighbour(bridge, ip, ip),
-    ]
+    Request::new(format!("configuring bridge port {name}"), RouteNetlinkMessage::NewLink(port), 0)
 }
 
 /// An entry of the bridge's forwarding table. `NOARP` is the kernel's flag for an entry that does not age; `PERMANENT` would be
