@@ -2,10 +2,15 @@
 //! PodSecurity level `baseline`, and in one that is not held to anything but has nothing else. What such
 //! a one would try, on one cluster beside a neighbour who must not notice.
 
+mod bombs;
 mod disk;
+mod floods;
 mod network;
 mod pods;
 mod rights;
+mod secrets;
+
+use std::os::unix::ffi::OsStringExt as _;
 
 use serde_json::json;
 use tests::{Cluster, Kubectl, Net, eventually};
@@ -122,6 +127,8 @@ fn a_hostile_tenant_gains_nothing() {
     std::fs::write(&tokens, "mallorys-token,mallory,1\n").expect("writes");
     let flag = format!("--token-auth-file={}", tokens.display());
     let mut cluster = Cluster::prepared(Net::alone(), &["up", &flag]);
+    // Whatever starts it may have variables that are not text; the server, the node and its shims live with that.
+    cluster.set_env("SKIFF_STORY_NOT_TEXT", std::ffi::OsString::from_vec(vec![0xff, 0xfe]).into());
     cluster.start();
     cluster.load_samples();
     let world =
@@ -141,8 +148,16 @@ fn a_hostile_tenant_gains_nothing() {
     pods::paths_do_not_lead_out(&world);
     pods::the_nodes_network_is_not_its_shared_memory(&world);
     network::addresses_of_others_are_not_taken(&world);
+    network::host_ports_of_others_are_not_taken(&world);
     network::a_pod_speaks_for_itself_alone(&world);
     network::the_servers_are_no_stepping_stones(&world);
+    secrets::only_listed_secrets_are_mountable(&world);
+    bombs::expressions_cost_no_more_than_their_limit(&world);
+    bombs::patches_do_not_grow(&world);
+    floods::prepare(&world);
+    floods::a_race_gains_no_more_than_the_quota(&world);
+    floods::a_flood_of_events_drowns_nobody(&world);
+    floods::two_thousand_million_pods_are_three(&world);
     world.neighbour_is_well();
     assert!(!cluster.log().contains("panicked"), "{}", cluster.log());
 }

@@ -1,5 +1,7 @@
 //! On the network: addresses of others, frames of others, servers as stepping stones.
 
+use tests::eventually;
+
 use super::World;
 
 /// A Service of the tenant's that wants what is not its own, and its Pod.
@@ -102,6 +104,91 @@ fn host_ports_take_nothing(world: &World<'_>) {
     world.until_ready("ports", "free");
     world.neighbour_is_well();
     world.mallory.ok("delete pod --all -n ports --grace-period=1");
+}
+
+/// A Pod that answers with its own name, on a port of the node.
+fn on_port(namespace: &str, name: &str, port: &str, node: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: {namespace}}}\nspec:\n  terminationGracePeriodSeconds: 1\n  {node}\n  containers:\n    \
+         - name: main\n      image: samples/tools:latest\n      imagePullPolicy: Never\n      ports: [{{containerPort: 80, {port}}}]\n      \
+         command: [sh, -c, 'mkdir /tmp/www; echo {name} > /tmp/www/index.html; exec busybox httpd -f -p 80 -h /tmp/www']\n"
+    )
+}
+
+/// A port that another namespace's Pod holds stays its own: on every address of the node, past the scheduler, until it is gone.
+pub(super) fn host_ports_of_others_are_not_taken(world: &World<'_>) {
+    let (cluster, node) = (world.cluster, world.cluster.net.ip.clone());
+    let ask = |at: &str| cluster.net.run("curl", &["-sS", "--max-time", "5", &format!("http://{at}")]);
+    // Where `baseline` holds there are no host ports at all, on no address.
+    for port in ["hostPort: 8080", "hostPort: 8080, hostIP: 127.0.0.1"] {
+        world.refuses(&on_port("tenant", "thief-8080", port, ""), "violates PodSecurity \"baseline:latest\": hostPort");
+    }
+    world.admin.apply(&on_port("neighbour", "everywhere", "hostPort: 8080", "")).ok();
+    world.admin.apply(&on_port("neighbour", "one-address", &format!("hostPort: 8081, hostIP: {node}"), "")).ok();
+    for pod in ["everywhere", "one-address"] {
+        world.until_ready("neighbour", pod);
+    }
+    let untouched = || {
+        for (at, name) in [
+            (format!("{node}:8080"), "everywhere\n"),
+            ("127.0.0.1:8080".to_owned(), "everywhere\n"),
+            (format!("{node}:8081"), "one-address\n"),
+        ] {
+            assert_eq!(ask(&at).ok(), name, "{at}");
+        }
+    };
+    untouched();
+    let local = "hostIP: 127.0.0.1".to_owned();
+    let wanted = [
+        ("all", "hostPort: 8080".to_owned()),
+        ("node", format!("hostPort: 8080, hostIP: {node}")),
+        ("local", format!("hostPort: 8080, {local}")),
+        ("around", "hostPort: 8081".to_owned()),
+        ("same", format!("hostPort: 8081, hostIP: {node}")),
+    ];
+    let name = world.admin.ok("get nodes -o jsonpath={.items[0].metadata.name}");
+    for (thief, port) in &wanted {
+        world.mallory.with_input("create -f -", &on_port("ports", thief, port, "")).ok();
+        // Bound by the tenant, which upstream allows too.
+        world.mallory.with_input("create -f -", &on_port("ports", &format!("bound-{thief}"), port, &format!("nodeName: {name}"))).ok();
+    }
+    let clash = "node(s) didn't have free ports for the requested pod ports";
+    for (thief, _) in &wanted {
+        world.until_event("ports", thief, clash);
+        let bound = format!("bound-{thief}");
+        eventually(&format!("{bound} is rejected"), || {
+            let found = world.admin.run(&[
+                "get",
+                "pod",
+                &bound,
+                "-n",
+                "ports",
+                "-o",
+                "jsonpath={.status.phase} {.status.reason} {.status.message}",
+            ]);
+            let words = format!("Failed NodePorts Pod was rejected: Predicate NodePorts failed: {clash}");
+            if found.stdout.starts_with(&words) { Ok(()) } else { Err(found.to_string()) }
+        });
+    }
+    let waiting = world.admin.ok("get pods -n ports --field-selector=status.phase=Pending -o jsonpath={.items[*].spec.nodeName}");
+    assert_eq!(waiting, "", "none of those that wait is bound");
+    // An address that nobody has this port on is free, and is that address alone.
+    world.mallory.with_input("create -f -", &on_port("ports", "beside", &format!("hostPort: 8081, {local}"), "")).ok();
+    world.until_ready("ports", "beside");
+    assert_eq!(ask("127.0.0.1:8081").ok(), "beside\n");
+    untouched();
+    // Once the first one is gone its port is free: one of those that wait has it, and then its first holder waits.
+    world.mallory.ok("delete pods all node around same -n ports --grace-period=1");
+    world.admin.ok("delete pod everywhere -n neighbour --grace-period=1");
+    world.until_ready("ports", "local");
+    assert_eq!(ask("127.0.0.1:8080").ok(), "local\n");
+    assert!(!ask(&format!("{node}:8080")).succeeded(), "what is held on loopback is on loopback alone");
+    world.admin.apply(&on_port("neighbour", "everywhere", "hostPort: 8080", "")).ok();
+    world.until_event("neighbour", "everywhere", clash);
+    world.mallory.ok("delete pods --all -n ports --grace-period=1");
+    world.until_ready("neighbour", "everywhere");
+    untouched();
+    world.admin.ok("delete pods everywhere one-address -n neighbour --grace-period=1");
 }
 
 /// A Pod with the capabilities that every container has, `NET_RAW` among them.
