@@ -64,7 +64,7 @@ pub(super) const ROWS: &[Row] = &[
     served!("admissionregistration.k8s.io", "ValidatingWebhookConfiguration", "api/server/src/webhooks.rs"),
     served!("flowcontrol.apiserver.k8s.io", "FlowSchema", "api/server/src/fairness.rs"),
     served!("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration", "api/server/src/fairness.rs"),
-    served!("apiextensions.k8s.io", "CustomResourceDefinition", "api/server/src/definitions/cleanup.rs"),
+    served!("apiextensions.k8s.io", "CustomResourceDefinition", "api/server/src/verbs/delete/definition.rs"),
     served!("apiregistration.k8s.io", "APIService", "api/server/src/aggregation.rs"),
     Row::nobody("storagemigration.k8s.io", "StorageVersionMigration", "StorageVersionMigrations are stored but nothing acts on them yet"),
 ];
