@@ -75,34 +75,34 @@ mod tests {
 
     #[test]
     fn a_file_is_replaced_whole_and_nothing_is_left_beside_it() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("record");
         for content in ["first", "second, which is longer"] {
-            write_atomic(&path, content.as_bytes(), PRIVATE).unwrap();
-            assert_eq!(fs::read_to_string(&path).unwrap(), content);
+            write_atomic(&path, content.as_bytes(), PRIVATE).expect("written");
+            assert_eq!(fs::read_to_string(&path).expect("readable"), content);
         }
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, PRIVATE);
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        assert_eq!(fs::metadata(&path).expect("a file").permissions().mode() & 0o777, PRIVATE);
+        assert_eq!(fs::read_dir(dir.path()).expect("a directory").count(), 1);
     }
 
     #[test]
     fn a_temporary_file_of_an_earlier_process_does_not_keep_its_mode() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("key");
-        fs::write(beside(&path), "left behind").unwrap();
-        fs::set_permissions(beside(&path), fs::Permissions::from_mode(0o644)).unwrap();
-        write_atomic(&path, b"secret", PRIVATE).unwrap();
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, PRIVATE);
-        assert_eq!(fs::read(&path).unwrap(), b"secret");
+        fs::write(beside(&path), "left behind").expect("written");
+        fs::set_permissions(beside(&path), fs::Permissions::from_mode(0o644)).expect("a file of ours");
+        write_atomic(&path, b"secret", PRIVATE).expect("written");
+        assert_eq!(fs::metadata(&path).expect("a file").permissions().mode() & 0o777, PRIVATE);
+        assert_eq!(fs::read(&path).expect("readable"), b"secret");
     }
 
     #[test]
     fn a_failed_replacement_keeps_what_was_there() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("record");
-        fs::create_dir(&path).unwrap();
+        fs::create_dir(&path).expect("created");
         assert!(write_atomic(&path, b"x", PRIVATE).is_err());
         assert!(path.is_dir());
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "the temporary file is removed");
+        assert_eq!(fs::read_dir(dir.path()).expect("a directory").count(), 1, "the temporary file is removed");
     }
 }

@@ -1,4 +1,4 @@
-//! The parts of the server, put together once. Only [`crate::handle`] and the server itself see all of them; every other
+//! The parts of the server, put together once. Only the request handler and the server itself see all of them; every other
 //! module gets the parts that it needs.
 
 use std::sync::Arc;

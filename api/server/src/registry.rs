@@ -106,7 +106,8 @@ impl Registry {
         self.table.load_full()
     }
 
-    /// Serves these custom resources, in this order, and no others. Only [`crate::definitions`] calls this.
+    /// Serves these custom resources, in this order, and no others. Only the follower of the definitions calls
+    /// this.
     pub(crate) fn serve_custom(&self, custom: Vec<Arc<Served>>) {
         let number = self.table.load().number + 1;
         self.table.store(Arc::new(Table::new(number, &self.builtin, custom)));
