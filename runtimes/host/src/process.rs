@@ -151,7 +151,8 @@ fn read_stat(pid: i32) -> io::Result<Stat> {
 
 /// The command name is the process' own choice: any bytes, spaces and parentheses too. Fields are counted from the last `)`.
 fn parse_stat(line: &[u8]) -> Option<Stat> {
-    let rest = line.rsplit(|byte| *byte == b')').next()?;
+    let end_of_name = line.iter().rposition(|byte| *byte == b')')?;
+    let rest = line.get(end_of_name + 1..)?;
     let mut fields = str::from_utf8(rest).ok()?.split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
     // `state` is field 3, the start time is field 22.
@@ -168,6 +169,8 @@ mod tests {
         let line = "42 (a) b (c) S 1 42 42 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 98765 1000 1 2";
         let stat = parse_stat(line.as_bytes()).unwrap();
         assert_eq!((stat.state, stat.start_ticks), ('S', 98765));
+        let without_name = line.replace(')', "");
+        assert!(parse_stat(without_name.as_bytes()).is_none(), "a line without a name is none");
     }
 
     /// A container's process names itself: that must not make it look gone, so that nobody can signal or adopt it.
