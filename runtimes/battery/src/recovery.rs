@@ -45,6 +45,33 @@ pub async fn a_killed_shim_is_told_from_an_end(harness: &dyn Harness) {
     sleeper.remove().await;
 }
 
+/// A file that the node left open by mistake reaches neither a container nor its shim.
+pub async fn no_descriptor_of_the_starter_is_inherited(harness: &dyn Harness) {
+    if !harness.abilities().real {
+        return;
+    }
+    let path = harness.scratch().join("left-open");
+    let left_open = std::fs::File::create(&path).expect("create");
+    // A duplicate does not close at exec.
+    let _inherited = nix::unistd::dup(&left_open).expect("dup");
+    let sleeper = start(harness, "heirless", Program::Sleep).await;
+    let container = pid(&sleeper.status().await);
+    let shim = parent(container);
+    for process in [container, shim].into_iter().filter(|pid| pid.cast_unsigned() != std::process::id()) {
+        let open = std::fs::read_dir(format!("/proc/{process}/fd")).expect("it runs");
+        let links: Vec<_> = open.map(|entry| std::fs::read_link(entry.expect("entry").path()).expect("a link")).collect();
+        assert!(!links.contains(&path), "process {process}: {links:?}");
+    }
+    within(sleeper.runtime.signal(sleeper.id(), 9)).await.expect("signal");
+    sleeper.end().await;
+    sleeper.remove().await;
+}
+
+fn parent(pid: i32) -> i32 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    status.lines().find_map(|line| line.strip_prefix("PPid:")).and_then(|pid| pid.trim().parse().ok()).expect("a parent")
+}
+
 /// Created, not started; another runtime finds and starts it.
 pub async fn a_created_container_is_found_again(harness: &dyn Harness) {
     let spec = spec_of(harness, "inherited", Program::Hello);

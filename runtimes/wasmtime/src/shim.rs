@@ -100,7 +100,7 @@ fn end_at_panic(records: Arc<Records>) {
 }
 
 fn prepare(channel: &mut Channel) -> Result<Container, Failure> {
-    confine::close_inherited().map_err(Failure::io("closing descriptors"))?;
+    runtimes_host::process::close_inherited().map_err(Failure::io("closing descriptors"))?;
     nix::unistd::setsid().map_err(Failure::io("becoming a session leader"))?;
     let args = parse_args()?;
     let spec = read_spec(&args)?;

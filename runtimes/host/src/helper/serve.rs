@@ -21,7 +21,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Bounds, Envelope, FILES_MAX, Fault, MESSAGE_LEN_MAX, Reply, Rights, confine, exit};
-use crate::process::Pidfd;
+use crate::process::{Pidfd, close_inherited};
 
 /// The exit code of a process that could not do its part.
 const FAILED: i32 = 1;
@@ -147,14 +147,6 @@ fn has_used(cpu: Duration) -> bool {
     let Ok(usage) = getrusage(UsageWho::RUSAGE_CHILDREN) else { return false };
     let micros = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
     Duration::from_micros(micros.try_into().unwrap_or_default()) >= cpu / 2
-}
-
-/// Closes descriptors that the starter left open by mistake.
-fn close_inherited() -> io::Result<()> {
-    // SAFETY: called before this process has opened anything; takes three integers.
-    let closed = unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) };
-    Errno::result(closed)?;
-    Ok(())
 }
 
 /// One line, and the files that come with its beginning.

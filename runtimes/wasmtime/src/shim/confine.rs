@@ -17,13 +17,6 @@ use crate::user::ids;
 /// The open files and sockets of one container.
 const FILES_MAX: u64 = 65_536;
 
-/// Closes all descriptors but the three standard streams.
-pub fn close_inherited() -> io::Result<()> {
-    // SAFETY: called first of all: no value of this process owns a descriptor from 3 on yet.
-    let closed = unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
-    nix::errno::Errno::result(closed).map(drop).map_err(io::Error::from)
-}
-
 /// Sets the order in which the kernel kills when the machine's memory runs out. The new root will have no `/proc`.
 pub fn take_oom_score(adj: i32) -> io::Result<()> {
     std::fs::write("/proc/self/oom_score_adj", adj.to_string())

@@ -44,6 +44,9 @@ fn main() {
     let verb = args.next().unwrap_or_default();
     let args: Vec<OsString> = args.collect();
     let channel = Channel::from_stdin();
+    if let Err(error) = runtimes_host::process::close_inherited() {
+        std::process::exit(channel.refuse(&Failure::io("closing descriptors")(error)));
+    }
     let code = match verb.to_str() {
         Some("run") => run::run(channel, &args),
         Some("exec") => enter::run(channel, &args),
