@@ -123,6 +123,9 @@ pub(crate) fn configure(config: &Config, pod_cidr: Ipv4Net, pods: &[(Ipv4Addr, S
     socket.apply(interfaces.iter().flat_map(|(name, ip)| interface(name, *ip, mtu)).collect())?;
     give_carrier(&mut socket, config, mtu)?;
     socket.apply(interfaces.iter().map(|(name, _)| message::up(name)).collect())?;
+    let [port, _] = config.carrier();
+    socket.await_operational(&port)?;
+    socket.await_operational(&bridge)?;
     sysctl("ipv4/ip_forward", "1")?;
     // Lets the node reach host ports by its localhost; the rules keep Pods out of it.
     sysctl(&format!("ipv4/conf/{bridge}/route_localnet"), "1")?;

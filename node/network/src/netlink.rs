@@ -6,13 +6,14 @@ pub(crate) mod message;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
+use std::time::{Duration, Instant};
 
 use ipnet::Ipv4Net;
 use nix::libc;
 use rtnetlink::packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
 use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::address::AddressAttribute;
-use rtnetlink::packet_route::link::LinkAttribute;
+use rtnetlink::packet_route::link::{LinkAttribute, State};
 use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteHeader};
 use rtnetlink::sys::protocols::NETLINK_ROUTE;
 use rtnetlink::sys::{Socket as RawSocket, SocketAddr};
@@ -23,6 +24,10 @@ use crate::NetworkError;
 const BATCH_LEN_MAX: usize = 64;
 /// The kernel hands out dumps in pieces of at most this size.
 const RECEIVE_BYTES: usize = 64 * 1024;
+
+/// The longest wait for an interface to come up: a kernel before 6.8 acts on carriers once a second.
+const OPERATIONAL_TIMEOUT: Duration = Duration::from_secs(2);
+const OPERATIONAL_POLL: Duration = Duration::from_millis(1);
 
 /// One request, and how to handle its error.
 pub(crate) struct Request {
@@ -54,6 +59,8 @@ pub(crate) struct Link {
     pub(crate) mtu: u32,
     /// Index of the bridge that it is a port of.
     pub(crate) controller: Option<u32>,
+    /// Whether the kernel passes its packets on.
+    pub(crate) is_operational: bool,
 }
 
 /// An IPv4 address of an interface.
@@ -229,6 +236,24 @@ impl Socket {
         }
     }
 
+    /// Waits until the kernel passes the packets of an interface on. It does so some time after both ends of a cable are up,
+    /// and drops them before. Since Linux 6.8 the query itself makes the kernel act on a new carrier; an older kernel acts
+    /// within a second. An interface that stays down is logged: it may come up later.
+    #[expect(clippy::disallowed_methods, reason = "a wait for a condition of the kernel, with a deadline")]
+    pub(crate) fn await_operational(&mut self, name: &str) -> Result<(), NetworkError> {
+        let begun = Instant::now();
+        loop {
+            match self.link(name)? {
+                Some(link) if !link.is_operational && begun.elapsed() < OPERATIONAL_TIMEOUT => std::thread::sleep(OPERATIONAL_POLL),
+                Some(link) if !link.is_operational => {
+                    tracing::warn!(interface = name, "the interface does not come up; its first packets are lost");
+                    return Ok(());
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+
     /// Every IPv4 address.
     pub(crate) fn addresses(&mut self) -> Result<Vec<Address>, NetworkError> {
         self.dump("addresses", message::all_addresses(), |message| {
@@ -273,12 +298,13 @@ impl Socket {
 
 fn read_link(message: RouteNetlinkMessage) -> Option<Link> {
     let RouteNetlinkMessage::NewLink(link) = message else { return None };
-    let mut found = Link { index: link.header.index, name: String::new(), mtu: 0, controller: None };
+    let mut found = Link { index: link.header.index, name: String::new(), mtu: 0, controller: None, is_operational: false };
     for attribute in link.attributes {
         match attribute {
             LinkAttribute::IfName(name) => found.name = name,
             LinkAttribute::Mtu(mtu) => found.mtu = mtu,
             LinkAttribute::Controller(index) => found.controller = Some(index),
+            LinkAttribute::OperState(state) => found.is_operational = matches!(state, State::Up | State::Unknown),
             _ => {}
         }
     }

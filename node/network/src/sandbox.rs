@@ -99,7 +99,9 @@ impl Plan {
         let gone = || NetworkError::kernel(format!("finding {} of pod {}", self.veth, self.uid))(io::ErrorKind::NotFound.into());
         let outside = host.link(&self.veth)?.ok_or_else(gone)?.index;
         host.apply(message::port(&self.veth, outside, bridge.index, self.ip).into())?;
-        self.configure_inside()
+        self.configure_inside()?;
+        // The first datagram to the Pod must not be lost: nobody sends it again.
+        host.await_operational(&self.veth)
     }
 
     /// Addresses and routes inside. The address has no range on the link: every packet goes to the node, which routes it and
@@ -116,7 +118,8 @@ impl Plan {
             message::set_neighbour(inside, self.gateway, self.gateway),
             message::set_route(Ipv4Net::default(), Target::OnLink(self.gateway, inside), 0),
         ];
-        own.apply(requests)
+        own.apply(requests)?;
+        own.await_operational(INSIDE)
     }
 }
 

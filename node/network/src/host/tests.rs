@@ -21,7 +21,7 @@ fn config() -> Config {
 }
 
 fn link(index: u32, name: &str) -> Link {
-    Link { index, name: name.to_owned(), mtu: 1_400, controller: None }
+    Link { index, name: name.to_owned(), mtu: 1_400, controller: None, is_operational: true }
 }
 
 fn present(addresses: &[(u32, [u8; 4])], routes: &[(&str, u8, u32, Option<u32>)]) -> Present {

@@ -2,19 +2,13 @@
 
 use super::*;
 
-/// The bridge has its carrier from the start, which the kernel acts upon within a second.
-fn until_the_bridge_is_up() {
-    run("mkdir /tmp/sys; mount -t sysfs sysfs /tmp/sys
-         for i in $(seq 500); do grep -q up /tmp/sys/class/net/sk1-br/operstate && exit 0; sleep 0.01; done; exit 1");
-}
-
 /// Each time the carrier of the bridge comes, the kernel drops what is sent to a Pod until it has noticed that.
 #[test]
 fn the_bridge_keeps_its_carrier_as_pods_come_and_go() {
     isolated(|| async {
         uplink();
         let network = node("sk1", "10.244.0.0/24").await;
-        until_the_bridge_is_up();
+        run("mkdir /tmp/sys; mount -t sysfs sysfs /tmp/sys");
         let changes = || run("cat /tmp/sys/class/net/sk1-br/carrier_changes");
         let before = changes();
         for uid in ["uid-a", "uid-b"] {
@@ -37,7 +31,6 @@ fn a_udp_sender_that_keeps_its_port_finds_the_next_pod() {
     isolated(|| async {
         uplink();
         let network = node("sk1", "10.244.0.0/24").await;
-        until_the_bridge_is_up();
         let ports = [HostPort { host_ip: None, protocol: Protocol::Udp, host_port: 5140, container_port: 514 }];
         let sender = UdpSocket::bind("192.0.2.1:40000").expect("bound");
         sender.set_read_timeout(Some(Duration::from_secs(1))).expect("set");
