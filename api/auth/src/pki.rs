@@ -7,7 +7,6 @@
 //! certificates that no longer fit, so it can open a directory after a kill at any moment. A certificate authority
 //! whose key is missing or does not match is never replaced: all nodes and kubeconfigs would lose access.
 
-mod der;
 mod files;
 mod issue;
 mod read;
@@ -76,6 +75,9 @@ pub enum PkiError {
     /// A requested key usage does not exist.
     #[error("unrecognized usages: {0}")]
     UnknownUsage(String),
+    /// A name or an address has no place in a certificate.
+    #[error("cannot encode the certificate")]
+    Encode(#[from] x509_cert::der::Error),
     /// Making a key or signing failed.
     #[error("cannot make {what}")]
     Issue {

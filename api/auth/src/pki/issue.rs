@@ -4,30 +4,34 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use rcgen::{KeyPair, PublicKeyData, SigningKey};
+use x509_cert::attr::AttributeTypeAndValue;
+use x509_cert::der::asn1::{Any, BitString, GeneralizedTime, Ia5String, OctetString, SetOfVec, UtcTime};
+use x509_cert::der::oid::db::{rfc4519, rfc5912, rfc8410};
+use x509_cert::der::oid::{AssociatedOid, ObjectIdentifier};
+use x509_cert::der::pem::LineEnding;
+use x509_cert::der::{self, Decode, Encode, EncodePem, Tag};
+use x509_cert::ext::Extension;
+use x509_cert::ext::pkix::name::GeneralName;
+use x509_cert::ext::pkix::{
+    AuthorityKeyIdentifier, BasicConstraints, ExtendedKeyUsage, KeyUsage, KeyUsages, SubjectAltName, SubjectKeyIdentifier,
+};
+use x509_cert::name::{RdnSequence, RelativeDistinguishedName};
+use x509_cert::serial_number::SerialNumber;
+use x509_cert::spki::{AlgorithmIdentifierOwned, SubjectPublicKeyInfoOwned};
+use x509_cert::time::{Time, Validity};
+use x509_cert::{Certificate, TbsCertificate, Version};
 use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::oid_registry::OID_X509_EXT_SUBJECT_ALT_NAME;
 use x509_parser::prelude::{FromDer, X509Certificate, parse_x509_pem};
 
-use super::der::{self, OBJECT_IDENTIFIER, OCTET_STRING, SEQUENCE, SET};
 use super::read::{CertificateInfo, read_certificate, read_request};
 use super::usage::{self, Usages};
 use super::{PkiConfig, PkiError};
 
 /// Upstream's backdate: certificates are valid this much earlier, for clocks that are behind.
 const BACKDATE: Duration = Duration::from_secs(5 * 60);
-const COMMON_NAME: &[u8] = &[0x55, 4, 3];
-const ORGANIZATION: &[u8] = &[0x55, 4, 10];
-const SUBJECT_KEY_ID: u8 = 14;
-const KEY_USAGE: u8 = 15;
-const ALTERNATIVE_NAME: u8 = 17;
-const BASIC_CONSTRAINTS: u8 = 19;
-const AUTHORITY_KEY_ID: u8 = 35;
-const EXTENDED_KEY_USAGE: u8 = 37;
-
 /// The purpose of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
@@ -76,24 +80,25 @@ pub struct Authority {
     key: KeyPair,
     /// Its certificate, PEM.
     pub certificate_pem: String,
-    subject_der: Vec<u8>,
-    key_id: Option<Vec<u8>>,
+    subject: RdnSequence,
+    key_id: Option<OctetString>,
     not_after: Timestamp,
 }
 
 impl Authority {
     /// Issues a self-signed certificate for an authority.
     pub fn new_certificate(key: &KeyPair, common_name: &str, now: Timestamp, validity: Duration) -> Result<String, PkiError> {
-        let subject = name(common_name, &[]);
+        let subject = name(common_name, &[])?;
+        let usages = KeyUsages::DigitalSignature | KeyUsages::KeyEncipherment | KeyUsages::KeyCertSign;
         let template = Template {
             issuer: subject.clone(),
             subject,
-            public_key: key.subject_public_key_info(),
+            public_key: SubjectPublicKeyInfoOwned::from_der(&key.subject_public_key_info())?,
             not_after: now.saturating_add(validity).unwrap_or(Timestamp::MAX),
             extensions: vec![
-                extension(KEY_USAGE, true, &der::flags(&[0, 2, 5])),
-                extension(BASIC_CONSTRAINTS, true, &der::constructed(SEQUENCE, &[der::tlv(der::BOOLEAN, &[0xff])])),
-                extension(SUBJECT_KEY_ID, false, &der::tlv(OCTET_STRING, &key_id(key))),
+                extension(true, &KeyUsage(usages))?,
+                extension(true, &BasicConstraints { ca: true, path_len_constraint: None })?,
+                extension(false, &SubjectKeyIdentifier(OctetString::new(key_id(key))?))?,
             ],
         };
         template.sign(key, now)
@@ -105,12 +110,12 @@ impl Authority {
         let parse = |problem: String| PkiError::Parse { what: "certificate", problem };
         let (_, certificate) = X509Certificate::from_der(&der).map_err(|e| parse(e.to_string()))?;
         let key_id = certificate.extensions().iter().find_map(|e| match e.parsed_extension() {
-            x509_parser::extensions::ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0.to_vec()),
+            x509_parser::extensions::ParsedExtension::SubjectKeyIdentifier(id) => Some(OctetString::new(id.0)),
             _ => None,
         });
         let not_after = Timestamp::from_second(certificate.validity().not_after.timestamp()).map_err(|e| parse(e.to_string()))?;
-        let subject_der = certificate.subject().as_raw().to_vec();
-        Ok(Self { key, subject_der, key_id, not_after, certificate_pem })
+        let subject = RdnSequence::from_der(certificate.subject().as_raw())?;
+        Ok(Self { key, subject, key_id: key_id.transpose()?, not_after, certificate_pem })
     }
 
     /// Issues a certificate for the key of a subject.
@@ -119,14 +124,14 @@ impl Authority {
             Purpose::Client => Usages::client(),
             Purpose::Server => Usages::server(),
         };
-        let mut extensions = self.leaf_extensions(&usages);
+        let mut extensions = self.leaf_extensions(&usages)?;
         if !subject.names.is_empty() || !subject.addresses.is_empty() {
-            extensions.push(extension(ALTERNATIVE_NAME, false, &alternative_names(subject)));
+            extensions.push(extension(false, &alternative_names(subject)?)?);
         }
         let template = Template {
-            issuer: self.subject_der.clone(),
-            subject: name(&subject.common_name, &subject.organizations),
-            public_key: key.subject_public_key_info(),
+            issuer: self.subject.clone(),
+            subject: name(&subject.common_name, &subject.organizations)?,
+            public_key: SubjectPublicKeyInfoOwned::from_der(&key.subject_public_key_info())?,
             not_after: self.until(now, validity),
             extensions,
         };
@@ -139,16 +144,17 @@ impl Authority {
         let der = pem_content(csr_pem, "certificate request")?;
         let (_, request) = X509CertificationRequest::from_der(&der)
             .map_err(|e| PkiError::Parse { what: "certificate request", problem: e.to_string() })?;
-        let mut extensions = self.leaf_extensions(&usage::parse(usages)?);
+        let mut extensions = self.leaf_extensions(&usage::parse(usages)?)?;
         for found in request.certification_request_info.iter_attributes().flat_map(requested) {
             if found.oid == OID_X509_EXT_SUBJECT_ALT_NAME {
-                extensions.push(extension(ALTERNATIVE_NAME, asked.common_name.is_empty(), found.value));
+                let (extn_id, critical) = (SubjectAltName::OID, asked.common_name.is_empty());
+                extensions.push(Extension { extn_id, critical, extn_value: OctetString::new(found.value)? });
             }
         }
         let template = Template {
-            issuer: self.subject_der.clone(),
-            subject: request.certification_request_info.subject.as_raw().to_vec(),
-            public_key: asked.public_key_der,
+            issuer: self.subject.clone(),
+            subject: RdnSequence::from_der(request.certification_request_info.subject.as_raw())?,
+            public_key: SubjectPublicKeyInfoOwned::from_der(&asked.public_key_der)?,
             not_after: self.until(now, validity),
             extensions,
         };
@@ -191,21 +197,20 @@ impl Authority {
         }
     }
 
-    fn leaf_extensions(&self, usages: &Usages) -> Vec<Vec<u8>> {
+    fn leaf_extensions(&self, usages: &Usages) -> Result<Vec<Extension>, PkiError> {
         let mut extensions = Vec::new();
         if !usages.flags.is_empty() {
-            extensions.push(extension(KEY_USAGE, true, &der::flags(&usages.flags)));
+            extensions.push(extension(true, &KeyUsage(usages.flags))?);
         }
         if !usages.extended.is_empty() {
-            let ids: Vec<Vec<u8>> = usages.extended.iter().map(|id| der::tlv(OBJECT_IDENTIFIER, id)).collect();
-            extensions.push(extension(EXTENDED_KEY_USAGE, false, &der::constructed(SEQUENCE, &ids)));
+            extensions.push(extension(false, &ExtendedKeyUsage(usages.extended.clone()))?);
         }
-        extensions.push(extension(BASIC_CONSTRAINTS, true, &der::constructed(SEQUENCE, &[])));
-        if let Some(id) = &self.key_id {
-            let id = der::tlv(der::context_primitive(0), id);
-            extensions.push(extension(AUTHORITY_KEY_ID, false, &der::constructed(SEQUENCE, &[id])));
+        extensions.push(extension(true, &BasicConstraints { ca: false, path_len_constraint: None })?);
+        if let Some(id) = self.key_id.clone() {
+            let authority = AuthorityKeyIdentifier { key_identifier: Some(id), ..AuthorityKeyIdentifier::default() };
+            extensions.push(extension(false, &authority)?);
         }
-        extensions
+        Ok(extensions)
     }
 
     /// No certificate outlives its issuer.
@@ -216,33 +221,33 @@ impl Authority {
 
 /// The content of a certificate to sign.
 struct Template {
-    issuer: Vec<u8>,
-    subject: Vec<u8>,
-    public_key: Vec<u8>,
+    issuer: RdnSequence,
+    subject: RdnSequence,
+    public_key: SubjectPublicKeyInfoOwned,
     not_after: Timestamp,
-    extensions: Vec<Vec<u8>>,
+    extensions: Vec<Extension>,
 }
 
 impl Template {
+    /// The signed certificate, PEM.
     fn sign(self, key: &KeyPair, now: Timestamp) -> Result<String, PkiError> {
         let not_before = now.saturating_sub(BACKDATE).unwrap_or(Timestamp::MIN);
-        let algorithm = signature_algorithm(key)?;
-        let serial: [u8; 16] = rand::random();
-        let unsigned = der::constructed(
-            SEQUENCE,
-            &[
-                der::tlv(der::context(0), &der::positive_integer(&[2])),
-                der::positive_integer(&serial),
-                algorithm.clone(),
-                self.issuer,
-                der::constructed(SEQUENCE, &[time(not_before), time(self.not_after)]),
-                self.subject,
-                self.public_key,
-                der::tlv(der::context(3), &der::constructed(SEQUENCE, &self.extensions)),
-            ],
-        );
-        let signature = key.sign(&unsigned).map_err(|source| PkiError::Issue { what: "certificate", source })?;
-        Ok(to_pem("CERTIFICATE", &der::constructed(SEQUENCE, &[unsigned, algorithm, der::bit_string(&signature)])))
+        let signature_algorithm = signature_algorithm(key)?;
+        let tbs_certificate = TbsCertificate {
+            version: Version::V3,
+            serial_number: SerialNumber::new(&rand::random::<[u8; 16]>())?,
+            signature: signature_algorithm.clone(),
+            issuer: self.issuer,
+            validity: Validity { not_before: time(not_before)?, not_after: time(self.not_after)? },
+            subject: self.subject,
+            subject_public_key_info: self.public_key,
+            issuer_unique_id: None,
+            subject_unique_id: None,
+            extensions: Some(self.extensions),
+        };
+        let signature = key.sign(&tbs_certificate.to_der()?).map_err(|source| PkiError::Issue { what: "certificate", source })?;
+        let certificate = Certificate { tbs_certificate, signature_algorithm, signature: BitString::from_bytes(&signature)? };
+        Ok(certificate.to_pem(LineEnding::LF)?)
     }
 }
 
@@ -257,20 +262,20 @@ pub fn parse_key(path: &Path, pem: &str) -> Result<KeyPair, PkiError> {
     KeyPair::from_pem(pem).map_err(|e| PkiError::Unusable { path: path.to_owned(), problem: format!("{e}: {hint}") })
 }
 
-fn signature_algorithm(key: &KeyPair) -> Result<Vec<u8>, PkiError> {
+fn signature_algorithm(key: &KeyPair) -> Result<AlgorithmIdentifierOwned, PkiError> {
     let own = PublicKeyData::algorithm(key);
-    let (id, parameters): (&[u8], Vec<u8>) = if own == &rcgen::PKCS_ECDSA_P256_SHA256 {
-        (&[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2], Vec::new())
+    let (oid, parameters) = if own == &rcgen::PKCS_ECDSA_P256_SHA256 {
+        (rfc5912::ECDSA_WITH_SHA_256, None)
     } else if own == &rcgen::PKCS_ECDSA_P384_SHA384 {
-        (&[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 3], Vec::new())
+        (rfc5912::ECDSA_WITH_SHA_384, None)
     } else if own == &rcgen::PKCS_RSA_SHA256 {
-        (&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 11], der::tlv(der::NULL, &[]))
+        (rfc5912::SHA_256_WITH_RSA_ENCRYPTION, Some(Any::null()))
     } else if own == &rcgen::PKCS_ED25519 {
-        (&[0x2b, 0x65, 0x70], Vec::new())
+        (rfc8410::ID_ED_25519, None)
     } else {
         return Err(PkiError::Issue { what: "certificate", source: rcgen::Error::UnsupportedSignatureAlgorithm });
     };
-    Ok(der::constructed(SEQUENCE, &[der::tlv(OBJECT_IDENTIFIER, id), parameters]))
+    Ok(AlgorithmIdentifierOwned { oid, parameters })
 }
 
 /// A key identifier: a truncated SHA-256 (RFC 7093). RFC 5280, 4.2.1.2 has SHA-1 only as an example.
@@ -280,44 +285,31 @@ fn key_id(key: &KeyPair) -> Vec<u8> {
 }
 
 /// A distinguished name: the organizations, then the common name, in Go's order.
-fn name(common_name: &str, organizations: &[String]) -> Vec<u8> {
-    let attribute = |id: &[u8], value: &str| {
-        let pair = der::constructed(SEQUENCE, &[der::tlv(OBJECT_IDENTIFIER, id), der::tlv(der::UTF8_STRING, value.as_bytes())]);
-        der::constructed(SET, &[pair])
+fn name(common_name: &str, organizations: &[String]) -> der::Result<RdnSequence> {
+    let organizations = organizations.iter().map(|organization| (rfc4519::ORGANIZATION_NAME, organization.as_str()));
+    let common_name = Some(common_name).filter(|name| !name.is_empty()).map(|name| (rfc4519::COMMON_NAME, name));
+    let attribute = |(oid, value): (ObjectIdentifier, &str)| {
+        let value = Any::new(Tag::Utf8String, value.as_bytes())?;
+        SetOfVec::try_from([AttributeTypeAndValue { oid, value }]).map(RelativeDistinguishedName)
     };
-    let mut parts: Vec<Vec<u8>> = organizations.iter().map(|o| attribute(ORGANIZATION, o)).collect();
-    if !common_name.is_empty() {
-        parts.push(attribute(COMMON_NAME, common_name));
-    }
-    der::constructed(SEQUENCE, &parts)
+    organizations.chain(common_name).map(attribute).collect::<der::Result<_>>().map(RdnSequence)
 }
 
-fn alternative_names(subject: &Subject) -> Vec<u8> {
-    let names = subject.names.iter().map(|n| der::tlv(der::context_primitive(2), n.as_bytes()));
-    let addresses = subject.addresses.iter().map(|address| match address {
-        IpAddr::V4(v4) => der::tlv(der::context_primitive(7), &v4.octets()),
-        IpAddr::V6(v6) => der::tlv(der::context_primitive(7), &v6.octets()),
-    });
-    der::constructed(SEQUENCE, &names.chain(addresses).collect::<Vec<_>>())
+fn alternative_names(subject: &Subject) -> der::Result<SubjectAltName> {
+    let names = subject.names.iter().map(|name| Ia5String::new(name).map(GeneralName::DnsName));
+    let addresses = subject.addresses.iter().map(|address| Ok(GeneralName::from(*address)));
+    names.chain(addresses).collect::<der::Result<_>>().map(SubjectAltName)
 }
 
-/// One extension of the arc 2.5.29.
-fn extension(number: u8, critical: bool, value: &[u8]) -> Vec<u8> {
-    let mut parts = vec![der::tlv(OBJECT_IDENTIFIER, &[0x55, 0x1d, number])];
-    if critical {
-        parts.push(der::tlv(der::BOOLEAN, &[0xff]));
-    }
-    parts.push(der::tlv(OCTET_STRING, value));
-    der::constructed(SEQUENCE, &parts)
+fn extension<T: AssociatedOid + Encode>(critical: bool, value: &T) -> der::Result<Extension> {
+    Ok(Extension { extn_id: T::OID, critical, extn_value: OctetString::new(value.to_der()?)? })
 }
 
 /// RFC 5280, 4.1.2.5: two-digit years through 2049.
-fn time(at: Timestamp) -> Vec<u8> {
-    let year = at.to_zoned(jiff::tz::TimeZone::UTC).year();
-    match year {
-        1950..2050 => der::tlv(der::UTC_TIME, at.strftime("%y%m%d%H%M%SZ").to_string().as_bytes()),
-        _ => der::tlv(der::GENERALIZED_TIME, at.strftime("%Y%m%d%H%M%SZ").to_string().as_bytes()),
-    }
+fn time(at: Timestamp) -> der::Result<Time> {
+    let since_epoch = Duration::from_secs(at.as_second().try_into().unwrap_or_default());
+    let two_digits = UtcTime::from_unix_duration(since_epoch).map(Time::UtcTime);
+    two_digits.or_else(|_| GeneralizedTime::from_unix_duration(since_epoch).map(Time::GeneralTime))
 }
 
 fn requested<'a>(attribute: &'a x509_parser::prelude::X509CriAttribute<'a>) -> Vec<&'a x509_parser::extensions::X509Extension<'a>> {
@@ -330,22 +322,4 @@ fn requested<'a>(attribute: &'a x509_parser::prelude::X509CriAttribute<'a>) -> V
 fn pem_content(pem: &str, what: &'static str) -> Result<Vec<u8>, PkiError> {
     let (_, block) = parse_x509_pem(pem.as_bytes()).map_err(|e| PkiError::Parse { what, problem: e.to_string() })?;
     Ok(block.contents)
-}
-
-/// RFC 7468.
-pub(super) fn to_pem(label: &str, der: &[u8]) -> String {
-    let text = STANDARD.encode(der);
-    let mut out = format!("-----BEGIN {label}-----\n");
-    let mut rest = text.as_str();
-    while let Some((line, after)) = rest.split_at_checked(64) {
-        out.push_str(line);
-        out.push('\n');
-        rest = after;
-    }
-    if !rest.is_empty() {
-        out.push_str(rest);
-        out.push('\n');
-    }
-    out.push_str(&format!("-----END {label}-----\n"));
-    out
 }

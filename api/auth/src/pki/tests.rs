@@ -1,6 +1,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use x509_cert::der::pem;
 use x509_parser::prelude::{FromDer, X509Certificate, parse_x509_pem};
 
 use super::*;
@@ -237,6 +238,6 @@ fn bad_requests_are_refused() {
     let block = parse_x509_pem(csr.as_bytes()).expect("pem").1;
     let mut der = block.contents;
     *der.last_mut().expect("bytes") ^= 1;
-    let forged = super::issue::to_pem("CERTIFICATE REQUEST", &der);
+    let forged = pem::encode_string("CERTIFICATE REQUEST", pem::LineEnding::LF, &der).expect("pem");
     assert!(error(&forged, &[]).starts_with("cannot parse certificate request: "), "a broken signature");
 }

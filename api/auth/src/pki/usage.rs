@@ -1,56 +1,63 @@
 //! The values of `spec.usages` of a CertificateSigningRequest as key usages of a certificate.
 
+use x509_cert::der::flagset::FlagSet;
+use x509_cert::der::oid::ObjectIdentifier;
+use x509_cert::der::oid::db::rfc5280;
+use x509_cert::ext::pkix::KeyUsages;
+
 use super::PkiError;
 
-/// Key usages as bit numbers (RFC 5280, 4.2.1.3).
-const FLAGS: &[(&str, u8)] = &[
-    ("signing", 0),
-    ("digital signature", 0),
-    ("content commitment", 1),
-    ("key encipherment", 2),
-    ("data encipherment", 3),
-    ("key agreement", 4),
-    ("cert sign", 5),
-    ("crl sign", 6),
-    ("encipher only", 7),
-    ("decipher only", 8),
+const FLAGS: &[(&str, KeyUsages)] = &[
+    ("signing", KeyUsages::DigitalSignature),
+    ("digital signature", KeyUsages::DigitalSignature),
+    ("content commitment", KeyUsages::NonRepudiation),
+    ("key encipherment", KeyUsages::KeyEncipherment),
+    ("data encipherment", KeyUsages::DataEncipherment),
+    ("key agreement", KeyUsages::KeyAgreement),
+    ("cert sign", KeyUsages::KeyCertSign),
+    ("crl sign", KeyUsages::CRLSign),
+    ("encipher only", KeyUsages::EncipherOnly),
+    ("decipher only", KeyUsages::DecipherOnly),
 ];
 
-/// Extended key usages as encoded object identifiers (RFC 5280, 4.2.1.12).
-const EXTENDED: &[(&str, &[u8])] = &[
-    ("any", &[0x55, 0x1d, 0x25, 0]),
-    ("server auth", &[0x2b, 6, 1, 5, 5, 7, 3, 1]),
-    ("client auth", &[0x2b, 6, 1, 5, 5, 7, 3, 2]),
-    ("code signing", &[0x2b, 6, 1, 5, 5, 7, 3, 3]),
-    ("email protection", &[0x2b, 6, 1, 5, 5, 7, 3, 4]),
-    ("s/mime", &[0x2b, 6, 1, 5, 5, 7, 3, 4]),
-    ("ipsec end system", &[0x2b, 6, 1, 5, 5, 7, 3, 5]),
-    ("ipsec tunnel", &[0x2b, 6, 1, 5, 5, 7, 3, 6]),
-    ("ipsec user", &[0x2b, 6, 1, 5, 5, 7, 3, 7]),
-    ("timestamping", &[0x2b, 6, 1, 5, 5, 7, 3, 8]),
-    ("ocsp signing", &[0x2b, 6, 1, 5, 5, 7, 3, 9]),
-    ("microsoft sgc", &[0x2b, 6, 1, 4, 1, 0x82, 0x37, 10, 3, 3]),
-    ("netscape sgc", &[0x60, 0x86, 0x48, 1, 0x86, 0xf8, 0x42, 4, 1]),
+const EXTENDED: &[(&str, ObjectIdentifier)] = &[
+    ("any", rfc5280::ANY_EXTENDED_KEY_USAGE),
+    ("server auth", rfc5280::ID_KP_SERVER_AUTH),
+    ("client auth", rfc5280::ID_KP_CLIENT_AUTH),
+    ("code signing", rfc5280::ID_KP_CODE_SIGNING),
+    ("email protection", rfc5280::ID_KP_EMAIL_PROTECTION),
+    ("s/mime", rfc5280::ID_KP_EMAIL_PROTECTION),
+    ("ipsec end system", ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.3.5")),
+    ("ipsec tunnel", ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.3.6")),
+    ("ipsec user", ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.3.7")),
+    ("timestamping", rfc5280::ID_KP_TIME_STAMPING),
+    ("ocsp signing", rfc5280::ID_KP_OCSP_SIGNING),
+    ("microsoft sgc", ObjectIdentifier::new_unwrap("1.3.6.1.4.1.311.10.3.3")),
+    ("netscape sgc", ObjectIdentifier::new_unwrap("2.16.840.1.113730.4.1")),
 ];
 
-/// The key usages of a certificate.
+/// The key usages of a certificate (RFC 5280, 4.2.1.3 and 4.2.1.12).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usages {
-    /// Bit numbers of the key usage.
-    pub flags: Vec<u8>,
-    /// Encoded object identifiers of the extended key usage.
-    pub extended: Vec<&'static [u8]>,
+    /// The key usage.
+    pub flags: FlagSet<KeyUsages>,
+    /// The extended key usage.
+    pub extended: Vec<ObjectIdentifier>,
 }
 
 impl Usages {
     /// The usages of a client.
     pub fn client() -> Self {
-        Self { flags: vec![0, 2], extended: vec![&[0x2b, 6, 1, 5, 5, 7, 3, 2]] }
+        Self::tls(rfc5280::ID_KP_CLIENT_AUTH)
     }
 
     /// The usages of a server.
     pub fn server() -> Self {
-        Self { flags: vec![0, 2], extended: vec![&[0x2b, 6, 1, 5, 5, 7, 3, 1]] }
+        Self::tls(rfc5280::ID_KP_SERVER_AUTH)
+    }
+
+    fn tls(side: ObjectIdentifier) -> Self {
+        Self { flags: KeyUsages::DigitalSignature | KeyUsages::KeyEncipherment, extended: vec![side] }
     }
 }
 
@@ -59,13 +66,11 @@ pub fn parse(words: &[String]) -> Result<Usages, PkiError> {
     let mut usages = Usages::default();
     let mut unknown = Vec::new();
     for word in words {
-        if let Some((_, bit)) = FLAGS.iter().find(|(name, _)| name == word) {
-            if !usages.flags.contains(bit) {
-                usages.flags.push(*bit);
-            }
+        if let Some((_, flag)) = FLAGS.iter().find(|(name, _)| name == word) {
+            usages.flags |= *flag;
         } else if let Some((_, id)) = EXTENDED.iter().find(|(name, _)| name == word) {
             if !usages.extended.contains(id) {
-                usages.extended.push(id);
+                usages.extended.push(*id);
             }
         } else {
             unknown.push(format!("{word:?}"));
