@@ -22,8 +22,9 @@ use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 /// Our crates with those of ours that each may import.
 const OURS: &[(&str, &[&str])] = &[
     ("api-files", &[]),
+    ("api-metrics", &[]),
     ("api-model", &[]),
-    ("api-tasks", &[]),
+    ("api-tasks", &["api-metrics"]),
     ("api-tls", &[]),
     ("api-store", &["api-files", "api-tasks"]),
     ("api-schema", &["api-model"]),
@@ -36,10 +37,11 @@ const OURS: &[(&str, &[&str])] = &[
     ("api-cache", &["api-model", "api-rules", "api-store"]),
     ("api-wire", &["api-admission", "api-auth", "api-cache", "api-model", "api-print", "api-rules", "api-store"]),
     ("api-upstream", &["api-admission", "api-auth", "api-cache", "api-model", "api-tasks", "api-tls", "api-wire"]),
-    ("api-client", &["api-tasks"]),
+    ("api-client", &["api-metrics", "api-tasks"]),
     (
         "api-server",
         &[
+            "api-metrics",
             "api-model",
             "api-schema",
             "api-rules",
@@ -73,6 +75,7 @@ const OURS: &[(&str, &[&str])] = &[
         "node-agent",
         &[
             "api-client",
+            "api-metrics",
             "api-model",
             "api-tasks",
             "api-tls",
@@ -99,6 +102,7 @@ const DOORS: &[(&str, &[&str])] = &[
     ("prost", &["api-store"]),
     ("axum", &["api-server", "api-upstream", "api-wire", "node-agent"]),
     ("cel", &["api-cel"]),
+    ("prometheus", &["api-metrics"]),
     ("wasmtime", &["runtimes-wasmtime"]),
     ("hickory", &["dns"]),
     ("rtnetlink", &["node-network"]),

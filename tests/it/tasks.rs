@@ -100,7 +100,7 @@ fn what_belongs_to_one_request_or_one_pod_fails_alone() {
             if log.lines().any(|line| line.contains(&named) && line.contains("panicked")) { Ok(()) } else { Err(log) }
         });
         let metrics = cluster.kubectl().ok("get --raw /metrics");
-        let counted = format!("skiff_task_failures_total{{task=\"{task}\",reason=\"panic\"}} ");
+        let counted = format!("skiff_task_failures_total{{reason=\"panic\",task=\"{task}\"}} ");
         assert!(metrics.lines().any(|line| line.starts_with(&counted)), "{counted} in\n{metrics}");
     }
     assert!(cluster.is_running());

@@ -38,7 +38,6 @@ pub use cache::{Change, Registration};
 pub use changes::{Batch, Changes};
 pub use key::ObjectKey;
 pub use kinds::{BY_CONTROLLER, BY_NODE, BY_SERVICE, LAST_APPLIED};
-pub use metrics::metrics;
 pub use shared::Informers;
 
 /// A kind that an informer can hold.

@@ -75,7 +75,7 @@ async fn recorded(app: Arc<App>, request: Request<Body>) -> Response<Body> {
     headers.extend(audit_id.map(|id| (http::HeaderName::from_static(AUDIT_ID), id)));
     passed.mark(headers);
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
-    app.core.metrics.observe(observed, response.status(), started.elapsed());
+    app.core.metrics.requests.observe(&observed, response.status(), started.elapsed());
     match trail {
         Some(trail) => trail.finish(response).await,
         None => response,

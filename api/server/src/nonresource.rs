@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use http::request::Parts;
-use http::{HeaderValue, Method, Response, StatusCode, header};
+use http::{HeaderValue, Method, Response, header};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -14,7 +14,6 @@ use crate::health;
 use crate::metrics::Gauges;
 use crate::registry::Registry;
 use crate::version;
-use api_wire::answer::text;
 use api_wire::status::{ApiError, ApiResult};
 
 /// The paths that `GET /` lists beside the groups.
@@ -57,7 +56,7 @@ pub(crate) async fn answer(app: &Arc<App>, parts: &Parts) -> ApiResult<Response<
                 audit: app.audit.as_ref().map(|audit| audit.counts()).unwrap_or_default(),
                 flow_control: app.gate.report(),
             };
-            Ok(text(StatusCode::OK, app.core.metrics.render(&gauges)))
+            Ok(typed(app.core.metrics.render(gauges), api_metrics::TEXT_FORMAT))
         }
         "/openid/v1/jwks" => Ok(keepable(typed(app.core.authenticator.tokens().jwks().to_string(), "application/jwk-set+json"))),
         "/.well-known/openid-configuration" => Ok(keepable(json_answer(&app.core.authenticator.tokens().discovery()))),

@@ -237,16 +237,16 @@ async fn ask(
     kind: &'static str,
 ) -> Result<Answer, Failure> {
     let question = question?;
-    let turn = WebhookCall { name: webhook.name.clone(), kind, operation: question.operation };
+    let call = WebhookCall { name: &webhook.name, kind, operation: question.operation };
     let started = Instant::now();
     let answer = exchange(client, webhook, question, kind == MUTATING).await;
     let outcome = match &answer {
         Ok(answer) if answer.allowed => Outcome::Allowed,
-        Ok(answer) => Outcome::Refused(answer.status.as_ref().and_then(|status| status.get("code")?.as_u64()).unwrap_or_default()),
-        Err(_) if webhook.fails_open => Outcome::PassedOver,
+        Ok(answer) => Outcome::Rejected(answer.status.as_ref().and_then(|status| status.get("code")?.as_u64()).unwrap_or_default()),
+        Err(_) if webhook.fails_open => Outcome::FailedOpen,
         Err(_) => Outcome::Failed,
     };
-    metrics.webhooks.observe(turn, outcome, started.elapsed());
+    metrics.webhooks.observe(call, outcome, started.elapsed());
     answer
 }
 

@@ -39,7 +39,6 @@ use tokio_util::task::TaskTracker;
 
 pub use checks::{Check, HealthReport, report};
 pub use connections::{ConnectionLimiter, ConnectionSlot};
-pub use counts::{metrics, publish_metrics};
 pub use fault::point as fault_point;
 pub use panics::payload_text;
 pub use pulse::Pulse;

@@ -24,6 +24,13 @@ async fn failed(tasks: &Tasks) -> TaskFailure {
     tokio::time::timeout(Duration::from_secs(1), tasks.failed()).await.expect("a failure is seen within a second")
 }
 
+/// The metrics of the process as text.
+fn metrics() -> String {
+    let mut families = api_metrics::Families::default();
+    families.published();
+    families.text()
+}
+
 #[tokio::test]
 async fn the_first_failure_of_a_set_is_reported() {
     let tasks = Tasks::new(CancellationToken::new());
@@ -36,14 +43,14 @@ async fn the_first_failure_of_a_set_is_reported() {
     assert_eq!(source.to_string(), "no disk");
     tasks.own("later", async {});
     tokio::time::timeout(Duration::from_secs(1), async {
-        while !metrics().contains("{task=\"later\",reason=\"early_end\"} 1\n") {
+        while !metrics().contains("{reason=\"early_end\",task=\"later\"} 1\n") {
             tokio::task::yield_now().await;
         }
     })
     .await
     .expect("the later failure is counted");
     assert_eq!(tasks.failure().map(|failure| failure.task()), Some("fallible"), "the first one stays");
-    assert!(metrics().contains("{task=\"fallible\",reason=\"error\"} 1\n"), "{}", metrics());
+    assert!(metrics().contains("{reason=\"error\",task=\"fallible\"} 1\n"), "{}", metrics());
 }
 
 #[tokio::test]
@@ -61,7 +68,7 @@ async fn panics_and_early_ends_are_failures() {
         assert_eq!(failed(&tasks).await.to_string(), expected);
         assert_eq!(tasks.len(), 1, "the other task goes on");
     }
-    assert!(metrics().contains("skiff_task_failures_total{task=\"panicking\",reason=\"panic\"} 1\n"), "{}", metrics());
+    assert!(metrics().contains("skiff_task_failures_total{reason=\"panic\",task=\"panicking\"} 1\n"), "{}", metrics());
 }
 
 #[tokio::test]
@@ -95,7 +102,7 @@ async fn a_request_that_panics_is_counted_and_ends_nothing_else() {
     assert!(blocking("call", || std::panic::panic_any("a bug")).await.is_err_and(|error: tokio::task::JoinError| error.is_panic()));
     let counted = metrics();
     for task in ["request", "call"] {
-        assert!(counted.contains(&format!("skiff_task_failures_total{{task=\"{task}\",reason=\"panic\"}} 1\n")), "{counted}");
+        assert!(counted.contains(&format!("skiff_task_failures_total{{reason=\"panic\",task=\"{task}\"}} 1\n")), "{counted}");
     }
     assert_eq!((tasks.failure().is_none(), tasks.len()), (true, 1));
 }

@@ -1,8 +1,9 @@
 //! The metrics of informers at `/metrics`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Once, Weak};
+use std::sync::{Arc, Weak};
 
+use api_metrics::{Families, number};
 use parking_lot::Mutex;
 
 use super::cache::SharedCache;
@@ -43,34 +44,26 @@ impl Stats {
 
 /// Adds an informer to the metrics of the process until it ends.
 pub(super) fn register<K>(cache: &SharedCache<K>) {
-    static PUBLISHED: Once = Once::new();
-    PUBLISHED.call_once(|| api_tasks::publish_metrics(metrics));
+    api_metrics::publish(metrics);
     let mut informers = INFORMERS.lock();
     informers.retain(|stats| stats.strong_count() > 0);
     informers.push(Arc::downgrade(&cache.stats));
 }
 
-/// The informers' figures in Prometheus' text format: objects in the cache, lists made, interruptions of the watch.
-pub fn metrics() -> String {
-    type Value = fn(&Stats) -> &AtomicU64;
-    let families: [(&str, &str, &str, Value); 3] = [
-        ("skiff_informer_objects", "gauge", "Objects in the cache of an informer.", |stats| &stats.objects),
-        ("skiff_informer_lists_total", "counter", "Complete lists that an informer asked for.", |stats| &stats.lists),
-        (
-            "skiff_informer_interruptions_total",
-            "counter",
-            "Errors of an informer's watch, after each of which it watched again.",
-            |stats| &stats.interruptions,
-        ),
-    ];
+/// Adds the figures of the informers: objects in the cache, lists made, interruptions of the watch.
+fn metrics(families: &mut Families) {
     let informers: Vec<Arc<Stats>> = INFORMERS.lock().iter().filter_map(Weak::upgrade).collect();
-    let mut text = String::new();
-    for (name, metric_type, help, value) in families {
-        text.push_str(&format!("# HELP {name} {help}\n# TYPE {name} {metric_type}\n"));
-        for stats in &informers {
-            let (kind, number, value) = (&stats.kind, stats.number, value(stats).load(Ordering::Relaxed));
-            text.push_str(&format!("{name}{{kind=\"{kind}\",informer=\"{number}\"}} {value}\n"));
-        }
-    }
-    text
+    let series = |value: fn(&Stats) -> &AtomicU64| {
+        informers.iter().map(move |stats| {
+            let labels = [("kind", stats.kind.clone()), ("informer", stats.number.to_string())];
+            (labels, number(value(stats).load(Ordering::Relaxed)))
+        })
+    };
+    families.gauge("skiff_informer_objects", "Objects in the cache of an informer.", series(|stats| &stats.objects));
+    families.counter("skiff_informer_lists_total", "Complete lists that an informer asked for.", series(|stats| &stats.lists));
+    families.counter(
+        "skiff_informer_interruptions_total",
+        "Errors of an informer's watch, after each of which it watched again.",
+        series(|stats| &stats.interruptions),
+    );
 }

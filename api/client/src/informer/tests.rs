@@ -159,7 +159,11 @@ async fn a_kind_has_one_watch_while_anybody_holds_its_informer() {
     assert!(two.is_synced());
     let other = informers.selected::<ConfigMap>("metadata.name=a");
     other.synced().await;
-    assert!(metrics().contains("skiff_informer_lists_total{kind=\"configmaps\""));
+    let mut families = api_metrics::Families::default();
+    families.published();
+    let text = families.text();
+    let lists = |line: &str| line.starts_with("skiff_informer_lists_total{") && line.ends_with(",kind=\"configmaps\"} 1");
+    assert!(text.lines().any(lists), "{text}");
     let cache = Arc::downgrade(&one.cache);
     drop((one, two));
     while cache.strong_count() > 0 {

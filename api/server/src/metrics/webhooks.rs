@@ -1,102 +1,116 @@
-//! How webhooks fare, under upstream's names.
+//! Calls of webhooks, under upstream's names.
 
-use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use api_metrics::prometheus::{self, HistogramVec, IntCounterVec};
+use api_metrics::{Families, counters, histograms};
 
-use super::header;
+/// Upper bounds of the latency buckets, in seconds: upstream's.
+const BUCKETS: [f64; 8] = [0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 25.0];
+/// Larger rejection codes count as this code, as upstream does: a webhook must not be able to make the number of series grow.
+const CODE_MAX: u64 = 600;
 
-const PREFIX: &str = "apiserver_admission_webhook";
-
-/// Whom, and about what, somebody was asked.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct WebhookCall {
-    pub(crate) name: String,
+/// A call of a webhook.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WebhookCall<'a> {
+    pub(crate) name: &'a str,
     /// `admit` or `validating`.
     pub(crate) kind: &'static str,
     pub(crate) operation: &'static str,
 }
 
-/// What came of it.
+/// The result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Allowed,
-    /// The webhook refused with this code.
-    Refused(u64),
-    /// It could not be asked, and the request was refused for that.
+    /// The webhook rejected the request with this code.
+    Rejected(u64),
+    /// The call failed, and therefore the request.
     Failed,
-    /// It could not be asked, and the request went on.
-    PassedOver,
+    /// The call failed, and the request went on.
+    FailedOpen,
 }
 
-/// Counts by webhook; there are as many as configurations name.
-#[derive(Debug, Default)]
-pub(crate) struct Webhooks(Mutex<BTreeMap<WebhookCall, Counts>>);
-
-#[derive(Debug, Default)]
-struct Counts {
-    /// Count and seconds of turns after which the request went on, and of those after which it did not.
-    turns: [(u64, f64); 2],
-    refusals: BTreeMap<u64, u64>,
-    failures: u64,
-    passed_over: u64,
+/// The calls of all webhooks.
+pub(crate) struct Webhooks {
+    seconds: HistogramVec,
+    rejections: IntCounterVec,
+    failed_open: IntCounterVec,
 }
 
 impl Webhooks {
-    /// Counts one turn.
-    pub(crate) fn observe(&self, turn: WebhookCall, outcome: Outcome, took: Duration) {
-        let mut all = self.0.lock();
-        let counts = all.entry(turn).or_default();
-        let is_rejected = matches!(outcome, Outcome::Refused(_) | Outcome::Failed);
-        let [went_on, refused] = &mut counts.turns;
-        let (count, seconds) = if is_rejected { refused } else { went_on };
-        *count += 1;
-        *seconds += took.as_secs_f64();
+    pub(super) fn new() -> prometheus::Result<Self> {
+        Ok(Self {
+            seconds: histograms(
+                "apiserver_admission_webhook_admission_duration_seconds",
+                "Admission webhook latency in seconds, identified by name and broken out for each operation and type.",
+                &["name", "type", "operation", "rejected"],
+                &BUCKETS,
+            )?,
+            rejections: counters(
+                "apiserver_admission_webhook_rejection_count",
+                "Admission webhook rejection count, identified by name, operation, type and error type.",
+                &["name", "type", "operation", "error_type", "rejection_code"],
+            )?,
+            failed_open: counters(
+                "apiserver_admission_webhook_fail_open_count",
+                "Admission webhook fail open count, identified by name and type.",
+                &["name", "type"],
+            )?,
+        })
+    }
+
+    /// Counts one call.
+    pub(crate) fn observe(&self, call: WebhookCall<'_>, outcome: Outcome, took: Duration) {
+        let WebhookCall { name, kind, operation } = call;
+        let rejected = if matches!(outcome, Outcome::Rejected(_) | Outcome::Failed) { "true" } else { "false" };
+        self.seconds.with_label_values(&[name, kind, operation, rejected]).observe(took.as_secs_f64());
+        let reject = |error: &str, code: u64| {
+            let code = code.min(CODE_MAX).to_string();
+            self.rejections.with_label_values(&[name, kind, operation, error, &code]).inc();
+        };
         match outcome {
             Outcome::Allowed => {}
-            Outcome::Refused(code) => *counts.refusals.entry(code).or_default() += 1,
-            Outcome::Failed => counts.failures += 1,
-            Outcome::PassedOver => counts.passed_over += 1,
+            Outcome::Rejected(code) => reject("no_error", code),
+            Outcome::Failed => reject("calling_webhook_error", 0),
+            Outcome::FailedOpen => self.failed_open.with_label_values(&[name, kind]).inc(),
         }
     }
 
-    /// Appends the text for Prometheus.
-    pub(super) fn render(&self, out: &mut String) {
-        let all = self.0.lock();
-        let name = format!("{PREFIX}_admission_duration_seconds");
-        header(
-            out,
-            &name,
-            "summary",
-            "Admission webhook latency in seconds, identified by name and broken out for each operation and type.",
-        );
-        for (turn, counts) in all.iter() {
-            for ((count, seconds), rejected) in counts.turns.iter().zip(["false", "true"]).filter(|((count, _), _)| *count > 0) {
-                let labels = format!("{},rejected=\"{rejected}\"", labels(turn));
-                let _ = writeln!(out, "{name}_sum{{{labels}}} {seconds}\n{name}_count{{{labels}}} {count}");
-            }
-        }
-        let name = format!("{PREFIX}_rejection_count");
-        header(out, &name, "counter", "Admission webhook rejection count, identified by name, operation, type and error type.");
-        for (turn, counts) in all.iter() {
-            let mut line = |code: u64, error: &str, count: u64| {
-                let _ = writeln!(out, "{name}{{{},error_type=\"{error}\",rejection_code=\"{code}\"}} {count}", labels(turn));
-            };
-            counts.refusals.iter().for_each(|(code, count)| line(*code, "no_error", *count));
-            if counts.failures > 0 {
-                line(0, "calling_webhook_error", counts.failures);
-            }
-        }
-        let name = format!("{PREFIX}_fail_open_count");
-        header(out, &name, "counter", "Admission webhook fail open count, identified by name and type.");
-        for (turn, counts) in all.iter().filter(|(_, counts)| counts.passed_over > 0) {
-            let _ = writeln!(out, "{name}{{{}}} {}", labels(turn), counts.passed_over);
-        }
+    pub(super) fn collect(&self, families: &mut Families) {
+        families.collect(&self.seconds);
+        families.collect(&self.rejections);
+        families.collect(&self.failed_open);
     }
 }
 
-fn labels(turn: &WebhookCall) -> String {
-    format!("name=\"{}\",operation=\"{}\",type=\"{}\"", turn.name, turn.operation, turn.kind)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rejections_have_a_bounded_number_of_series() {
+        let webhooks = Webhooks::new().unwrap();
+        let call = WebhookCall { name: "w", kind: "admit", operation: "CREATE" };
+        for code in [403, 601, 70_000] {
+            webhooks.observe(call, Outcome::Rejected(code), Duration::from_millis(1));
+        }
+        webhooks.observe(call, Outcome::FailedOpen, Duration::from_secs(10));
+        let mut families = Families::default();
+        webhooks.collect(&mut families);
+        let text = families.text();
+        let labels = "name=\"w\",operation=\"CREATE\"";
+        for line in [
+            format!(
+                "apiserver_admission_webhook_rejection_count{{error_type=\"no_error\",{labels},rejection_code=\"403\",type=\"admit\"}} 1"
+            ),
+            format!(
+                "apiserver_admission_webhook_rejection_count{{error_type=\"no_error\",{labels},rejection_code=\"600\",type=\"admit\"}} 2"
+            ),
+            format!("apiserver_admission_webhook_admission_duration_seconds_count{{{labels},rejected=\"true\",type=\"admit\"}} 3"),
+            "apiserver_admission_webhook_fail_open_count{name=\"w\",type=\"admit\"} 1".to_owned(),
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in {text}");
+        }
+    }
 }

@@ -1,8 +1,9 @@
 //! `/stats/summary` and `/metrics`: what Pods and the node use now, in upstream's shapes.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 
+use api_metrics::{Families, number};
 use axum::Json;
 use axum::extract::State;
 use axum::http::header;
@@ -57,30 +58,28 @@ pub(super) async fn summary(State(node): State<Arc<Node>>) -> Response {
 
 /// Prometheus text: upstream's resource metrics of containers.
 pub(super) async fn metrics(State(node): State<Arc<Node>>) -> Response {
-    let mut cpu = String::new();
-    let mut memory = String::new();
-    let mut running = 0;
+    let mut containers = Vec::new();
     for entry in node.directory.all() {
         let names = PodName::of(&entry.pod);
         for (container, stats) in container_stats(&node, &entry).await {
-            running += 1;
-            let labels = format!("{{container=\"{container}\",namespace=\"{}\",pod=\"{}\"}}", names.namespace, names.name);
-            let seconds = std::time::Duration::from_nanos(stats.cpu_ns).as_secs_f64();
-            let written = writeln!(cpu, "container_cpu_usage_seconds_total{labels} {seconds}")
-                .and_then(|()| writeln!(memory, "container_memory_working_set_bytes{labels} {}", stats.working_set_bytes));
-            if written.is_err() {
-                tracing::debug!("a String takes all that is written to it");
-            }
+            let labels = [("container", container), ("namespace", names.namespace.clone()), ("pod", names.name.clone())];
+            containers.push((labels, stats));
         }
     }
-    let text = format!(
-        "# HELP kubelet_running_containers Number of containers currently running\n# TYPE kubelet_running_containers gauge\n\
-         kubelet_running_containers{{container_state=\"running\"}} {running}\n\
-         # HELP container_cpu_usage_seconds_total Cumulative cpu time consumed by the container in core-seconds\n\
-         # TYPE container_cpu_usage_seconds_total counter\n{cpu}\
-         # HELP container_memory_working_set_bytes Current working set of the container in bytes\n\
-         # TYPE container_memory_working_set_bytes gauge\n{memory}{}",
-        api_tasks::metrics()
+    let mut families = Families::default();
+    let running = [([("container_state", "running".to_owned())], number(containers.len() as u64))];
+    families.gauge("kubelet_running_containers", "Number of containers currently running", running);
+    families.counter(
+        "container_cpu_usage_seconds_total",
+        "Cumulative cpu time consumed by the container in core-seconds",
+        containers.iter().map(|(labels, stats)| (labels.clone(), Duration::from_nanos(stats.cpu_ns).as_secs_f64())),
     );
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
+    families.gauge(
+        "container_memory_working_set_bytes",
+        "Current working set of the container in bytes",
+        containers.iter().map(|(labels, stats)| (labels.clone(), number(stats.working_set_bytes))),
+    );
+    families.published();
+    families.process();
+    ([(header::CONTENT_TYPE, api_metrics::TEXT_FORMAT)], families.text()).into_response()
 }
