@@ -1,6 +1,6 @@
-//! Who may import whom: reads `cargo metadata` and fails on any edge that the architecture does not
-//! have, and on any that it has and no crate uses. The tables here are the architecture's, word for word. `layers/modules.rs` checks the
-//! same for the modules of each crate, and `layers/names.rs` the names of types.
+//! Checks the imports between crates: reads `cargo metadata` and fails on each edge that the architecture does not
+//! have, and on each edge of the architecture that no crate uses. The tables here repeat the architecture's layers.
+//! `layers/modules.rs` checks the modules of each crate in the same way, `layers/names.rs` the names of types.
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 
-/// Our crates with those of ours that each may import.
+/// Our crates, each with those of our crates that it may import.
 const OURS: &[(&str, &[&str])] = &[
     ("api-files", &[]),
     ("api-metrics", &[]),
@@ -92,10 +92,11 @@ const OURS: &[(&str, &[&str])] = &[
     ("dns", &["api-client", "api-tasks"]),
 ];
 
-/// Crates that see everything.
+/// Crates that may import every crate.
 const TOPS: &[&str] = &["skiff", "tests", "tests-fuzz", "xtask"];
 
-/// Foreign crates with the doors through which they come in; `hickory` is also every `hickory-…`.
+/// Foreign crates, each with exactly those of our crates that import it. `hickory` stands for every crate `hickory-…`
+/// too.
 const DOORS: &[(&str, &[&str])] = &[
     ("sqlx", &["api-store"]),
     ("tonic", &["api-store"]),
@@ -143,7 +144,7 @@ fn crates_import_only_what_lies_below_them() {
     }
 }
 
-/// Whether a foreign crate comes in by the door of that name.
+/// Whether a foreign crate belongs to the entry of [`DOORS`] with that name.
 fn is_of(door: &str, import: &str) -> bool {
     import.strip_prefix(door).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }

@@ -1,5 +1,5 @@
-//! Nothing dies alone: reads the sources of every crate and refuses tasks that nobody owns, and owned ones that no test
-//! makes fail. What the tables here let pass says why.
+//! No background task fails silently: these tests read the sources of every crate. They reject a task without an owner,
+//! and an owned task that no test makes fail. The tables list the exceptions with their reasons.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use tests::cluster::project;
 use tests::tasks::{ELSEWHERE, OF_A_SHARED_STORE, OF_UP};
 
-/// How a task or thread is begun without a name and an owner; `api-tasks` has a way for each.
+/// Calls that start a task or thread without a name and an owner. `api-tasks` has a replacement for each.
 const BARE: &[&str] = &[
     "tokio::spawn(",
     "task::spawn(",
@@ -23,7 +23,7 @@ const BARE: &[&str] = &[
     "Handle::current(",
 ];
 
-/// Sources that may, and why.
+/// Sources that may use such calls, and why.
 const MAY: &[(&str, &str)] = &[
     ("api/tasks/src/lib.rs", "where the names and owners come from"),
     ("api/cel/src/parse.rs", "a thread for its stack, joined at once"),
@@ -40,21 +40,21 @@ const MAY: &[(&str, &str)] = &[
     ("runtimes/wasmtime/src/shim/http.rs", "a shim, which a panic ends"),
 ];
 
-/// Sources whose sets (`JoinSet`) may hold tasks without a name, and why.
+/// Sources that may hold tasks without a name in a `JoinSet`, and why.
 const UNNAMED: &[(&str, &str)] = &[
     ("node/agent/src/server/port_forward/channels.rs", "one client's ports, joined by its request"),
     ("node/agent/src/server/port_forward/streams.rs", "one client's ports, joined by its request"),
     ("runtimes/wasmtime/src/shim/serve.rs", "a shim, which a panic ends"),
 ];
 
-/// Where a task's name is not written in the call, and where it is.
+/// Sources whose calls do not contain the task's name as a literal, and where the name is.
 const NAMED_ELSEWHERE: &[(&str, &str)] = &[
     ("api/server/src/audit/log.rs", "TASK"),
     ("node/agent/src/objects.rs", "the callers'"),
     ("sched/controllers/src/lib.rs", "the controllers' own names"),
 ];
 
-/// Every source that is not a test, without the tests at its end.
+/// Every source that is not a test, without the test module at its end.
 fn sources() -> Vec<(String, String)> {
     let mut found = Vec::new();
     for top in ["src", "api", "sched", "node", "dns", "runtimes"] {
@@ -69,7 +69,7 @@ fn sources() -> Vec<(String, String)> {
     found.into_iter().map(text).collect()
 }
 
-/// A source up to the module of its tests, where that is not a file of its own.
+/// A source up to its inline test module.
 fn without_tests(text: &str) -> &str {
     let marks = text.match_indices("#[cfg(test)]\nmod ");
     let mut begins = marks.filter(|(at, mark)| text[at + mark.len()..].lines().next().is_some_and(|line| line.ends_with('{')));
@@ -97,7 +97,7 @@ fn is_listed(table: &[(&str, &str)], name: &str) -> bool {
     table.iter().any(|(listed, _)| *listed == name)
 }
 
-/// The text without comments, whose words are no code.
+/// The text without comments, because a comment may contain the words that the tests search for.
 fn code(text: &str) -> String {
     text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
 }
@@ -122,7 +122,7 @@ fn no_task_is_begun_without_an_owner() {
     assert!(unused.is_empty(), "need no exception: {unused:?}");
 }
 
-/// The names in calls that begin owned tasks.
+/// The task names in calls that start owned tasks.
 fn owned(name: &str, text: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for call in [".own(", ".own_thread("] {

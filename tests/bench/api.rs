@@ -1,4 +1,4 @@
-//! What requests cost: 64 in flight, 3,300 ConfigMaps of 1 KB, then watchers.
+//! The cost of requests: 64 in flight, 3,300 ConfigMaps of 1 KB, then watchers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ const SINGLE: usize = 300;
 const LISTS: usize = 300;
 const WATCHERS: usize = 100;
 const EVENTS: usize = 300;
-/// Until a process that is left alone has given back what it does not need.
+/// How long an idle process needs to give back the memory that it does not need.
 const QUIET: Duration = Duration::from_secs(20);
 const BASE: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -28,7 +28,7 @@ fn config_map(name: &str, round: usize) -> Bytes {
     Bytes::from(object.to_string())
 }
 
-/// What kube-apiserver with etcd took for a unit of the same work, CPU of both processes.
+/// The CPU time that kube-apiserver and etcd together took for one unit of the same work.
 const UPSTREAM: [Duration; 6] = [
     Duration::from_micros(720),
     Duration::from_micros(257),
@@ -76,7 +76,7 @@ pub async fn run(kubeconfig: &str, pid: u32) {
     sizes.is(&format!("the same {} seconds later", QUIET.as_secs()), &mib(pss_kib(pid)));
 }
 
-/// Events to many watchers, each of which reads every one; answers the meter that began with the first.
+/// Sends events to many watchers, each of which reads every event; returns the meter that started with the first event.
 async fn watches(kubeconfig: &str, client: &Client, pid: u32) -> Meter {
     let list: serde_json::Value = serde_json::from_slice(&client.get(&format!("{BASE}?limit=1")).await).expect("a list");
     let path = format!("{BASE}?watch=true&resourceVersion={}", list["metadata"]["resourceVersion"].as_str().expect("a revision"));

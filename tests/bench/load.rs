@@ -1,4 +1,5 @@
-//! A client over one HTTPS/2 connection, lean enough not to be what is measured.
+//! A client over one HTTP/2 connection with TLS. It is cheap, so that the benches measure the server and not the
+//! client.
 
 use std::sync::Arc;
 
@@ -55,7 +56,7 @@ impl Client {
         Self { sender, authority }
     }
 
-    /// Sends a request and answers its response, unread.
+    /// Sends a request and returns its response with an unread body.
     pub async fn send(&self, method: Method, path: &str, content_type: &str, body: Bytes) -> Response<hyper::body::Incoming> {
         let request = Request::builder()
             .method(method)
@@ -84,7 +85,7 @@ impl Client {
     }
 }
 
-/// Runs work `0..count` with so many at once.
+/// Runs `work` for `0..count`, at most `at_once` at the same time.
 pub async fn in_flight<F: Future<Output = ()> + Send + 'static>(count: usize, at_once: usize, mut work: impl FnMut(usize) -> F) {
     let mut running = tokio::task::JoinSet::new();
     for n in 0..count {

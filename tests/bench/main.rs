@@ -1,8 +1,8 @@
-//! Figures: what work costs the server, measured from a process of its own over HTTPS/2, each with the
-//! CPU time of skiff's process beside the wall time.
+//! Benches: the cost of work on the server, measured from another process over HTTP/2. Each figure has the CPU time of
+//! skiff's process beside the wall time.
 //!
-//! Run by `cargo xtask bench [PART]`. The outer process starts a cluster in a network namespace and
-//! then itself once more inside that namespace. With `--page FILE` a run of all parts is kept there.
+//! `cargo xtask bench [PART]` runs this program. It starts a cluster in a network namespace and then itself again
+//! inside that namespace. With `--page FILE` it writes the results of all parts to the file.
 
 #![allow(
     clippy::expect_used,
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Starts what the part needs, measures inside its namespace, and answers what was printed.
+/// Starts the cluster of a part, measures inside its namespace, and returns the printed text.
 fn outside(part: &str) -> String {
     let (cluster, began) = match part {
         "api" | "sched" => {
@@ -74,7 +74,7 @@ fn outside(part: &str) -> String {
     text
 }
 
-/// A cluster and how long its start took.
+/// Starts a cluster; returns it with the time until it was ready.
 fn started(args: &[&str]) -> (Cluster, Duration) {
     let mut cluster = Cluster::prepared(Net::alone(), args);
     let took = cluster.start();

@@ -1,4 +1,4 @@
-//! What an idle cluster weighs and uses, and one more idle WASM Pod.
+//! Memory and CPU use of an idle cluster, and memory of one more idle WASM Pod.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::pods::{client, is_ready, pod};
 use crate::process::{cpu, pss_kib};
 use crate::report::{Table, mib};
 
-/// The first compile the guest and open what every later one uses too.
+/// The first Pods compile the guest and load what every later Pod shares.
 const FIRST: usize = 10;
 const MORE: usize = 50;
 const IDLE: Duration = Duration::from_secs(20);
@@ -37,7 +37,7 @@ pub async fn run(kubeconfig: &str, pid: u32) {
     table.is("one more idle WASM Pod", &mib((shims + process) / MORE as u64));
 }
 
-/// Makes Pods until there are so many, and waits until all are ready.
+/// Creates Pods until there are `count`, and waits until all are ready.
 async fn run_until(pods: &Api<Pod>, count: usize) {
     let list = || async { pods.list(&ListParams::default()).await.expect("lists").items };
     for n in list().await.len()..count {
@@ -51,7 +51,8 @@ async fn run_until(pods: &Api<Pod>, count: usize) {
     tokio::time::timeout(LIMIT, all_ready).await.expect("all are ready in time");
 }
 
-/// Lets caches settle and dirty pages of new files be written: they count as private until then.
+/// Waits until caches have settled, and writes dirty pages of new files to disk: until then they count as private
+/// memory.
 async fn settle() {
     nix::unistd::sync();
     tokio::time::sleep(IDLE).await;
@@ -63,7 +64,7 @@ fn shims_kib() -> u64 {
     processes
         .filter_map(|entry| {
             let name = std::fs::read_to_string(entry.path().join("comm")).ok()?;
-            // The kernel keeps fifteen characters of a name.
+            // The kernel cuts a process' name after fifteen characters.
             if name.trim_end() == "skiff-shim-wasm" { entry.file_name().to_string_lossy().parse().ok() } else { None }
         })
         .map(pss_kib)

@@ -1,4 +1,4 @@
-//! How long a Pod takes from its creation to Ready, images cached, one at a time.
+//! The time from a Pod's creation to Ready, with cached images, one Pod at a time.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ pub async fn run(kubeconfig: &str, pid: u32) {
         let mut samples = Vec::with_capacity(ROUNDS);
         for round in 0..=ROUNDS {
             let took = created_to_ready(&pods, &format!("{}-{round}", kind.to_lowercase()), image, command).await;
-            // The first one compiles and unpacks: the figure is for an image that is cached.
+            // The first Pod is not counted, because its image is not cached: it is compiled and unpacked.
             if round > 0 {
                 samples.push(took);
             }
@@ -38,7 +38,7 @@ pub async fn run(kubeconfig: &str, pid: u32) {
     }
 }
 
-/// A client of a kubeconfig.
+/// A client with a kubeconfig.
 pub async fn client(path: &str) -> Client {
     let _first = rustls::crypto::ring::default_provider().install_default();
     let kubeconfig = kube::config::Kubeconfig::read_from(path).expect("a kubeconfig");

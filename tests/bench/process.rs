@@ -1,14 +1,14 @@
-//! What a process has used, from `/proc`.
+//! Resource use of a process, from `/proc`.
 
 use std::time::{Duration, Instant};
 
 use nix::time::clock_getcpuclockid;
 use nix::unistd::Pid;
 
-/// A process that uses less than `REST` of CPU time in `QUIET` has done what there was to do.
+/// A process that uses less than `REST` of CPU time in `QUIET` is idle.
 const QUIET: Duration = Duration::from_millis(50);
 const REST: Duration = Duration::from_millis(1);
-/// For how many times `QUIET` a process that is never quiet is waited for.
+/// Maximum number of `QUIET` periods to wait for an idle process.
 const WAITS_MAX: usize = 100;
 
 /// CPU time of a process, its threads' user and system time together.
@@ -17,7 +17,7 @@ pub fn cpu(pid: u32) -> Duration {
     clock_getcpuclockid(pid).and_then(nix::time::ClockId::now).expect("the process runs").into()
 }
 
-/// Waits until a process has done what it put off.
+/// Waits until a process is idle, so that its deferred work is done.
 async fn quiet(pid: u32) {
     for _ in 0..WAITS_MAX {
         let before = cpu(pid);
@@ -35,15 +35,15 @@ pub fn pss_kib(pid: u32) -> u64 {
     line.split_whitespace().nth(1).expect("a number").parse().expect("a number")
 }
 
-/// Measures wall time and a process' CPU time of some work, what the process puts off included: a
-/// checkpoint belongs to the writes before it, not to the reads behind it.
+/// Measures the wall time and a process' CPU time of some work, with the work that the process defers: a checkpoint
+/// belongs to the writes before it, not to the reads after it.
 pub struct Meter {
     pid: u32,
     cpu: Duration,
     began: Instant,
 }
 
-/// What some work took.
+/// The cost of some work.
 pub struct Spent {
     /// Wall time.
     pub wall: Duration,
@@ -52,13 +52,13 @@ pub struct Spent {
 }
 
 impl Meter {
-    /// Starts.
+    /// Waits until the process is idle, then starts the measurement.
     pub async fn start(pid: u32) -> Self {
         quiet(pid).await;
         Self { pid, cpu: cpu(pid), began: Instant::now() }
     }
 
-    /// What was spent since then.
+    /// The cost since the start. The wall time ends at the call; the CPU time includes deferred work.
     pub async fn spent(&self) -> Spent {
         let wall = self.began.elapsed();
         quiet(self.pid).await;
@@ -66,7 +66,7 @@ impl Meter {
     }
 }
 
-/// The value below which that share of the sorted samples lies.
+/// A percentile of the samples, which it sorts.
 pub fn percentile(samples: &mut [Duration], share: f64) -> Duration {
     samples.sort_unstable();
     let at = ((samples.len() as f64 - 1.0) * share).round() as usize;

@@ -1,14 +1,14 @@
-//! What a bench prints: Markdown tables, so that a run can be kept as a page.
+//! The output of a bench: Markdown tables, so that a run can be kept as a page.
 
 use std::time::Duration;
 
 use crate::process::{Spent, percentile};
 
-/// A table under way: its rows print as they come.
+/// A table. Each row is printed at once.
 pub struct Table;
 
 impl Table {
-    /// Work in many units; the last column is what kube-apiserver and etcd took for the same, where known.
+    /// Work in many units. The last column is what kube-apiserver and etcd took for the same work, where known.
     pub fn work() -> Self {
         println!("\n| work | units | wall | units a second | server's CPU a unit | kube-apiserver + etcd |");
         println!("|---|---:|---:|---:|---:|---:|");
@@ -53,7 +53,7 @@ impl Table {
     }
 }
 
-/// A duration to three digits.
+/// A duration with three digits.
 pub fn human(time: Duration) -> String {
     let micros = time.as_secs_f64() * 1e6;
     let (value, unit) = if micros < 1e3 {
@@ -73,12 +73,12 @@ pub fn human(time: Duration) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// Sizes as people read them.
+/// A size in the unit that suits it.
 pub fn mib(kib: u64) -> String {
     if kib < 1024 { format!("{kib} KiB") } else { format!("{:.1} MiB", kib as f64 / 1024.0) }
 }
 
-/// The head of the page that a whole run leaves.
+/// The head of the page with the results of all parts.
 pub fn head() -> String {
     let first = |path: &str, key: &str| {
         let text = std::fs::read_to_string(path).unwrap_or_default();

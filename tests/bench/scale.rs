@@ -1,6 +1,6 @@
-//! What 10,000 and 100,000 Pods cost with a watch a node for 5,000 nodes, and whether a custom resource
-//! costs more than a built-in one. The server alone: no scheduler, and of the controllers only the one
-//! without which no Pod may be created.
+//! The cost of 10,000 and 100,000 Pods with one watch for each of 5,000 nodes, and the cost of a custom resource
+//! compared with a built-in one. Only the server runs: no scheduler, and of the controllers only the one without which
+//! no Pod can be created.
 
 use std::sync::Arc;
 
@@ -13,20 +13,20 @@ use crate::load::{Client, in_flight};
 use crate::process::{Meter, pss_kib};
 use crate::report::{Table, mib};
 
-/// Of `skiff`, to get such a server.
+/// Arguments of `skiff` for such a server.
 pub const SERVER: &[&str] = &["server", "--scheduler=false", "--controllers=serviceaccount-controller"];
 
 const SIZES: [usize; 2] = [10_000, 100_000];
 const NODES: usize = 5_000;
 const NAMESPACES: usize = 100;
 const AT_ONCE: usize = 64;
-/// Below the server's bound of streams on one connection.
+/// Below the server's limit of streams on one connection.
 const WATCHES_PER_CONNECTION: usize = 200;
 const UPDATES: usize = 2_000;
 const PAGE: usize = 500;
-/// Objects that each way of listing lists at least.
+/// Minimum number of objects that each way of listing lists.
 const LISTED: usize = 300_000;
-/// Objects of a custom kind, and as many of a built-in one.
+/// Number of objects of a custom kind, and of a built-in kind.
 const OBJECTS: usize = 10_000;
 const WIDGETS: &str = "/apis/bench.example.com/v1/namespaces/default/widgets";
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -37,7 +37,7 @@ pub async fn run(kubeconfig: &str, pid: u32) {
     pods(kubeconfig, &client, pid).await;
 }
 
-/// Ten thousand objects of a custom kind beside as many ConfigMaps that say the same.
+/// Ten thousand objects of a custom kind, and as many ConfigMaps with the same content.
 async fn custom(client: &Client, pid: u32) {
     define(client).await;
     let table = Table::work();
@@ -109,7 +109,7 @@ fn bytes(bytes: u64) -> String {
     format!("{:.1} KiB", bytes as f64 / 1024.0)
 }
 
-/// Changes spread over all Pods, each of which one watcher hears of.
+/// Changes spread over all Pods. One watcher receives each change.
 async fn updates(client: &Client, told: &Semaphore, pid: u32, table: &Table, size: usize) {
     let meter = Meter::start(pid).await;
     in_flight(UPDATES, AT_ONCE, |n| {
@@ -149,7 +149,7 @@ async fn lists(client: &Client, pid: u32, table: &Table, size: usize) {
     table.spent(&meter.spent().await, &format!("{size} Pods: one listed, in pages of {PAGE}"), rounds * size, None);
 }
 
-/// Reads a list to its end; answers how it begins.
+/// Reads a list to its end; returns its beginning.
 async fn list(client: &Client, path: &str) -> Bytes {
     let response = client.send(Method::GET, path, "application/json", Bytes::new()).await;
     assert_eq!(response.status(), StatusCode::OK, "{path}");
@@ -168,7 +168,7 @@ fn token_of(head: &[u8]) -> Option<String> {
     metadata.split_once("\"continue\":\"")?.1.split_once('"').map(|(token, _)| token.to_owned())
 }
 
-/// Namespaces, ready for Pods.
+/// Creates the namespaces and makes them ready for Pods.
 async fn namespaces(client: &Client) {
     let object = |n| serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace(n)}});
     post(client, NAMESPACES, move |n| ("/api/v1/namespaces".to_owned(), Bytes::from(object(n).to_string()))).await;
@@ -198,7 +198,7 @@ fn pod(n: usize) -> Bytes {
     Bytes::from(object.to_string())
 }
 
-/// Begins a watch for each node; what they are told is counted.
+/// Starts a watch for each node. The semaphore counts the received changes.
 async fn watch(kubeconfig: &str) -> Arc<Semaphore> {
     let told = Arc::new(Semaphore::new(0));
     for first in (0..NODES).step_by(WATCHES_PER_CONNECTION) {
@@ -218,7 +218,7 @@ async fn watch(kubeconfig: &str) -> Arc<Semaphore> {
     told
 }
 
-/// Waits until so many more changes were told.
+/// Waits until that many more changes were received.
 async fn until(told: &Semaphore, count: usize) {
     told.acquire_many(u32::try_from(count).expect("fits")).await.expect("all arrive").forget();
 }

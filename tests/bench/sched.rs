@@ -1,4 +1,4 @@
-//! Pods bound a second, from create to bound, on fake nodes without agents.
+//! Pods bound a second, from creation to binding, on fake nodes without agents.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub async fn run(kubeconfig: &str, pid: u32) {
         })
     };
     create("/api/v1/nodes", NODES, node).await;
-    // Ready, and without the taint that a new node is given: no controller looks at these.
+    // Makes the nodes Ready, and removes the taint of a new node. The controllers that would set both again do not run.
     for part in ["/status", ""] {
         in_flight(NODES, AT_ONCE, |n| {
             let client = client.clone();
@@ -56,7 +56,7 @@ pub async fn run(kubeconfig: &str, pid: u32) {
     Table::work().spent(&meter.spent().await, &format!("Pod created and bound, {NODES} nodes"), PODS, None);
 }
 
-/// Follows a watch of the Pods without a node until none is left.
+/// Lists Pods without a node again and again until there are none.
 async fn until_all_bound(client: &Client) {
     let path = "/api/v1/pods?fieldSelector=spec.nodeName%3D";
     loop {

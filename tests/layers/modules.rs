@@ -1,5 +1,5 @@
-//! The top modules of a crate (the direct children of its root) import each other one way: modules that import each other in a
-//! circle are one thing in several files. What the root itself defines counts for no module.
+//! The top modules of a crate (the direct children of its root) may not import each other in a circle: such modules are
+//! one module in several files. Items that the root itself defines belong to no module.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,7 +9,7 @@ use cargo_metadata::TargetKind;
 use crate::packages;
 use crate::source::{paths, root_of_crate, sources, tokens};
 
-/// From each top module to those that it imports.
+/// Each top module with the modules that it imports.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
 /// The imports among the top modules of the crate with this root file.
@@ -28,7 +28,7 @@ fn imports(root: &Path) -> Imports {
     imports
 }
 
-/// Those that a module reaches by its imports.
+/// The modules that a module imports directly or indirectly.
 fn reached<'i>(imports: &'i Imports, from: &str) -> BTreeSet<&'i str> {
     let mut reached = BTreeSet::new();
     let mut next: Vec<&str> = vec![from];

@@ -1,8 +1,9 @@
-//! Names that say nothing about what a type is: no type has one of them.
+//! Names that say nothing about a type: no type may have one of them.
 
 use crate::source::{for_each_type, root, sources, tokens};
 
-/// The names. Each stood for several unlike things; the noun of CRI, client-go, the kubelet, etcd or CEL takes its place.
+/// The banned names. Each stood for several different things. Use the noun of CRI, client-go, the kubelet, etcd or CEL
+/// instead.
 const BANNED: &[&str] = &["Known", "Seen", "Shown", "Place", "Asked", "Kept", "Held", "Ground", "Found", "Turn"];
 
 /// The directories of all crates.

@@ -9,7 +9,8 @@ use crate::{TOPS, imports, packages};
 const BEGIN: &str = "<!-- crates: drawn by tests/layers/picture.rs -->\n";
 const END: &str = "<!-- end of the crates -->";
 
-/// A crate's edges to those crates of ours that it imports and that no other import of it imports in turn.
+/// The imports of a crate among our crates, without those that another of its imports imports too, directly or
+/// indirectly.
 fn reduced(edges: &BTreeMap<String, BTreeSet<String>>) -> BTreeMap<&str, Vec<&str>> {
     let reaches = |from: &str, to: &str| {
         let (mut next, mut reached) = (vec![from.to_owned()], BTreeSet::new());

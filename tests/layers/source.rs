@@ -1,4 +1,4 @@
-//! The sources of the workspace as tokens, so that comments and strings do not count, and the paths that they name.
+//! The sources of the workspace as tokens (so that comments and strings do not count), and the paths in them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ fn is_punct(token: Option<&TokenTree>, wanted: char) -> bool {
     matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == wanted)
 }
 
-/// Whether an attribute's brackets hold `cfg(test)`.
+/// Whether a token is the brackets of `#[cfg(test)]`.
 fn is_cfg_test(token: Option<&TokenTree>) -> bool {
     token.is_some_and(|token| token.to_string().replace(' ', "") == "[cfg(test)]")
 }
@@ -66,8 +66,8 @@ pub(crate) fn for_each_type(stream: TokenStream, found: &mut impl FnMut(&str)) {
     }
 }
 
-/// The paths of a source that begin with `crate`, `super` or `self`, from the root of the crate on. `module` is the module that the
-/// source is; inline test modules are left out.
+/// The paths in a source that begin with `crate`, `super` or `self`, each written from the crate's root. `module` is
+/// the module of the source. Inline test modules are left out.
 pub(crate) fn paths(stream: TokenStream, module: &[String]) -> Vec<Vec<String>> {
     let mut paths = Vec::new();
     collect(stream, module, &mut paths);
@@ -107,13 +107,13 @@ fn collect(stream: TokenStream, module: &[String], paths: &mut Vec<Vec<String>>)
     }
 }
 
-/// Whether `crate::`, `super::` or `self::` begins here; `$crate::` in a macro does too.
+/// Whether `crate::`, `super::` or `self::` begins here; also in `$crate::` of a macro.
 fn is_path_start(tokens: &[TokenTree], at: usize) -> bool {
     let starts = ident(tokens.get(at)).is_some_and(|word| ["crate", "super", "self"].contains(&word.as_str()));
     starts && is_punct(tokens.get(at + 1), ':') && is_punct(tokens.get(at + 2), ':')
 }
 
-/// Follows `::a::b::{c, d}` from `at`; returns where the path ends.
+/// Follows `::a::b::{c, d}` from `at`; returns the index after the path.
 fn follow(tokens: &[TokenTree], mut at: usize, mut path: Vec<String>, paths: &mut Vec<Vec<String>>) -> usize {
     while is_punct(tokens.get(at), ':') && is_punct(tokens.get(at + 1), ':') {
         match tokens.get(at + 2) {
@@ -144,7 +144,7 @@ fn branches(stream: TokenStream, path: &[String], paths: &mut Vec<Vec<String>>) 
     }
 }
 
-/// The modules that a crate's root declares, and which of them each name that the root re-exports is from.
+/// The modules that a crate's root declares, and for each name that the root re-exports, the module of the name.
 pub(crate) fn root_of_crate(stream: TokenStream) -> (Vec<String>, BTreeMap<String, String>) {
     let tokens: Vec<TokenTree> = stream.into_iter().collect();
     let follows = |keyword: &str, at: usize| ident(tokens.get(at)).is_some_and(|word| word == keyword);

@@ -1,12 +1,12 @@
-//! What the documents say about places in the sources: each file, and each item `file.rs::item`, exists.
+//! Checks the references from documents to sources: each file, and each item `file.rs::item`, must exist.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The documents that lead readers into the sources.
+/// The documents that refer to the sources.
 const DOCUMENTS: [&str; 3] = ["docs/ARCHITECTURE.md", "docs/contributing.md", "docs/recipes"];
 
-/// Words that define an item by the name after them.
+/// Keywords before the name of an item's definition.
 const KEYWORDS: [&str; 8] = ["fn", "struct", "enum", "trait", "type", "const", "static", "mod"];
 
 fn pages(root: &Path) -> Vec<PathBuf> {
@@ -20,7 +20,7 @@ fn pages(root: &Path) -> Vec<PathBuf> {
     pages
 }
 
-/// The texts in backticks that name a source file with its directory.
+/// The texts in backticks that name a source file with its directory, and the item in it if the text names one.
 fn places(page: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     page.split('`').skip(1).step_by(2).filter_map(|text| {
         let (file, item) = text.split_once("::").map_or((text, None), |(file, item)| (file, Some(item)));

@@ -1,4 +1,4 @@
-//! A small HTTPS server in a story's namespace: what stands for a webhook or for an aggregated API server.
+//! A small HTTPS server in a story's namespace. It plays a webhook or an aggregated API server.
 
 use std::convert::Infallible;
 use std::sync::{Arc, mpsc};
@@ -18,11 +18,11 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::net::Net;
 
-/// An answer.
+/// A response of such a server.
 pub type Answer = Response<Full<Bytes>>;
 
-/// Serves under a DNS name and on a port for as long as the test; answers the certificate of its
-/// authority. Where `clients` are given, PEM, it speaks only with those whom that authority has signed for.
+/// Serves under a DNS name and a port until the test ends; returns the certificate of its authority. If `clients` (PEM)
+/// is given, the server accepts only clients whose certificate that authority signed.
 pub fn serve_in<A>(net: &Net, name: &str, port: u16, clients: Option<&str>, answer: A) -> String
 where
     A: AsyncFn(Request<Incoming>) -> Answer + Clone + Send + 'static,
@@ -71,7 +71,7 @@ fn acceptor(certificate: CertificateDer<'static>, key: Vec<u8>, clients: Option<
     TlsAcceptor::from(Arc::new(config.with_single_cert(vec![certificate], key).expect("a certificate")))
 }
 
-/// A Service in `default` with one endpoint: where such a server is.
+/// A Service in `default` with one endpoint, which is the address of such a server.
 pub fn service(name: &str, ip: &str, port: u16) -> String {
     format!(
         "apiVersion: v1\nkind: Service\nmetadata: {{name: {name}}}\nspec: {{ports: [{{name: https, port: 443, targetPort: {port}}}]}}\n---\n\

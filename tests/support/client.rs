@@ -10,19 +10,19 @@ use crate::cluster::Cluster;
 
 /// A client with a kubeconfig.
 pub async fn with(kubeconfig: &Path) -> Client {
-    // Whoever is first installs it.
+    // Another call may have installed the provider already.
     let _installed = rustls::crypto::ring::default_provider().install_default();
     let kubeconfig = Kubeconfig::read_from(kubeconfig).expect("a kubeconfig");
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.expect("a configuration");
     Client::try_from(config).expect("a client")
 }
 
-/// Tells a story with a client that is the administrator and runs where the cluster is.
+/// Runs a story with an administrator's client in the cluster's network namespace.
 pub fn story(cluster: &Cluster, story: impl AsyncFnOnce(Client) + Send + 'static) {
     start(cluster, story).join().expect("the client's story holds");
 }
 
-/// [`story`] on a thread of its own.
+/// [`story`] on its own thread.
 pub fn start(cluster: &Cluster, story: impl AsyncFnOnce(Client) + Send + 'static) -> JoinHandle<()> {
     let kubeconfig = cluster.data_dir().join("admin.kubeconfig");
     cluster.net.enter(move || {

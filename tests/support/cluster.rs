@@ -13,7 +13,7 @@ use crate::net::Net;
 use crate::run::{Ran, eventually, eventually_within, run};
 use crate::trace::{self, Trace};
 
-/// How long skiff may take to be ready in a debug build on a busy machine.
+/// How long skiff may take until it is ready: a debug build on a busy machine.
 const READY_LIMIT: Duration = Duration::from_secs(60);
 
 /// The directory of the programs that `cargo xtask test` built.
@@ -51,9 +51,9 @@ pub fn project() -> PathBuf {
 
 /// One skiff process and its data directory.
 pub struct Cluster {
-    /// Where it runs.
+    /// The namespace of the process.
     pub net: Net,
-    /// What its directory is on, where that is a disk of its own; taken off before the directory goes.
+    /// The disk of the data directory, if it has one of its own. It is unmounted before the directory is removed.
     disk: Option<Disk>,
     dir: Option<tempfile::TempDir>,
     args: Vec<String>,
@@ -63,7 +63,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// `skiff up` in a namespace of its own, ready, with the sample images loaded.
+    /// `skiff up` in its own namespace, ready, with the sample images loaded.
     pub fn up() -> Self {
         Self::up_with(&[])
     }
@@ -92,14 +92,14 @@ impl Cluster {
         }
     }
 
-    /// [`Cluster::prepared`] with the data directory on a disk of its own of that size.
+    /// [`Cluster::prepared`] with the data directory on its own disk of that size.
     pub fn prepared_on_disk(net: Net, args: &[&str], megabytes: u32) -> Self {
         let mut cluster = Self::prepared(net, args);
         cluster.disk = Some(Disk::mounted(cluster.data_dir(), megabytes));
         cluster
     }
 
-    /// The disk that its data directory is on.
+    /// The disk of the data directory.
     pub fn disk(&self) -> &Disk {
         self.disk.as_ref().expect("a cluster that was prepared on a disk")
     }
@@ -115,13 +115,13 @@ impl Cluster {
         ended.map(|status| status.code().unwrap_or(-1))
     }
 
-    /// The process has ended, and another may be started.
+    /// Forgets a process that has ended, so that another can be started.
     pub(crate) fn forget(&mut self) {
         self.child = None;
         self.forget_ready_line();
     }
 
-    /// Sets a variable of the process' environment, from its next start on.
+    /// Sets an environment variable of the process. The next start uses it.
     pub fn set_env(&mut self, name: &str, value: PathBuf) {
         self.env.push((name.to_owned(), value));
     }
@@ -131,7 +131,7 @@ impl Cluster {
         self.dir.as_ref().expect("there until dropped").path()
     }
 
-    /// Starts the process and waits for its ready line; answers how long that took.
+    /// Starts the process and waits for its ready line; returns how long that took.
     #[track_caller]
     pub fn start(&mut self) -> Duration {
         let began = Instant::now();
@@ -147,14 +147,14 @@ impl Cluster {
         took
     }
 
-    /// Starts the process and waits for nothing.
+    /// Starts the process and does not wait.
     pub fn spawn(&mut self) {
         assert!(self.child.is_none(), "it runs already");
         let (out, log) = (self.file("out"), self.file("log"));
         let mut command = self.skiff_command();
         command.args(&self.args);
         if matches!(self.args.first().map(String::as_str), Some("up" | "agent")) {
-            // What the stories tell does not depend on how full the machine's disk is.
+            // The result of a story must not depend on how full the machine's disk is.
             let told = self.args.iter().any(|arg| arg.starts_with("--eviction-hard"));
             command.args((!told).then_some("--eviction-hard=")).arg("--image-gc-high-threshold=100");
         }
@@ -175,7 +175,7 @@ impl Cluster {
         std::fs::read_to_string(self.data_dir().join("out")).unwrap_or_default()
     }
 
-    /// What the process has logged.
+    /// The log of the process.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.data_dir().join("log")).unwrap_or_default()
     }
@@ -188,8 +188,8 @@ impl Cluster {
         self.forget_ready_line();
     }
 
-    /// What a power cut takes away, where the machine has to stay: the process, its containers, mounts and
-    /// namespaces. What is in files stays.
+    /// Removes what a power cut removes, on a machine that stays on: the process, its containers, mounts and
+    /// namespaces. Files stay.
     pub fn lose_power(&mut self) {
         self.kill();
         let run_dir = std::fs::read_link(self.data_dir().join("run")).expect("it has run");
@@ -210,7 +210,7 @@ impl Cluster {
         self.net.run("nft", &["flush", "ruleset"]);
     }
 
-    /// Stops the process by `SIGTERM`; answers its exit code.
+    /// Stops the process with `SIGTERM`; returns its exit code.
     pub fn stop(&mut self) -> i32 {
         let mut child = self.child.take().expect("it runs");
         run(Command::new("kill").args(["-TERM", &child.id().to_string()]), None).ok();
@@ -221,7 +221,7 @@ impl Cluster {
         code
     }
 
-    /// What a failed story leaves for whoever looks into it.
+    /// Prints what helps to find why a story failed.
     fn tell(&self) {
         let log = self.log();
         let tail: Vec<&str> = log.lines().rev().take(60).collect();
@@ -243,7 +243,7 @@ impl Cluster {
         std::fs::write(self.data_dir().join("out"), "").expect("writes");
     }
 
-    /// The process' id.
+    /// The process id.
     pub fn pid(&self) -> u32 {
         self.child.as_ref().expect("it runs").id()
     }
@@ -272,7 +272,7 @@ impl Cluster {
         Kubectl::new(&self.net, self.data_dir().join("admin.kubeconfig"))
     }
 
-    /// kubectl as somebody else; `credentials` is the kubeconfig's `user`.
+    /// kubectl as another user; `credentials` is the kubeconfig's `user`.
     pub fn kubectl_as(&self, name: &str, credentials: &Value) -> Kubectl<'_> {
         let admin = std::fs::read_to_string(self.data_dir().join("admin.kubeconfig")).expect("the administrator's kubeconfig");
         let mut kubeconfig: Value = serde_json::from_str(&admin).expect("JSON");
@@ -282,7 +282,7 @@ impl Cluster {
         Kubectl::new(&self.net, path)
     }
 
-    /// What bears this cluster's marks now: see [`Trace`].
+    /// What the cluster has on the machine now: see [`Trace`].
     pub fn trace(&self) -> Trace {
         let dir = self.data_dir().display().to_string();
         let mut marks = vec![dir.as_str()];
@@ -296,13 +296,13 @@ impl Cluster {
         trace::shims(&|line| line.contains(&dir))
     }
 
-    /// What its links, tables and cgroups are named after, seen in the name of its DNS link.
+    /// The prefix in the names of its links, tables and cgroups, read from the name of its DNS link.
     fn seen_prefix(&self) -> Option<String> {
         let links = self.net.run("ip", &["-o", "link"]).ok();
         links.lines().find_map(|line| Some(line.split(": ").nth(1)?.strip_suffix("-dns")?.to_owned()))
     }
 
-    /// Removes everything by `skiff down`; the process must have ended.
+    /// Removes everything with `skiff down`; the process must have ended.
     #[track_caller]
     pub fn down(&self) {
         self.skiff(&["down"]).ok();
@@ -315,7 +315,7 @@ impl Drop for Cluster {
             self.tell();
         }
         if let Some(mut child) = self.child.take() {
-            // Ended already, or about to: either way it is waited for.
+            // The kill fails if the process has ended already. Wait for its end in both cases.
             let _ended = child.kill();
             let _status = child.wait();
         }
@@ -334,7 +334,7 @@ pub struct Kubectl<'a> {
 }
 
 impl<'a> Kubectl<'a> {
-    /// One that runs in a namespace with a kubeconfig.
+    /// kubectl in a namespace with a kubeconfig.
     pub fn new(net: &'a Net, kubeconfig: PathBuf) -> Self {
         Self { net, kubeconfig, program: PathBuf::from("kubectl") }
     }
@@ -344,12 +344,12 @@ impl<'a> Kubectl<'a> {
         Self { program, ..self }
     }
 
-    /// The command, to be run or spawned by the story.
+    /// The command, which the story runs or spawns.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = self.net.command(&self.program.display().to_string());
         command.arg("--kubeconfig").arg(&self.kubeconfig).args(args).current_dir(project());
-        // Every cluster of the tests is reached at the same address: what one serves is not to be
-        // remembered for another.
+        // Every cluster of the tests has the same address, so kubectl must not cache one cluster's discovery for
+        // another.
         command.env("KUBECACHEDIR", self.kubeconfig.with_extension("cache"));
         command
     }
@@ -360,14 +360,13 @@ impl<'a> Kubectl<'a> {
         run(&mut self.command(args), None)
     }
 
-    /// Runs kubectl with words split at spaces, and answers its output; the test fails if it does.
+    /// Runs kubectl with words split at spaces, and returns its output; the test fails if kubectl fails.
     #[track_caller]
     pub fn ok(&self, words: &str) -> String {
         self.run(&words.split_whitespace().collect::<Vec<_>>()).ok()
     }
 
-    /// Runs kubectl with words split at spaces, and answers its complaint; the test fails if it
-    /// succeeds.
+    /// Runs kubectl with words split at spaces, and returns its error output; the test fails if kubectl succeeds.
     #[track_caller]
     pub fn fails(&self, words: &str) -> String {
         self.run(&words.split_whitespace().collect::<Vec<_>>()).fails()
@@ -409,7 +408,7 @@ impl<'a> Kubectl<'a> {
         });
     }
 
-    /// Waits until a namespace takes Pods in: it needs a ServiceAccount for them.
+    /// Waits until a namespace accepts Pods: it needs the ServiceAccount `default`.
     #[track_caller]
     pub fn until_usable(&self, namespace: &str) {
         eventually(&format!("the ServiceAccount default in {namespace}"), || {

@@ -7,23 +7,23 @@ use std::process::Command;
 
 use crate::run::run;
 
-/// Name of the file that takes up what is left.
+/// Name of the file that fills the disk.
 const BALLAST: &str = "ballast";
 
-/// A file system in memory with a bound, mounted on a directory; unmounted when dropped.
+/// A tmpfs of limited size, mounted on a directory; unmounted when dropped.
 pub struct Disk {
     at: PathBuf,
 }
 
 impl Disk {
-    /// Mounts one of that size on a directory.
+    /// Mounts a disk of that size on a directory.
     pub fn mounted(at: &Path, megabytes: u32) -> Self {
         let size = format!("size={megabytes}m,mode=0755");
         run(Command::new("mount").args(["-t", "tmpfs", "-o", &size, "skiff-it"]).arg(at), None).ok();
         Self { at: at.to_owned() }
     }
 
-    /// Takes up all that is left; again, what has come free since.
+    /// Fills the disk. A second call fills the space that has become free since.
     pub fn fill(&self) {
         let mut ballast = File::options().create(true).append(true).open(self.at.join(BALLAST)).expect("a file");
         for piece in [1 << 20, 64 << 10, 4 << 10, 1] {
@@ -38,7 +38,7 @@ impl Disk {
         }
     }
 
-    /// Gives back what was taken up.
+    /// Frees the space that [`Disk::fill`] took.
     pub fn make_room(&self) {
         std::fs::remove_file(self.at.join(BALLAST)).expect("it was filled");
     }

@@ -1,4 +1,4 @@
-//! etcd members in a story's namespace, on its loopback.
+//! etcd members in a story's namespace, on the namespace's loopback.
 
 use std::fs::File;
 use std::process::{Child, Stdio};
@@ -9,7 +9,7 @@ use crate::run::eventually_within;
 
 const READY_LIMIT: Duration = Duration::from_secs(30);
 
-/// One member; killed when dropped.
+/// One member. Dropping it kills its process.
 pub struct Etcd {
     net: Net,
     dir: tempfile::TempDir,
@@ -19,7 +19,7 @@ pub struct Etcd {
 }
 
 impl Etcd {
-    /// A cluster of so many members, all ready.
+    /// A cluster of that many members, all ready.
     pub fn cluster(net: &Net, members: usize) -> Vec<Self> {
         let initial: Vec<String> = (0..members).map(|n| format!("m{n}={}", peer_url(n))).collect();
         let mut cluster: Vec<Self> = (0..members)
@@ -36,12 +36,12 @@ impl Etcd {
         cluster
     }
 
-    /// What `--etcd-servers` takes for these members.
+    /// The value of `--etcd-servers` for these members.
     pub fn urls(members: &[Self]) -> String {
         members.iter().map(|member| client_url(member.number)).collect::<Vec<_>>().join(",")
     }
 
-    /// Starts it, again with what it had.
+    /// Starts the member with the data that it has.
     pub fn start(&mut self) {
         self.spawn();
         self.until_ready();
@@ -67,7 +67,7 @@ impl Etcd {
         });
     }
 
-    /// Kills it by `SIGKILL`.
+    /// Kills the member with `SIGKILL`.
     pub fn kill(&mut self) {
         let mut child = self.child.take().expect("it runs");
         child.kill().expect("it is ours");

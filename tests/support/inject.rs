@@ -1,6 +1,6 @@
-//! System calls in the name of another process: what code does that has taken the process over. The process is
-//! stopped by ptrace and made to run its own `syscall` instruction with registers of ours, so the kernel sees the
-//! credentials, namespaces, descriptors and seccomp filter of the program that is shipped, not of a copy.
+//! Runs system calls inside another process, as code would that has taken the process over. ptrace stops the process
+//! and makes it run its own `syscall` instruction with registers that the test sets. So the kernel applies the
+//! credentials, namespaces, descriptors and seccomp filter of the real program, not of a copy.
 
 #![allow(unsafe_code, reason = "ptrace has no safe form, and the tests have no other use for nix's")]
 
@@ -14,12 +14,12 @@ use crate::run::eventually;
 
 /// Bytes of the `syscall` instruction.
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
-/// Where text for the process is put.
+/// Size of the memory for data that the process reads.
 const PAGE_LEN: u64 = 4096;
-/// `-ERESTARTSYS` to `-ERESTART_RESTARTBLOCK`: the kernel's own marks of an interrupted call.
+/// `-ERESTARTSYS` to `-ERESTART_RESTARTBLOCK`: the kernel's return values for an interrupted call.
 const RESTARTS: std::ops::RangeInclusive<i64> = -516..=-512;
 
-/// A process that does as it is told, until dropped. All calls are made from the thread that took it over.
+/// A process under the test's control, until dropped. All calls must come from the thread that took it over.
 pub struct Injected {
     pid: i32,
     saved: user_regs_struct,
@@ -32,7 +32,7 @@ impl Injected {
     pub fn take_over(pid: i32) -> Self {
         request(libc::PTRACE_SEIZE, pid, 0).expect("seizing");
         let memory = File::options().read(true).write(true).open(format!("/proc/{pid}/mem")).expect("its memory");
-        // One that is busy now waits in a moment.
+        // A process that is busy now waits soon.
         let saved = eventually("the process waits in a system call", || {
             request(libc::PTRACE_INTERRUPT, pid, 0).expect("interrupting");
             assert!(libc::WIFSTOPPED(wait(pid)), "it is stopped");
@@ -52,13 +52,13 @@ impl Injected {
         taken
     }
 
-    /// Makes a system call; what the kernel answers: a value, or an error number below zero.
+    /// Makes a system call; returns the kernel's result: a value, or a negative error number.
     pub fn call(&mut self, number: i64, arguments: &[u64]) -> i64 {
         let argument = |index: usize| arguments.get(index).copied().unwrap_or(0);
         let registers_now = user_regs_struct {
             rip: self.saved.rip - 2,
             rax: number.cast_unsigned(),
-            // No call is under way that would have to be begun again.
+            // No interrupted call that the kernel would restart.
             orig_rax: u64::MAX,
             rdi: argument(0),
             rsi: argument(1),
@@ -75,19 +75,19 @@ impl Injected {
         registers(self.pid).rax.cast_signed()
     }
 
-    /// Puts bytes where the process can read them; their address. The next call of this overwrites them.
+    /// Writes bytes into the process' memory; returns their address. The next `put` overwrites them.
     pub fn put(&mut self, bytes: &[u8]) -> u64 {
         assert!(bytes.len() as u64 <= PAGE_LEN, "they fit");
         self.memory.write_all_at(bytes, self.page).expect("its memory");
         self.page
     }
 
-    /// [`Injected::put`] of text with the zero that ends it.
+    /// [`Injected::put`] of text with a final zero byte.
     pub fn text(&mut self, text: &str) -> u64 {
         self.put(&[text.as_bytes(), b"\0"].concat())
     }
 
-    /// What the process has there.
+    /// Reads the process' memory at an address.
     pub fn read(&self, address: u64, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         self.memory.read_exact_at(&mut bytes, address).expect("its memory");
@@ -102,7 +102,7 @@ impl Drop for Injected {
             restored.rax = i64::from(-libc::EINTR).cast_unsigned();
         }
         restored.orig_rax = u64::MAX;
-        // A process that has ended needs nothing of this.
+        // If the process has ended, both calls fail and nothing is to be restored.
         // SAFETY: registers that live through the call, of a process that this thread has stopped.
         unsafe { libc::ptrace(libc::PTRACE_SETREGS, self.pid, std::ptr::null_mut::<c_void>(), (&raw const restored).cast::<c_void>()) };
         let _let_go = request(libc::PTRACE_DETACH, self.pid, 0);
@@ -110,15 +110,15 @@ impl Drop for Injected {
 }
 
 fn request(kind: libc::c_uint, pid: i32, data: usize) -> io::Result<()> {
-    // SAFETY: these requests take numbers alone.
+    // SAFETY: these requests take only numbers.
     let done = unsafe { libc::ptrace(kind, pid, std::ptr::null_mut::<c_void>(), data as *mut c_void) };
     if done == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 fn registers(pid: i32) -> user_regs_struct {
-    // SAFETY: numbers alone; all zeroes are a value.
+    // SAFETY: the struct has only numbers, so all zeroes are a valid value.
     let mut found: user_regs_struct = unsafe { std::mem::zeroed() };
-    // SAFETY: room for the registers of a process that this thread has stopped.
+    // SAFETY: there is room for the registers of a process that this thread has stopped.
     let done = unsafe { libc::ptrace(libc::PTRACE_GETREGS, pid, std::ptr::null_mut::<c_void>(), (&raw mut found).cast::<c_void>()) };
     assert_ne!(done, -1, "{}", io::Error::last_os_error());
     found

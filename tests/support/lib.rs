@@ -1,9 +1,9 @@
-//! What the stories in `tests/it` stand on: network namespaces of their own, whole clusters in them,
-//! the real `kubectl`, and waiting on conditions with a deadline.
+//! Support for the stories in `tests/it` (a story is one test of a whole cluster): network namespaces, clusters in
+//! them, the real `kubectl`, and waiting for conditions with a deadline.
 //!
-//! A story's processes run in its namespaces and reach nothing else: the only way out of one leads to
-//! a bridge without ports. What a story leaves behind is removed when its values are dropped, also after a
-//! failure, and by [`Cluster::trace`] it is checked that nothing stays.
+//! A story's processes run in its namespaces and reach nothing else: the default route of a namespace leads to a bridge
+//! without ports. Dropping the story's values removes all that the story made, also after a failure. [`Cluster::trace`]
+//! checks that nothing stays.
 
 #![allow(
     clippy::expect_used,

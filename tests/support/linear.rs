@@ -1,18 +1,18 @@
-//! Whether what clients saw of a store could have happened one operation after the other, each at some
-//! moment between its call and its answer (linearizability), and whether watches told all of it.
+//! Checks linearizability: whether the operations of all clients could have happened one after the other, each at some
+//! moment between its call and its answer. It also checks whether watches reported all changes.
 //!
-//! The search is Wing and Gong's with Lowe's memory of states already tried. Keys are independent of each
-//! other, so each is judged alone. Every write writes a value of its own, so a value says which write
-//! made it and a condition on a revision is one on a value.
+//! The search is Wing and Gong's with Lowe's memory of the states that it has already tried. Keys are independent of
+//! each other, so each key is checked alone. Every write writes a different value. So a value identifies its write, and
+//! a condition on a revision is a condition on a value.
 
 use std::collections::{BTreeMap, HashSet};
 
-/// What a client asked for.
+/// The request of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Make the object, with a value.
+    /// Create the object, with a value.
     Create(u64),
-    /// Change it from the state that had one value to another.
+    /// Change it from one value to another.
     Update(u64, u64),
     /// Remove it.
     Delete,
@@ -20,12 +20,12 @@ pub enum Action {
     Get,
 }
 
-/// What it was told.
+/// The answer to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The write was done.
     Done,
-    /// What was read.
+    /// The value that was read.
     Found(Option<u64>),
     /// It exists already.
     Exists,
@@ -33,25 +33,25 @@ pub enum Outcome {
     Missing,
     /// It has changed.
     Conflict,
-    /// Nothing, or a failure: it may have been done, at any time from then on, or never.
+    /// No answer, or a failure: the write may have happened, at any time after the call, or never.
     Unknown,
 }
 
 /// One operation on one key.
 #[derive(Clone, Copy, Debug)]
 pub struct Operation {
-    /// What was asked.
+    /// The request.
     pub action: Action,
-    /// What was answered.
+    /// The answer.
     pub outcome: Outcome,
-    /// When it was asked, on a clock that all clients share.
+    /// The time of the call, on a clock that all clients share.
     pub called: u64,
-    /// When it was answered.
+    /// The time of the answer.
     pub returned: u64,
 }
 
-/// The value after an operation, if it can have had that outcome in that state. One whose outcome is
-/// unknown is taken as done: that it was not is tried by leaving it out.
+/// The value after an operation, or None if it cannot have had that outcome in that state. For an operation with an
+/// unknown outcome this is the value if it happened; [`check`] tries the other case by leaving the operation out.
 fn step(state: Option<u64>, operation: &Operation) -> Option<Option<u64>> {
     use Action::{Create, Delete, Get, Update};
     use Outcome::{Conflict, Done, Exists, Found, Missing, Unknown};
@@ -67,8 +67,8 @@ fn step(state: Option<u64>, operation: &Operation) -> Option<Option<u64>> {
     }
 }
 
-/// Judges the operations on one key, which does not exist at first. Answers, where there is no order, the
-/// operations around the place that no order gets past.
+/// Checks the operations on one key, which does not exist at first. If there is no order, the error lists the
+/// operations around the place where the search failed.
 pub fn check(operations: &[Operation]) -> Result<(), String> {
     let mut list = List::new(operations);
     let mut tried: HashSet<(Vec<u64>, Option<u64>)> = HashSet::new();
@@ -100,7 +100,7 @@ pub fn check(operations: &[Operation]) -> Result<(), String> {
             continue;
         }
         if asked.outcome == Outcome::Unknown {
-            // Only such are left: they may never have happened.
+            // Only operations with an unknown outcome are left. They may never have happened.
             return Ok(());
         }
         if taken.len() >= best.0 {
@@ -130,7 +130,7 @@ struct Moment {
     is_call: bool,
 }
 
-/// All calls and returns in the order of time, from which operations are lifted and put back.
+/// All calls and returns in the order of time, as a linked list. The search takes operations out and puts them back.
 struct List {
     moments: Vec<Moment>,
     next: Vec<usize>,
@@ -149,7 +149,7 @@ impl List {
         }
         moments.sort_by_key(|(time, is_return, _)| (*time, *is_return));
         let moments: Vec<Moment> = moments.into_iter().map(|(_, _, moment)| moment).collect();
-        // The place behind the last is the list's head.
+        // The index after the last moment is the list's head.
         let head = moments.len();
         let (mut call, mut ret) = (vec![0; operations.len()], vec![0; operations.len()]);
         for (place, moment) in moments.iter().enumerate() {
@@ -185,22 +185,22 @@ impl List {
     }
 }
 
-/// What a watch said of one change.
+/// One change that a watch reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchedChange {
-    /// Its revision.
+    /// The revision of the change.
     pub revision: u64,
     /// `ADDED`, `MODIFIED` or `DELETED`.
     pub kind: String,
-    /// The object.
+    /// The object's name.
     pub key: String,
-    /// Its value; the last one when it is deleted.
+    /// The object's value; for a deletion the last one.
     pub value: u64,
 }
 
-/// Judges watches that began at one revision and were resumed where they had ended: each must tell the
-/// same changes in the order of their revisions, none twice, every answered write among them, and of each
-/// object a story that can be.
+/// Checks watches that began at one revision and resumed where they had ended. All watches must report the same changes
+/// in the order of their revisions, none twice. Every answered write must be among them. The changes of each object
+/// must fit each other.
 pub fn check_watches(watches: &[Vec<WatchedChange>], answered: &[(u64, u64)]) -> Result<(), String> {
     let Some(first) = watches.first() else { return Ok(()) };
     for (number, watch) in watches.iter().enumerate() {
@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn many_at_once_are_judged_in_time() {
-        // Rounds of eight racing updates of which one wins and is read by all.
+        // Rounds of eight racing updates: one update wins, and all clients read its value.
         let mut operations = vec![op(0, 1, Create(0), Done)];
         for round in 0..50_u64 {
             let (from, time) = (round * 8, 10 + round * 10);

@@ -1,9 +1,9 @@
-//! A whole machine in a test: QEMU without KVM runs Debian's kernel on the host's programs (its root is the
-//! host's, read-only, by 9p) with a disk and a cgroup v2 tree of its own, or on a fresh Debian ([`Machine::debian`]).
-//! Ending its process is a power cut: what the guest had not written to its disk is lost.
+//! A whole machine in a test: QEMU without KVM. It runs Debian's kernel with the host's programs (its root is the
+//! host's root, read-only, by 9p), its own disk and its own cgroup v2 tree, or a fresh Debian ([`Machine::debian`]).
+//! Killing QEMU is a power cut: what the guest had not written to its disk is lost.
 //!
-//! The machine reaches nobody: its one network device knows the host alone, from which one port leads to its
-//! API server, and QEMU itself runs in a story's network namespace.
+//! The machine reaches no other host. Its one network device leads only to QEMU's own network. One port there is
+//! forwarded to the machine's API server, and QEMU itself runs in a story's network namespace.
 
 mod debian;
 
@@ -28,29 +28,29 @@ pub const DISK: &str = "/mnt";
 /// The node's data directory.
 pub const DATA: &str = "/mnt/skiff";
 
-/// The machine's address and the host's, on QEMU's own network.
+/// The machine's address and the host's address in QEMU's network.
 const ADDRESS: &str = "10.0.2.15/24";
 const GATEWAY: &str = "10.0.2.2";
 /// The API server's port, in the machine and on the story's loopback.
 const PORT: u16 = 6443;
 const SETTINGS: [&str; 6] = ["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2"];
-/// The processors' counters are the host's one counter, so that the kernel may read its clock from them.
-/// A processor that spins in the kernel for a minute is a panic, which ends QEMU.
+/// All processors' time-stamp counters are the host's one counter, so the kernel may use them as its clock. A processor
+/// that spins in the kernel for a minute causes a panic, which ends QEMU.
 const KERNEL: &str = "console=ttyS0 quiet panic=-1 tsc=reliable softlockup_panic=1 sysctl.kernel.watchdog_thresh=30";
-/// What the kernel says of such a processor.
+/// The kernel's message about such a processor.
 const HANGS: &str = "softlockup: hung tasks";
-/// How often a story is told again because the emulator hung.
+/// How often a story is repeated because the emulator hung.
 const HANGS_MAX: u32 = 2;
 
-/// How long the kernel and the first script may take. Emulated, on two busy cores.
+/// How long the boot and the first script may take, emulated and on two busy cores.
 const BOOT_LIMIT: Duration = Duration::from_secs(240);
 /// How long a command in the machine may take.
 const COMMAND_LIMIT: Duration = Duration::from_secs(240);
-/// How long skiff may take to be ready there.
+/// How long skiff may take in the machine until it is ready.
 const READY_LIMIT: Duration = Duration::from_secs(300);
 
-/// Tells a story of machines, which may take so many times longer than others. A story that failed because the emulated
-/// kernel hung is told again.
+/// Runs a story of machines, whose waits may take that many times longer than in other stories. A story that failed
+/// because the emulated kernel hung runs again.
 ///
 /// One run ended with both processors spinning in Debian's kernel; 40 further boots on a busy host did not. The likely
 /// cause is QEMU's emulation on several threads. With one processor the stories take twice as long.
@@ -70,9 +70,9 @@ thread_local! {
     static HUNG: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A machine, on or off.
+/// A machine, switched on or off.
 pub struct Machine {
-    /// Where QEMU runs, and kubectl beside it.
+    /// The namespace of QEMU and of kubectl.
     pub net: Net,
     dir: tempfile::TempDir,
     root: Root,
@@ -80,11 +80,11 @@ pub struct Machine {
     running: Option<Running>,
 }
 
-/// What a machine's programs are.
+/// The root file system of a machine.
 enum Root {
-    /// The host's; the disk is for what they write.
+    /// The host's root. The machine's disk holds what its programs write.
     Host,
-    /// A fresh Debian's, on a disk whose changes are forgotten when it is off; a second disk brings files.
+    /// A fresh Debian on a disk whose changes are lost when the machine is off. A second disk brings files.
     Debian,
 }
 
@@ -95,7 +95,7 @@ struct Running {
 }
 
 impl Machine {
-    /// A machine with an empty disk, off.
+    /// A machine with an empty disk, switched off.
     pub fn new(disk_megabytes: u32) -> Self {
         let machine = Self::off(Root::Host);
         let disk = File::create(machine.dir.path().join("disk")).expect("a file");
@@ -107,18 +107,18 @@ impl Machine {
     }
 
     fn off(root: Root) -> Self {
-        // Under the project: a machine has a /tmp of its own, and sees the host's files elsewhere.
+        // The directory is under the project, because the machine has its own /tmp and sees other files of the host.
         let parent = project().join("target");
         let dir = tempfile::Builder::new().prefix("skiff-machine-").tempdir_in(parent).expect("a directory");
         Self { net: Net::alone(), dir, root, disk_limits: String::new(), running: None }
     }
 
-    /// From the next start on, the disk does no more than so many operations and bytes a second.
+    /// From the next start on, the disk does at most that many operations and bytes a second.
     pub fn limit_disk(&mut self, iops: u32, bytes_per_second: u32) {
         self.disk_limits = format!(",throttling.iops-total={iops},throttling.bps-total={bytes_per_second}");
     }
 
-    /// Turns it on, and waits until it runs commands.
+    /// Switches the machine on, and waits until it can run commands.
     #[track_caller]
     pub fn boot(&mut self) {
         assert!(self.running.is_none(), "it is on");
@@ -158,7 +158,7 @@ impl Machine {
         }
     }
 
-    /// Written to the host's memory, which outlives QEMU: no sync of the host's own is waited for.
+    /// QEMU does not sync the disks' files (`cache=unsafe`): the host's memory outlives QEMU.
     fn disks(&self, made: &Path) -> Vec<String> {
         let drive =
             |file: &Path, more: &str| ["-drive".to_owned(), format!("file={},if=virtio,format=raw,cache=unsafe{more}", file.display())];
@@ -191,14 +191,14 @@ impl Machine {
         Ok((code.parse().map_err(|_| malformed())?, String::from_utf8_lossy(&output).into_owned()))
     }
 
-    /// Takes the power away, now.
+    /// Cuts the power now.
     pub fn cut_power(&mut self) {
         let mut running = self.running.take().expect("it is on");
         running.qemu.kill().expect("it is ours");
         running.qemu.wait().expect("it ends");
     }
 
-    /// Shuts the machine down as an init system does: processes are ended, the disk is unmounted.
+    /// Shuts the machine down as an init system does: ends the processes and unmounts the disk.
     #[track_caller]
     pub fn shut_down(&mut self) {
         self.run("pkill -TERM -x skiff; for i in $(seq 600); do pgrep -x skiff > /dev/null || break; sleep 0.1; done").ok();
@@ -211,7 +211,7 @@ impl Machine {
         });
     }
 
-    /// Starts `skiff up` with further flags and waits for its ready line; kubectl works from then on.
+    /// Starts `skiff up` with further flags and waits for its ready line. Then kubectl works.
     #[track_caller]
     pub fn start_skiff(&mut self, flags: &str) {
         let skiff = programs().join("skiff");
@@ -251,12 +251,12 @@ impl Machine {
         Kubectl::new(&self.net, self.kubeconfig())
     }
 
-    /// The end of what skiff has logged.
+    /// The end of skiff's log.
     pub fn log(&mut self) -> String {
         self.run(&format!("tail -n 60 {DATA}/log")).stdout
     }
 
-    /// The end of what the kernel and the first script have said.
+    /// The end of the output of the kernel and the first script.
     pub fn console(&self) -> String {
         let text = self.whole_console();
         let lines: Vec<&str> = text.lines().rev().take(40).collect();
@@ -286,14 +286,14 @@ impl Drop for Machine {
             }
         }
         if let Some(mut running) = self.running.take() {
-            // Ended already, or about to: either way it is waited for.
+            // The kill fails if QEMU has ended already. Wait for its end in both cases.
             let _ended = running.qemu.kill();
             let _status = running.qemu.wait();
         }
     }
 }
 
-/// The kernel that `cargo xtask test` unpacked.
+/// The directory with the kernel that `cargo xtask test` unpacked.
 fn made() -> PathBuf {
     let dir = std::env::var_os("SKIFF_MACHINE").map_or_else(|| project().join("target/machine"), PathBuf::from);
     assert!(dir.join("made").exists(), "{} is missing: run `cargo xtask test power`", dir.display());

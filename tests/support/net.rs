@@ -1,4 +1,4 @@
-//! Network namespaces made by a story, and links between them.
+//! Network namespaces of a story, and links between them.
 
 use std::fs::File;
 use std::process::Command;
@@ -11,11 +11,11 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 
 /// A network namespace with loopback and one address; removed when dropped.
 pub struct Net {
-    /// Its name, for `ip netns`.
+    /// The name, for `ip netns`.
     pub name: String,
     /// Its address.
     pub ip: String,
-    /// Whether it is removed with this value.
+    /// Whether dropping this value removes the namespace.
     owned: bool,
 }
 
@@ -25,15 +25,15 @@ impl Net {
         let net = Self::bare("192.168.77.2");
         net.ip_ok(&["link", "add", "uplink", "type", "bridge"]);
         net.ip_ok(&["addr", "add", "192.168.77.2/24", "dev", "uplink"]);
-        // Without an IPv6 address of its own, which would come only after a while.
+        // The bridge gets no IPv6 address of its own, because that address would come only after some time.
         net.ip_ok(&["link", "set", "uplink", "addrgenmode", "none"]);
         net.ip_ok(&["link", "set", "uplink", "up"]);
         net.ip_ok(&["route", "add", "default", "via", "192.168.77.1"]);
         net
     }
 
-    /// Namespaces on one switch, `192.168.78.1` and up; the switch is in a namespace of its own, the
-    /// last of the answer.
+    /// That many namespaces on one switch, with the addresses `192.168.78.1` and up. The switch is in its own
+    /// namespace, which is the last item of the result.
     pub fn joined(count: u8) -> Vec<Self> {
         let switch = Self::bare("");
         switch.ip_ok(&["link", "add", "switch", "type", "bridge"]);
@@ -61,20 +61,21 @@ impl Net {
         net
     }
 
-    /// The same namespace once more, for a second cluster in it; it must be dropped first.
+    /// A second value for the same namespace, for a second cluster in it. Drop it before the first value.
     pub fn shared(&self) -> Self {
         Self { name: self.name.clone(), ip: self.ip.clone(), owned: false }
     }
 
-    /// A command that will run in the namespace, and in the mount namespace of the test: what a
-    /// cluster mounts is still there when it is started again.
+    /// A command that runs in the namespace, but in the mount namespace of the test. So a cluster's mounts are still
+    /// present when the cluster starts again.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
         command.arg(format!("--net=/run/netns/{}", self.name)).arg("--").arg(program);
         command
     }
 
-    /// Runs code of the test on a thread of its own in the namespace; so are the threads that it starts.
+    /// Runs the test's code on its own thread in the namespace. Threads that this thread starts are in the namespace
+    /// too.
     pub fn enter<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
         let namespace = File::open(format!("/run/netns/{}", self.name)).expect("the namespace is there");
         std::thread::spawn(move || {

@@ -1,5 +1,5 @@
-//! Clients that do random things to a few ConfigMaps, through one or several API servers, and write down
-//! what they asked, what they were told and when; and watches of the same objects.
+//! Clients that do random operations on a few ConfigMaps, through one or several API servers, and record each request,
+//! its answer and their times; and watches of the same objects.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -18,23 +18,23 @@ use crate::linear::{self, Action, Operation, Outcome, WatchedChange};
 use crate::net::Net;
 use crate::run::eventually;
 
-/// Objects that all clients fight over.
+/// Number of objects. All clients write to the same ones.
 const KEYS: usize = 5;
-/// After so long a client gives an answer up.
+/// How long a client waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Pause of a client whose server is not there.
+/// Pause of a client that cannot reach its server.
 const BACK_OFF: Duration = Duration::from_millis(50);
 const LABEL: &str = "story=linear";
-/// What ends the watches.
+/// Name of the object whose event ends the watches.
 const LAST: &str = "last";
 
-/// Clients and watches under way.
+/// Running clients and watches.
 pub struct Recorder {
     shared: Arc<Shared>,
     thread: JoinHandle<()>,
 }
 
-/// What they have written down.
+/// The records of the clients and watches.
 #[derive(Default)]
 struct Shared {
     stop: AtomicBool,
@@ -57,7 +57,7 @@ struct Write {
 }
 
 impl Recorder {
-    /// Starts so many clients and one watch a server, each server given by its kubeconfig.
+    /// Starts that many clients, and one watch for each server. A server is given by its kubeconfig.
     pub fn start(net: &Net, kubeconfigs: Vec<PathBuf>, clients: usize) -> Self {
         let shared = Arc::new(Shared::default());
         *shared.began.lock().expect("not poisoned") = Some(Instant::now());
@@ -74,7 +74,7 @@ impl Recorder {
         recorder
     }
 
-    /// Waits until that many more operations were answered.
+    /// Waits until that many more operations are answered.
     #[track_caller]
     pub fn until_answered(&self, more: usize) {
         let began = self.shared.answered.load(Ordering::SeqCst);
@@ -84,7 +84,7 @@ impl Recorder {
         });
     }
 
-    /// Ends the clients, lets the watches see everything, and judges; answers what there was to judge.
+    /// Ends the clients, waits until the watches have seen everything, and checks the records; returns a summary.
     #[track_caller]
     pub fn judge(self) -> String {
         self.shared.stop.store(true, Ordering::SeqCst);
@@ -108,7 +108,7 @@ impl Recorder {
     }
 }
 
-/// A write that was asked for after another was answered has a later revision.
+/// Checks that a write which began after another was answered has a later revision.
 #[track_caller]
 fn revisions_follow_time(writes: &[Write]) {
     let mut by_return: Vec<_> = writes.to_vec();
@@ -173,7 +173,7 @@ fn revision_of(object: &ConfigMap) -> u64 {
     object.resource_version().expect("a revision").parse().expect("a number")
 }
 
-/// Watches until the last object, resuming wherever it is cut off.
+/// Watches until the object [`LAST`] appears. Resumes after each interruption.
 async fn watch(shared: Arc<Shared>, api: Api<ConfigMap>, mut from: String) -> Vec<WatchedChange> {
     let mut seen = Vec::new();
     let mut counted = false;
@@ -218,7 +218,7 @@ struct Worker {
     shared: Arc<Shared>,
     api: Api<ConfigMap>,
     random: u64,
-    /// What it saw of each object last: value and revision.
+    /// The last state of each object that the client saw, with value and revision.
     known: HashMap<usize, ConfigMap>,
 }
 
@@ -240,7 +240,7 @@ impl Worker {
             let returned = self.now();
             match answer.unwrap_or(Ok((Outcome::Unknown, None))) {
                 Ok((outcome, object)) => self.note(key, Operation { action, outcome, called, returned }, object),
-                // Nobody was there to take the request: it did not happen.
+                // No server received the request, so the operation did not happen.
                 Err(NotSent) => tokio::time::sleep(BACK_OFF).await,
             }
         }
@@ -273,13 +273,13 @@ impl Worker {
             let (called, returned) = (operation.called, operation.returned);
             shared.writes.lock().expect("not poisoned").push(Write { called, returned, revision: revision_of(object), value });
         }
-        // A read that was not answered says nothing.
+        // A read without an answer proves nothing.
         if operation.action != Action::Get || operation.outcome != Outcome::Unknown {
             shared.operations.lock().expect("not poisoned").entry(key).or_default().push(operation);
         }
         match (operation.outcome, object) {
             (_, Some(object)) => drop(self.known.insert(key, object)),
-            // What it knew is no longer so.
+            // The object that the client knew no longer exists.
             (Outcome::Found(None) | Outcome::Missing | Outcome::Done, None) => drop(self.known.remove(&key)),
             _ => {}
         }
@@ -290,7 +290,7 @@ impl Worker {
         u64::try_from(began.elapsed().as_micros()).expect("a short story")
     }
 
-    /// A number below a bound; the same ones in every run.
+    /// A random number below a bound. The sequence is the same in every run.
     fn pick(&mut self, below: usize) -> usize {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;

@@ -5,12 +5,12 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a story waits for what must come.
+/// How long a story waits for a condition.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// Pause between two looks.
+/// Pause between two checks of a condition.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// What a program did.
+/// The result of a program.
 #[derive(Clone)]
 pub struct Ran {
     /// Its command line.
@@ -19,19 +19,19 @@ pub struct Ran {
     pub code: i32,
     /// What it printed.
     pub stdout: String,
-    /// What it complained.
+    /// What it printed to standard error.
     pub stderr: String,
 }
 
 impl Ran {
-    /// Its output, if it succeeded; the test fails otherwise.
+    /// The output of a program that succeeded; the test fails otherwise.
     #[track_caller]
     pub fn ok(self) -> String {
         assert_eq!(self.code, 0, "{self}");
         self.stdout
     }
 
-    /// Its complaint, if it failed; the test fails otherwise.
+    /// The error output of a program that failed; the test fails otherwise.
     #[track_caller]
     pub fn fails(self) -> String {
         assert_ne!(self.code, 0, "{self}");
@@ -50,14 +50,14 @@ impl fmt::Display for Ran {
     }
 }
 
-/// Runs a program to its end, with that text as its input.
+/// Runs a program until it ends, with that text as its input.
 #[track_caller]
 pub fn run(command: &mut Command, input: Option<&str>) -> Ran {
     let line = format!("{command:?}");
     command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() }).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap_or_else(|error| panic!("{line}: {error}"));
     if let (Some(text), Some(mut stdin)) = (input, child.stdin.take()) {
-        // A program that ends before it has read everything is judged by its exit code.
+        // A program may end before it has read all input. Its exit code decides.
         let _unread = stdin.write_all(text.as_bytes());
     }
     let output = child.wait_with_output().expect("the program ends");
@@ -65,7 +65,7 @@ pub fn run(command: &mut Command, input: Option<&str>) -> Ran {
     Ran { line, code: output.status.code().unwrap_or(-1), stdout: text(&output.stdout), stderr: text(&output.stderr) }
 }
 
-/// Looks until the condition answers something; fails with what it saw last after a minute.
+/// Repeats the check until it returns a value. After the deadline the test fails with the last error.
 #[track_caller]
 pub fn eventually<T>(what: &str, look: impl FnMut() -> Result<T, String>) -> T {
     eventually_within(DEADLINE * PATIENCE.get(), what, look)
@@ -75,7 +75,7 @@ thread_local! {
     static PATIENCE: std::cell::Cell<u32> = const { std::cell::Cell::new(1) };
 }
 
-/// Tells a story that may take so many times longer than others to come to what it waits for.
+/// Runs a story whose waits may take that many times longer than in other stories.
 pub fn patiently<T>(times: u32, story: impl FnOnce() -> T) -> T {
     let before = PATIENCE.replace(times);
     let told = story();
@@ -83,7 +83,7 @@ pub fn patiently<T>(times: u32, story: impl FnOnce() -> T) -> T {
     told
 }
 
-/// [`eventually`] with a deadline of its own.
+/// [`eventually`] with its own deadline.
 #[track_caller]
 pub fn eventually_within<T>(limit: Duration, what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
     let deadline = Instant::now() + limit;

@@ -1,4 +1,4 @@
-//! The background tasks of skiff by name, and faults injected into them: debug builds read them from a FIFO.
+//! The names of skiff's background tasks, and faults injected into them. Debug builds read the faults from a FIFO.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -45,10 +45,10 @@ pub const OF_UP: &[&str] = &[
     "node-agent/pod-manager",
 ];
 
-/// Tasks of `skiff server --etcd-servers`, beside those.
+/// Further tasks of `skiff server --etcd-servers`.
 pub const OF_A_SHARED_STORE: &[&str] = &["store/compactor", "api-server/presence"];
 
-/// Tasks whose failure is injected elsewhere, and where.
+/// Tasks that other tests make fail, and where.
 pub const ELSEWHERE: &[(&str, &str)] = &[
     ("api-server/audit-log", "api/server/src/audit/log.rs: a thread, which runs only where there is an audit policy"),
     ("api-server/oidc", "api/server/src/tests/oidc.rs: needs a provider"),
@@ -56,7 +56,7 @@ pub const ELSEWHERE: &[(&str, &str)] = &[
 ];
 
 impl Cluster {
-    /// Has the process take faults, from its next start on.
+    /// Makes the process accept faults, from its next start on.
     pub fn take_faults(&mut self) {
         let path = self.faults();
         nix::unistd::mkfifo(&path, nix::sys::stat::Mode::from_bits_truncate(0o600)).expect("a FIFO");
@@ -67,13 +67,13 @@ impl Cluster {
         self.data_dir().join("faults")
     }
 
-    /// Has a running task `panic`, `end` or `stall`.
+    /// Makes a running task `panic`, `end` or `stall`.
     pub fn inject(&self, fault: &str, task: &str) {
         let mut fifo = std::fs::File::options().write(true).open(self.faults()).expect("the FIFO");
         writeln!(fifo, "{fault} {task}").expect("written");
     }
 
-    /// Waits until the process has ended by itself; answers its exit code.
+    /// Waits until the process has ended by itself; returns its exit code.
     #[track_caller]
     pub fn ended_within(&mut self, limit: Duration, what: &str) -> i32 {
         let code = eventually_within(limit, what, || self.exit_code().ok_or_else(|| self.log()));

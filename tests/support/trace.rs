@@ -1,4 +1,4 @@
-//! What a node leaves on a machine: looked at before and after a story, and compared.
+//! What a node leaves on a machine. A story compares the state before and after.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::net::Net;
 use crate::run::run;
 
-/// Everything that `skiff down` has to take away again.
+/// Everything that `skiff down` must remove.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Trace {
     links: BTreeSet<String>,
@@ -21,8 +21,8 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// What is present now: everything in a namespace, and on the machine everything that bears one of the marks
-    /// (a data directory, a cluster's prefix), so that what runs beside a story does not count.
+    /// The present state: everything in a namespace, and everything on the machine whose name contains one of the marks
+    /// (a data directory, a cluster's prefix). So other clusters on the machine do not count.
     pub fn take(net: &Net, marks: &[&str]) -> Self {
         let lines = |text: String| text.lines().map(str::to_owned).collect::<BTreeSet<_>>();
         let marked = |name: &str| marks.iter().any(|mark| name.contains(mark));
@@ -43,15 +43,15 @@ impl Trace {
         }
     }
 
-    /// Whether there is something of each kind that a running cluster has: a trace that sees
-    /// nothing proves nothing.
+    /// Whether the trace has at least one item of each kind that a running cluster has. A trace that finds nothing
+    /// proves nothing.
     pub fn sees_a_cluster(&self) -> bool {
         let sets = [&self.links, &self.routes, &self.mounts, &self.cgroups, &self.shims, &self.run_dirs];
         sets.iter().all(|set| !set.is_empty()) && !self.rules.is_empty()
     }
 }
 
-/// Cgroup directories of clusters, in every hierarchy.
+/// The cgroup directories of all clusters, in every hierarchy.
 fn cgroups() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let root = Path::new("/sys/fs/cgroup");
@@ -65,12 +65,12 @@ fn cgroups() -> BTreeSet<String> {
     found
 }
 
-/// Directories of what belongs to one boot, one a node.
+/// The directories under `/run/skiff`: one for each node, valid until the next boot.
 fn run_dirs() -> BTreeSet<String> {
     std::fs::read_dir("/run/skiff").into_iter().flatten().flatten().map(|entry| entry.path().display().to_string()).collect()
 }
 
-/// Process ids of the shims whose command line is marked.
+/// Process ids of the shims whose command line the closure accepts.
 pub fn shims(marked: &dyn Fn(&str) -> bool) -> BTreeSet<String> {
     let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
     processes

@@ -1,5 +1,5 @@
-//! Advisories about the crates that Skiff is built on. cargo-audit holds the lock file against a copy of RustSec's
-//! database on this machine; nothing is fetched. `.cargo/audit.toml` lists accepted advisories with their reasons.
+//! Advisories about the crates that Skiff uses. cargo-audit compares the lock file with a local copy of RustSec's
+//! database; nothing is fetched. `.cargo/audit.toml` lists accepted advisories with their reasons.
 
 use std::path::{Path, PathBuf};
 
@@ -7,15 +7,15 @@ use anyhow::{Result, bail};
 
 use crate::{needs, sh};
 
-/// Names the directory of the database.
+/// Environment variable with the directory of the database.
 const VARIABLE: &str = "SKIFF_ADVISORY_DB";
 
-/// Checks against the database that is given, or that is found.
+/// Checks against the given database, or against the one on this machine.
 pub fn run(database: Option<&Path>) -> Result<()> {
     let Some(database) = database.map(Path::to_owned).or_else(found) else {
         bail!("there is no advisory database: clone rustsec/advisory-db and pass its directory by --database or {VARIABLE}");
     };
-    // cargo-audit finds nothing wrong in a directory without advisories.
+    // cargo-audit reports success for a directory without advisories.
     if !database.join("crates").is_dir() {
         bail!("{} is no advisory database: it has no directory named crates", database.display());
     }
@@ -25,7 +25,7 @@ pub fn run(database: Option<&Path>) -> Result<()> {
     sh::run(check.arg(&database))
 }
 
-/// [`run`] where a database is found; a line that says so where none is.
+/// [`run`] if there is a database on this machine; otherwise says that there is none.
 pub fn if_possible() -> Result<()> {
     if found().is_some() {
         return run(None);
@@ -34,7 +34,7 @@ pub fn if_possible() -> Result<()> {
     Ok(())
 }
 
-/// The directory that the environment names, or else cargo-audit's own.
+/// The directory that the environment variable names, or else cargo-audit's own.
 fn found() -> Option<PathBuf> {
     let named = std::env::var_os(VARIABLE).map(PathBuf::from);
     let usual = || std::env::home_dir().map(|home| home.join(".cargo/advisory-db")).filter(|dir| dir.is_dir());

@@ -1,10 +1,10 @@
-//! Figures, from a release build: see `tests/bench`.
+//! Benches with a release build: see `tests/bench`.
 
 use anyhow::Result;
 
 use crate::{build, needs, samples, sh};
 
-/// Measures one part, or all; all are kept as a page of the docs.
+/// Measures one part, or all parts. The results of all parts become a page of the docs.
 pub fn run(part: Option<&str>) -> Result<()> {
     needs::root()?;
     needs::ensure(&[needs::BUILD, needs::NODE, needs::CLIENT, needs::SAMPLES, needs::NETWORKS])?;

@@ -1,5 +1,5 @@
-//! The demo: a one-machine cluster with a WASM Deployment, a WASM command and a Linux Pod, and what
-//! they say to each other.
+//! The demo: a one-machine cluster with a WASM Deployment, a WASM command and a Linux Pod, and their answers to each
+//! other.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt as _;
@@ -12,17 +12,17 @@ use serde_json::Value;
 
 use crate::{build, needs, samples, sh};
 
-/// Everything of the demo's cluster is here.
+/// The directory of the demo's cluster.
 const DATA_DIR: &str = "/var/lib/skiff-demo";
-/// How long the cluster may take to come up.
+/// How long the cluster may take until it is ready.
 const UP_LIMIT: Duration = Duration::from_secs(30);
-/// How long the quickstart may take to run.
+/// How long the quickstart may take until it runs.
 const RUN_LIMIT: Duration = Duration::from_secs(120);
-/// Images of the quickstart and the files they come from.
+/// Images of the quickstart and their files.
 const IMAGES: &[(&str, &str)] =
     &[("samples/web:latest", "web.wasm"), ("samples/lookup:latest", "lookup.wasm"), ("samples/tools:latest", "tools.tar")];
 
-/// Builds, starts, deploys and shows.
+/// Builds, starts and deploys the demo, and shows it.
 pub fn up(release: bool) -> Result<()> {
     needs::root()?;
     needs::ensure(&[needs::BUILD, needs::NODE, needs::CLIENT, needs::SAMPLES])?;
@@ -60,19 +60,19 @@ struct Cluster {
 }
 
 impl Cluster {
-    /// Starts `skiff up` in the background, unless it runs, and waits until it is ready.
+    /// Starts `skiff up` in the background, unless it runs already, and waits until it is ready.
     fn start(&self) -> Result<()> {
         fs::create_dir_all(DATA_DIR).with_context(|| format!("creating {DATA_DIR}"))?;
         if self.pid().is_some() {
             sh::say("the demo's cluster runs already");
         } else {
             sh::say(&format!("starting a cluster in {DATA_DIR}"));
-            // Whoever removes the demo need not build.
+            // The link to the program lets `down` work without a build.
             let _earlier = fs::remove_file(program_path());
             std::os::unix::fs::symlink(&self.skiff, program_path()).context("linking the program")?;
             let log = File::create(log_path()).context("creating the log")?;
             let mut skiff = self.skiff_command(&["up"]);
-            // A session of its own: it goes on when the terminal closes.
+            // Its own process group: skiff keeps running after a Ctrl-C and when the terminal closes.
             skiff.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
             let child = skiff.spawn().context("starting skiff")?;
             fs::write(pid_path(), child.id().to_string()).context("writing the pid file")?;
@@ -96,7 +96,7 @@ impl Cluster {
         sh::wait_for("the end of the cluster", UP_LIMIT, || self.pid().is_none().then_some(()))
     }
 
-    /// The process of the pid file, if it is alive and skiff.
+    /// The process id from the pid file, if that process is alive and is skiff.
     fn pid(&self) -> Option<u32> {
         let pid: u32 = fs::read_to_string(pid_path()).ok()?.trim().parse().ok()?;
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -111,12 +111,12 @@ impl Cluster {
 
     fn kubectl(&self, args: &[&str]) -> Command {
         let mut command = sh::command("kubectl", ["--kubeconfig", &kubeconfig()]);
-        // Not the user's: another cluster's kinds may be remembered there for this address.
+        // The demo does not use the user's cache, which may have another cluster's kinds for this address.
         command.args(args).env("KUBECACHEDIR", format!("{DATA_DIR}/kubectl-cache"));
         command
     }
 
-    /// Waits until web and tools are ready and lookup has ended, and says how far they are.
+    /// Waits until web and tools are ready and lookup has ended, and prints the progress.
     fn wait(&self) -> Result<()> {
         sh::say("waiting for the Pods");
         let mut told = String::new();
@@ -135,7 +135,7 @@ impl Cluster {
             (pods.len() == 4 && pods.iter().all(done)).then_some(())
         });
         if waited.is_err() {
-            // What keeps them: Pods that find no place, images that do not come, a node under pressure.
+            // Show the likely causes: Pods without a node, images that cannot be pulled, a node under pressure.
             for args in [&["events", "--types=Warning"][..], &["describe", "nodes"]] {
                 sh::run(&mut self.kubectl(args))?;
             }
@@ -177,7 +177,7 @@ fn kubeconfig() -> String {
     format!("{DATA_DIR}/admin.kubeconfig")
 }
 
-/// A link to the skiff that the demo runs.
+/// The link to the skiff program that the demo runs.
 fn program_path() -> PathBuf {
     Path::new(DATA_DIR).join("skiff")
 }

@@ -1,13 +1,13 @@
-//! Format, lints, and what we build on.
+//! Format, lints, and checks of the dependencies.
 
 use anyhow::Result;
 
 use crate::{audit, build, needs, sh};
 
-/// What cargo-deny finds in the lock file and the crates' sources. cargo-deny would fetch advisories; see [`audit`].
+/// The checks of cargo-deny that need no network. Its check of advisories would fetch them; see [`audit`].
 const DENY: [&str; 3] = ["bans", "licenses", "sources"];
 
-/// Format and lints; warnings are errors.
+/// Checks format and lints; warnings are errors.
 pub fn code() -> Result<()> {
     sh::say("checking the format");
     sh::run(&mut sh::command("cargo", ["fmt", "--all", "--check"]))?;

@@ -1,5 +1,5 @@
-//! Every chore of the project, as `cargo xtask NAME`. Each does its own set-up: what is missing is
-//! installed on Debian and Ubuntu when run as root, and named otherwise.
+//! All tasks of the project, as `cargo xtask NAME`. Each task installs what is missing, on Debian and Ubuntu as root.
+//! Elsewhere it names the missing packages.
 
 mod audit;
 mod bench;

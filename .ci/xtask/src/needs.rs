@@ -1,5 +1,5 @@
-//! What chores need of the machine. On Debian and Ubuntu, as root, what is missing is installed and
-//! said; elsewhere the one line that installs it is printed.
+//! Programs that the tasks need on the machine. On Debian and Ubuntu, as root, the missing packages are installed and
+//! named. Elsewhere the error has the one command that installs them.
 
 mod clients;
 mod machine;
@@ -14,44 +14,44 @@ use anyhow::{Context, Result, bail};
 
 use crate::sh;
 
-/// A program and the Debian package that has it.
+/// A program, and the Debian package that contains it.
 pub type Need = (&'static str, &'static str);
 
-/// To run a node; docs/nodes.md names the same.
+/// Programs of a node; docs/nodes.md names the same.
 pub const NODE: &[Need] =
     &[("runc", "runc"), ("nft", "nftables"), ("conntrack", "conntrack"), ("update-ca-certificates", "ca-certificates")];
-/// To talk to it.
+/// The client.
 pub const CLIENT: &[Need] = &[("kubectl", "kubernetes-client")];
-/// To make the sample image of Linux.
+/// For the sample Linux image.
 pub const SAMPLES: &[Need] = &[("busybox", "busybox-static")];
-/// To make networks for tests and measurements.
+/// For the networks of tests and benches.
 pub const NETWORKS: &[Need] = &[("ip", "iproute2")];
-/// To build skiff: SQLite and ring are C.
+/// For the build of skiff: SQLite and ring are C.
 pub const BUILD: &[Need] = &[("cc", "gcc"), ("make", "make")];
-/// To test it.
+/// For the tests.
 pub const TEST: &[Need] =
     &[("dig", "bind9-dnsutils"), ("curl", "curl"), ("docker-registry", "docker-registry"), ("skopeo", "skopeo"), ("etcd", "etcd-server")];
 
-/// Asks a server what its OpenAPI documents say it can be asked.
+/// schemathesis generates requests from a server's OpenAPI documents.
 pub const SCHEMATHESIS: &[&str] = &["schemathesis==4.32.5"];
 
-/// Reads `deny.toml`.
+/// Version of cargo-deny, which reads `deny.toml`.
 const CARGO_DENY: &str = "0.20.2";
 
-/// Reads `.cargo/audit.toml`.
+/// Version of cargo-audit, which reads `.cargo/audit.toml`.
 const CARGO_AUDIT: &str = "0.22.2";
 
-/// Versions of clang with a matching WASM runtime library in Debian or Ubuntu, the proven one first.
+/// Versions of clang that have a matching WASM runtime library in Debian or Ubuntu, in order of preference.
 const CLANGS: &[u32] = &[16, 19, 18, 17, 15, 14];
 
-/// Installs what of these is missing.
+/// Installs the packages whose programs are missing.
 pub fn ensure(needs: &[&[Need]]) -> Result<()> {
     let missing: Vec<&str> =
         needs.iter().copied().flatten().filter(|(program, _)| !sh::has(program)).map(|(_, package)| *package).collect();
     install(&missing)
 }
 
-/// A clang that builds WASM: its version, installed when missing.
+/// The version of a clang that builds WASM. Installs one if there is none.
 pub fn clang() -> Result<u32> {
     let whole =
         |version: &&u32| sh::has(&format!("clang-{version}")) && sh::has(&format!("wasm-ld-{version}")) && builtins(**version).is_some();
@@ -75,14 +75,14 @@ pub fn clang() -> Result<u32> {
     Ok(*version)
 }
 
-/// The runtime library of that clang for WASM.
+/// The runtime library for WASM of that clang version.
 pub fn builtins(version: u32) -> Option<std::path::PathBuf> {
     let lib = format!("/usr/lib/llvm-{version}/lib/clang");
     let found = std::fs::read_dir(lib).ok()?.flatten().map(|entry| entry.path().join("lib/wasi/libclang_rt.builtins-wasm32.a"));
     found.into_iter().find(|path| path.exists())
 }
 
-/// cargo-nextest, which is no Debian package.
+/// Installs cargo-nextest, which is no Debian package.
 pub fn nextest() -> Result<()> {
     if sh::has("cargo-nextest") {
         return Ok(());
@@ -91,17 +91,17 @@ pub fn nextest() -> Result<()> {
     sh::run(&mut sh::command("cargo", ["install", "--locked", "cargo-nextest"]))
 }
 
-/// The program of cargo-deny: only linting needs it.
+/// The program of cargo-deny, which only the lints need.
 pub fn cargo_deny() -> Result<PathBuf> {
     tool("cargo-deny", CARGO_DENY, &[])
 }
 
-/// The program of cargo-audit: only checking advisories needs it.
+/// The program of cargo-audit, which only the check of advisories needs.
 pub fn cargo_audit() -> Result<PathBuf> {
     tool("cargo-audit", CARGO_AUDIT, &["--no-default-features"])
 }
 
-/// A program of a crate in exactly that version, kept under target/.
+/// A program of a crate in exactly that version. It is kept under target/.
 fn tool(name: &str, wanted: &str, flags: &[&str]) -> Result<PathBuf> {
     let root = sh::target().join("tools");
     let program = root.join("bin").join(name);
@@ -115,7 +115,7 @@ fn tool(name: &str, wanted: &str, flags: &[&str]) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// A virtual environment of Python with exactly these packages, made once and kept under target/; answers the
+/// A Python virtual environment with exactly these packages. It is made once and kept under target/. Returns the
 /// directory of its programs.
 pub fn venv(name: &str, packages: &[&str]) -> Result<PathBuf> {
     ensure(&[&[("python3", "python3")]])?;
@@ -125,7 +125,7 @@ pub fn venv(name: &str, packages: &[&str]) -> Result<PathBuf> {
     if std::fs::read_to_string(&stamp).is_ok_and(|there| there == wanted) {
         return Ok(programs);
     }
-    // Debian keeps venv in a package of its own, which the module's presence does not tell.
+    // Debian has venv in another package. The module's presence does not prove that venv works.
     if !Command::new("python3").args(["-c", "import ensurepip"]).output().is_ok_and(|ran| ran.status.success()) {
         install(&["python3-venv"])?;
     }
@@ -136,14 +136,14 @@ pub fn venv(name: &str, packages: &[&str]) -> Result<PathBuf> {
     Ok(programs)
 }
 
-/// Python with the packages that `tests/it/python/requirements.txt` pins: its interpreter.
+/// The Python interpreter with the packages that `tests/it/python/requirements.txt` pins.
 pub fn python() -> Result<PathBuf> {
     let pins = std::fs::read_to_string(sh::root().join("tests/it/python/requirements.txt"))?;
     let packages: Vec<&str> = pins.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
     Ok(venv("kubernetes", &packages)?.join("python"))
 }
 
-/// Root is needed for namespaces, mounts and cgroups.
+/// Fails without root, which namespaces, mounts and cgroups need.
 pub fn root() -> Result<()> {
     // SAFETY: geteuid has no preconditions and cannot fail.
     if unsafe { libc::geteuid() } == 0 {
@@ -168,7 +168,7 @@ fn install(packages: &[&str]) -> Result<()> {
     sh::run(&mut apt)
 }
 
-/// Package lists may be old or absent on a fresh machine; once a run is enough.
+/// Updates the package lists, which may be old or absent on a fresh machine; once a run is enough.
 fn refresh() -> Result<()> {
     static ONCE: std::sync::Once = std::sync::Once::new();
     let mut done = Ok(());

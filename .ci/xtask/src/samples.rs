@@ -1,6 +1,5 @@
-//! Building the guests under `samples/guests` into `target/samples`: C modules and components by
-//! clang and the linker that comes with the Rust toolchain, Rust guests where their target is
-//! installed, and a small Linux image around busybox.
+//! Builds the guests under `samples/guests` into `target/samples`: C modules and components with clang and the linker
+//! of the Rust toolchain, Rust guests if their target is installed, and a small Linux image with busybox.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -14,15 +13,15 @@ use crate::{needs, sh};
 const MODULES: &[&str] = &["hello", "job"];
 /// Components: `main.c` with checked-in bindings, made by wit-bindgen from `wit/skiff.wit`.
 const COMPONENTS: &[&str] = &["web", "lookup", "echo"];
-/// Rust guests with the target they are built for.
+/// Rust guests, each with its target.
 const RUST: &[(&str, &str)] = &[("web-rs", "wasm32-wasip2")];
-/// The commands that the Linux image offers, all of them busybox.
+/// The commands of the Linux image, all of them busybox.
 const APPLETS: &[&str] = &[
     "sh", "cat", "echo", "env", "hostname", "httpd", "id", "ip", "kill", "ls", "mkdir", "nc", "nslookup", "ps", "sleep", "stty", "test",
     "touch", "true", "false", "vi", "wget", "wc", "head", "tail", "dd", "rm", "tar", "date", "seq", "stat", "mount", "readlink",
 ];
 
-/// Builds them all; answers the directory.
+/// Builds all guests; returns the directory.
 pub fn build() -> Result<PathBuf> {
     needs::ensure(&[needs::SAMPLES])?;
     let clang = needs::clang()?;
@@ -50,8 +49,8 @@ fn compiler(clang: u32) -> Command {
     sh::command(&format!("clang-{clang}"), ["--target=wasm32-wasi", "-Oz"])
 }
 
-/// Compiles the guest and its bindings and links them to a component. rustup's linker knows how to
-/// wrap a core module by the component type that the bindings carry.
+/// Compiles the guest and its bindings and links them to a component. The linker (wasm-component-ld) wraps the core
+/// module, using the component type in the bindings.
 fn component(clang: u32, source: &Path, name: &str, out: &Path) -> Result<()> {
     let mut objects = Vec::new();
     for (file, warnings) in [(source.join("main.c"), "-Wall"), (source.join(format!("bindings/{name}.c")), "-w")] {
@@ -89,7 +88,7 @@ fn rust(source: &Path, name: &str, target: &str, out: &Path) -> Result<()> {
     fs::copy(&built, out.join(format!("{name}.wasm"))).map(drop).with_context(|| format!("copying {}", built.display()))
 }
 
-/// A `docker save` archive of one layer: busybox and its names.
+/// A `docker save` archive with one layer: busybox and links to it.
 fn linux_image(archive: &Path) -> Result<()> {
     let layer = layer()?;
     let directory = archive.with_extension("d");

@@ -1,4 +1,4 @@
-//! Running programs: what is run is said, and a failure carries the program's name.
+//! Runs programs. Errors contain the program's name.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// Pause between two looks at a condition.
+/// Pause between two checks of a condition.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// The project's directory.
@@ -15,13 +15,13 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or(Path::new(".")).to_owned()
 }
 
-/// Where cargo builds to.
+/// cargo's target directory.
 pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// A command in the project's directory. It does not see what cargo says about this program's own package: build scripts
-/// of others watch the same variables, and would run again whenever cargo is called by hand in between.
+/// A command in the project's directory, without the variables that cargo sets for this program's own package. Build
+/// scripts of other crates watch the same variables. They would run again whenever cargo was called by hand in between.
 pub fn command<I: AsRef<OsStr>>(program: &str, args: impl IntoIterator<Item = I>) -> Command {
     let mut command = Command::new(program);
     command.args(args).current_dir(root());
@@ -42,7 +42,7 @@ pub fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command and answers what it printed.
+/// Runs a command and returns its output.
 pub fn output(command: &mut Command) -> Result<String> {
     let output = command.stderr(Stdio::piped()).output().with_context(|| format!("running {}", name(command)))?;
     if !output.status.success() {
@@ -57,7 +57,7 @@ pub fn has(program: &str) -> bool {
     std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin"), PathBuf::from("/sbin")]).any(|dir| dir.join(program).exists())
 }
 
-/// Looks again and again until the condition answers something, for at most `limit`.
+/// Repeats the check until it returns a value, for at most `limit`.
 pub fn wait_for<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> Result<T> {
     let deadline = Instant::now() + limit;
     loop {
@@ -72,7 +72,7 @@ pub fn wait_for<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option
     }
 }
 
-/// Says what is going on.
+/// Prints a line of progress.
 pub fn say(text: &str) {
     eprintln!("==> {text}");
 }

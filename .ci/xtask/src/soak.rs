@@ -1,4 +1,4 @@
-//! The stories of whole machines, longer than among the other tests.
+//! Long runs of the stories of whole machines.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::{build, needs, samples, sh};
 
-/// Runs them; without a seed, from one that nobody chose.
+/// Runs them; without a seed, the seed is the time.
 pub fn run(rounds: u32, seed: Option<u64>) -> Result<()> {
     needs::root()?;
     needs::ensure(&[needs::BUILD, needs::NODE, needs::CLIENT, needs::SAMPLES, needs::NETWORKS])?;
@@ -16,7 +16,7 @@ pub fn run(rounds: u32, seed: Option<u64>) -> Result<()> {
     let seed = seed.unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs()));
     sh::say(&format!("cutting the power {rounds} times; to repeat this run: cargo xtask soak --rounds {rounds} --seed {seed}"));
     let stories = "binary(it) & test(/^power::/)";
-    // One at a time: each has the machine's cores to itself, and takes as long as it takes.
+    // One story at a time, because each needs all cores of the machine.
     let mut nextest = sh::command(
         "cargo",
         ["nextest", "run", "--no-capture", "--no-fail-fast", "--run-ignored", "all", "--profile", "soak", "-E", stories],

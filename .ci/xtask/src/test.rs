@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::{audit, build, lint, needs, samples, sh};
 
-/// Runs them; with a filter only the tests whose name contains it, without lints.
+/// Runs the tests. With a filter, only the tests whose name contains it run, without lints.
 pub fn run(filter: Option<&str>) -> Result<()> {
     needs::root()?;
     needs::ensure(&[needs::BUILD, needs::NODE, needs::CLIENT, needs::SAMPLES, needs::NETWORKS, needs::TEST])?;
@@ -20,7 +20,7 @@ pub fn run(filter: Option<&str>) -> Result<()> {
     let tools = needs::clients()?;
     let machine = needs::machine()?;
     let mut ended = Vec::new();
-    // Stories look at the whole machine for what a cluster leaves behind: nothing else may run then.
+    // Stories check the whole machine for what a cluster leaves behind, so nothing else may run at that time.
     for (what, tests) in [("the crates' own tests", "not binary(it)"), ("the stories", "binary(it)")] {
         sh::say(&format!("running {what}"));
         let mut nextest = sh::command("cargo", ["nextest", "run", "--no-fail-fast", "--no-tests=pass", "-E", tests]);
@@ -35,11 +35,11 @@ pub fn run(filter: Option<&str>) -> Result<()> {
             .args(filter);
         ended.push(sh::run(&mut nextest));
     }
-    // Both are run, whatever the first says: one run shows all there is to mend.
+    // Both runs happen, also if the first fails: one call shows all failures.
     ended.into_iter().collect()
 }
 
-/// The story of a server that is asked everything, longer than among the other tests.
+/// A longer run of the story that sends a server all requests of its OpenAPI documents.
 pub fn schemathesis(examples: u32) -> Result<()> {
     needs::root()?;
     needs::ensure(&[needs::BUILD, needs::NODE, needs::CLIENT, needs::NETWORKS])?;

@@ -1,10 +1,11 @@
-//! Fuzz targets: what takes bytes from strangers, each as a plain function that panics where a promise is broken.
+//! Fuzz targets: parsers and decoders of untrusted bytes. Each target is a plain function that panics when a promise is
+//! broken.
 //!
-//! A promise is more than "does not panic": a patch that says nothing changes nothing, what is shown parses to the
-//! same, what was decoded can be decoded again. [`drive`] feeds a target with its corpus (`corpus/NAME/`, a file an
-//! input) and with mutations of it that follow from a seed, so that a failure is found again. The crate's own
-//! tests do that for a moment; `cargo xtask fuzz NAME SECONDS` for as long as one likes. Inputs that were found to
-//! break something are kept in the corpus. Each target has libFuzzer's signature, for whoever drives it so.
+//! A promise is more than "does not panic": a patch without changes changes nothing, printed text parses to the same
+//! value, decoded data can be decoded again. [`drive`] runs a target with its corpus (`corpus/NAME/`, one file an
+//! input) and with mutations of the corpus. The mutations follow from a seed, so a failure can be reproduced. The
+//! crate's own tests do that for a short time, `cargo xtask fuzz NAME SECONDS` for any time. An input that broke a
+//! promise stays in the corpus. Each target has libFuzzer's signature, so libFuzzer can run it too.
 
 #![allow(clippy::expect_used, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a broken promise is told by a panic")]
 
@@ -19,9 +20,9 @@ pub use targets::{TARGETS, Target};
 
 use mutate::Mutator;
 
-/// What one input of at most [`INPUT_LEN_MAX`] bytes may take in a debug build on a busy machine.
+/// Time limit for one input of at most [`INPUT_LEN_MAX`] bytes, in a debug build on a busy machine.
 const COST_MAX: Duration = Duration::from_secs(10);
-/// Longest input that is made. Costs that grow faster than inputs show well before.
+/// Longest mutated input, in bytes. A cost that grows faster than the input is visible at much shorter inputs.
 pub const INPUT_LEN_MAX: usize = 16 * 1024;
 
 /// An input that broke a promise.
@@ -29,14 +30,14 @@ pub const INPUT_LEN_MAX: usize = 16 * 1024;
 pub struct Failure {
     /// The input.
     pub input: Vec<u8>,
-    /// How.
+    /// Which promise it broke.
     pub why: String,
 }
 
-/// The inputs that a target's corpus holds, in the order of their names.
+/// The inputs of a target's corpus, ordered by name.
 ///
 /// # Errors
-/// When it cannot be read.
+/// When the corpus cannot be read.
 pub fn corpus(target: &Target) -> std::io::Result<Vec<Vec<u8>>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target.name);
     let mut files = std::fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<PathBuf>, _>>()?;
@@ -44,7 +45,7 @@ pub fn corpus(target: &Target) -> std::io::Result<Vec<Vec<u8>>> {
     files.iter().map(std::fs::read).collect()
 }
 
-/// Tries the corpus, then mutations of it for as long as `go_on` says so; answers how many inputs were tried.
+/// Tries the corpus, then mutations of it while `go_on` returns true; returns the number of inputs.
 ///
 /// # Errors
 /// The first input that breaks a promise.

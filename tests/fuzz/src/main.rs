@@ -1,5 +1,5 @@
-//! `skiff-fuzz [TARGET|all] [SECONDS] [SEED]`: tries inputs for that long; what breaks a promise is written to
-//! `target/fuzz/TARGET/` and told.
+//! `skiff-fuzz [TARGET|all] [SECONDS] [SEED]`: tries inputs for that long. An input that breaks a promise is reported
+//! and written to `target/fuzz/TARGET/`.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether all promises held.
+/// Returns whether all promises held.
 fn run(args: &[String]) -> Result<bool, Box<dyn Error>> {
     let wanted = args.first().map_or("all", String::as_str);
     let seconds = args.get(1).map(|text| text.parse()).transpose()?.unwrap_or(SECONDS);
@@ -32,7 +32,7 @@ fn run(args: &[String]) -> Result<bool, Box<dyn Error>> {
         let names: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
         return Err(format!("no target {wanted:?}; there are {}", names.join(", ")).into());
     }
-    // A panic is told once, with its input.
+    // The panic's own message is not printed: the report has it, with the input.
     std::panic::set_hook(Box::new(|_| {}));
     let mut all_held = true;
     for target in targets {

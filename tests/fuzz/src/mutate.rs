@@ -1,5 +1,5 @@
-//! Inputs from inputs: bytes changed, moved and doubled, and, where an input is made of JSON documents, whole
-//! values, so that what comes out still gets past the parser most of the time.
+//! Makes inputs from other inputs. It changes, moves and doubles bytes. Where an input is JSON, it also changes whole
+//! values, so that most results still get past the parser.
 
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -9,12 +9,12 @@ use serde_json::{Map, Value};
 use crate::INPUT_LEN_MAX;
 use crate::targets::{BETWEEN, documents};
 
-/// Changes in one input at most.
+/// Maximum number of changes in one input.
 const CHANGES_MAX: usize = 6;
-/// Inputs that later ones are made of, beside the corpus.
+/// Maximum number of earlier inputs (the corpus among them) that are mutated further.
 const POOL_MAX: usize = 256;
 
-/// What parsers stumble over.
+/// Texts that parsers often handle wrongly.
 const ODD: &[&str] = &[
     "",
     " ",
@@ -78,7 +78,7 @@ impl Mutator {
             };
         }
         input.truncate(INPUT_LEN_MAX);
-        // Some stay, to be changed further.
+        // Some inputs are kept, to be changed further.
         if self.random.random_ratio(1, 16) {
             if self.pool.len() < POOL_MAX {
                 self.pool.push(input.clone());
@@ -130,7 +130,7 @@ impl Mutator {
         input
     }
 
-    /// The input with one of its documents changed; `None` where none is JSON.
+    /// The input with one of its documents changed; `None` if the chosen document is not JSON.
     fn changed_values(&mut self, input: &[u8]) -> Option<Vec<u8>> {
         let mut parts: Vec<Vec<u8>> = documents(input).into_iter().map(<[u8]>::to_vec).collect();
         let at = self.random.random_range(0..parts.len());
@@ -141,7 +141,7 @@ impl Mutator {
         Some(parts.join(BETWEEN))
     }
 
-    /// A value from somewhere.
+    /// A value from another input, or a random one.
     fn donor(&mut self) -> Value {
         let other = self.pool.choose(&mut self.random).cloned().unwrap_or_default();
         let other = documents(&other).choose(&mut self.random).and_then(|document| serde_json::from_slice(document).ok());
@@ -178,7 +178,7 @@ impl Mutator {
         }
     }
 
-    /// Changes the value, or one somewhere in it.
+    /// Changes the value, or a random value inside it.
     fn change(&mut self, value: &mut Value, donor: Value) {
         let deeper = self.random.random_bool(0.8);
         match value {

@@ -1,4 +1,4 @@
-//! The targets, in the order of their names, and what they share.
+//! The targets, in the order of their names, and their common parts.
 
 mod bodies;
 mod frames;
@@ -8,13 +8,13 @@ mod selectors;
 
 use serde_json::Value;
 
-/// What takes bytes.
+/// A fuzz target.
 pub struct Target {
-    /// What it is called, here and in the corpus.
+    /// The target's name, also in the corpus.
     pub name: &'static str,
-    /// Words that mean something to it.
+    /// Words that have a meaning for the target.
     pub words: &'static [&'static str],
-    /// Takes an input; panics where a promise is broken.
+    /// Takes an input; panics when a promise is broken.
     pub run: fn(&[u8]),
 }
 
@@ -36,7 +36,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "websocket", words: &["\u{0}", "{\"Width\":1,\"Height\":1}"], run: frames::websocket },
 ];
 
-/// Names that the schemas and the directives of patches know.
+/// Names in the schemas and in the directives of patches.
 const FIELDS: &[&str] = &[
     "metadata",
     "spec",
@@ -131,7 +131,7 @@ const MANIFEST: &[&str] = &[
     "Cmd",
 ];
 
-/// What stands between the documents of one input.
+/// The separator between the documents of one input.
 pub const BETWEEN: &[u8] = b"\n%%\n";
 
 /// The documents of an input.
@@ -145,12 +145,12 @@ pub fn documents(input: &[u8]) -> Vec<&[u8]> {
     parts
 }
 
-/// A document as the server would decode it from a body.
+/// A document, decoded as the server decodes a body.
 fn decoded(document: &[u8]) -> Option<Value> {
     api_rules::decode(document, false).ok().map(|decoded| decoded.value)
 }
 
-/// Whether two values are the same, but for the last digits of fractions, which printing may change.
+/// Whether two values are equal. The last digits of fractions may differ, because printing may change them.
 fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
@@ -165,7 +165,7 @@ fn same(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// What may be stored must be readable again.
+/// Checks that a value which may be stored can be read again.
 fn is_readable(value: &Value) {
     let text = value.to_string();
     let again = api_rules::decode(text.as_bytes(), false).unwrap_or_else(|error| panic!("not readable again: {error}: {text:.200}"));

@@ -1,10 +1,10 @@
-//! A bounded number of inputs for every target, the same ones in every run.
+//! A limited number of inputs for every target, the same inputs in every run.
 
 use super::*;
 
-/// Mutations of each target's corpus.
+/// Number of inputs for each target.
 const INPUTS: u64 = 3_000;
-/// Where a run stops that is slower than thought; what it did until then counts.
+/// Time limit of a slow run. Such a run succeeds with the inputs that it has tried.
 const TIME_MAX: Duration = Duration::from_secs(20);
 
 fn holds(name: &str) {
@@ -34,7 +34,7 @@ targets_hold! {
     apply archive decode_json decode_yaml field_selector image_manifest json_patch label_selector merge_patch protobuf spdy spdy_headers strategic_patch websocket
 }
 
-/// Of a target that is known to break its promise, the input that shows it is found.
+/// The target is known to break its promise. The test checks that the input which shows this is found.
 #[test]
 fn a_broken_promise_is_found() {
     let target = Target { name: "broken", words: &["boom"], run: |input| assert!(!input.windows(4).any(|four| four == b"boom"), "boom") };

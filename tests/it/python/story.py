@@ -20,7 +20,7 @@ JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
-# Conditions are waited for this long.
+# How long to wait for a condition.
 DEADLINE_SECONDS = 60
 
 
@@ -67,7 +67,7 @@ def objects_live_and_die():
     made.data["key"] = "other"
     changed = core.replace_namespaced_config_map("one", NAMESPACE, made)
     assert changed.data == {"key": "other"}
-    # What was read is older than what is there now.
+    # The revision that was read is older than the present one.
     status, reason, message = refusal(core.replace_namespaced_config_map, "one", NAMESPACE, made)
     assert (status, reason) == (409, "Conflict") and "the object has been modified" in message, message
     dry = core.create_namespaced_config_map(NAMESPACE, config_map("dry"), dry_run="All")
@@ -85,7 +85,7 @@ def lists_come_in_pages():
     page = core.list_namespaced_config_map(limit=3, **chosen)
     sizes, revision = [len(page.items)], page.metadata.resource_version
     while page.metadata._continue:
-        # What comes to be now belongs to a later list.
+        # An object created now belongs to a later list.
         core.create_namespaced_config_map(NAMESPACE, config_map(f"late-{len(sizes)}", labels={"story": "pages"}))
         page = core.list_namespaced_config_map(limit=3, _continue=page.metadata._continue, **chosen)
         assert page.metadata.resource_version == revision, page.metadata
@@ -171,7 +171,7 @@ def commands_run_in_containers():
         )
 
     assert run("echo hello; echo there >&2", stdin=False, tty=False) in ("hello\nthere\n", "there\nhello\n")
-    # The client forgets a line that it reads together with the end: the command waits for a second one.
+    # The client loses a line that it reads together with the end, so the command waits for a second line.
     talk = run("read word; echo got $word; read word; exit 3", stdin=True, tty=False, _preload_content=False)
     talk.write_stdin("this\n")
     assert talk.readline_stdout(timeout=DEADLINE_SECONDS) == "got this"

@@ -1,5 +1,5 @@
-//! The machine of somebody who tries Skiff: a fresh Debian with systemd and what docs/nodes.md names, which
-//! `cargo xtask test` made (`.ci/xtask/src/needs/machine/debian.rs`).
+//! The machine of a new user: a fresh Debian with systemd and the packages that docs/nodes.md names. `cargo xtask test`
+//! makes its disk image (`.ci/xtask/src/needs/machine/debian.rs`).
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -7,11 +7,11 @@ use std::process::Command;
 use super::{COMMAND_LIMIT, Machine, PORT, Root};
 use crate::run::{eventually_within, run};
 
-/// What a disk with files is at most, most of it a hole.
+/// Maximum size of the disk with files. The image is sparse.
 const FILES_SIZE: &str = "2G";
 
 impl Machine {
-    /// A fresh Debian, off. A second disk has copies of these files, by their names there.
+    /// A fresh Debian, switched off. A second disk has copies of these files, under the given names.
     pub fn debian(files: &[(String, PathBuf)]) -> Self {
         let machine = Self::off(Root::Debian);
         let brought = machine.dir.path().join("brought");
@@ -26,7 +26,7 @@ impl Machine {
         machine
     }
 
-    /// Takes the administrator's kubeconfig from where it is in the machine, for clients on the host.
+    /// Copies the administrator's kubeconfig from that path in the machine, for clients on the host.
     #[track_caller]
     pub fn take_kubeconfig(&mut self, path: &str) {
         let kubeconfig = self.run(&format!("cat {path}")).ok();
@@ -34,10 +34,10 @@ impl Machine {
         std::fs::write(self.kubeconfig(), kubeconfig).expect("written");
     }
 
-    /// Has the init system shut the machine down.
+    /// Shuts the machine down through its init system.
     #[track_caller]
     pub fn power_off(&mut self) {
-        // It may be gone before it answers.
+        // The machine may be off before it answers.
         let _answer = self.tell("systemctl --no-block poweroff");
         let mut running = self.running.take().expect("it is on");
         eventually_within(COMMAND_LIMIT, "the machine is off", || match running.qemu.try_wait().expect("a child") {

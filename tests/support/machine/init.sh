@@ -1,6 +1,6 @@
 #!/bin/sh
-# The first process of a machine whose root is the host's, read-only. What a node writes to is in memory
-# (/run, /tmp, /var/log) or on the machine's own disk (/mnt). Then it runs what the test sends.
+# The first process of a machine whose root is the host's, read-only. A node writes to memory (/run, /tmp, /var/log) or
+# to the machine's own disk (/mnt). At the end this script runs the scripts that the test sends.
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/run
 mount -t proc proc /proc
 mount -t sysfs sys /sys
@@ -18,7 +18,7 @@ for word in $(cat /proc/cmdline); do
     skiff.gateway=*) gateway=${word#skiff.gateway=} ;;
   esac
 done
-# The kernel asks for modules of its own, too: they are not where the host has its own.
+# The kernel loads modules by itself too. The machine's modules are not in the host's directory for modules.
 printf '#!/bin/sh\nexec modprobe -d %s "$@"\n' "$machine" > /run/modprobe
 chmod 755 /run/modprobe
 echo /run/modprobe > /proc/sys/kernel/modprobe

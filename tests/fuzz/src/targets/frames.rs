@@ -1,4 +1,4 @@
-//! Frames of the protocols in which commands and ports are carried.
+//! Frames of the protocols that carry commands and forwarded ports.
 
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt as _;
@@ -8,10 +8,11 @@ use tokio::io::AsyncWriteExt as _;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
-/// The server's bound on one message.
+/// Limit of one message, in bytes.
 const MESSAGE_LEN_MAX: usize = 4 * 1024;
 
-/// SPDY: however the bytes are cut, the same frames come out of them, and what is written of these is read as these.
+/// SPDY: the decoder returns the same frames however the bytes are split. The encoder's output of these frames decodes
+/// to the same frames.
 pub fn spdy(input: &[u8]) {
     let (whole, error) = read(input.chunks(input.len().max(1)));
     let (cut, cut_error) = read(input.chunks(3));
@@ -19,14 +20,14 @@ pub fn spdy(input: &[u8]) {
     let (mut encoder, mut written) = (Encoder::default(), BytesMut::new());
     whole.iter().for_each(|frame| encoder.put(frame, &mut written));
     let (again, error) = read(std::iter::once(&written[..]));
-    // A peer may press headers better than is done here.
+    // A peer may compress headers better than this encoder, so the encoded frame may be too long.
     if !matches!(error, Some(FrameError::TooLong(_))) {
         assert_eq!(error, None, "{whole:?}");
         assert_eq!(again, whole);
     }
 }
 
-/// SPDY's header blocks: pressed after one another, they are read as they were.
+/// SPDY's header blocks: several blocks, compressed one after the other, decompress to the same blocks.
 pub fn spdy_headers(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let pairs = || text.split('\n').filter(|line| !line.contains('\0')).filter_map(|line| line.split_once(':'));
@@ -39,7 +40,7 @@ pub fn spdy_headers(input: &[u8]) {
     }
 }
 
-/// The frames until the first that is none, with pieces of one data frame put together.
+/// The frames up to the first error. Consecutive pieces of one data frame are joined.
 fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<Frame>, Option<FrameError>) {
     let (mut decoder, mut buffer, mut frames) = (Decoder::default(), BytesMut::new(), Vec::new());
     for piece in pieces {
@@ -67,7 +68,7 @@ fn push(frames: &mut Vec<Frame>, frame: Frame) {
     frames.push(frame);
 }
 
-/// A websocket's client that says these bytes: messages of bounded length come out, then an end.
+/// A websocket client that sends these bytes: the server returns messages of limited length, then ends.
 pub fn websocket(input: &[u8]) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     runtime.block_on(async {

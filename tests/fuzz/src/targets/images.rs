@@ -1,8 +1,9 @@
-//! What a registry sends: manifests, configurations, layers.
+//! Data from a registry: manifests, configurations, layers.
 
 use super::documents;
 
-/// A tar archive, with its checksums put right: a changed header that is refused for its checksum tells nothing.
+/// A tar archive, as it is and with corrected checksums: the rejection of a changed header for its checksum tests
+/// nothing more.
 pub fn archive(input: &[u8]) {
     node_images::promises::archive(input);
     let mut mended = input.to_vec();

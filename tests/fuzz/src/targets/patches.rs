@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::bodies::kind_of;
 use super::{decoded, documents, is_readable};
 
-/// What copies and moves may leave at most: the original, the patch, and what may be copied.
+/// Maximum size of a result, in bytes: the original, the patch, and the bytes that copies and moves may add.
 const RESULT_LEN_MAX: usize = 4 * patch::COPIED_BYTES_MAX;
 
 fn object_and_patch(input: &[u8]) -> Option<(Value, Value)> {
@@ -39,7 +39,7 @@ pub fn merge(input: &[u8]) {
     assert_eq!(patch::merge(&patched, &patch).as_ref(), Ok(&patched), "what is merged is merged");
 }
 
-/// Strategic merge patch, of the kind that the object is.
+/// Strategic merge patch, with the schema of the object's kind.
 pub fn strategic(input: &[u8]) {
     let Some((object, patch)) = object_and_patch(input) else { return };
     let Some(schema) = api_schema::of_kind(kind_of(&object)) else { return };
@@ -51,7 +51,7 @@ pub fn strategic(input: &[u8]) {
     assert_eq!(patch::strategic(schema, &object, &patch), Ok(patched), "the same again");
 }
 
-/// Server-side apply: an object, and what two managers apply to it.
+/// Server-side apply: an object, and the configurations that two managers apply to it.
 pub fn apply(input: &[u8]) {
     let documents = documents(input);
     let mut configs = documents.iter().filter_map(|document| decoded(document)).filter(Value::is_object);
@@ -69,16 +69,16 @@ pub fn apply(input: &[u8]) {
         is_readable(&applied);
         let again = apply::apply(&target, Some(&applied), &config, writer, false)
             .unwrap_or_else(|error| panic!("one's own is no conflict: {error}: {applied} {config}"));
-        // Who states nothing owns nothing, and to an object that nobody owns the next apply comes as the first:
-        // upstream tells what was there before it as well.
+        // A manager that states no field owns no field. The next apply to an object without owners is treated as the
+        // first one. Upstream cannot distinguish these cases either.
         let is_owned = !applied["metadata"]["managedFields"].is_null();
         assert!(!is_owned || without_empty(&again) == without_empty(&applied), "what is applied is applied: {config}\n{again}\n{applied}");
         live = Some(applied);
     }
 }
 
-/// A value but for empty maps and lists: the apply that gives up the last field of a map takes the map with it, and
-/// the next one puts an empty one there.
+/// A value without empty maps and lists. An apply that gives up the last field of a map removes the map; the next one
+/// adds an empty map.
 fn without_empty(value: &Value) -> Value {
     let is_empty = |value: &Value| value.as_object().is_some_and(|map| map.is_empty()) || value.as_array().is_some_and(Vec::is_empty);
     match value {
@@ -91,7 +91,7 @@ fn without_empty(value: &Value) -> Value {
     }
 }
 
-/// A configuration as it is when it is applied.
+/// A configuration in the form that an apply expects.
 fn fitting(kind: &api_model::kind::Kind, mut config: Value) -> Option<Value> {
     meta::set(&mut config, "managedFields", Value::Null);
     if let Some(metadata) = config.get_mut("metadata").and_then(Value::as_object_mut) {

@@ -1,9 +1,9 @@
-//! Selectors as they stand in queries.
+//! Selectors as in the query of a request.
 
 use api_model::selector::{FieldSelector, Selector};
 use serde_json::json;
 
-/// What is shown parses to the same, and matches what it matched.
+/// The printed selector parses to an equal selector with the same matches.
 pub fn label(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let Ok(selector) = Selector::parse(&text) else { return };
@@ -16,7 +16,7 @@ pub fn label(input: &[u8]) {
     }
 }
 
-/// The same of fields.
+/// The same for field selectors.
 pub fn field(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let Ok(selector) = FieldSelector::parse(&text) else { return };

@@ -1,5 +1,6 @@
-//! A fresh Debian of this system's release on a disk image: what a machine boots with, and the packages that docs/nodes.md
-//! names. mmdebstrap takes them from the package sources that this system has. Made once and kept under target/.
+//! A disk image with a fresh Debian of this system's release: the packages that a machine needs to boot, and the
+//! packages that docs/nodes.md names. mmdebstrap takes them from this system's package sources. The image is made once
+//! and kept under target/.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,24 +10,25 @@ use anyhow::{Context, Result};
 use super::super::{CLIENT, NODE};
 use crate::sh;
 
-/// What the kernel's package brings along, and an init system.
+/// An init system, and packages that the kernel's package would bring.
 const BOOT: [&str; 3] = ["systemd-sysv", "udev", "kmod"];
-/// The test's own files, of which none is skiff's: how the machine is reached, and by what link.
+/// The test's own files, none of them from skiff: the connection to the test, and the network link.
 const FILES: [(&str, &str); 4] = [
     ("usr/local/lib/commands.sh", super::COMMANDS),
     ("etc/systemd/system/commands.service", include_str!("commands.service")),
     ("etc/systemd/network/uplink.network", include_str!("uplink.network")),
     ("etc/hostname", "fresh\n"),
 ];
-/// What is started at boot, as `systemctl enable` says it.
+/// The units that start at boot, linked as `systemctl enable` does.
 const ENABLED: [(&str, &str); 2] = [
     ("commands.service", "/etc/systemd/system/commands.service"),
     ("systemd-networkd.service", "/usr/lib/systemd/system/systemd-networkd.service"),
 ];
-/// Most of it is a hole.
+/// The size of the image, which is sparse.
 const DISK_SIZE: &str = "6G";
 
-/// It has apt write to descriptors that dash opens, which knows those of one digit: none of them may be inherited.
+/// mmdebstrap lets apt write to file descriptors that dash opens. dash supports only descriptors of one digit, so no
+/// descriptor may be inherited.
 const MMDEBSTRAP: &str = "exec mmdebstrap \"$@\" 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-";
 
 /// Makes `debian.img` in the machine's directory, which has the kernel's modules.
@@ -61,7 +63,7 @@ pub fn debian(machine: &Path) -> Result<()> {
     fs::write(&stamp, wanted).with_context(|| format!("writing {}", stamp.display()))
 }
 
-/// The release that this system is of, by its code name.
+/// The code name of this system's release.
 fn release() -> Result<String> {
     let text = fs::read_to_string("/etc/os-release").context("reading /etc/os-release")?;
     let name = text.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="));
@@ -77,7 +79,7 @@ fn sources() -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// How this system reaches them (a proxy, say).
+/// apt's HTTP settings of this system, such as a proxy.
 fn apt_options() -> Result<Vec<String>> {
     let dump = sh::output(&mut sh::command("apt-config", ["dump", "Acquire"]))?;
     let set = |line: &&str| line.starts_with("Acquire::http") && !line.ends_with("\"\";");

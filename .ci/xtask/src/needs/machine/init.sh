@@ -1,11 +1,11 @@
 #!/bin/busybox sh
-# The first process of a test's machine. It mounts the host's root read-only and hands over to the script that the kernel's
-# command line names (skiff.init=), or mounts a disk (skiff.disk=) and hands over to the init system there.
+# The first process of a test's machine. It mounts the host's root read-only and runs the script that the kernel's
+# command line names (skiff.init=), or it mounts a disk (skiff.disk=) and runs the init system of that disk.
 /bin/busybox mount -t proc proc /proc
 /bin/busybox mount -t devtmpfs dev /dev
 exec > /dev/console 2>&1
 while read -r module; do
-  # One that this processor does not need refuses to be loaded.
+  # The kernel rejects a module that this processor does not need.
   /bin/busybox insmod "/modules/$module" 2>/dev/null
 done < /modules/order
 for word in $(/bin/busybox cat /proc/cmdline); do
