@@ -1,5 +1,5 @@
-//! Who and what, with the real kubectl against a control plane: tokens, certificates, rights, what
-//! is recorded of all that, and what of a Secret is found on the disk.
+//! Authentication and authorization, with the real kubectl against a control plane: tokens, certificates, rights, the
+//! audit log, and the encryption of Secrets on disk.
 
 mod federation;
 mod nodes;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tests::net::Net;
 use tests::{Cluster, Kubectl, eventually};
 
-/// What must be found nowhere but in answers to those who may see it.
+/// Text that may appear only in answers to users who may read the Secret.
 const SECRET: &str = "skiff-tells-nobody";
 
 const POLICY: &str = "
@@ -70,7 +70,7 @@ fn who_may_do_what_is_decided_and_recorded() {
     assert_eq!(STANDARD.decode(value).expect("base64"), SECRET.as_bytes());
 }
 
-/// kubectl as somebody else than the administrator.
+/// kubectl as a user other than the administrator.
 fn kubectl_as<'a>(cluster: &'a Cluster, files: &Path, user: &Value) -> Kubectl<'a> {
     let admin = std::fs::read_to_string(cluster.data_dir().join("admin.kubeconfig")).expect("the administrator's kubeconfig");
     let mut kubeconfig: Value = serde_json::from_str(&admin).expect("JSON");
@@ -130,7 +130,7 @@ fn tokens_are_made_for_accounts(cluster: &Cluster, kubectl: &Kubectl<'_>, files:
     assert!(with(&lasting).ok("auth whoami").contains("system:serviceaccount:default:builder"));
     kubectl.ok("delete secret lasting");
     assert!(with(&lasting).fails("auth whoami").contains(unauthorized));
-    // kubectl asks for a password when it has nothing to show.
+    // curl, because kubectl without credentials asks for a password.
     let nobody = cluster.net.run("curl", &["-sSk", "--max-time", "10", "https://127.0.0.1:6443/api/v1/namespaces/default/pods"]).ok();
     assert!(nobody.contains("User \\\"system:anonymous\\\" cannot list resource \\\"pods\\\""), "{nobody}");
 }
@@ -149,7 +149,7 @@ fn others_are_impersonated_by_right(kubectl: &Kubectl<'_>, own: &Kubectl<'_>) {
     }
 }
 
-/// A certificate signing request's manifest, and the key in PEM.
+/// The manifest of a certificate signing request, and its key in PEM.
 fn request(name: &str, organization: &str, signer: &str) -> (String, String) {
     let key = rcgen::KeyPair::generate().expect("a key");
     let mut params = rcgen::CertificateParams::default();
@@ -244,7 +244,7 @@ fn secrets_are_unreadable_on_the_disk(cluster: &Cluster, kubectl: &Kubectl<'_>) 
 fn everything_was_recorded(log: &Path) {
     let events = || -> Vec<Value> {
         let text = std::fs::read_to_string(log).expect("the audit log");
-        // The last line may be on its way.
+        // The last line may not be complete yet.
         let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
         whole.map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
     };

@@ -1,10 +1,10 @@
-//! What the built-in admission plugins make of objects, as kubectl shows it: filled in, warned of or refused.
+//! The effect of the built-in admission plugins on objects, as kubectl shows it: defaults, warnings and rejections.
 
 use serde_json::json;
 use tests::net::Net;
 use tests::{Cluster, Kubectl, eventually};
 
-/// A Pod with one container of which `rest` is more.
+/// A Pod with one container; `rest` is added to the container.
 fn pod(name: &str, rest: &str) -> String {
     format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec: {{containers: [{{name: c, image: i{rest}}}]}}\n")
 }
@@ -51,7 +51,7 @@ fn pods_are_as_secure_as_their_namespace_says(kubectl: &Kubectl<'_>) {
     let wanted = "Warning: existing pods in namespace \"guarded\" violate the new PodSecurity enforce level \"restricted:latest\"\n";
     assert_eq!(dry.stderr, format!("{wanted}Warning: early: {lacking}\n"));
     level("warn=restricted").ok();
-    // Who makes Pods is warned of them and stopped at none.
+    // A Deployment that violates the level gets a warning and is accepted.
     let made = kubectl.run(&["create", "deployment", "web", "--image=i", "--replicas=0", "-n", "guarded"]);
     assert_eq!(
         made.stderr,

@@ -1,4 +1,4 @@
-//! An API server of somebody else behind ours: metrics of nodes and Pods, as `kubectl top` wants them.
+//! An aggregated API server behind skiff's: metrics of nodes and Pods, as `kubectl top` requests them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,12 +11,12 @@ use tests::net::Net;
 use tests::{Cluster, Kubectl, backend};
 
 const PORT: u16 = 8445;
-/// What kubectl makes of the answer of a server that is away.
+/// kubectl's error when the aggregated server is not available.
 const UNAVAILABLE: &str = "(ServiceUnavailable): the server is currently unable to handle the request";
 const GROUP_VERSION: &str = "metrics.k8s.io/v1beta1";
 
-/// What a metrics server says, as far as kubectl asks. It tells who asks in a header, and has a node only
-/// for those in the group `system:masters`.
+/// Answers as a metrics server does, as far as kubectl asks. It returns the user's name in a header, and returns a node
+/// only to members of the group `system:masters`.
 async fn answer(request: Request<Incoming>) -> backend::Answer {
     let usage = json!({"cpu": "250m", "memory": "512Mi"});
     let times = |kind: &str, name: &str| {
@@ -125,7 +125,8 @@ fn it_answers(kubectl: &Kubectl<'_>) {
     assert!(who["groups"].as_array().expect("groups").contains(&json!("system:masters")), "{who}");
 }
 
-/// Who may not is stopped here; who may is told there by name.
+/// skiff rejects a user without the right. An authorized user reaches the aggregated server, which gets the user's
+/// name.
 fn its_rules_are_ours(kubectl: &Kubectl<'_>) {
     let refused = kubectl.fails("get nodes.metrics.k8s.io --as=jane");
     assert!(
@@ -142,7 +143,7 @@ fn it_goes_away(kubectl: &Kubectl<'_>) {
     kubectl.until("apiservice/v1beta1.metrics.k8s.io", "/status/conditions/0/status", "False");
     let away = kubectl.fails("get --raw /apis/metrics.k8s.io/v1beta1/nodes");
     assert!(away.contains(UNAVAILABLE), "{away}");
-    // Everything else goes on.
+    // Everything else still works.
     kubectl.ok("get nodes");
     kubectl.ok("delete apiservice v1beta1.metrics.k8s.io");
     assert!(!kubectl.ok("get --raw /apis").contains("metrics.k8s.io"));

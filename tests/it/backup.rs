@@ -1,4 +1,4 @@
-//! `skiff db` beside a running server: a copy made while objects are written, looked at, and put back.
+//! `skiff db` beside a running server: a copy that is made while objects are written, then checked and restored.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,7 +14,7 @@ use kube::{Api, Client};
 use tests::net::Net;
 use tests::{Cluster, Kubectl, Ran, client, eventually};
 
-/// `skiff db`, which has a flag for the data directory of its own.
+/// `skiff db`. It gets the flag for the data directory itself.
 fn db(cluster: &Cluster, words: &[&str]) -> Ran {
     cluster.skiff(&[&["db"], words].concat())
 }
@@ -57,13 +57,13 @@ fn a_database_is_copied_while_it_is_used_and_put_back() {
     cluster.start();
     let kubectl = cluster.kubectl();
     assert_eq!(names(&kubectl), ["configmap/monday"]);
-    // What clients have seen stays in the past: a revision is never given twice.
+    // Revisions that clients have seen stay in the past: no revision is used twice.
     write(&kubectl, "wednesday");
     let after: u64 = kubectl.field("configmap/wednesday", "/metadata/resourceVersion").as_str().expect("text").parse().expect("a number");
     assert!(after > before, "{after} is not later than {before}");
 }
 
-/// What a client's informer holds, and every object that it was ever told of, by revision.
+/// The present objects of a client's informer, and every object that it received, by revision.
 #[derive(Default)]
 struct Informer {
     objects: BTreeMap<String, String>,
@@ -94,14 +94,14 @@ async fn inform(client: Client, informer: &Mutex<Informer>, stop: &AtomicBool) {
     let api: Api<ConfigMap> = Api::default_namespaced(client);
     let mut events = std::pin::pin!(watcher::watcher(api, watcher::Config::default().labels("day")).default_backoff());
     while !stop.load(Ordering::Relaxed) {
-        // The server is away from time to time; the watcher comes back by itself.
+        // The server is away from time to time; the watcher reconnects by itself.
         if let Ok(Some(Ok(event))) = tokio::time::timeout(Duration::from_millis(200), events.next()).await {
             informer.lock().expect("not poisoned").learn(event);
         }
     }
 }
 
-/// A client that watches all the time never sees one revision of two objects, and ends up with what there is.
+/// A client that always watches never sees one revision with two objects, and at the end it has the present objects.
 #[test]
 fn clients_that_watch_live_through_two_restores_of_one_copy() {
     let mut cluster = Cluster::prepared(Net::alone(), &["server"]);
@@ -133,7 +133,7 @@ fn clients_that_watch_live_through_two_restores_of_one_copy() {
         cluster.start();
         write(&cluster.kubectl(), day);
         until_informed_of(&cluster.kubectl(), &["monday", day]);
-        // Who resumes from before the restore is sent to list anew.
+        // A watch from a revision before the restore gets 410: the client must list again.
         for revision in &seen {
             let path = format!("/api/v1/namespaces/default/configmaps?watch=1&timeoutSeconds=5&resourceVersion={revision}");
             let told = cluster.kubectl().run(&["get", "--raw", &path]).to_string();

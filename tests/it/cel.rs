@@ -1,12 +1,12 @@
-//! Validation rules of custom resources (CEL) as kubectl's user meets them: told when they are wrong, kept
-//! when they are right, and never run for ever.
+//! Validation rules of custom resources (CEL) as a user of kubectl sees them: wrong rules and objects are rejected with
+//! a message, right ones are stored, and no rule runs for ever.
 
 use std::time::{Duration, Instant};
 
 use tests::net::Net;
 use tests::{Cluster, Kubectl};
 
-/// Longer than any request of this story takes; what runs for ever would take longer.
+/// Longer than any request of this story takes, and shorter than a rule that runs for ever.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const DEFINITION: &str = r#"
@@ -115,7 +115,7 @@ fn changes_follow_the_rules_about_changes(kubectl: &Kubectl<'_>) {
     kubectl.ok(&patch("{\"max\":9,\"shelves\":[{\"name\":\"low\",\"width\":1},{\"name\":\"top\",\"width\":4}]}"));
     let complaint = kubectl.fails(&patch("{\"serial\":\"b\"}"));
     assert!(complaint.contains("spec.serial: Invalid value: \"b\": a serial number stays"), "{complaint}");
-    // The shelf is found by its name, wherever it stands.
+    // The list's map key finds the shelf, wherever it is in the list.
     let complaint = kubectl.fails(&patch("{\"shelves\":[{\"name\":\"top\",\"width\":2},{\"name\":\"low\",\"width\":1}]}"));
     assert!(complaint.contains("spec.shelves[0]: Invalid value: shelves do not shrink"), "{complaint}");
     kubectl.ok(&patch("{\"serial\":null}"));
@@ -132,7 +132,7 @@ fn what_would_run_for_ever_ends(kubectl: &Kubectl<'_>) {
     kubectl.apply(&locker("locker-3", "{min: 1, max: 2, numbers: [1, 2, 3]}")).ok();
 }
 
-/// A definition becomes stricter while its objects live: what an update leaves as it was is only warned of.
+/// A definition becomes stricter while objects exist: a violation that an update does not change causes only a warning.
 fn what_was_there_before_a_rule_may_stay(kubectl: &Kubectl<'_>) {
     let stricter = DEFINITION
         .replace("max: {type: integer}", "max: {type: integer, x-kubernetes-validations: [{rule: self < 9, message: nine is too many}]}");

@@ -1,5 +1,5 @@
-//! A custom resource in two versions, with a webhook between them that runs behind a Service: kubectl reads and
-//! writes either, and the stored version moves on.
+//! A custom resource in two versions, with a conversion webhook behind a Service: kubectl reads and writes both
+//! versions, and the storage version changes.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,7 +12,7 @@ use tests::{Cluster, Kubectl, backend, eventually};
 
 const PORT: u16 = 8444;
 
-/// In `v1` a boat has a crew of so many; in `v2` it has seats, of which the first are the crew's.
+/// In `v1` a boat has a number of crew; in `v2` it has seats, of which the first belong to the crew.
 async fn answer(request: Request<Incoming>) -> backend::Answer {
     let body = request.into_body().collect().await.expect("a body").to_bytes();
     let review: Value = serde_json::from_slice(&body).expect("JSON");
@@ -98,7 +98,7 @@ fn each_version_is_read_and_written(kubectl: &Kubectl<'_>) {
     let mut watching = watching.stdout(std::process::Stdio::piped()).spawn().expect("kubectl starts");
     let mut heard = std::io::BufReader::new(watching.stdout.take().expect("piped"));
     let mut crew = 10;
-    // Until the watch has begun, changes are not heard of.
+    // The watch must begin before the changes.
     let told = std::thread::scope(|scope| {
         let reading = scope.spawn(|| {
             let mut text = Vec::new();
@@ -133,7 +133,7 @@ fn the_stored_version_moves_on(kubectl: &Kubectl<'_>, authority: &str) {
     let gone = "[{\"op\":\"remove\",\"path\":\"/spec/versions/0\"}]";
     let refused = kubectl.fails(&format!("patch crd boats.harbor.example.com --type=json -p {gone}"));
     assert!(refused.contains("v1 was previously a storage version"), "{refused}");
-    // Everything is written once more.
+    // Write every object once more.
     eventually("every boat is written in v2", || {
         let all = kubectl.ok("get boats.v2.harbor.example.com -o yaml");
         let written = kubectl.with_input("replace -f -", &all);

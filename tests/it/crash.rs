@@ -1,5 +1,5 @@
-//! The crash story: the whole process is killed ten times under writes. What was answered is there
-//! afterwards, containers run on as if nothing had happened, and `skiff down` leaves nothing.
+//! The crash story: the whole process is killed ten times during writes. Afterwards every acknowledged write is
+//! present, containers run on, and `skiff down` leaves nothing.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,7 +13,7 @@ use tests::run::run;
 use tests::{Cluster, Kubectl, Net, eventually, eventually_within};
 
 const KILLS: usize = 10;
-/// Most writes of the load; it stops before when the story ends.
+/// Maximum number of writes of the load, if the story does not end before.
 const WRITES_MAX: usize = 2_000;
 
 #[test]
@@ -63,8 +63,8 @@ fn a_killed_cluster_loses_no_answered_write_and_restarts_no_container() {
     assert_eq!(cluster.trace(), before);
 }
 
-/// What lies in the run directory and in the data directory after a power cut, where neither is on a tmpfs: records of
-/// processes that are no more, half of them torn. Their pids belong to others now.
+/// The contents of the run directory and the data directory after a power cut, if neither is on a tmpfs: records of
+/// processes that no longer exist, half of them torn. Other processes have their pids now.
 #[test]
 fn what_an_earlier_boot_left_is_removed_unread() {
     let mut cluster = Cluster::prepared(Net::alone(), &["up"]);
@@ -74,7 +74,7 @@ fn what_an_earlier_boot_left_is_removed_unread() {
     cluster.kubectl().ok("apply -f samples/quickstart/web.yaml -f samples/quickstart/tools.yaml");
     cluster.kubectl().ok("rollout status deployment/web --timeout=60s");
     cluster.kubectl().until_ready("tools");
-    // One is ending when the power goes.
+    // One Pod is ending when the power is cut.
     let ending = ["run", "ending", "--image=samples/tools:latest", "--image-pull-policy=Never", "--"];
     cluster.kubectl().run(&[&ending[..], &["sh", "-c", "trap '' TERM; while :; do sleep 1; done"]].concat()).ok();
     cluster.kubectl().until_ready("ending");
@@ -108,7 +108,8 @@ fn what_an_earlier_boot_left_is_removed_unread() {
     assert_eq!(cluster.trace(), before);
 }
 
-/// Puts what an earlier boot would have left into a directory: torn records, and whole ones whose pid is somebody else's.
+/// Writes what an earlier boot would have left into a directory: torn records, and whole ones whose pid belongs to
+/// another process.
 fn forge_an_earlier_boot(dir: &Path, pid: u32) {
     let record = format!("shim {pid} 1\ninit {pid} 1\nboot earlier\nstarted 1\nend\n");
     for (file, content) in [
@@ -134,7 +135,7 @@ fn until_the_service_answers(kubectl: &Kubectl<'_>) {
     });
 }
 
-/// Every container: its Pod, its id, how often it was restarted and since when it runs.
+/// Every container: its Pod, its id, the number of its restarts and its start time.
 fn containers(kubectl: &Kubectl<'_>) -> BTreeSet<String> {
     let pods = kubectl.json("get pods");
     let pods = pods["items"].as_array().expect("a list");

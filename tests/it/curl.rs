@@ -1,5 +1,5 @@
-//! The story of the curl that Debian 12 ships, which drops an HTTP/2 answer whose stream is reset behind it: every refusal
-//! reaches it, whatever the body that it was sending, and what it shows is indented.
+//! The story of Debian 12's curl, which drops an HTTP/2 answer if a reset of the stream follows. Every rejection must
+//! reach it, whatever body it was sending, and answers for curl are indented.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,8 @@ fn curl_is_told_what_it_did_wrong() {
     let mut cluster = Cluster::prepared(Net::alone(), &["server"]);
     cluster.start();
     let curl = Curl::with_credentials_of(&cluster);
-    // Over HTTP/1.1 a server closes the connection on what it does not read: who goes on sending may miss the answer.
+    // Over HTTP/1.1 a server closes the connection if it does not read a body. A client that goes on sending may miss
+    // the answer.
     for (protocol, lens) in [("--http1.1", &BODY_LENS[..2]), ("--http2", &BODY_LENS[..])] {
         for &len in lens {
             let body = curl.body(len);
@@ -82,7 +83,7 @@ impl<'a> Curl<'a> {
         (code, answer)
     }
 
-    /// The status and the body of the answer, which curl has to take for whole.
+    /// The status and the body of the answer, which must be complete for curl.
     fn ask_text(&self, args: &[&str], path: &str) -> (String, String) {
         let url = format!("https://127.0.0.1:6443{path}");
         let (cert, key) = (self.at("cert"), self.at("key"));

@@ -1,4 +1,4 @@
-//! Custom resources with the real kubectl: defined, used like any other kind, and gone with their definition.
+//! Custom resources with the real kubectl: defined, used like any other kind, and removed with their definition.
 
 use tests::net::Net;
 use tests::{Cluster, Kubectl, eventually};
@@ -133,7 +133,7 @@ fn owners_and_namespaces_take_them_along(kubectl: &Kubectl<'_>) {
 fn the_definition_takes_its_objects_along(kubectl: &Kubectl<'_>) {
     kubectl.apply(&boat("cleo", "{sails: 1}")).ok();
     kubectl.ok("delete crd boats.harbor.example.com --timeout=30s");
-    // Which words it is depends on how old kubectl's copy of the discovery documents is.
+    // The message depends on the age of kubectl's copy of the discovery documents.
     let gone = kubectl.fails("get boats");
     assert!(gone.contains("could not find the requested resource") || gone.contains("doesn't have a resource type"), "{gone}");
     kubectl.apply(DEFINITION).ok();

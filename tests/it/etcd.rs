@@ -1,4 +1,4 @@
-//! Control planes on etcd: one that is used as any other, and three that share one while parts are killed.
+//! Control planes on etcd: a single one in normal use, and three that share one etcd while parts are killed.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use tests::run::run;
 use tests::{Cluster, Etcd, Kubectl, Net, eventually, eventually_within};
 
-/// So many control planes in one namespace on one etcd, with the keys of the first.
+/// That many control planes in one namespace on one etcd, all with the keys of the first.
 pub fn servers(net: &Net, urls: &str, count: usize) -> Vec<Cluster> {
     let mut servers: Vec<Cluster> = Vec::new();
     for number in 0..count {
@@ -23,7 +23,7 @@ pub fn servers(net: &Net, urls: &str, count: usize) -> Vec<Cluster> {
     servers
 }
 
-/// What makes a server one of the same cluster.
+/// Gives a server the keys of another, so that both belong to one cluster.
 fn copy_keys(from: &Cluster, to: &Cluster) {
     run(std::process::Command::new("cp").arg("-a").arg(from.data_dir().join("pki")).arg(to.data_dir().join("pki")), None).ok();
 }
@@ -37,7 +37,7 @@ fn a_control_plane_on_etcd_is_used_like_any_other() {
     kubectl.ok("create namespace one");
     kubectl.ok("create configmap settings --from-literal=a=1 -n one");
     kubectl.ok("create deployment web --image=none -n one --replicas=2");
-    // Scheduler and controllers lead, and work.
+    // Scheduler and controllers lead and work.
     eventually("the Deployment has Pods", || {
         let pods = kubectl.ok("get pods -n one -o name");
         if pods.lines().count() == 2 { Ok(()) } else { Err(format!("{pods}\n{}", kubectl.ok("get leases -A"))) }
@@ -69,7 +69,7 @@ fn three_servers_on_three_members_lose_nothing_when_one_of_each_is_killed() {
     let net = Net::alone();
     let mut etcd = Etcd::cluster(&net, 3);
     let mut servers = servers(&net, &Etcd::urls(&etcd), 3);
-    // What one answered, the others know.
+    // What one server acknowledged, the others return.
     for n in 0..6 {
         let (writer, reader) = (servers[n % 3].kubectl(), servers[(n + 1) % 3].kubectl());
         writer.ok(&format!("create configmap seen-{n} --from-literal=n={n}"));
@@ -92,7 +92,7 @@ fn three_servers_on_three_members_lose_nothing_when_one_of_each_is_killed() {
         let lost: Vec<_> = answered.iter().filter(|name| !kept.contains(*name)).collect();
         assert!(lost.is_empty(), "lost: {lost:?}");
     }
-    // The controllers of the first one led: another one's do now.
+    // The controllers of the first server led. Now those of another server lead.
     let kubectl = servers[1].kubectl();
     eventually_within(Duration::from_secs(40), "another server's controllers lead", || {
         let now = leader(&kubectl);
@@ -113,7 +113,7 @@ fn names(kubectl: &Kubectl<'_>) -> BTreeSet<String> {
     kubectl.ok("get configmaps -o name").lines().filter_map(|line| line.split('/').nth(1)).map(str::to_owned).collect()
 }
 
-/// ConfigMaps created by one client a server.
+/// ConfigMaps, created by one client for each server.
 struct Load {
     answered: Arc<Mutex<BTreeSet<String>>>,
     stop: Arc<AtomicBool>,

@@ -1,4 +1,4 @@
-//! Priority and fairness with the real kubectl: one user's flood waits for itself alone.
+//! Priority and fairness with the real kubectl: one user's flood delays only its own requests.
 
 use std::process::{Child, Stdio};
 
@@ -13,12 +13,12 @@ use tests::{Cluster, Kubectl, backend, eventually};
 use tokio::sync::Semaphore;
 
 const PORT: u16 = 8443;
-/// Requests that are made at once: more than their level's seats and queue hold.
+/// Number of simultaneous requests: more than the seats and the queue of their level.
 const FLOOD: usize = 12;
-/// What holds the flood's requests up: the webhook answers when there is a permit.
+/// Holds the flood's requests: the webhook answers when it gets a permit.
 static GATE: Semaphore = Semaphore::const_new(0);
 
-/// A level of few seats and one queue of one place, for one user.
+/// A level with few seats and one queue of length one, for one user.
 const LEVEL: &str = "
 apiVersion: flowcontrol.apiserver.k8s.io/v1
 kind: PriorityLevelConfiguration
@@ -64,14 +64,14 @@ fn a_flood_waits_for_itself_alone() {
         let (Some(refused @ 1..), Some(1)) = (refused, waiting) else { return Err(format!("{refused:?} {waiting:?}")) };
         Ok(refused)
     });
-    // Meanwhile nobody else waits: neither the administrator, who is exempt, nor somebody of another flow.
+    // Meanwhile no other request waits: neither the administrator's, which are exempt, nor those of another flow.
     kubectl.ok("create configmap of-the-administrator");
     kubectl.ok("create configmap of-alice --as=alice");
     let made = kubectl.ok("get configmaps --as=alice -o name");
     assert!(made.contains("configmap/of-alice") && !made.contains("configmap/flood-"), "the flood still waits: {made}");
 
     GATE.add_permits(FLOOD);
-    // Who was refused was told when to come again, and came.
+    // A rejected client got a Retry-After, and its retry succeeded.
     for (n, child) in flood.into_iter().enumerate() {
         let ended = child.wait_with_output().expect("kubectl ends");
         let said = String::from_utf8_lossy(&ended.stderr);
@@ -102,14 +102,14 @@ fn webhook(authority: &str) -> String {
     )
 }
 
-/// One of the flood's requests, by the real kubectl, which comes again when it is told to.
+/// One request of the flood, by the real kubectl, which follows Retry-After.
 fn writes(kubectl: &Kubectl<'_>, n: usize) -> Child {
     let name = format!("flood-{n}");
     let mut command = kubectl.command(&["create", "configmap", &name, "--as=mob"]);
     command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("kubectl runs")
 }
 
-/// What the server says of the flow.
+/// A metric of the flow.
 fn metric(kubectl: &Kubectl<'_>, name: &str, more: &str) -> Option<u64> {
     let metrics = kubectl.ok("get --raw /metrics");
     let line = format!("apiserver_flowcontrol_{name}{{flow_schema=\"mob\",priority_level=\"narrow\"{more}}} ");

@@ -1,16 +1,16 @@
-//! The story of a full disk: who writes is told so in plain words, who reads notices nothing, nothing
-//! that was answered is lost, and all goes on by itself once there is room again.
+//! The story of a full disk: a writer gets a clear error, a reader notices nothing, no acknowledged write is lost, and
+//! everything continues by itself when there is space again.
 
 use std::collections::BTreeSet;
 use std::fs::File;
 
 use tests::{Cluster, Kubectl, Net, Ran, eventually};
 
-/// Room for the database, a few images and some load.
+/// Space for the database, a few images and some load.
 const DISK_MEGABYTES: u32 = 64;
-/// A write of this size makes the database's log grow, which reuses the room that it has.
+/// A write of this size makes the database's write-ahead log grow. The log reuses the space that it has.
 const WRITE_BYTES: usize = 256 << 10;
-/// Far more writes than that room takes.
+/// Far more writes than fit into that space.
 const WRITES_MAX: usize = 200;
 
 const POD: &str = r#"
@@ -30,7 +30,7 @@ fn a_full_disk_is_told_loses_nothing_and_is_got_over() {
     let before = cluster.trace();
     cluster.start();
     cluster.skiff(&["image", "import", "samples/web:latest", &tests::cluster::sample("web.wasm")]).ok();
-    // The default ServiceAccount comes a moment after the namespace.
+    // The default ServiceAccount is created some moments after the namespace.
     eventually("the Pod is taken", || {
         let ran = cluster.kubectl().apply(POD);
         if ran.succeeded() { Ok(()) } else { Err(ran.to_string()) }
@@ -60,7 +60,7 @@ fn a_full_disk_is_told_loses_nothing_and_is_got_over() {
         load.is_all_there(&cluster.kubectl());
     }
 
-    // Answered means on disk: it outlives the process.
+    // An acknowledged write is on disk: it outlives the process.
     cluster.disk().fill();
     load.until_refused(&cluster.kubectl(), 2);
     cluster.kill();
@@ -86,7 +86,7 @@ fn what_cannot_be_logged_ends_nothing() {
     assert!(down.status().expect("it starts").success());
 }
 
-/// ConfigMaps made one after the other, and what became of them.
+/// ConfigMaps created one after the other, and the result of each.
 #[derive(Default)]
 struct Load {
     answered: BTreeSet<String>,
@@ -103,14 +103,14 @@ impl Load {
         ran
     }
 
-    /// Writes until the disk has no room for more; answers the complaint.
+    /// Writes until the disk is full; returns the error.
     #[track_caller]
     fn until_refused(&mut self, kubectl: &Kubectl<'_>, round: usize) -> String {
         let refused = (0..WRITES_MAX).find_map(|_| Some(self.write(kubectl)).filter(|ran| !ran.succeeded()));
         refused.unwrap_or_else(|| panic!("round {round}: the disk never filled")).stderr
     }
 
-    /// What was answered is read, and what was refused is not there.
+    /// Acknowledged writes can be read, and rejected ones do not exist.
     #[track_caller]
     fn is_all_there(&self, kubectl: &Kubectl<'_>) {
         let listed = kubectl.ok("get configmaps -o name");

@@ -1,5 +1,5 @@
-//! Helm 4 and kubectl 1.36 as they are released, against one cluster: a chart's whole life, and a day of
-//! kubectl. Helm applies on the server by default and waits by watching, so both are tried for real.
+//! The released Helm 4 and kubectl 1.36 against one cluster: the whole life of a chart, and a day's work with kubectl.
+//! By default Helm applies on the server and waits with watches, so this tests both.
 
 use std::process::Command;
 use std::thread;
@@ -31,7 +31,7 @@ fn helm_and_the_newest_kubectl_work() {
     kubectl_deletes(&kubectl);
 }
 
-/// Helm with a cluster's kubeconfig, whose directories are the cluster's own.
+/// Helm with a cluster's kubeconfig, and with directories in the cluster's data directory.
 struct Helm<'a> {
     cluster: &'a Cluster,
 }
@@ -82,7 +82,7 @@ fn a_chart_is_installed(helm: &Helm<'_>, kubectl: &Kubectl<'_>) {
     assert_eq!(kubectl.field("configmap/shop", "/data"), data);
     let secret = kubectl.json("get secret sh.helm.release.v1.shop.v1");
     assert_eq!((&secret["type"], &secret["metadata"]["labels"]["status"]), (&json!("helm.sh/release.v1"), &json!("deployed")));
-    // The hook is gone, as its policy says.
+    // The hook's Job is deleted, as its policy says.
     assert_eq!(kubectl.ok("get jobs -o name"), "");
     assert!(helm.ok("test shop --timeout=60s").contains("Phase:          Succeeded"));
     let status = helm.ok("status shop");
@@ -91,7 +91,7 @@ fn a_chart_is_installed(helm: &Helm<'_>, kubectl: &Kubectl<'_>) {
     }
 }
 
-/// Does what the controller of Jobs would.
+/// Does what the Job controller would do.
 fn finish_job(kubectl: &Kubectl<'_>, job: &str) {
     eventually("the hook is there", || {
         let ran = kubectl.run(&["get", "job", job]);
@@ -145,7 +145,7 @@ fn nothing_is_left(helm: &Helm<'_>, kubectl: &Kubectl<'_>) {
     assert_eq!(helm.ok("list -A -q"), "");
     assert_eq!(kubectl.ok("get pods,replicasets,deployments,jobs,secrets,offers -o name"), "");
     assert_eq!(kubectl.ok("get configmaps,services -o name"), "configmap/kube-root-ca.crt\nservice/kubernetes\n");
-    // Helm never removes definitions.
+    // Helm never deletes definitions.
     kubectl.ok("delete crd offers.shop.example.com");
 }
 
@@ -218,7 +218,7 @@ fn kubectl_tells_rights(kubectl: &Kubectl<'_>) {
 const NODE: &str = "{apiVersion: v1, kind: Node, metadata: {name: away}}";
 const POD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: day}, spec: {nodeName: away, terminationGracePeriodSeconds: 0, containers: [{name: c, image: i}]}}";
 
-/// On a node that no machine stands behind.
+/// On a node without a machine.
 fn kubectl_debugs_and_drains(kubectl: &Kubectl<'_>) {
     kubectl.apply(NODE).ok();
     kubectl.ok("taint node away a=b:NoSchedule");

@@ -1,5 +1,5 @@
-//! The story of a server that is asked whatever its own OpenAPI documents allow, and much that they do not: no
-//! answer blames the server. schemathesis, the real one, makes the requests; they follow from a seed.
+//! The story of a server that gets all requests that its own OpenAPI documents allow, and many that they do not: no
+//! answer is a server error. The real schemathesis generates the requests from a seed.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use tests::run::run;
 use tests::{Cluster, Net};
 
-/// Documents with the kinds whose rules are the most, so that the short run meets many of them.
+/// Documents of the kinds with the most rules, so that the short run reaches many rules.
 const DOCUMENTS: &[&str] =
     &["apis/apps/v1", "apis/apiextensions.k8s.io/v1", "apis/rbac.authorization.k8s.io/v1", "apis/authorization.k8s.io/v1", "api/v1"];
 /// Every document, for the long run.
@@ -35,14 +35,14 @@ const ALL_DOCUMENTS: &[&str] = &[
     "apis/scheduling.k8s.io/v1",
     "apis/storage.k8s.io/v1",
 ];
-/// The same requests in every run.
+/// A fixed seed: the same requests in every run.
 const SEED: &str = "1";
 /// Seconds for one document in the short run.
 const SECONDS: &str = "8";
-/// Requests that stay open, or that a node answers.
+/// Requests that stay open, or that a node answers. They are left out.
 const CONNECTIONS: &str = "/watch/|/(proxy|exec|attach|portforward|log)(/|$)";
 
-/// What schemathesis asks and what it makes of the answers, where that is ours to say.
+/// Hooks that adapt schemathesis' requests and its checks of the answers.
 const HOOKS: &str = r#"
 import schemathesis
 

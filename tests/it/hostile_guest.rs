@@ -1,6 +1,5 @@
-//! What a hostile guest gets: native code that has taken a shim over after the shim gave up its rights, modules
-//! that try to break the engine, and the machine's other users who look for what guests were given. Each case is what
-//! such a one would try.
+//! What hostile guests reach: native code that has taken over a shim after the shim gave up its rights, modules that
+//! try to break the engine, and other users of the machine who search for the data of guests. Each case is an attack.
 
 mod engine;
 mod images;

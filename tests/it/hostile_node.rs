@@ -1,5 +1,5 @@
-//! The story of a node that turned on its cluster: somebody has its machine, its join token, its certificates and its
-//! address, and tries with the real kubectl what such a one would. A child tells of one thing that is wanted.
+//! The story of a hostile node: an attacker has its machine, its join token, its certificates and its address, and
+//! attacks the cluster with the real kubectl. A child module tests one aim of the attacker.
 
 mod certificates;
 mod joining;
@@ -13,7 +13,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, Net, eventually};
 
-/// The address of a node that is honest, and not there.
+/// The address of an honest node. No machine has it.
 const VICTIM_IP: &str = "192.168.78.9";
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 const SERVING_SIGNER: &str = "kubernetes.io/kubelet-serving";
@@ -68,7 +68,7 @@ metadata: {name: shared}
 spec: {selector: {shared: yes-it-is}, ports: [{port: 80}]}
 ";
 
-/// A control plane and, on the same network, a machine of which somebody has everything.
+/// A control plane and, on the same network, the attacker's machine.
 struct Story {
     server: Cluster,
     machine: Net,
@@ -80,7 +80,7 @@ struct Story {
 fn a_hostile_node_gains_nothing() {
     let mut nets = Net::joined(2).into_iter();
     let mut next = || nets.next().expect("a namespace");
-    // Pods are told to go when nothing of their node is heard: no kubelet is in this story.
+    // Without that controller: it would evict the Pods, because the story has no kubelet that reports.
     let mut server = Cluster::prepared(next(), &["server", "--controllers=*,-node-lifecycle-controller"]);
     server.start();
     let story = Story { server, machine: next(), files: tempfile::tempdir().expect("a directory"), _switch: next() };
@@ -97,7 +97,7 @@ fn a_hostile_node_gains_nothing() {
     reach::it_leads_the_server_nowhere(&admin, &evil);
 }
 
-/// Who has the node's certificate, on its machine.
+/// An attacker with the node's certificate, on its machine.
 struct Evil<'s> {
     story: &'s Story,
     kubectl: Kubectl<'s>,
@@ -106,7 +106,8 @@ struct Evil<'s> {
 }
 
 impl Evil<'_> {
-    /// A patch of a status, as a node sends it: kubectl would read the status first, which a node may not. Answers code and body.
+    /// Patches a status as a node does. kubectl would read the status first, which a node may not. Returns code and
+    /// body.
     fn patch_status(&self, path: &str, kind: &str, patch: &Value) -> (u16, String) {
         let url = format!("https://{}:6443{path}/status", self.story.server.net.ip);
         let (pem, media) = (self.pem.display().to_string(), format!("Content-Type: application/{kind}-patch+json"));
@@ -116,7 +117,7 @@ impl Evil<'_> {
         (code.parse().expect("a number"), body.to_owned())
     }
 
-    /// Says where its server is.
+    /// Reports the address of the node's server.
     #[track_caller]
     fn claims(&self, addresses: &[(&str, &str)], port: u16) {
         let addresses: Vec<Value> = addresses.iter().map(|(kind, address)| json!({"type": kind, "address": address})).collect();
@@ -125,7 +126,7 @@ impl Evil<'_> {
         assert_eq!(code, 200, "{body}");
     }
 
-    /// Says of its Pod what its status is.
+    /// Reports the status of the node's Pod.
     #[track_caller]
     fn says_of_its_pod(&self, patch: &Value) {
         let (code, body) = self.patch_status("/api/v1/namespaces/default/pods/own", "merge", patch);
@@ -134,12 +135,12 @@ impl Evil<'_> {
 }
 
 impl Story {
-    /// kubectl on the machine, as whoever that is.
+    /// kubectl as that user, on the machine.
     fn kubectl_as(&self, user: &Value) -> Kubectl<'_> {
         self.kubectl_from(&self.machine, user)
     }
 
-    /// kubectl somewhere on the network.
+    /// kubectl as that user, elsewhere on the network.
     fn kubectl_from<'a>(&self, net: &'a Net, user: &Value) -> Kubectl<'a> {
         let admin = std::fs::read_to_string(self.server.data_dir().join("admin.kubeconfig")).expect("the administrator's kubeconfig");
         let mut kubeconfig: Value = serde_json::from_str(&admin).expect("JSON");
@@ -155,7 +156,7 @@ fn keep(files: &Path, text: &str) -> std::path::PathBuf {
     path
 }
 
-/// What a request for a certificate says.
+/// The contents of a request for a certificate.
 struct Wanted<'w> {
     /// The object's name.
     name: &'w str,
@@ -166,7 +167,7 @@ struct Wanted<'w> {
     names: &'w [&'w str],
 }
 
-/// A request's manifest and its key in PEM.
+/// The manifest of a request, and its key in PEM.
 fn request(wanted: &Wanted<'_>) -> (String, String) {
     let key = rcgen::KeyPair::generate().expect("a key");
     let mut params = rcgen::CertificateParams::default();
@@ -187,7 +188,7 @@ fn request(wanted: &Wanted<'_>) -> (String, String) {
     (manifest.to_string(), key.serialize_pem())
 }
 
-/// The certificate, once it is signed.
+/// The certificate, as soon as it is signed.
 #[track_caller]
 fn signed(admin: &Kubectl<'_>, name: &str) -> String {
     eventually(&format!("the certificate of {name}"), || {
@@ -196,7 +197,7 @@ fn signed(admin: &Kubectl<'_>, name: &str) -> String {
     })
 }
 
-/// Waits until it is said why a request is left to a person; nobody has approved it then.
+/// Waits for the event that says why a request needs a person's approval; then nobody has approved it.
 #[track_caller]
 fn left_to_a_person(admin: &Kubectl<'_>, name: &str, why: &str) {
     let words = format!("get events --field-selector=involvedObject.name={name},reason=ApprovalRequired -o jsonpath={{.items[*].message}}");

@@ -1,6 +1,6 @@
-//! A hostile tenant: a real user with the ClusterRole `admin` in a namespace that is held to the
-//! PodSecurity level `baseline`, and in one that is not held to anything but has nothing else. What such
-//! a one would try, on one cluster beside a neighbour who must not notice.
+//! A hostile tenant: a real user with the ClusterRole `admin` in a namespace with the PodSecurity level `baseline`, and
+//! in a second namespace without any level. The tenant attacks a cluster with a neighbour, who must not notice
+//! anything.
 
 mod bombs;
 mod disk;
@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use serde_json::json;
 use tests::{Cluster, Kubectl, Net, eventually};
 
-/// The namespaces and who is in them; `ports` is for what `baseline` does not allow at all.
+/// The namespaces and their users; `ports` is for what `baseline` forbids.
 const NAMESPACES: &str = "
 apiVersion: v1
 kind: Namespace
@@ -42,7 +42,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: admin}
 subjects: [{kind: User, name: mallory, apiGroup: rbac.authorization.k8s.io}]
 ";
 
-/// What the neighbour has.
+/// The neighbour's objects.
 const NEIGHBOUR: &str = "
 apiVersion: v1
 kind: Pod
@@ -66,7 +66,7 @@ metadata: {name: secret, namespace: neighbour}
 data: {what: is-not-for-mallory}
 ";
 
-/// The cluster, and the two who use it.
+/// The cluster and its two users.
 struct World<'a> {
     cluster: &'a Cluster,
     admin: Kubectl<'a>,
@@ -74,14 +74,14 @@ struct World<'a> {
 }
 
 impl World<'_> {
-    /// A request of mallory's that must be refused in these words.
+    /// A request of mallory that must fail with this message.
     #[track_caller]
     fn refused(&self, words: &str, why: &str) {
         let complaint = self.mallory.fails(words);
         assert!(complaint.contains(why), "{words}\nexpected: {why}\n{complaint}");
     }
 
-    /// An object of mallory's that must be refused in these words.
+    /// An object of mallory that must be rejected with this message.
     #[track_caller]
     fn refuses(&self, yaml: &str, why: &str) {
         let complaint = self.mallory.with_input("create -f -", yaml).fails();
@@ -98,7 +98,7 @@ impl World<'_> {
         });
     }
 
-    /// Waits for an event about an object that says this.
+    /// Waits for an event about an object that contains this text.
     #[track_caller]
     fn until_event(&self, namespace: &str, object: &str, text: &str) {
         eventually(&format!("an event of {namespace}/{object}: {text}"), || {
@@ -107,13 +107,13 @@ impl World<'_> {
         });
     }
 
-    /// The neighbour has names, its own Service and the API server, each the right one.
+    /// The neighbour reaches names, its own Service and the API server, and each is the right one.
     #[track_caller]
     fn neighbour_is_well(&self) {
         let inside = |command: &str| self.admin.run(&["exec", "-n", "neighbour", "good", "--", "sh", "-c", command]).ok();
         assert!(inside("nslookup kubernetes.default.svc.cluster.local").contains("Address: 10.96.0.1\n"));
         assert_eq!(inside("wget -qO- http://good.neighbour"), "neighbour\n");
-        // By the cluster's own certificate.
+        // Checked with the cluster's own certificate.
         let authority = self.cluster.data_dir().join("pki/ca.crt").display().to_string();
         let version = self.cluster.net.run("curl", &["-sS", "--max-time", "10", "--cacert", &authority, "https://10.96.0.1/version"]);
         assert!(version.stdout.contains("gitVersion"), "{version}");
@@ -127,7 +127,7 @@ fn a_hostile_tenant_gains_nothing() {
     std::fs::write(&tokens, "mallorys-token,mallory,1\n").expect("writes");
     let flag = format!("--token-auth-file={}", tokens.display());
     let mut cluster = Cluster::prepared(Net::alone(), &["up", &flag]);
-    // Whatever starts it may have variables that are not text; the server, the node and its shims live with that.
+    // The environment may have variables that are not UTF-8; the server, the node and its shims must accept that.
     cluster.set_env("SKIFF_STORY_NOT_TEXT", std::ffi::OsString::from_vec(vec![0xff, 0xfe]).into());
     cluster.start();
     cluster.load_samples();

@@ -1,12 +1,12 @@
-//! Every kind with the real kubectl: found, explained and listed; and a life of those that nothing of ours
-//! acts on, which are stored, checked and shown all the same.
+//! Every kind with the real kubectl: discovered, explained and listed; and the life of the kinds that no part of skiff
+//! acts on. These are stored, validated and printed like all others.
 
 use tests::net::Net;
 use tests::{Cluster, Kubectl};
 
 const OBJECTS: &str = include_str!("kinds/objects.yaml");
 
-/// What `kubectl get` shows of the objects: the heading, and the row without its age.
+/// The output of `kubectl get` for the objects: the heading, and the row without the age.
 const SHOWN: &[(&str, &[&str], &[&str])] = &[
     (
         "hpa/web",
@@ -51,7 +51,7 @@ fn every_kind_is_explained(kubectl: &Kubectl<'_>) {
     let all = kubectl.ok("api-resources --no-headers");
     assert!(all.lines().count() > 65, "{all}");
     for line in all.lines() {
-        // Short names stand between the name and the rest where there are any.
+        // Short names, if any, are between the name and the rest.
         let words: Vec<&str> = line.split_whitespace().collect();
         let (name, version) = (words[0], words[words.len() - 3]);
         let text = kubectl.ok(&format!("explain {name} --api-version={version} --recursive"));

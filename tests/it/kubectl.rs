@@ -1,5 +1,4 @@
-//! The real kubectl against one cluster: what people do all day, and what they get told when they
-//! get it wrong.
+//! The real kubectl against one cluster: daily work, and the messages for mistakes.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
@@ -46,7 +45,7 @@ fn what_is_applied_is_there(kubectl: &Kubectl<'_>) {
     assert_eq!((diff.code, diff.stdout.as_str()), (0, ""), "{diff}");
 }
 
-/// A Pod's spec and what kubectl must say to it.
+/// A Pod's spec and the message that kubectl must print.
 const REFUSED: [(&str, &str); 5] = [
     (
         "{containers: [{name: c, image: i, imge: x}], colour: red}",
@@ -161,7 +160,7 @@ spec:
 fn logs_are_followed_to_the_end(kubectl: &Kubectl<'_>) {
     kubectl.apply(JOBS).ok();
     kubectl.until("pod/counter", "/status/phase", "Running");
-    // It ends because the container ends.
+    // `logs -f` ends because the container ends.
     assert_eq!(kubectl.ok("logs -f counter"), "one\ntwo\n");
     assert_eq!(kubectl.ok("logs counter --tail=1"), "two\n");
     kubectl.until("pod/counter", "/status/phase", "Failed");

@@ -1,5 +1,5 @@
-//! A Pod's life on one node: how its containers begin and end, what they are given, how they are
-//! probed, and what is said of those that cannot run.
+//! The life of a Pod on one node: how its containers start and end, what they get, how they are probed, and the
+//! messages about containers that cannot run.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -26,11 +26,11 @@ fn pods_live_and_end_as_their_specs_say() {
     pods_end_within_their_grace(&kubectl);
 }
 
-/// A seccomp profile in the OCI runtime spec's form: all but making directories.
+/// A seccomp profile in the form of the OCI runtime spec: it forbids only to make directories.
 const NO_MKDIR: &str = r#"{"defaultAction": "SCMP_ACT_ALLOW", "architectures": ["SCMP_ARCH_X86_64", "SCMP_ARCH_AARCH64"],
     "syscalls": [{"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO", "errnoRet": 1}]}"#;
 
-/// What `ends.yaml` says of containers that end, in a cluster that has just been given it.
+/// The containers of `ends.yaml` that end, in a cluster that has just got the file.
 pub(super) fn containers_end(kubectl: &Kubectl<'_>) {
     kubectl.until("pod/init", "/status/phase", "Succeeded");
     assert_eq!(kubectl.ok("logs init"), "from init\n");
@@ -104,7 +104,7 @@ fn containers_are_given_what_they_ask_for(cluster: &Cluster) {
     assert_eq!(kubectl.field("pod/pair", "/status/containerStatuses/0/restartCount"), json!(0));
 }
 
-/// More than it had, and back to that; what the node does not have changes nothing.
+/// Increases the resources and sets them back. A request for more than the node has changes nothing.
 fn a_running_container_is_resized(kubectl: &Kubectl<'_>) {
     let resize = |cpu: &str, limits: [&str; 2]| {
         let limits = json!({"cpu": limits[0], "memory": limits[1]});
@@ -128,7 +128,7 @@ fn a_running_container_is_resized(kubectl: &Kubectl<'_>) {
     assert_eq!(kubectl.field("pod/given", "/status/containerStatuses/0/restartCount"), json!(0));
 }
 
-/// Requests and limits as the kernel has them, whichever hierarchy holds the controller.
+/// Requests and limits in the kernel's files, in the hierarchy that has the controller.
 fn shares_are_in_the_cgroup(kubectl: &Kubectl<'_>, memory_limit: &str, cpu_quota: &str, cpu_shares: &str) {
     let id = kubectl.field("pod/given", "/status/containerStatuses/0/containerID");
     let id = id.as_str().and_then(|id| id.split("://").nth(1)).expect("an id").to_owned();
@@ -224,7 +224,7 @@ fn what_cannot_run_says_why(kubectl: &Kubectl<'_>) {
     }
 }
 
-/// A fence that the node does not have keeps the Pod from running, rather than let it run without.
+/// A Pod does not run if the node cannot enforce one of its restrictions.
 fn what_cannot_be_enforced_does_not_run(kubectl: &Kubectl<'_>) {
     for (pod, reason, message) in [
         ("app-armor", "AppArmor", "Cannot enforce AppArmor: this node does not support AppArmor"),

@@ -1,5 +1,5 @@
-//! The store under everybody's hands: several clients fight over a few objects while servers and etcd
-//! members are killed. Whatever was answered must fit into one order, and watches must tell all of it.
+//! Linearizability of the store: several clients write to a few objects while servers and etcd members are killed. All
+//! answers must fit into one order, and watches must report all changes.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use tests::{Cluster, Etcd, Net};
 use crate::etcd::servers;
 
 const KILLS: usize = 4;
-/// Operations between two kills.
+/// Number of operations between two kills.
 const OPERATIONS: usize = 150;
 
 #[test]

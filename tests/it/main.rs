@@ -1,4 +1,4 @@
-//! Whole clusters on the real kernel with real clients: a module a story.
+//! Tests of whole clusters on the real kernel with real clients: one module for each story.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 

@@ -1,5 +1,5 @@
 //! An operator as people write them with kube-rs: a controller on streamed lists that owns what it applies, keeps a
-//! finalizer and tells the status. The server is killed under it.
+//! finalizer and writes the status. The server is killed while it runs.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -38,7 +38,7 @@ spec:
 ";
 
 const FINALIZER: &str = "example.com/operator";
-/// How soon the operator tries again what failed.
+/// How soon the operator retries after a failure.
 const AGAIN: Duration = Duration::from_millis(100);
 
 #[test]
@@ -77,7 +77,7 @@ fn shelf(name: &str, books: &str) -> String {
     format!("apiVersion: example.com/v1\nkind: Shelf\nmetadata: {{name: {name}}}\nspec: {{books: {books}}}\n")
 }
 
-/// Until it is told to stop.
+/// Runs the operator until it is told to stop.
 async fn operate(client: Client, cleaned: Arc<Mutex<Vec<String>>>, stopped: oneshot::Receiver<()>) {
     let shelves = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("example.com", "v1", "Shelf"), "shelves");
     let streamed = || watcher::Config::default().streaming_lists();
@@ -103,7 +103,7 @@ async fn operate(client: Client, cleaned: Arc<Mutex<Vec<String>>>, stopped: ones
             finalizer(&shelves, FINALIZER, shelf, step).await
         }
     };
-    // What fails is tried again, as it must be while the server is away.
+    // A failure is retried, because the server may be away.
     let run = controller.run(reconcile, |_, _, _| Action::requeue(AGAIN), Arc::new(()));
     run.for_each(async |done| {
         if let Err(why) = done {
@@ -136,7 +136,7 @@ fn what_is_there_is_reconciled(kubectl: &Kubectl<'_>) {
     let map = kubectl.json("get configmap first --show-managed-fields");
     let entry = &map["metadata"]["managedFields"][0];
     assert_eq!((&entry["manager"], &entry["operation"]), (&json!("operator"), &json!("Apply")));
-    // Somebody meddles, and it is put right.
+    // A user changes an object of the operator, and the operator restores it.
     kubectl.ok("patch configmap first --type=merge -p {\"data\":{\"books\":\"none\"}}");
     kubectl.until("configmap/first", "/data/books", "emma,ulysses");
     kubectl.ok("delete configmap first");

@@ -1,5 +1,5 @@
-//! Who owns which field, as the real kubectl shows and uses it: server-side apply, its conflicts, and the
-//! ways of taking fields over.
+//! Owners of fields, as the real kubectl shows and uses them: server-side apply, its conflicts, and the ways to take
+//! over fields.
 
 use serde_json::Value;
 use tests::{Cluster, Kubectl, Net, Ran};
@@ -21,7 +21,7 @@ fn config_map(name: &str, data: &str) -> String {
     format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\ndata: {{{data}}}\n")
 }
 
-/// `MANAGER OPERATION/SUBRESOURCE` of each entry.
+/// `MANAGER OPERATION/SUBRESOURCE` of each entry in `managedFields`.
 fn owners(kubectl: &Kubectl<'_>, object: &str) -> Vec<String> {
     let entries = kubectl.json(&format!("get {object} --show-managed-fields"))["metadata"]["managedFields"].clone();
     let text = |entry: &Value, field: &str| entry[field].as_str().unwrap_or_default().to_owned();
@@ -49,7 +49,7 @@ fn what_is_applied_is_owned(kubectl: &Kubectl<'_>) {
     let version = kubectl.field("configmap/settings", "/metadata/resourceVersion");
     kubectl.with_input(SERVER_SIDE, &config_map("settings", "a: '1', b: '1'")).ok();
     assert_eq!(kubectl.field("configmap/settings", "/metadata/resourceVersion"), version);
-    // What is left out is given up, and gone.
+    // A field that the manager leaves out is removed.
     kubectl.with_input(SERVER_SIDE, &config_map("settings", "a: '1'")).ok();
     assert_eq!(kubectl.field("configmap/settings", "/data"), serde_json::json!({"a": "1"}));
     let misspelt = kubectl.with_input(SERVER_SIDE, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndaat: {}\n").fails();
@@ -81,12 +81,12 @@ fn client_side_apply_is_taken_over(kubectl: &Kubectl<'_>) {
         owners.contains(&"kubectl Apply/".to_owned()) && !owners.iter().any(|owner| owner.starts_with("kubectl-client-side")),
         "{owners:?}"
     );
-    // And so what it leaves out goes, although it came by client-side apply.
+    // So a field that the manager leaves out is removed, although client-side apply had set it.
     kubectl.with_input(SERVER_SIDE, &config_map("moved", "a: '2'")).ok();
     assert_eq!(kubectl.field("configmap/moved", "/data"), serde_json::json!({"a": "2"}));
 }
 
-/// Its Pods can run nowhere, and need not.
+/// Its Pods cannot run and need not.
 const DEPLOYMENT: &str = r#"
 apiVersion: apps/v1
 kind: Deployment
@@ -112,7 +112,7 @@ fn a_scaled_deployment_has_another_owner(kubectl: &Kubectl<'_>) {
     let conflict =
         format!("Apply failed with 1 conflict: conflict with \"{scaler}\" with subresource \"scale\" using apps/v1: .spec.replicas");
     refused(&kubectl.with_input(SERVER_SIDE, DEPLOYMENT), &conflict);
-    // Who no longer states the number leaves it to the scaler.
+    // When the manager no longer sets the number of replicas, the scaler's number stays.
     kubectl.with_input(SERVER_SIDE, &DEPLOYMENT.replace("  replicas: 1\n", "")).ok();
     assert_eq!(kubectl.field("deployment/scaled", "/spec/replicas"), 2);
     kubectl.with_input(&format!("{SERVER_SIDE} --force-conflicts"), DEPLOYMENT).ok();

@@ -1,4 +1,4 @@
-//! Admission policies as somebody uses them: made, bound, felt and taken away by kubectl.
+//! Admission policies from the user's view: created, bound, enforced and deleted with kubectl.
 
 use serde_json::Value;
 use tests::{Cluster, Kubectl, eventually};

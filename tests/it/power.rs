@@ -1,6 +1,6 @@
-//! What a whole machine lives through: being set up, power cuts under load, a reboot, a kernel with cgroup v2 alone, a slow
-//! disk, a bad link. The machine is QEMU's, on Debian's kernel (see `tests::machine`); clients run on the host, so what was
-//! answered is remembered there.
+//! Events in the life of a whole machine: its setup, power cuts under load, a reboot, a kernel with only cgroup v2, a
+//! slow disk, a bad link. The machine is QEMU with Debian's kernel (see `tests::machine`). Clients run on the host, so
+//! the record of acknowledged writes survives there.
 //!
 //! `cargo xtask soak` runs more rounds of the cuts, from any seed.
 
@@ -20,9 +20,9 @@ use tests::machine::{DATA, Machine, on_machines};
 
 use load::{Load, Random};
 
-/// How long the node may take to be as before: a kernel that is emulated on busy cores.
+/// How long the node may take to recover: the kernel is emulated on busy cores.
 const RECOVERY_LIMIT: Duration = Duration::from_secs(240);
-/// So many objects are written before a cut, which comes within so much time after that.
+/// That many objects are written before a cut. The cut comes within `LOAD_SPREAD_MS` after that.
 const ANSWERED_MIN: usize = 20;
 const LOAD_SPREAD_MS: u64 = 8_000;
 
@@ -56,7 +56,7 @@ fn power_is_lost_under_load_and_nothing_that_was_answered_is() {
             machine.kubectl().ok("delete pod -l power=churn --wait=false");
             until_all_is_well(&mut machine);
         }
-        // A clean reboot is told from a power cut by nothing but what the node had time for.
+        // A clean reboot differs from a power cut only in the time that the node had to end its work.
         machine.shut_down();
         machine.boot();
         machine.start_skiff("");
@@ -66,7 +66,7 @@ fn power_is_lost_under_load_and_nothing_that_was_answered_is() {
     });
 }
 
-/// Every Pod that should run does, none is stuck on its way out, and the machine holds nothing else.
+/// Waits until every Pod that should run runs, no Pod is stuck in deletion, and the machine holds nothing else.
 fn until_all_is_well(machine: &mut Machine) {
     for workload in ["deployment/web", "deployment/tools"] {
         machine.kubectl().ok(&format!("rollout status {workload} --timeout={}s", RECOVERY_LIMIT.as_secs()));
@@ -97,7 +97,7 @@ fn list(list: &Value) -> &[Value] {
     list["items"].as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// The database, the images and the compiled modules are whole, and the node did not stumble over anything.
+/// The database, the images and the compiled modules are intact, and the node logged no error about them.
 fn nothing_is_torn(machine: &mut Machine) {
     let skiff = programs().join("skiff").display().to_string();
     let checked = machine.run(&format!("{skiff} db check --data-dir {DATA}")).ok();

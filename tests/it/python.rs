@@ -1,5 +1,5 @@
-//! The official Python client against one cluster. What it does is told in `python/story.py`; here it is
-//! made sure that all of it is.
+//! The official Python client against one cluster. `python/story.py` has the steps; this module checks that all of them
+//! ran.
 
 use tests::run::run;
 use tests::{Cluster, cluster};
@@ -14,7 +14,7 @@ fn the_python_client_works() {
     kubectl.until_ready("tools");
     let mut python = cluster.net.command(&cluster::python().display().to_string());
     python.arg(cluster::project().join("tests/it/python/story.py")).arg(cluster.data_dir().join("admin.kubeconfig"));
-    // Discovery is remembered in a file per host, and every cluster of the tests has the same.
+    // The client caches discovery in one file for each host, and every cluster of the tests has the same host.
     python.env("TMPDIR", cluster.data_dir());
     let told = run(&mut python, None).ok();
     let (_, chapters) = STORY.split_once("CHAPTERS = [").expect("a list");

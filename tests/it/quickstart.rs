@@ -1,4 +1,4 @@
-//! The main job: from `kubectl apply` to a running WASM Pod and a running Linux Pod, each found by DNS.
+//! The main purpose: from `kubectl apply` to a running WASM Pod and a running Linux Pod, which find each other by DNS.
 
 use tests::{Cluster, eventually};
 

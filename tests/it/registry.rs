@@ -1,5 +1,5 @@
-//! Images from a real registry: pulled by Pods in each of the forms a WASM module comes in and as a
-//! Linux image, with and without credentials; and what is said when there is nothing to be had.
+//! Images from a real registry. Pods pull WASM modules in all their forms and a Linux image, with and without
+//! credentials; and the messages when an image cannot be pulled.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -8,13 +8,13 @@ use std::process::{Child, Command, Stdio};
 use serde_json::json;
 use tests::{Cluster, Kubectl, Net, cluster, eventually, run};
 
-/// Anyone may pull here.
+/// A registry without authentication.
 pub(crate) const OPEN: &str = "127.0.0.1:5000";
-/// `sailor` with `open sesame` may.
+/// A registry for `sailor` with `open sesame`.
 pub(crate) const LOCKED: &str = "127.0.0.1:5001";
-/// Nobody listens here.
+/// An address where nothing listens.
 const NOBODY: &str = "127.0.0.1:5999";
-/// `open sesame` by bcrypt.
+/// `open sesame`, hashed with bcrypt.
 pub(crate) const PASSWORDS: &str = "sailor:$2b$05$DlPx2SREEAGtdQj8iYlItuQGJ1YQUIxxH3zNwswYbUyO7fFHhXYYO\n";
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
@@ -50,7 +50,7 @@ impl Registry {
         registry
     }
 
-    /// Stores a blob; answers its descriptor.
+    /// Stores a blob; returns its descriptor.
     #[track_caller]
     fn push_blob(&self, net: &Net, repository: &str, file: &Path, media_type: &str) -> serde_json::Value {
         let path = file.display().to_string();
@@ -79,14 +79,14 @@ impl Registry {
         net.run("curl", &["-fsS", "-X", "PUT", "-H", &format!("Content-Type: {MANIFEST}"), "--data-binary", &data, &url]).ok();
     }
 
-    /// Stores a module as the artifact that the CNCF describes.
+    /// Stores a module as an artifact in the CNCF's format.
     #[track_caller]
     fn push_wasm(&self, net: &Net, repository: &str, file: &str) {
         let config = ("application/vnd.wasm.config.v0+json", &json!({"architecture": "wasm", "os": "wasip1", "layerDigests": []}));
         self.push(net, repository, config, ("application/wasm", &PathBuf::from(cluster::sample(file))));
     }
 
-    /// Copies the Linux sample by skopeo.
+    /// Copies the Linux sample with skopeo.
     #[track_caller]
     fn copy_tools(&self, net: &Net, credentials: Option<&str>) {
         let (from, to) = (format!("docker-archive:{}", cluster::sample("tools.tar")), format!("docker://{}/tools:v1", self.address));
@@ -99,13 +99,13 @@ impl Registry {
 
 impl Drop for Registry {
     fn drop(&mut self) {
-        // Ended already, or about to: either way it is waited for.
+        // The kill fails if the process has ended already. Wait for its end in both cases.
         let _ended = self.child.kill();
         let _status = self.child.wait();
     }
 }
 
-/// A Pod of one container that runs once.
+/// A Pod with one container that runs once.
 #[track_caller]
 pub(crate) fn pod(kubectl: &Kubectl<'_>, name: &str, class: &str, image: &str, more: &str) {
     let yaml = format!(
@@ -115,7 +115,7 @@ pub(crate) fn pod(kubectl: &Kubectl<'_>, name: &str, class: &str, image: &str, m
     kubectl.apply(&yaml).ok();
 }
 
-/// Waits until a Pod's container waits for a reason; answers its message.
+/// Waits until a Pod's container waits for one of the reasons; returns the message.
 #[track_caller]
 pub(crate) fn waits_for(kubectl: &Kubectl<'_>, name: &str, reasons: &[&str]) -> String {
     eventually(&format!("{name} waits for {reasons:?}"), || {
@@ -132,7 +132,7 @@ pub(crate) fn says(kubectl: &Kubectl<'_>, name: &str, text: &str) {
     assert!(log.contains(text), "{name}: {log}");
 }
 
-/// A Linux-style image that holds a module: a layer, and the configuration that goes with it.
+/// An image in the form of a Linux image that holds a module: a layer and its configuration.
 fn wasm_in_linux(dir: &Path) -> (serde_json::Value, PathBuf) {
     std::fs::copy(cluster::sample("hello.wasm"), dir.join("hello.wasm")).expect("copied");
     let layer = dir.join("layer.tar");
@@ -175,7 +175,7 @@ fn pods_run_images_of_every_form_from_a_registry() {
     says(&kubectl, "linux-style", "env: FROM=the image");
     says(&kubectl, "tools", "from the registry");
 
-    // A tag that moves: `Always` follows it, `IfNotPresent` does not.
+    // A tag that changes: `Always` follows it, `IfNotPresent` does not.
     registry.push_wasm(net, "cncf", "lookup.wasm");
     pod(&kubectl, "stays", "wasmtime", &format!("{OPEN}/cncf:v1"), "      imagePullPolicy: IfNotPresent\n");
     says(&kubectl, "stays", "Hello from WebAssembly!");
@@ -183,7 +183,7 @@ fn pods_run_images_of_every_form_from_a_registry() {
     pod(&kubectl, "moves", "wasmtime", &format!("{OPEN}/cncf:v1"), &format!("{ALWAYS}{asked}"));
     says(&kubectl, "moves", "kubernetes.default.svc.cluster.local: ");
 
-    // What cannot be had, and what cannot be run, is said on the Pod.
+    // The Pod's status says which images cannot be pulled, and which cannot be run.
     pod(&kubectl, "absent", "wasmtime", &format!("{OPEN}/cncf:absent"), "");
     pod(&kubectl, "unreachable", "wasmtime", &format!("{NOBODY}/x:v1"), "");
     pod(&kubectl, "chart", "wasmtime", &format!("{OPEN}/chart:v1"), "");
@@ -199,7 +199,7 @@ fn pods_run_images_of_every_form_from_a_registry() {
         if events.contains("neither a WASM artifact nor a Linux image") { Ok(()) } else { Err(events) }
     });
 
-    // The store from the command line, beside the running node.
+    // The commands of the image store, while the node runs.
     let name = format!("{OPEN}/older:v1");
     cluster.skiff(&["image", "rm", &name]).ok();
     assert!(!cluster.skiff(&["image", "list"]).ok().contains(&name));

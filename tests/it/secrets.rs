@@ -1,6 +1,6 @@
-//! Nothing that is secret stands in the log, however much is logged. Markers go in wherever secrets go in: Secrets, tokens,
-//! passwords, headers, environments, keys. What server and node have logged at their most verbose level is then searched for
-//! each of them, as it is and as it is encoded on its way.
+//! The log never contains a secret, at any level. The story puts markers into every place for secrets: Secrets, tokens,
+//! passwords, headers, environments, keys. Then it searches the most verbose log of server and node for each marker, in
+//! plain and in encoded form.
 
 use std::fs;
 use std::path::Path;
@@ -66,7 +66,7 @@ spec:
   containers: [{name: c, image: "127.0.0.1:5001/nothing:v1", imagePullPolicy: Always}]
 "#;
 
-/// A Secret that is refused: its words are in an error.
+/// A Secret that is rejected: its text is in an error.
 const REFUSED: &str = r#"{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "refused"}, "stringData": {"a b": "marker-refused-7c1e"},
     "data": {"c": "marker refused, too 7c1e"}}"#;
 
@@ -102,7 +102,7 @@ fn nothing_secret_is_logged() {
     drop(registry);
 
     let log = cluster.log();
-    // The most verbose level is on, and the search finds what is there.
+    // The most verbose level is on, and the search finds known text.
     assert!(log.contains("TRACE") && log.contains("node server listens"), "{} bytes of log", log.len());
     let found: Vec<String> = markers
         .iter()
@@ -114,7 +114,7 @@ fn nothing_secret_is_logged() {
     assert!(found.is_empty(), "in the log:\n{}", found.join("\n"));
 }
 
-/// Each marker goes the ways that its kind goes.
+/// Sends each marker through the places for its kind.
 fn use_secrets(cluster: &Cluster, kubectl: &Kubectl<'_>, markers: &mut Vec<(String, String)>) {
     kubectl.until_usable("default");
     kubectl
@@ -161,7 +161,7 @@ fn use_secrets(cluster: &Cluster, kubectl: &Kubectl<'_>, markers: &mut Vec<(Stri
     markers.push(("a join token".to_owned(), secret.to_owned()));
 }
 
-/// The second line of each private key below a directory, and of those in kubeconfigs.
+/// The second line of each private key below a directory, also of the keys in kubeconfigs.
 fn keys(dir: &Path) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).expect("lists").flatten() {
@@ -185,7 +185,7 @@ fn base64(text: &str) -> String {
     use std::fmt::Write as _;
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut encoded = String::new();
-    // Whole groups alone: the last one depends on what follows.
+    // Only whole groups, because the last group depends on what follows.
     for group in text.as_bytes().chunks_exact(3) {
         let bits = group.iter().fold(0_usize, |bits, byte| bits << 8 | usize::from(*byte));
         for shift in [18, 12, 6, 0] {

@@ -1,12 +1,12 @@
-//! Several clusters on one machine, and what a start is refused for: each refusal says what to do and
-//! changes nothing. Traffic to addresses that nobody has stays on the machine.
+//! Several clusters on one machine, and starts that are refused: each error says what to do, and the start changes
+//! nothing. Packets to unused addresses of the ranges stay on the machine.
 
 use std::io::{Seek as _, SeekFrom, Write as _};
 use std::process::Command;
 
 use tests::{Cluster, Kubectl, Net, Ran, cluster, eventually, run};
 
-/// Ports and ranges that the defaults leave free.
+/// Ports and ranges that differ from the defaults.
 const OTHER_PORTS: [&str; 2] = ["--secure-port=6444", "--kubelet-port=10251"];
 const OTHER_RANGES: [&str; 2] = ["--cluster-cidr=10.245.0.0/16", "--service-cluster-ip-range=10.112.0.0/16"];
 
@@ -39,7 +39,7 @@ spec:
 
 #[track_caller]
 fn run_web(kubectl: &Kubectl<'_>, node_port: &str) {
-    // The default ServiceAccount comes a moment after the namespace.
+    // The default ServiceAccount is created some moments after the namespace.
     eventually("the workload is taken", || {
         let ran = kubectl.apply(&WEB.replace("NODEPORT", node_port));
         if ran.succeeded() { Ok(()) } else { Err(ran.to_string()) }
@@ -58,12 +58,12 @@ fn answers(net: &Net, node_port: &str) {
     assert!(answer.contains("/by-node-port"), "{answer}");
 }
 
-/// `skiff up` on a directory of its own, to its end.
+/// Runs `skiff up` on its own directory until it ends with an error.
 #[track_caller]
 fn refused(net: &Net, flags: &[&str]) -> String {
     let dir = tempfile::Builder::new().prefix("skiff-it-").tempdir().expect("a directory");
     let skiff = cluster::programs().join("skiff").display().to_string();
-    // The limit is for a start that is not refused: it must not run for ever.
+    // The time limit is for a start that wrongly succeeds and would run for ever.
     let ran: Ran = run::run(net.command("timeout").arg("20").arg(skiff).arg("up").args(flags).arg("--data-dir").arg(dir.path()), None);
     let mounts = std::fs::read_to_string("/proc/self/mounts").expect("mounts");
     assert!(!mounts.contains(&dir.path().display().to_string()), "a directory that is simply removed: {mounts}");
@@ -103,14 +103,14 @@ fn two_clusters_share_a_machine_and_a_third_is_told_what_is_taken() {
     assert!(taken.contains("already used on this machine") && taken.contains("--cluster-cidr"), "{taken}");
     assert_eq!(first.trace(), before, "a refused start changes nothing");
 
-    // Taking one away leaves the other as it was.
+    // Removing one cluster does not change the other.
     assert_eq!(second.stop(), 0);
     second.down();
     answers(&first.net, "30081");
     unprogrammed_addresses_stay_here(&first);
 }
 
-/// Counts what leaves for the ranges, and asks for addresses in them that nobody has.
+/// Counts packets to the ranges that leave the machine, and sends requests to unused addresses in the ranges.
 #[track_caller]
 fn unprogrammed_addresses_stay_here(cluster: &Cluster) {
     let (net, kubectl) = (&cluster.net, cluster.kubectl());
@@ -122,7 +122,7 @@ fn unprogrammed_addresses_stay_here(cluster: &Cluster) {
         net.run("curl", &["-sS", "--max-time", "5", url]).fails();
         kubectl.fails(&format!("exec tools -- wget -qO- {url}"));
     }
-    // The counter counts: an address outside of the ranges does leave.
+    // Proof that the counter works: packets to an address outside the ranges do leave.
     net.run("curl", &["-sS", "--max-time", "1", "http://203.0.113.1"]).fails();
     let counted = net.run("nft", &["list", "table", "ip", "watch"]).ok();
     let packets: Vec<&str> = counted.lines().filter_map(|line| line.split("packets ").nth(1)?.split(' ').next()).collect();
@@ -133,7 +133,7 @@ fn unprogrammed_addresses_stay_here(cluster: &Cluster) {
 #[test]
 fn a_missing_tool_and_a_newer_database_are_named() {
     let mut cluster = Cluster::prepared(Net::alone(), &["up"]);
-    // A machine without runc: its directory, with the file taken out, in a mount namespace of its own.
+    // A machine without runc: a mount namespace in which runc's directory has everything but runc.
     let hidden = tempfile::tempdir().expect("a directory");
     let runc = run::run(Command::new("sh").args(["-c", "readlink -f $(command -v runc)"]), None).ok();
     let runc = runc.trim();
@@ -152,7 +152,7 @@ fn a_missing_tool_and_a_newer_database_are_named() {
     cluster.start();
     assert_eq!(cluster.stop(), 0);
     let database = data_dir.join("state.db");
-    // The schema's number is at a fixed place in the file (sqlite.org/fileformat.html, "user version").
+    // The schema version is at a fixed offset in the file (sqlite.org/fileformat.html, "user version").
     let mut file = std::fs::File::options().write(true).open(&database).expect("the database");
     file.seek(SeekFrom::Start(60)).and_then(|_| file.write_all(&99_u32.to_be_bytes())).expect("written");
     let newer = cluster.skiff(&["up"]).fails();

@@ -1,5 +1,5 @@
-//! What people do with open connections: ports of Pods on their own machine, joining a container, the
-//! proxies of the API server. The real kubectl, in both of the protocols it has, and kube-rs.
+//! Open connections: ports of Pods forwarded to the user's machine, attaching to a container, the proxies of the API
+//! server. With the real kubectl in both its protocols, and with kube-rs.
 
 mod leaving;
 
@@ -40,7 +40,7 @@ fn connections_reach_into_pods() {
     for pod in ["tools", "cat", "ticks"] {
         kubectl.until_ready(pod);
     }
-    // A server that only the Pod's own loopback reaches.
+    // A server on the Pod's own loopback.
     kubectl.ok("exec tools -- mkdir /www");
     kubectl.run(&["exec", "tools", "--", "sh", "-c", "echo from linux > /www/index.html"]).ok();
     kubectl.ok("exec tools -- httpd -p 127.0.0.1:8081 -h /www");
@@ -53,14 +53,14 @@ fn connections_reach_into_pods() {
     kube_rs_forwards_ports(&cluster);
 }
 
-/// A `kubectl port-forward` or `kubectl proxy` that runs, and the port it has on loopback.
+/// A running `kubectl port-forward` or `kubectl proxy`, and its port on loopback.
 struct Forward {
     child: Child,
     port: String,
 }
 
 impl Forward {
-    /// The words before the port are looked for in its first line.
+    /// Reads the port from the first line of output, after the text `before`.
     fn start(command: &mut Command, before: &str) -> Self {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("kubectl starts");
         let mut line = String::new();
@@ -85,7 +85,7 @@ impl Forward {
         cluster.net.run("curl", &["-sS", "--max-time", "20", &format!("http://127.0.0.1:{}{path}", self.port)])
     }
 
-    /// Its complaint, when it has ended by itself.
+    /// The error output of a command that has ended by itself.
     fn complaint(mut self) -> String {
         eventually("the forward ends", || self.child.try_wait().expect("a child").ok_or_else(|| "it runs".to_owned()));
         let mut text = String::new();
@@ -96,7 +96,7 @@ impl Forward {
 
 impl Drop for Forward {
     fn drop(&mut self) {
-        // Ended already, or about to: either way it is waited for.
+        // The kill fails if the process has ended already. Wait for its end in both cases.
         let _ended = self.child.kill();
         let _status = self.child.wait();
     }
@@ -116,11 +116,11 @@ fn ports_are_forwarded(cluster: &Cluster, kubectl: &Kubectl<'_>) {
         }
         let forward = Forward::to(kubectl, "pod/tools", ":8081", spdy_alone);
         assert_eq!(forward.curl(cluster, "/").ok(), "from linux\n");
-        // Many connections at once.
+        // Many connections at the same time.
         let many = format!("for i in $(seq 40); do curl -sS --max-time 30 http://127.0.0.1:{}/ & done; wait", forward.port);
         assert_eq!(cluster.net.run("sh", &["-c", &many]).ok(), "from linux\n".repeat(40));
     }
-    // Much at once, and nothing of it lost.
+    // A large answer, of which nothing is lost.
     kubectl.run(&["exec", "tools", "--", "sh", "-c", "head -c 20000000 /dev/zero > /www/much"]).ok();
     let forward = Forward::to(kubectl, "pod/tools", ":8081", false);
     let count = format!("curl -sS --max-time 60 http://127.0.0.1:{}/much | wc -c", forward.port);
@@ -139,13 +139,13 @@ fn a_refused_port_is_told(cluster: &Cluster, kubectl: &Kubectl<'_>) {
 }
 
 fn containers_are_attached_to(kubectl: &Kubectl<'_>) {
-    // The container ends with its stdin, which is for this client alone.
+    // The container ends with its stdin, which only this client has.
     assert_eq!(kubectl.with_input("attach -i cat", "one\ntwo\n").ok(), "one\ntwo\n");
     kubectl.until("pod/cat", "/status/phase", "Succeeded");
     assert_eq!(kubectl.ok("logs cat"), "one\ntwo\n");
     let ended = kubectl.fails("attach cat");
     assert!(ended.contains("cannot attach a container in a completed pod; current phase is Succeeded"), "{ended}");
-    // What is written now is heard, as long as the client likes, and the container goes on.
+    // The client gets the output from now on. When the client ends, the container runs on.
     let mut attached = kubectl.command(&["attach", "ticks"]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("kubectl starts");
     let mut lines = BufReader::new(attached.stdout.take().expect("a pipe")).lines();
     for _ in 0..3 {
@@ -171,7 +171,7 @@ fn pods_are_run_and_joined(kubectl: &Kubectl<'_>) {
     }
 }
 
-/// Runs a command whose input and output are a terminal on which someone types.
+/// Runs a command whose input and output are a terminal, and types the given text.
 fn on_a_terminal(command: &Command, types: &str) -> Ran {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let line: Vec<String> = words.map(|word| format!("'{}'", word.to_str().expect("text"))).collect();
@@ -212,7 +212,7 @@ fn proxies_lead_to_pods_services_and_nodes(cluster: &Cluster, kubectl: &Kubectl<
     assert!(version.contains("gitVersion"), "{version}");
 }
 
-/// kube-rs asks in channels of a websocket.
+/// kube-rs uses websocket channels.
 fn kube_rs_forwards_ports(cluster: &Cluster) {
     client::story(cluster, async |client| {
         let pods: kube::Api<k8s_openapi::api::core::v1::Pod> = kube::Api::default_namespaced(client);

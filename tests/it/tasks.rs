@@ -1,28 +1,29 @@
-//! Nothing dies alone: each background task is made to fail by its name, while a Pod runs. The process says which one it
-//! was, ends within a second with an error, and the next start takes everything up again.
+//! No background task fails silently: the story makes each task fail, while a Pod runs. The process names the task and
+//! ends with an error within a second. The next start continues everything.
 
 use std::time::Duration;
 
 use tests::tasks::{OF_A_SHARED_STORE, OF_UP};
 use tests::{Cluster, Etcd, Net, eventually};
 
-/// A second, and more for a busy machine.
+/// One second, and more for a busy machine.
 const ENDS_WITHIN: Duration = Duration::from_secs(3);
 
-/// Tasks that may begin after the cluster is ready, and within what time: controllers wait for their caches, and the Node
-/// of before the restart is still called ready while the agent takes up its containers. The fault waits for them.
+/// Tasks that may start after the cluster is ready, and how long they may take. Controllers wait for their caches. The
+/// Node object of before the restart is still Ready while the agent takes over its containers. The fault waits for the
+/// task.
 const LATE: [&str; 3] = ["garbage-collector-controller", "namespace-controller", "node-agent/"];
 const BEGINS_WITHIN: Duration = Duration::from_secs(30);
 
-/// Names that several tasks of the process have: a fault is meant for all of them.
+/// Names that several tasks of the process share: a fault hits all of them.
 const SEVERAL: [&str; 2] = ["event-recorder", "informer"];
 
-/// Lines of the log since an earlier length of it.
+/// The lines of the log after an earlier length.
 fn logged_since(cluster: &Cluster, len: usize) -> String {
     cluster.log().split_off(len)
 }
 
-/// Makes a task fail; it has to be named once, and the process to end with an error.
+/// Makes a task fail. The log must name the task once, and the process must end with an error.
 fn fails(cluster: &mut Cluster, fault: &str, task: &str) {
     let len = cluster.log().len();
     let what = format!("the end of skiff after {fault} of {task}");
@@ -36,7 +37,7 @@ fn fails(cluster: &mut Cluster, fault: &str, task: &str) {
     let words = if fault == "panic" { "panicked" } else { "ended by itself" };
     let times = if SEVERAL.contains(&task) { said.len().max(1) } else { 1 };
     assert_eq!(said.iter().filter(|line| line.contains(words)).count(), times, "{fault} of {task} is said once:\n{log}");
-    // Other threads go on until the process is gone, and may log after its last words.
+    // Other threads run until the process has ended, so they may log after the final error.
     let last: Vec<&str> = log.lines().filter(|line| line.starts_with("skiff: ")).collect();
     assert!(last.len() == 1 && last[0].contains(task), "the last words name {task}:\n{log}");
 }
@@ -51,7 +52,7 @@ fn a_task_that_fails_ends_the_process_and_the_next_start_goes_on() {
     cluster.kubectl().until_ready("tools");
     let (before, shims) = (container(&cluster), cluster.shims());
     for (number, task) in OF_UP.iter().enumerate() {
-        // How a task fails makes no difference to who owns it.
+        // Both kinds of failure must have the same effect.
         let fault = if number % 5 == 4 { "end" } else { "panic" };
         fails(&mut cluster, fault, task);
         assert_eq!(cluster.shims(), shims, "containers go on after {fault} of {task}");
@@ -62,7 +63,7 @@ fn a_task_that_fails_ends_the_process_and_the_next_start_goes_on() {
     assert_eq!(cluster.stop(), 0, "{}", cluster.log());
 }
 
-/// Which container runs, and how often it was restarted.
+/// The id of the container, and the number of its restarts.
 fn container(cluster: &Cluster) -> (serde_json::Value, serde_json::Value) {
     let pod = cluster.kubectl().json("get pod tools");
     let status = &pod["status"]["containerStatuses"][0];
@@ -93,7 +94,7 @@ fn what_belongs_to_one_request_or_one_pod_fails_alone() {
     let before = container(&cluster);
     for task in ["node-agent/pod-worker", "node-agent/status-writer", "node-agent/pod-wait"] {
         let named = format!("task=\"{task}\"");
-        // The worker that was made to fail before is replaced after a pause.
+        // The worker that failed before is replaced only after a pause.
         eventually(&format!("the panic of {task} in the log"), || {
             cluster.inject("panic", task);
             let log = cluster.log();
@@ -104,7 +105,7 @@ fn what_belongs_to_one_request_or_one_pod_fails_alone() {
         assert!(metrics.lines().any(|line| line.starts_with(&counted)), "{counted} in\n{metrics}");
     }
     assert!(cluster.is_running());
-    // Its worker is another one, which took up what runs and sees to its end.
+    // A new worker has taken over the running container and handles its end.
     cluster.kubectl().ok("exec tools -- true");
     assert_eq!(container(&cluster), before, "the container is the same");
     cluster.kubectl().ok("delete pod tools --grace-period=1 --timeout=60s");

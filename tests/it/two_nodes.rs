@@ -1,5 +1,5 @@
-//! A control plane and two nodes, each in a network namespace of its own: Pods, Services, names, logs
-//! and exec across them; then one node's link is cut, its Pods move, and it comes back; at last it is drained.
+//! A control plane and two nodes, each in its own network namespace: Pods, Services, names, logs and exec between them.
+//! Then one node's link is cut, its Pods move, and it comes back. At last it is drained.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::Value;
 use tests::{Cluster, Kubectl, Net, eventually};
 
-/// A node that is silent is missed soon.
+/// Short times, so that a silent node is lost soon.
 const TIMING: [&str; 2] = ["--node-lease-duration-seconds=4", "--node-status-update-frequency=1"];
 
-/// One `skiff server`, two `skiff agent`s and the switch between them. The agents end first.
+/// One `skiff server`, two `skiff agent`s and the switch between them. The agents are dropped first.
 struct Joined {
     agents: Vec<Cluster>,
     server: Cluster,
@@ -59,12 +59,12 @@ fn ready_is(kubectl: &Kubectl<'_>, node: &str, wanted: &str) {
     });
 }
 
-/// The Pods of a label: name, node, IP.
+/// Name, node and IP of the Pods with a label.
 fn pods(kubectl: &Kubectl<'_>, label: &str) -> Vec<(String, String, String)> {
     let list = kubectl.json(&format!("get pods -l {label}"));
     let text = |pod: &Value, at: &str| pod.pointer(at).and_then(Value::as_str).unwrap_or_default().to_owned();
     let items = list["items"].as_array().cloned().unwrap_or_default();
-    // Pods on their way out do not count.
+    // Pods in deletion do not count.
     let stays = items.iter().filter(|pod| pod.pointer("/metadata/deletionTimestamp").is_none());
     stays.map(|pod| (text(pod, "/metadata/name"), text(pod, "/spec/nodeName"), text(pod, "/status/podIP"))).collect()
 }
@@ -73,7 +73,7 @@ fn nodes_of(pods: &[(String, String, String)]) -> BTreeSet<&str> {
     pods.iter().map(|(_, node, _)| node.as_str()).collect()
 }
 
-/// A command in a Pod, until it succeeds.
+/// Repeats a command in a Pod until it succeeds.
 #[track_caller]
 fn until_answers(kubectl: &Kubectl<'_>, pod: &str, command: &str) -> String {
     let words = format!("exec {pod} -- {command}");
@@ -147,7 +147,7 @@ fn two_nodes_serve_each_other_and_a_lost_one_is_replaced_and_comes_back() {
 
     everything_is_reached_from_everywhere(&cluster, &web);
 
-    // A cut link: the node is lost, its Pods are replaced where they can be reached.
+    // A cut link: the node is lost, and its Pods are replaced on a reachable node.
     let b = &cluster.agents[1];
     let shims_before = b.shims();
     b.net.set_uplink(false);
@@ -171,7 +171,7 @@ fn two_nodes_serve_each_other_and_a_lost_one_is_replaced_and_comes_back() {
         let answer = kubectl.ok("exec tools-a -- wget -qO- http://web/still");
         assert!(answer.contains("/still"), "{answer}");
     }
-    // The node itself goes on: nobody told it to stop what it runs.
+    // The node itself runs on: nobody told it to stop its containers.
     assert_eq!(b.shims(), shims_before);
     // The Pod that tolerates the loss for its default five minutes is still bound there.
     assert_eq!(kubectl.field("pod/tools-b", "/spec/nodeName"), "b");
@@ -190,7 +190,7 @@ fn two_nodes_serve_each_other_and_a_lost_one_is_replaced_and_comes_back() {
     kubectl.until_ready("tools-b");
     assert_eq!(kubectl.field("pod/tools-b", "/status/containerStatuses/0/restartCount"), 0, "it ran on all the while");
 
-    // And the node takes work again, reached from everywhere as before.
+    // The node accepts Pods again, and all parts reach it as before.
     kubectl.ok("scale deployment/web --replicas=8");
     kubectl.ok("rollout status deployment/web --timeout=60s");
     let web = pods(&kubectl, "app=web");
@@ -209,7 +209,7 @@ spec:
   selector: {matchLabels: {app: web}}
 "#;
 
-/// Eight replicas on two nodes; one of the nodes is to be emptied.
+/// Eight replicas on two nodes, one of which is drained.
 #[track_caller]
 fn a_drain_respects_the_budget_and_ends(kubectl: &Kubectl<'_>) {
     let allowed_is = |wanted: u32| {
@@ -248,7 +248,7 @@ fn a_drain_respects_the_budget_and_ends(kubectl: &Kubectl<'_>) {
     kubectl.ok("uncordon b");
 }
 
-/// Pods by their addresses, the Service by its name, its address and its node port, names, logs and exec.
+/// Reaches Pods by address, the Service by name, address and node port; then names, logs and exec.
 #[track_caller]
 fn everything_is_reached_from_everywhere(cluster: &Joined, web: &[(String, String, String)]) {
     let kubectl = cluster.kubectl();
@@ -275,7 +275,7 @@ fn everything_is_reached_from_everywhere(cluster: &Joined, web: &[(String, Strin
         let answer = cluster.server.net.run("curl", &["-sS", "--max-time", "5", &url]).ok();
         assert!(answer.contains("/by-node-port"), "{answer}");
     }
-    // The API server, by its Service: a connection is taken, and closed as nothing is said.
+    // The API server through its Service. `nc` sends nothing, so the server accepts the connection and closes it.
     for pod in ["tools-a", "tools-b"] {
         until_answers(&kubectl, pod, "nc -w 5 kubernetes.default.svc.cluster.local 443");
     }

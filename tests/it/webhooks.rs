@@ -1,5 +1,5 @@
-//! Admission webhooks as somebody runs them: behind a Service, registered and felt by kubectl; and how
-//! requests are sorted by priority and fairness.
+//! Admission webhooks in practice: behind a Service, registered and triggered with kubectl; and the classification of
+//! requests by priority and fairness.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -39,7 +39,7 @@ async fn answer(request: Request<Incoming>) -> backend::Answer {
     Response::new(Full::from(answer.to_string()))
 }
 
-/// Nothing red is kept, nothing precious is deleted, nobody looks into `tools`.
+/// Denies red objects, the deletion of precious objects, and exec into `tools`.
 fn think(request: &Value) -> Value {
     let denied = |message: &str| json!({"allowed": false, "status": {"message": message, "code": 403, "reason": "Forbidden"}});
     match request["operation"].as_str() {
@@ -61,7 +61,7 @@ fn configuration(kind: &str, path: &str, authority: &str, rules: &str) -> String
 }
 
 fn objects_are_changed_and_refused(kubectl: &Kubectl<'_>, authority: &str) {
-    // It need not run: a connection is refused before anybody looks for its node.
+    // The Pod need not run: admission rejects the connection before the server looks for the Pod's node.
     kubectl.ok("apply -f samples/quickstart/tools.yaml");
     let config_maps = "{operations: [CREATE], apiGroups: [''], apiVersions: [v1], resources: [configmaps]}";
     kubectl.apply(&configuration("Mutating", "/paint", authority, config_maps)).ok();
@@ -97,7 +97,8 @@ fn nobody_is_asked_any_more(kubectl: &Kubectl<'_>) {
     kubectl.ok("delete configmap sky rust");
 }
 
-/// Only what meets a webhook's match conditions is asked about; conditions without a value refuse.
+/// Only requests that meet a webhook's match conditions reach it. A condition that fails to evaluate causes a
+/// rejection.
 fn conditions_decide_who_is_asked(kubectl: &Kubectl<'_>, authority: &str) {
     let config_maps = "{operations: [CREATE], apiGroups: [''], apiVersions: [v1], resources: [configmaps]}";
     let with = |condition: &str| {

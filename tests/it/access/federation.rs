@@ -1,5 +1,4 @@
-//! Users that somebody else vouches for by OpenID Connect. Here that is another cluster, whose ServiceAccounts
-//! are users of this one.
+//! Users of an OpenID Connect provider. The provider is another cluster, whose ServiceAccounts are users of this one.
 
 use super::*;
 
@@ -12,7 +11,7 @@ fn accounts_of_one_cluster_are_users_of_another() {
     let mut home = Cluster::prepared(Net::alone(), &["server", "--secure-port=7443", &flag]);
     home.start();
     let issuing = home.kubectl();
-    // A provider's keys are there for everybody.
+    // A provider's keys are public.
     issuing.ok("create clusterrolebinding keys --clusterrole=system:service-account-issuer-discovery --group=system:unauthenticated");
     let found = home.net.run("curl", &["-sSk", "--max-time", "10", &format!("{ISSUER}/.well-known/openid-configuration")]).ok();
     let found: Value = serde_json::from_str(&found).expect("JSON");
@@ -56,7 +55,7 @@ fn accounts_of_one_cluster_are_users_of_another() {
     let reviewed = admin.with_input("create -o json -f -", &review.to_string()).ok();
     let reviewed: Value = serde_json::from_str(&reviewed).expect("JSON");
     assert_eq!((&reviewed["status"]["authenticated"], &reviewed["status"]["user"]["username"]), (&json!(true), &json!(name)));
-    // Keys that are known go on counting while their owner is away.
+    // Cached keys stay valid while the provider is away.
     let late = token("--audience=away");
     drop(issuing);
     home.stop();

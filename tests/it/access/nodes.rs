@@ -1,4 +1,5 @@
-//! A node from its token on: it asks for a certificate, and with that sees what it needs and changes what is its own.
+//! A node from its token on: it requests a certificate. With the certificate it reads what it needs and changes only
+//! its own objects.
 
 use super::*;
 
@@ -43,7 +44,7 @@ spec:
 #[test]
 fn a_node_sees_what_it_needs_and_changes_what_is_its_own() {
     let files = tempfile::tempdir().expect("a directory");
-    // Its Pods are told to go when nothing of a node is heard: no node of the story is there.
+    // Without that controller: it would evict the Pods, because the story has no node that reports.
     let mut cluster = Cluster::prepared(Net::alone(), &["server", "--controllers=*,-node-lifecycle-controller"]);
     cluster.start();
     let admin = cluster.kubectl();
@@ -54,7 +55,7 @@ fn a_node_sees_what_it_needs_and_changes_what_is_its_own() {
     it_changes_what_is_its_own(&admin, &node);
 }
 
-/// kubectl as the node `n1`, with the certificate that its bootstrap token got it.
+/// kubectl as the node `n1`, with the certificate that it got with its bootstrap token.
 fn by_its_token<'a>(cluster: &'a Cluster, admin: &Kubectl<'_>, files: &Path) -> Kubectl<'a> {
     let newcomer = kubectl_as(cluster, files, &json!({"token": "abcdef.0123456789abcdef"}));
     let who = newcomer.ok("auth whoami");
@@ -130,7 +131,7 @@ fn it_changes_what_is_its_own(admin: &Kubectl<'_>, node: &Kubectl<'_>) {
     }
     node.ok("delete pod own --grace-period=0 --force");
     assert!(node.fails("get secret key").contains("no relationship found"), "its Pod is gone");
-    // What others ask about it.
+    // Requests of others about the node's rights.
     let review = |name: &str| {
         let manifest = json!({
             "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",

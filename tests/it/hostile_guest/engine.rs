@@ -1,15 +1,15 @@
-//! Modules made to break the engine: each costs its own container's limits, ends with a reason, and nobody else
-//! notices.
+//! Modules made to break the engine: each uses at most its own container's limits, ends with a reason, and does not
+//! disturb others.
 
 use std::fs;
 
 use serde_json::json;
 use tests::{Cluster, Kubectl};
 
-/// What a guest does, and how its container ends: exit code and reason.
+/// What a guest does, and the exit code of its container.
 const ENDING: &[(&str, &str, i32)] = &[
     ("recursion", "(call $main)", 134),
-    // Each page is written, so that it costs what it says.
+    // Each page is written, so that it uses real memory.
     (
         "memory",
         "(local $at i32) (loop $more
@@ -32,17 +32,18 @@ const ENDING: &[(&str, &str, i32)] = &[
          (call $exit (i32.const 7))",
         7,
     ),
-    // Four gibibytes at once: more than the engine makes at once, and than there is memory.
+    // Four gibibytes at once: more than the engine returns in one call, and more than the memory.
     ("random", "(drop (call $random (i32.const 0) (i32.const -1)))", 134),
     ("events", "(drop (call $poll (i32.const 0) (i32.const 64) (i32.const -1) (i32.const 32))) (call $exit (i32.const 7))", 7),
     (
         "many-events",
-        // A hundred thousand clocks that have struck.
+        // A hundred thousand clocks that have expired.
         "(drop (memory.grow (i32.const 150)))
          (drop (call $poll (i32.const 1024) (i32.const 5000000) (i32.const 100000) (i32.const 32))) (call $exit (i32.const 7))",
         7,
     ),
-    // Out of each directory that it has: up, from the root, and by links of its own making. The code counts what worked.
+    // Tries to leave each of its directories: upwards, from the root, and through links that it makes. The exit code
+    // counts the successes.
     (
         "paths",
         "(local $fd i32) (local $opened i32) (local.set $fd (i32.const 3))
@@ -64,10 +65,10 @@ const ENDING: &[(&str, &str, i32)] = &[
     ),
 ];
 
-/// What a guest does that never ends by itself.
+/// Guests that never end by themselves.
 const RUNNING: &[(&str, &str)] = &[
     ("loop", "(loop $more (br $more))"),
-    // A clock that strikes after five hundred years.
+    // A clock that expires after five hundred years.
     (
         "clock",
         "(i64.store (i32.const 24) (i64.const -1)) (i32.store (i32.const 16) (i32.const 1))
@@ -75,7 +76,7 @@ const RUNNING: &[(&str, &str)] = &[
     ),
 ];
 
-/// A preview 1 module around what it does.
+/// A preview 1 module with that body.
 fn module(body: &str) -> Vec<u8> {
     let text = format!(
         r#"(module
@@ -124,7 +125,7 @@ pub fn start(cluster: &Cluster) {
     }
 }
 
-/// How each of them ended, and that the endless ones can be ended.
+/// How each guest ended, and that the endless ones can be stopped.
 pub fn have_cost_only_themselves(kubectl: &Kubectl<'_>) {
     for (name, _, code) in ENDING {
         let object = format!("pod/engine-{name}");

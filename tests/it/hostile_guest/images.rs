@@ -1,5 +1,5 @@
-//! Images that are bombs: to the unpacker, from a registry and from files, and to the compiler. Each costs a bounded
-//! time, memory and disk, is told on its Pod, and other Pods start meanwhile.
+//! Images that are bombs, for the unpacker (from a registry and from files) and for the compiler. Each uses limited
+//! time, memory and disk, its Pod's status reports it, and other Pods start meanwhile.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,9 +12,10 @@ use tests::{Cluster, Kubectl, cluster};
 
 use crate::registry::{OPEN, Registry, pod, says, waits_for};
 
-/// What the node's process may grow by while bombs go off beside it.
+/// How much the node's process may grow while it handles bombs.
 const GROWTH_KIB_MAX: u64 = 256 << 10;
-/// Functions of a module whose compilation takes more memory than its length is worth; a million is the most that a module may have.
+/// Number of functions of a module whose compilation takes far more memory than its length suggests. A million is the
+/// maximum of a module.
 const FUNCTIONS: u32 = 999_000;
 const KEPT: &str = "      imagePullPolicy: Never\n";
 
@@ -24,7 +25,7 @@ fn images_that_are_bombs_cost_little_and_harm_nobody_else() {
     let kubectl = cluster.kubectl();
     kubectl.until_usable("default");
     let work = tempfile::tempdir().expect("a directory");
-    // A first Pod of each kind, so that what these need is in memory when the measuring begins.
+    // A first Pod of each kind, so that the node has loaded what these kinds need before the measurement begins.
     cluster.skiff(&["image", "import", "first:v1", &cluster::sample("hello.wasm")]).ok();
     pod(&kubectl, "first", "wasmtime", "first:v1", KEPT);
     says(&kubectl, "first", "Hello from WebAssembly!");
@@ -44,8 +45,8 @@ fn images_that_are_bombs_cost_little_and_harm_nobody_else() {
     assert_eq!(left, 0, "half-unpacked layers");
 }
 
-/// Several bombs compile; a small module starts beside them, one is told on its Pod, the others' Pods go when
-/// they are deleted.
+/// Several bombs compile at the same time. A small module starts meanwhile, one bomb's Pod reports its error, and the
+/// Pods of the others can be deleted.
 fn compile_bombs(cluster: &Cluster, kubectl: &Kubectl<'_>, work: &Path) {
     for number in 0..3 {
         let (name, file) = (format!("bomb{number}"), work.join(format!("bomb{number}.wasm")));
@@ -65,7 +66,7 @@ fn compile_bombs(cluster: &Cluster, kubectl: &Kubectl<'_>, work: &Path) {
     says(kubectl, "small", "kubernetes.default.svc.cluster.local: ");
     assert!(begun.elapsed() < Duration::from_secs(60), "the small module waited {:?}", begun.elapsed());
 
-    // One of them is through first, whichever.
+    // One of the bombs fails first; which one is not defined.
     let told = eventually_within(Duration::from_secs(300), "a bomb is told", || {
         let names = ["bomb0", "bomb1", "bomb2"];
         let waiting = names.map(|name| (name, kubectl.field(&format!("pod/{name}"), "/status/containerStatuses/0/state/waiting")));
@@ -83,7 +84,7 @@ fn compile_bombs(cluster: &Cluster, kubectl: &Kubectl<'_>, work: &Path) {
     }
 }
 
-/// `skiff image import` of archives that are bombs ends with words.
+/// `skiff image import` of archives that are bombs ends with an error message.
 fn layers_from_files(cluster: &Cluster, work: &Path) {
     for (name, layer, wanted) in bombs(work) {
         let archive = docker_save(work, &layer);
@@ -117,7 +118,7 @@ fn layers_from_a_registry(cluster: &Cluster, kubectl: &Kubectl<'_>, work: &Path)
     }
 }
 
-/// Compressed layers with what is said of each.
+/// Compressed layers, each with the expected message.
 fn bombs(work: &Path) -> Vec<(&'static str, PathBuf, &'static str)> {
     let zeros = vec![0; 64 << 20];
     let trailer = [0; 1_024];
@@ -135,7 +136,7 @@ fn bombs(work: &Path) -> Vec<(&'static str, PathBuf, &'static str)> {
     ]
 }
 
-/// A header of GNU tar; its length may be a lie.
+/// A header of GNU tar; its length may be false.
 fn header(kind: u8, name: &str, len: u64) -> Vec<u8> {
     let mut block = vec![0; 512];
     let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
@@ -143,7 +144,7 @@ fn header(kind: u8, name: &str, len: u64) -> Vec<u8> {
     put(100, b"0000644\0");
     put(108, b"0000000\0");
     put(116, b"0000000\0");
-    // Base 256, as for lengths of 8 GiB and more.
+    // Base-256 encoding, as for lengths of 8 GiB and more.
     put(124, &[0x80, 0, 0, 0]);
     put(128, &len.to_be_bytes());
     put(136, b"00000000001\0");
@@ -161,7 +162,7 @@ fn config(diff_id: &str) -> serde_json::Value {
         "rootfs": {"type": "layers", "diff_ids": [format!("sha256:{diff_id}")]}})
 }
 
-/// An archive as `docker save` writes it, of one layer.
+/// An archive with one layer in the format of `docker save`.
 fn docker_save(work: &Path, layer: &Path) -> PathBuf {
     let dir = work.join("saved");
     fs::create_dir_all(&dir).expect("made");
@@ -173,7 +174,7 @@ fn docker_save(work: &Path, layer: &Path) -> PathBuf {
     archive
 }
 
-/// A module of so many empty functions.
+/// A module with that many empty functions.
 fn module(functions: u32) -> Vec<u8> {
     let section = |id: u8, content: &[u8]| [&[id][..], &leb(content.len()), content].concat();
     let count = leb(functions as usize);
@@ -189,7 +190,7 @@ fn module(functions: u32) -> Vec<u8> {
     parts.concat()
 }
 
-/// A number as WebAssembly writes it.
+/// A number in WebAssembly's LEB128 encoding.
 fn leb(mut number: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     loop {
@@ -202,7 +203,7 @@ fn leb(mut number: usize) -> Vec<u8> {
     }
 }
 
-/// The most memory that a process has had.
+/// The peak memory of a process.
 fn memory_kib(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a high-water mark");

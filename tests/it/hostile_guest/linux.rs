@@ -1,5 +1,5 @@
-//! A Linux container with code of its own, at PodSecurity `baseline`: against the runtime that makes it, against what
-//! the node reads of it and cleans up after it, and against what all Pods share.
+//! A Linux container with hostile code, at PodSecurity `baseline`: against the runtime that creates it, against the
+//! node that reads its files and cleans up, and against resources that all Pods share.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use tests::run::eventually;
 use tests::{Cluster, Kubectl};
 
-/// Processes of one Pod.
+/// Limit of processes of one Pod.
 const PIDS_MAX: &str = "100";
-/// What the node may have grown by when all is over.
+/// How much the node may have grown at the end.
 const GROWTH_KIB_MAX: u64 = 256 << 10;
 
 const PODS: &str = r#"
@@ -87,7 +87,7 @@ spec:
   containers: [{name: c, image: "samples/web:latest", imagePullPolicy: Never, resources: {requests: {memory: 1Mi}}}]
 "#;
 
-/// What root in a container tries, each with what it prints when it has worked.
+/// What root in a container tries: each command succeeds only if the attack worked.
 const TRIES: &[(&str, &str)] = &[
     ("a mount", "b mount -t tmpfs none /tmp"),
     ("a namespace", "b unshare -U true"),
@@ -129,7 +129,7 @@ fn a_hostile_container_costs_its_own_limits_and_stays_inside() {
             if log.to_string().contains("nested") { Ok(()) } else { Err(log.to_string()) }
         });
     }
-    // A node that starts makes the files of its Pods again, and reads what is there.
+    // A node that starts writes the files of its Pods again, and reads the existing ones.
     assert_eq!(cluster.stop(), 0);
     cluster.start();
     let kubectl = cluster.kubectl();
@@ -160,8 +160,8 @@ fn stays_inside(kubectl: &Kubectl<'_>) {
     assert_eq!(said.trim(), "tried");
 }
 
-/// When memory runs out, the container goes before the node. Where this machine's root may not lower a score
-/// (`CAP_SYS_RESOURCE`), the node keeps the one that it was started with.
+/// When memory runs out, the kernel kills the container before the node. If this machine's root may not lower a score
+/// (`CAP_SYS_RESOURCE`), the node keeps the score of its start.
 fn goes_first(cluster: &Cluster, kubectl: &Kubectl<'_>) {
     let score = |path: &Path| fs::read_to_string(path).expect("a score").trim().to_owned();
     let own = score(Path::new("/proc/self/oom_score_adj"));

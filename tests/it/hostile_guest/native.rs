@@ -1,5 +1,5 @@
-//! Native code in the shim. The shims are those of Pods in a cluster; the code is system calls made in their
-//! name, see [`tests::inject`].
+//! Native code in the shim. The shims belong to Pods in a cluster. The code is system calls that run inside them, see
+//! [`tests::inject`].
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -53,8 +53,8 @@ spec:
 "#;
 const ATTACKERS: [&str; 3] = ["attacker", "as-root", "on-the-node"];
 
-/// Calls that no code needs to be kept from, with any arguments: what wasmtime, tokio and the C library
-/// need. A new one here is a decision.
+/// Calls that are harmless with any arguments: wasmtime, tokio and the C library need them. Adding a call here is a
+/// decision.
 #[rustfmt::skip]
 const ALLOWED: &[c_long] = &[
     libc::SYS_accept, libc::SYS_accept4, libc::SYS_bind, libc::SYS_brk, libc::SYS_clock_getres, libc::SYS_clock_gettime,
@@ -73,8 +73,8 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_set_robust_list, libc::SYS_shutdown, libc::SYS_sigaltstack, libc::SYS_stat, libc::SYS_statx, libc::SYS_symlinkat,
     libc::SYS_time, libc::SYS_uname, libc::SYS_unlinkat, libc::SYS_utimensat, libc::SYS_write, libc::SYS_writev,
 ];
-/// Allowed too, but they would end the process or never answer; and `uretprobe` and `uprobe`, which no filter is asked
-/// about: the kernel lets them do something only where it has placed them itself.
+/// Allowed too, but not tried: they would end the process or never return. No filter sees `uretprobe` and `uprobe`; the
+/// kernel lets them act only at places that it made itself.
 const NOT_TRIED: [c_long; 5] = [libc::SYS_exit, libc::SYS_exit_group, libc::SYS_rt_sigreturn, 335, 336];
 /// More than any kernel has.
 const CALLS: std::ops::Range<c_long> = 0..600;
@@ -86,7 +86,7 @@ pub fn start(kubectl: &Kubectl<'_>) {
     kubectl.apply(PODS).ok();
 }
 
-/// Tries everything in the name of each attacker.
+/// Tries every call in each attacker's shim.
 pub fn reaches_nothing_but_its_own_pod(kubectl: &Kubectl<'_>) {
     for pod in ATTACKERS.into_iter().chain(["victim"]) {
         kubectl.until_ready(pod);
@@ -103,7 +103,7 @@ pub fn reaches_nothing_but_its_own_pod(kubectl: &Kubectl<'_>) {
     each_shim_is_a_user_and_a_process_of_its_own(&attackers, &victim);
 }
 
-/// They still serve: nothing of the above, and no other guest, broke them.
+/// The shims still serve: the attacks and other guests did not break them.
 pub fn still_serves(kubectl: &Kubectl<'_>) {
     for pod in ATTACKERS.into_iter().chain(["victim"]) {
         kubectl.until_ready(pod);
@@ -201,7 +201,7 @@ fn no_descriptor_leads_out(shim: &Shim, outside: &Outside) {
             }
         }
     }
-    // What is there is known: a new kind of descriptor is a decision.
+    // All kinds of open descriptors are known: a new kind is a decision.
     for (fd, target) in &descriptors {
         let name = target.display().to_string();
         let known = ["/dev/null", "anon_inode:[eventpoll]", "anon_inode:[eventfd]"].contains(&name.as_str())
@@ -212,7 +212,7 @@ fn no_descriptor_leads_out(shim: &Shim, outside: &Outside) {
     }
 }
 
-/// Whether a descriptor is a directory, and `..` of it the same one.
+/// Whether a descriptor is a directory whose `..` is the same directory.
 fn leads_to_itself(injected: &mut Injected, fd: u64) -> bool {
     let mut inode_of = |path: &str, flags: i32| {
         let path = injected.text(path);
@@ -253,7 +253,7 @@ fn nobody_else_is_signalled_or_read(shim: &Shim, victim: &Shim) {
     for (name, call, arguments) in calls {
         assert_eq!(injected.call(*call, arguments), EPERM, "{}: {name}", shim.name);
     }
-    // Were the filter to fail, nobody else would have a number here.
+    // If the filter failed, the call would still find no process: this namespace has no such pid.
     let unknown = injected.call(libc::SYS_sched_getaffinity, &[pid, 128, page]);
     assert_eq!(unknown, -i64::from(libc::ESRCH), "{}: the victim has a pid", shim.name);
     assert!(Path::new(&victim.proc("status")).exists());
@@ -265,7 +265,7 @@ fn few_system_calls_are_left(shim: &Shim) {
     let tried = CALLS.filter(|call| !NOT_TRIED.contains(call));
     let left: BTreeSet<c_long> = tried.filter(|&call| injected.call(call, &arguments) != EPERM).collect();
     assert_eq!(left, ALLOWED.iter().copied().collect(), "{}", shim.name);
-    // The same numbers for the 32-bit pointers' table.
+    // The same numbers in the x32 table of calls.
     for call in [libc::SYS_ptrace, libc::SYS_kill, libc::SYS_openat] {
         assert_eq!(injected.call(call | 0x4000_0000, &arguments), EPERM, "{}: x32 {call}", shim.name);
     }
@@ -307,7 +307,7 @@ fn arguments_are_looked_at(shim: &Shim) {
     ];
     for family in 0..46 {
         for kind in 1..=6 {
-            // Internet protocols, and a netlink family beside the routes.
+            // Internet protocols, and a netlink family other than routes.
             for protocol in [0, 1, 6, 17, 132, 255, 262] {
                 let answer = injected.call(libc::SYS_socket, &[flags(family), flags(kind), flags(protocol)]);
                 let routes = family == libc::AF_NETLINK && protocol == 0;

@@ -1,5 +1,5 @@
-//! A user of the machine without any rights, who looks for what Pods were given: through the data directory, through
-//! `/run`, through `/proc`, and by the sockets and programs that are found there.
+//! A user of the machine without rights, who searches for the data of Pods: in the data directory, in `/run`, in
+//! `/proc`, and through the sockets and programs there.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,7 +9,7 @@ use std::process::Command;
 use tests::Cluster;
 use tests::run::run;
 
-/// Text that is nowhere else on the machine.
+/// Text that exists nowhere else on the machine.
 const SECRET: &str = "only-for-those-who-mount-it-4d1f";
 
 const PODS: &str = r#"
@@ -47,8 +47,8 @@ spec:
   volumes: [{name: hidden, secret: {secretName: hidden}}]
 "#;
 
-/// What the user does: every readable file below the places is searched, every socket connected to, every
-/// program that would change its user named. Prints what was found.
+/// The user's search: reads every readable file below the given directories, connects to every socket, and names every
+/// program that would change the user. Prints what it found.
 const LOOK: &str = r#"
 for place in "$@"; do
   [ -e "$place" ] || continue
@@ -59,8 +59,8 @@ done
 exit 0
 "#;
 
-/// A cluster whose directories stand open, as an earlier version left them, is closed at its start; then nobody finds
-/// anything.
+/// The directories of the cluster are open, as an earlier version left them. The start closes them. Then the user finds
+/// nothing.
 pub fn finds_nothing(cluster: &mut Cluster) {
     cluster.kubectl().apply(PODS).ok();
     for pod in ["keeper", "wasm-keeper"] {
@@ -71,7 +71,7 @@ pub fn finds_nothing(cluster: &mut Cluster) {
     for open in opened(&dir) {
         fs::set_permissions(open, fs::Permissions::from_mode(0o755)).expect("its mode");
     }
-    // The search finds what there is to find.
+    // Proof that the search works: it finds the known items.
     let found = look(std::slice::from_ref(&dir));
     for wanted in [SECRET_FILE, "become-root"] {
         assert!(found.contains(wanted), "{wanted} in\n{found}");
@@ -83,15 +83,15 @@ pub fn finds_nothing(cluster: &mut Cluster) {
     let mut places: Vec<PathBuf> = vec![dir.clone(), "/run/skiff".into(), "/dev/shm".into()];
     places.extend(processes(cluster));
     assert_eq!(look(&places), "", "what a user without rights finds");
-    // Were the data directory opened again, each part of it would still be closed.
+    // If the data directory were opened again, each part of it would still be closed.
     fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).expect("its mode");
     assert_eq!(look(&[dir]), "", "what a user finds in an open data directory");
 }
 
-/// The name that the Secret's file has.
+/// The name of the Secret's file.
 const SECRET_FILE: &str = "password";
 
-/// The data directory and those in it, two levels deep.
+/// The data directory and its directories, two levels deep.
 fn opened(dir: &Path) -> Vec<PathBuf> {
     let below = |dir: &Path| -> Vec<PathBuf> {
         fs::read_dir(dir)
@@ -109,7 +109,7 @@ fn opened(dir: &Path) -> Vec<PathBuf> {
     [vec![dir.to_owned()], first, second].concat()
 }
 
-/// What `/proc` shows of skiff and its shims.
+/// The entries in `/proc` of skiff and its shims.
 fn processes(cluster: &Cluster) -> Vec<PathBuf> {
     let pids = cluster.shims().into_iter().chain([cluster.pid().to_string()]);
     pids.flat_map(|pid| ["environ", "cmdline", "root", "cwd", "fd", "maps"].map(|file| PathBuf::from(format!("/proc/{pid}/{file}"))))

@@ -1,4 +1,4 @@
-//! Serving certificates: a node gets one for its own name and address, and for nothing that it only claims.
+//! Serving certificates: a node gets one for its own name and address, but not for addresses that it only claims.
 
 use super::*;
 
@@ -6,7 +6,7 @@ pub(super) fn it_is_nobody_else(admin: &Kubectl<'_>, evil: &Evil<'_>) {
     let story = evil.story;
     let own = story.machine.ip.as_str();
     let server = story.server.net.ip.as_str();
-    // It says that it is everybody.
+    // The node claims the addresses of others.
     let claims = [own, server, VICTIM_IP, "10.96.0.1", "10.244.0.9", "127.0.0.1", "169.254.169.254", "192.168.78.77"];
     evil.claims(&claims.map(|address| ("InternalIP", address)), 10_250);
     let ask = |name: &str, names: &[&str]| {
@@ -30,7 +30,7 @@ pub(super) fn it_is_nobody_else(admin: &Kubectl<'_>, evil: &Evil<'_>) {
         ask(name, &["evil", own, san]).ok();
         left_to_a_person(admin, name, why);
     }
-    // An address that another has too is not given any more, and once more when it is the node's alone.
+    // An address that another node has too is no longer certified. It is certified again when only this node has it.
     let addresses = json!({"status": {"addresses": [{"type": "InternalIP", "address": own}]}});
     admin.ok(&format!("patch node victim --subresource=status --type=merge -p {addresses}"));
     ask("contested", &[own]).ok();
@@ -62,7 +62,7 @@ fn others_names_are_refused(evil: &Kubectl<'_>) {
     assert!(refused.contains("cannot update resource \"certificatesigningrequests/approval\""), "{refused}");
 }
 
-/// A request says itself where it came from, and stands for another address than that of its connection.
+/// A request claims to come from another address than that of its connection.
 fn where_it_came_from_is_the_servers_to_say(story: &Story, admin: &Kubectl<'_>, evil: &Kubectl<'_>) {
     let wanted = Wanted {
         name: "said",

@@ -1,8 +1,8 @@
-//! The join token: whom it makes, and whom not.
+//! The join token: which nodes it admits, and which not.
 
 use super::*;
 
-/// kubectl as the node `evil`, which the join token made.
+/// kubectl as the node `evil`, which joined with the token.
 pub(super) fn with_the_join_token<'a>(story: &'a Story, admin: &Kubectl<'_>) -> Evil<'a> {
     let text = std::fs::read_to_string(story.server.data_dir().join("node-token")).expect("the join token");
     let (_, bearer) = text.trim().split_once('.').expect("hash and token");
@@ -17,7 +17,7 @@ pub(super) fn with_the_join_token<'a>(story: &'a Story, admin: &Kubectl<'_>) -> 
     let (manifest, key) = request(&own("evil"));
     newcomer.with_input("create -f -", &manifest).ok();
     let certificate = signed(admin, "evil");
-    // The machine may lose what it got and ask again; another machine does not get the name.
+    // The machine may lose its certificate and request it again; another machine does not get the name.
     newcomer.with_input("create -f -", &request(&own("evil-again")).0).ok();
     signed(admin, "evil-again");
     let elsewhere = story.kubectl_from(&story.server.net, &json!({"token": bearer}));
@@ -55,7 +55,7 @@ fn it_becomes_nobody_who_is_there(admin: &Kubectl<'_>, newcomer: &Kubectl<'_>) {
     let wanted = |name, common_name, organization| Wanted { name, signer: CLIENT_SIGNER, common_name, organization, names: &[] };
     newcomer.with_input("create -f -", &request(&wanted("victim", "system:node:victim", "system:nodes")).0).ok();
     left_to_a_person(admin, "victim", "there is a Node victim");
-    // These are looked at by nobody; a good one that comes after them is signed below.
+    // Nobody approves these requests; a valid one that comes after them is signed below.
     newcomer.with_input("create -f -", &request(&wanted("master", "system:node:x", "system:masters")).0).ok();
     newcomer.with_input("create -f -", &request(&wanted("no-node", "kubernetes-admin", "system:nodes")).0).ok();
     let manager =
@@ -70,7 +70,7 @@ fn it_becomes_nobody_who_is_there(admin: &Kubectl<'_>, newcomer: &Kubectl<'_>) {
     assert!(refused.contains("resource \"certificatesigningrequests/status\""), "{refused}");
 }
 
-/// `skiff token`, with which an administrator makes further ones.
+/// `skiff token`, with which an administrator creates further tokens.
 fn tokens_come_and_go(story: &Story) {
     let made = story.server.skiff(&["token", "create", "--ttl=2h", "--description=for-a-rack"]).ok();
     let (_, bearer) = made.trim().split_once('.').expect("hash and token");

@@ -1,8 +1,8 @@
-//! Objects of others: none is read, none is written, and of its own Node only what is a node's to write.
+//! Objects of others: the node reads none and writes none. Of its own Node it writes only what a node may write.
 
 use super::*;
 
-/// A node registers once. What it must not say of itself it must not say then either.
+/// A node registers once. What it may not change later, it may not set at registration either.
 pub(super) fn it_registers_as_it_is(admin: &Kubectl<'_>, evil: &Kubectl<'_>) {
     let node = |name: &str, metadata: Value, spec: Value| {
         let mut node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec});
@@ -119,7 +119,7 @@ fn its_node_stays_what_others_made_it(admin: &Kubectl<'_>, evil: &Evil<'_>) {
     ] {
         let refused = evil.kubectl.fails(&format!("patch node evil --type=merge -p {patch}"));
         assert!(refused.contains(wanted), "{patch}: {refused}");
-        // By its status it is refused, or changes nothing.
+        // Through the status the request is rejected, or it changes nothing.
         let _either = evil.patch_status("/api/v1/nodes/evil", "merge", patch);
     }
     let node = admin.json("get node evil");
@@ -166,7 +166,7 @@ fn pods_of_others_are_left_alone(admin: &Kubectl<'_>, evil: &Evil<'_>) {
         let refused = raw(command, json!({}));
         assert!(refused.contains("forbidden"), "{command}: {refused}");
     }
-    // Through the status of its own Pod it changes nothing but that.
+    // Through the status of its own Pod it changes only the status.
     let owners = json!([{"apiVersion": "v1", "kind": "Pod", "name": "theirs", "uid": "1", "controller": true}]);
     let patch = json!({"metadata": {"ownerReferences": owners}, "spec": {"nodeName": "victim"}, "status": {"message": "told"}});
     evil.says_of_its_pod(&patch);
@@ -181,7 +181,7 @@ fn pods_of_others_are_left_alone(admin: &Kubectl<'_>, evil: &Evil<'_>) {
     what_it_says_of_its_pod_stops_no_service(admin, evil);
 }
 
-/// A mirror Pod with the labels that a Service looks for would be one of its endpoints.
+/// A mirror Pod with a Service's labels would become an endpoint of the Service.
 fn no_pods_are_made(admin: &Kubectl<'_>, evil: &Kubectl<'_>) {
     let uid = admin.field("node/evil", "/metadata/uid");
     let mut pod = json!({
@@ -199,7 +199,7 @@ fn no_pods_are_made(admin: &Kubectl<'_>, evil: &Kubectl<'_>) {
     refused("a mirror Pod that upstream takes");
 }
 
-/// The server refuses such addresses among endpoints, and with them everything else that is written at once.
+/// The server rejects such addresses in an EndpointSlice, and with them the whole write.
 fn what_it_says_of_its_pod_stops_no_service(admin: &Kubectl<'_>, evil: &Evil<'_>) {
     admin.apply(SERVICE).ok();
     let running = |ip: &str| {

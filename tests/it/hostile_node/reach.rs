@@ -1,8 +1,8 @@
-//! Where the server goes on the word of a Node: to nodes, and to no other place.
+//! Connections of the server to addresses that a Node reports: they reach nodes and nothing else.
 
 use super::*;
 
-/// An administrator uses the proxy, logs and exec of a Node and its Pod, whose addresses lead elsewhere.
+/// An administrator uses the proxy, logs and exec of a Node and its Pod, whose reported addresses point elsewhere.
 pub(super) fn it_leads_the_server_nowhere(admin: &Kubectl<'_>, evil: &Evil<'_>) {
     let story = evil.story;
     let server = story.server.net.ip.as_str();
@@ -27,11 +27,11 @@ pub(super) fn it_leads_the_server_nowhere(admin: &Kubectl<'_>, evil: &Evil<'_>) 
             assert!(refused.contains("address not allowed"), "{address} {words}: {refused}");
         }
     }
-    // Its own address is where it is asked, and nothing listens there.
+    // With its own address the server connects there, and nothing listens.
     evil.claims(&[("InternalIP", &story.machine.ip)], 10_250);
     let refused = admin.fails("get --raw /api/v1/nodes/evil/proxy/healthz");
     assert!(refused.contains("connection refused"), "{refused}");
-    // A Pod's address is the node's word as well.
+    // The node reports a Pod's address, too.
     let pod = json!({"status": {"podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}]}});
     evil.says_of_its_pod(&pod);
     let refused = admin.fails("get --raw /api/v1/namespaces/default/pods/https:own:6443/proxy/api");
@@ -40,7 +40,7 @@ pub(super) fn it_leads_the_server_nowhere(admin: &Kubectl<'_>, evil: &Evil<'_>) 
     evil.says_of_its_pod(&pod);
     let refused = admin.fails("get --raw /api/v1/namespaces/default/pods/https:own:6443/proxy/api");
     assert!(refused.contains("address not allowed"), "{refused}");
-    // What the server shows to nodes opens nothing else.
+    // The server's client certificate for nodes opens nothing else.
     let pki = |file: &str| story.server.data_dir().join("pki").join(file).display().to_string();
     let (certificate, key) = (pki("apiserver-kubelet-client.crt"), pki("apiserver-kubelet-client.key"));
     let url = "https://127.0.0.1:6443/api/v1/namespaces/kube-system/secrets";

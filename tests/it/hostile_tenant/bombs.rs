@@ -1,4 +1,4 @@
-//! By small requests that would cost much: expressions that loop in loops, patches that double an object.
+//! Small requests with high cost: expressions with nested loops, patches that double an object.
 
 use std::time::{Duration, Instant};
 
@@ -7,12 +7,12 @@ use tests::eventually;
 
 use super::World;
 
-/// How long the server takes at most to refuse a bomb, with kubectl's own start.
+/// How long the server may take to reject a bomb, including kubectl's own start.
 const SOON: Duration = Duration::from_secs(10);
-/// Memory that the server may have gained by all patches together.
+/// How much the server's memory may grow through all patches together.
 const MEMORY_KIB_MAX: u64 = 256 * 1024;
 
-/// What an administrator checks about ConfigMaps; how long it takes is up to who writes them.
+/// An administrator's check of ConfigMaps, whose cost depends on the ConfigMap's author.
 const POLICY: &str = "
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
@@ -35,7 +35,8 @@ fn config_map(name: &str, data: &Value) -> String {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "tenant"}, "data": data}).to_string()
 }
 
-/// What a tenant writes decides how long an administrator's expressions take, up to a limit. Its own are not evaluated.
+/// A tenant's data decides how long an administrator's expressions run, up to a limit. The tenant's own expressions are
+/// not evaluated.
 pub(super) fn expressions_cost_no_more_than_their_limit(world: &World<'_>) {
     world.admin.apply(POLICY).ok();
     eventually("the policy holds", || {
@@ -59,13 +60,13 @@ pub(super) fn expressions_cost_no_more_than_their_limit(world: &World<'_>) {
     let nested = |depth: usize| (0..depth).fold("true".to_owned(), |inner, n| format!("[1,2,3,4,5,6,7,8,9,10].all(x{n}, {inner})"));
     let began = Instant::now();
     world.refuses(&claim(&nested(400)), "Too long: may not be more than 10240 bytes");
-    // No driver is here, so nobody evaluates the expression of a claim: it is text.
+    // No driver runs here, so nobody evaluates the expression of a claim.
     world.mallory.with_input("create -f -", &claim(&nested(20))).ok();
     assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
     world.mallory.ok("delete resourceclaim bomb -n tenant");
 }
 
-/// Each patch is small; what it asks for is not.
+/// Each patch is small, but its result would be large.
 pub(super) fn patches_do_not_grow(world: &World<'_>) {
     world.mallory.with_input("create -f -", &config_map("patched", &json!({"a": "x".repeat(1_000)}))).ok();
     let before = memory_kib(world);
@@ -83,7 +84,7 @@ pub(super) fn patches_do_not_grow(world: &World<'_>) {
     ];
     let copies: Vec<Value> = (0..4_000).map(|n| copy("/data/a", &format!("/data/k{n}"))).collect();
     let repeated = |operations: &[Value], count: usize| operations.iter().cycle().take(count).cloned().collect::<Vec<_>>();
-    // The path of the whole object, and too deep a nesting: upstream's words for whatever does not apply.
+    // The path of the whole object, and a too deep nesting: upstream's message for any patch that does not apply.
     let rejected = "the server rejected our request due to an error in our request";
     for (operations, why) in [
         (doubling, rejected),
@@ -99,7 +100,7 @@ pub(super) fn patches_do_not_grow(world: &World<'_>) {
         assert!(complaint.contains(why), "expected: {why}\n{complaint}");
         assert!(began.elapsed() < SOON, "{why}: {:?}", began.elapsed());
     }
-    // Thousands of moves that lead nowhere are a patch like any other.
+    // Thousands of moves without an effect are a valid patch.
     std::fs::write(&file, Value::Array(repeated(&swap, 4_000)).to_string()).expect("writes");
     world.mallory.ok(&format!("patch configmap patched -n tenant --type=json --patch-file {}", file.display()));
     assert_eq!(world.mallory.ok("get configmap patched -n tenant -o jsonpath={.data.a}").len(), 1_000);
@@ -108,7 +109,7 @@ pub(super) fn patches_do_not_grow(world: &World<'_>) {
     world.mallory.ok("delete configmap patched -n tenant");
 }
 
-/// The most memory that the server has had.
+/// The peak memory of the server.
 fn memory_kib(world: &World<'_>) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", world.cluster.pid())).expect("the server runs");
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");

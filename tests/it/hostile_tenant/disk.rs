@@ -1,5 +1,5 @@
-//! By the disk: what a Pod writes beyond its limits, where it hides that, and the whole disk at once. Only its own Pod goes.
-//! The node of this story has a small disk of its own, on which everything lies, the database too.
+//! The disk: a Pod writes more than its limits, hides what it writes, and fills the whole disk. Only the Pod itself is
+//! evicted. The node of this story has its own small disk, which also holds the database.
 
 use serde_json::{Value, json};
 use tests::{Cluster, Net, eventually};
@@ -9,7 +9,7 @@ use super::{NAMESPACES, NEIGHBOUR, World};
 const DISK_MEGABYTES: u32 = 600;
 const FLAGS: [&str; 3] = ["up", "--eviction-hard=nodefs.available<150Mi", "--eviction-pressure-transition-period=15s"];
 
-/// What goes over 4 MiB by 4 MiB, in a shell that then stays.
+/// Writes more than 4 MiB.
 const TOO_MUCH: &str = "dd if=/dev/zero bs=1M count=8";
 
 #[test]
@@ -37,7 +37,7 @@ fn a_hostile_tenant_fills_no_disk_but_its_own() {
     assert!(cluster.is_running() && !cluster.log().contains("panicked"), "{}", cluster.log());
 }
 
-/// A Pod of mallory's that runs a script and stays.
+/// A Pod of mallory that runs a script and then sleeps.
 fn pod(name: &str, script: &str, limit: Option<&str>, volume: Option<&Value>) -> String {
     let command = format!("trap '' TERM; cd /; {script}; sleep 100000");
     let resources = limit.map(|limit| json!({"limits": {"ephemeral-storage": limit}})).unwrap_or_default();
@@ -50,7 +50,7 @@ fn pod(name: &str, script: &str, limit: Option<&str>, volume: Option<&Value>) ->
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "tenant"}, "spec": spec}).to_string()
 }
 
-/// Waits until a Pod of mallory's was evicted; answers what it was told.
+/// Waits until a Pod of mallory was evicted; returns the message.
 #[track_caller]
 fn until_evicted(world: &World<'_>, name: &str) -> String {
     eventually(&format!("{name} is evicted"), || {
@@ -75,7 +75,7 @@ fn limits_hold_wherever_it_writes(world: &World<'_>) {
     let nameless = |path: &str| format!("exec 3> {path}; rm {path}; {TOO_MUCH} >&3");
     let all = [
         ("volume", format!("{TOO_MUCH} of=/data/file"), None, Some(&limited), volume),
-        // The limit of a Pod with one container is the container's: upstream looks at the Pod first.
+        // For a Pod with one container, the Pod's limit is the container's. Upstream checks the Pod first.
         ("layer", format!("{TOO_MUCH} of=/file"), Some("4Mi"), None, whole),
         ("log", "busybox yes 0123456789012345678901234567890123456789 | head -c 6000000".to_owned(), Some("4Mi"), None, whole),
         ("message", format!("{TOO_MUCH} of=/dev/termination-log"), Some("4Mi"), None, whole),
@@ -84,7 +84,7 @@ fn limits_hold_wherever_it_writes(world: &World<'_>) {
         ("nameless-in-layer", nameless("/file"), Some("4Mi"), None, whole),
         ("nested", nested.to_owned(), None, Some(&limited), hidden),
     ];
-    // What others have does not count, and holes take no room.
+    // Files of others do not count, and holes in a file take no space.
     let innocent = "busybox ln -s / /data/root; busybox ln -s /bin /data/bin; dd if=/dev/zero of=/data/sparse bs=1 count=1 seek=1G";
     world.mallory.with_input("create -f -", &pod("innocent", innocent, Some("4Mi"), Some(&limited))).ok();
     for (name, script, limit, source, _) in &all {
@@ -105,7 +105,8 @@ fn limits_hold_wherever_it_writes(world: &World<'_>) {
     world.neighbour_is_well();
 }
 
-/// What has no limit fills the disk to its last byte, openly and hidden: then it goes, and all is as before.
+/// A Pod without a limit fills the disk to its last byte, openly or hidden. Then it is evicted, and everything is as
+/// before.
 fn a_full_disk_is_the_fault_of_who_fills_it(world: &World<'_>) {
     let fill = "while true; do dd if=/dev/zero bs=1M";
     for (name, script) in [
@@ -119,11 +120,11 @@ fn a_full_disk_is_the_fault_of_who_fills_it(world: &World<'_>) {
             "has larger consumption of ephemeral-storage. ",
         );
         assert!(message.starts_with(low), "{message}");
-        // A volume is no container's.
+        // A volume belongs to no container.
         assert_eq!(message.ends_with(used), name == "hider", "{message}");
         let condition = "jsonpath={.status.conditions[?(@.type=='DisruptionTarget')].reason}";
         assert_eq!(world.admin.ok(&format!("get pod {name} -n tenant -o {condition}")), "TerminationByKubelet");
-        // Also of a time when nothing could be written.
+        // The events exist although nothing could be written at that time.
         world.until_event("default", &node(world), "Attempting to reclaim ephemeral-storage");
         world.until_event("tenant", name, "The node was low on resource: ephemeral-storage.");
         under_pressure_nobody_else_is_taken_in(world, name);
@@ -138,7 +139,7 @@ fn a_full_disk_is_the_fault_of_who_fills_it(world: &World<'_>) {
     world.neighbour_is_well();
 }
 
-/// The scheduler heeds the node's taint; who passes by the scheduler is turned away by the node.
+/// The scheduler respects the node's taint. The node rejects Pods that bypass the scheduler.
 fn under_pressure_nobody_else_is_taken_in(world: &World<'_>, after: &str) {
     eventually("the node is tainted", || match taints(world) {
         taints if taints.contains("node.kubernetes.io/disk-pressure") => Ok(()),

@@ -1,4 +1,5 @@
-//! By numbers: more objects at once than a quota allows, events without end, a Deployment of two thousand million Pods.
+//! Large numbers: more simultaneous creations than a quota allows, endless events, a Deployment of two thousand million
+//! Pods.
 
 use std::time::{Duration, Instant};
 
@@ -13,15 +14,15 @@ use super::World;
 
 const ALLOWED: usize = 5;
 const RACERS: usize = 50;
-/// Events of the flood, and how many of them there may be.
+/// Number of events in the flood, and the quota for events.
 const EVENTS: usize = 2_000;
 const EVENTS_MAX: usize = 1_500;
-/// Where they are made.
+/// The path of the events.
 const PATH: &str = "/api/v1/namespaces/crowd/events";
-/// How long another tenant's request takes at most while the flood goes on.
+/// How long another tenant's request may take during the flood.
 const RESPONSIVE: Duration = Duration::from_secs(5);
 
-/// A namespace of the tenant's own with bounds on the number of things; `kube-root-ca.crt` is a ConfigMap in every namespace.
+/// The tenant's own namespace with a quota. `kube-root-ca.crt` is a ConfigMap in every namespace.
 const CROWD: &str = "
 apiVersion: v1
 kind: Namespace
@@ -39,7 +40,7 @@ metadata: {name: few, namespace: crowd}
 spec: {hard: {pods: '5', services: '5', configmaps: '6', count/events: '1500'}}
 ";
 
-/// Makes the namespace, and waits for what every namespace gets.
+/// Creates the namespace, and waits for the objects that every namespace gets.
 pub(super) fn prepare(world: &World<'_>) {
     world.admin.apply(CROWD).ok();
     world.admin.until_usable("crowd");
@@ -50,7 +51,7 @@ pub(super) fn prepare(world: &World<'_>) {
     });
 }
 
-/// Tells a story with a client that is mallory.
+/// Runs a story with mallory's client.
 fn as_mallory<T: Send + 'static>(world: &World<'_>, story: impl AsyncFnOnce(Client) -> T + Send + 'static) -> std::thread::JoinHandle<T> {
     let kubeconfig = world.cluster.data_dir().join("mallory.kubeconfig");
     world.cluster.net.enter(move || {
@@ -59,7 +60,7 @@ fn as_mallory<T: Send + 'static>(world: &World<'_>, story: impl AsyncFnOnce(Clie
     })
 }
 
-/// Status and text of the answer to one POST, whatever it is.
+/// Status and text of the answer to one POST, also of an error.
 async fn post(client: &Client, path: &str, object: &Value) -> (u16, String) {
     let request = http::Request::post(path).header("Content-Type", "application/json").body(Body::from(object.to_string().into_bytes()));
     let answer = client.send(request.expect("a request")).await.expect("an answer");
@@ -71,7 +72,7 @@ async fn post(client: &Client, path: &str, object: &Value) -> (u16, String) {
 fn racer(resource: &str, n: usize) -> Value {
     let metadata = json!({"name": format!("racer-{n}"), "namespace": "crowd", "labels": {"races": "true"}});
     match resource {
-        // Nobody binds it: what counts is that it is there.
+        // Nobody schedules the Pod: it is only counted.
         "pods" => json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata,
             "spec": {"schedulerName": "nobody", "containers": [{"name": "main", "image": "x"}]}}),
         "services" => json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": [{"port": 80}]}}),
@@ -79,7 +80,7 @@ fn racer(resource: &str, n: usize) -> Value {
     }
 }
 
-/// Fifty requests at once for five places, of three kinds at the same time.
+/// Fifty simultaneous requests for five places, for three kinds at the same time.
 pub(super) fn a_race_gains_no_more_than_the_quota(world: &World<'_>) {
     let resources = ["pods", "services", "configmaps"];
     let racers = as_mallory(world, async move |client| {
@@ -111,13 +112,14 @@ fn event(n: usize, message: &str) -> Value {
     })
 }
 
-/// Events are objects: a quota bounds their number, the server bounds their size, and who sends many holds up nobody else.
+/// Events are objects: a quota limits their number, the server limits their size, and many events of one sender delay
+/// no other sender.
 pub(super) fn a_flood_of_events_drowns_nobody(world: &World<'_>) {
     let huge = event(EVENTS, &"x".repeat(4 << 20)).to_string();
     world.mallory.with_input("create -f -", &huge).fails();
     assert!(world.admin.fails(&format!("get event flood-{EVENTS} -n crowd")).contains("not found"), "larger than a request may be");
     let flood = as_mallory(world, async |client| {
-        // An event with the newer fields says at most 1,024 characters.
+        // The message of an event with the newer fields has at most 1,024 characters.
         let mut long = event(EVENTS, &"x".repeat(1_025));
         for (field, value) in [
             ("eventTime", "2026-01-01T00:00:00.000000Z"),
@@ -144,14 +146,14 @@ pub(super) fn a_flood_of_events_drowns_nobody(world: &World<'_>) {
     }
     let answers = flood.join().expect("the flood ends");
     let count = |wanted: u16| answers.iter().filter(|status| **status == wanted).count();
-    // Refused by the quota, or before that because its sender has too many requests under way.
+    // Rejected by the quota, or before that because the sender has too many open requests.
     let refused = count(403) + count(429);
     assert_eq!((count(201), refused), (EVENTS_MAX, EVENTS - EVENTS_MAX), "{} were told to come again", count(429));
     assert!(slowest < RESPONSIVE, "a request of another tenant took {slowest:?}");
     let there = world.admin.ok("get events -n crowd -o name --field-selector reason=Flood");
     assert_eq!(there.lines().count(), EVENTS_MAX);
     world.admin.ok("delete resourcequota few -n crowd");
-    // As one request: kubectl deletes one after the other otherwise, and waits for each.
+    // One request: kubectl would delete one object after the other and wait for each.
     world.mallory.ok(&format!("delete --raw {PATH}"));
 }
 
@@ -188,7 +190,8 @@ spec:
       containers: [{name: main, image: 'samples/tools:latest', imagePullPolicy: Never, command: [sleep, '1000'], env: [{name: V, value: '1'}]}]
 ";
 
-/// The controllers make what the quota lets them, roll out other tenants' Deployments meanwhile, and let go of it all.
+/// The controllers create what the quota allows, roll out other tenants' Deployments meanwhile, and delete everything
+/// in the end.
 pub(super) fn two_thousand_million_pods_are_three(world: &World<'_>) {
     world.admin.apply(MANY.split("---").next().expect("the quota")).ok();
     world.mallory.with_input("create -f -", MANY.split("---").nth(1).expect("the Deployment")).ok();
@@ -202,7 +205,7 @@ pub(super) fn two_thousand_million_pods_are_three(world: &World<'_>) {
         let conditions = running()["status"]["conditions"].to_string();
         if conditions.contains("ReplicaFailure") && conditions.contains(failure) { Ok(()) } else { Err(conditions) }
     });
-    // More than it can have of a rollout, too.
+    // A rollout needs more Pods than the quota allows, too.
     world.mallory.ok("set env deployment/many -n crowd MORE=yes");
     world.admin.apply(OTHER).ok();
     world.admin.ok("rollout status deployment/modest -n neighbour --timeout=20s");

@@ -1,10 +1,10 @@
-//! On the network: addresses of others, frames of others, servers as stepping stones.
+//! The network: addresses of others, frames of others, servers as proxies to forbidden places.
 
 use tests::eventually;
 
 use super::World;
 
-/// A Service of the tenant's that wants what is not its own, and its Pod.
+/// The tenant's Service that requests addresses of others, and its Pod.
 const THIEF: &str = "
 apiVersion: v1
 kind: Pod
@@ -59,7 +59,7 @@ pub(super) fn addresses_of_others_are_not_taken(world: &World<'_>) {
     );
     let balance = ["patch", "service", "thief", "-n", "tenant", "--subresource=status", "--type=merge", "-p", &status];
     assert!(world.mallory.run(&balance).fails().contains("cannot patch resource \"services/status\""));
-    // A load balancer's controller that is not careful: the node is.
+    // A careless load balancer controller sets the address; the node is careful.
     world.admin.run(&balance).ok();
     for what in [
         "External address 10.96.0.10 is not served: it lies in the range of Service addresses 10.96.0.0/12",
@@ -87,7 +87,7 @@ pub(super) fn addresses_of_others_are_not_taken(world: &World<'_>) {
     host_ports_take_nothing(world);
 }
 
-/// Where `baseline` does not hold, a host port is the tenant's right; cluster DNS and the node's ports are not.
+/// Without `baseline`, the tenant may use host ports, but not those of cluster DNS and of the node.
 fn host_ports_take_nothing(world: &World<'_>) {
     for (name, ports, why) in [
         ("api", "{containerPort: 80, hostPort: 6443}", "host port 6443/tcp is in use: a program of the node listens at 0.0.0.0"),
@@ -106,7 +106,7 @@ fn host_ports_take_nothing(world: &World<'_>) {
     world.mallory.ok("delete pod --all -n ports --grace-period=1");
 }
 
-/// A Pod that answers with its own name, on a port of the node.
+/// A Pod that answers with its own name on a port of the node.
 fn on_port(namespace: &str, name: &str, port: &str, node: &str) -> String {
     format!(
         "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: {namespace}}}\nspec:\n  terminationGracePeriodSeconds: 1\n  {node}\n  containers:\n    \
@@ -115,11 +115,12 @@ fn on_port(namespace: &str, name: &str, port: &str, node: &str) -> String {
     )
 }
 
-/// A port that another namespace's Pod holds stays its own: on every address of the node, past the scheduler, until it is gone.
+/// A port that another namespace's Pod uses stays with that Pod: on every address of the node, also for Pods that
+/// bypass the scheduler, until the Pod is gone.
 pub(super) fn host_ports_of_others_are_not_taken(world: &World<'_>) {
     let (cluster, node) = (world.cluster, world.cluster.net.ip.clone());
     let ask = |at: &str| cluster.net.run("curl", &["-sS", "--max-time", "5", &format!("http://{at}")]);
-    // Where `baseline` holds there are no host ports at all, on no address.
+    // With `baseline` there are no host ports at all, on no address.
     for port in ["hostPort: 8080", "hostPort: 8080, hostIP: 127.0.0.1"] {
         world.refuses(&on_port("tenant", "thief-8080", port, ""), "violates PodSecurity \"baseline:latest\": hostPort");
     }
@@ -149,7 +150,7 @@ pub(super) fn host_ports_of_others_are_not_taken(world: &World<'_>) {
     let name = world.admin.ok("get nodes -o jsonpath={.items[0].metadata.name}");
     for (thief, port) in &wanted {
         world.mallory.with_input("create -f -", &on_port("ports", thief, port, "")).ok();
-        // Bound by the tenant, which upstream allows too.
+        // The tenant binds the Pod, which upstream allows too.
         world.mallory.with_input("create -f -", &on_port("ports", &format!("bound-{thief}"), port, &format!("nodeName: {name}"))).ok();
     }
     let clash = "node(s) didn't have free ports for the requested pod ports";
@@ -172,12 +173,13 @@ pub(super) fn host_ports_of_others_are_not_taken(world: &World<'_>) {
     }
     let waiting = world.admin.ok("get pods -n ports --field-selector=status.phase=Pending -o jsonpath={.items[*].spec.nodeName}");
     assert_eq!(waiting, "", "none of those that wait is bound");
-    // An address that nobody has this port on is free, and is that address alone.
+    // The port is free on an address on which no Pod uses it, and the Pod gets only that address.
     world.mallory.with_input("create -f -", &on_port("ports", "beside", &format!("hostPort: 8081, {local}"), "")).ok();
     world.until_ready("ports", "beside");
     assert_eq!(ask("127.0.0.1:8081").ok(), "beside\n");
     untouched();
-    // Once the first one is gone its port is free: one of those that wait has it, and then its first holder waits.
+    // When the first Pod is gone, its port is free: one of the waiting Pods gets it. Then the Pod that had the port
+    // first has to wait.
     world.mallory.ok("delete pods all node around same -n ports --grace-period=1");
     world.admin.ok("delete pod everywhere -n neighbour --grace-period=1");
     world.until_ready("ports", "local");
@@ -191,32 +193,32 @@ pub(super) fn host_ports_of_others_are_not_taken(world: &World<'_>) {
     world.admin.ok("delete pods everywhere one-address -n neighbour --grace-period=1");
 }
 
-/// A Pod with the capabilities that every container has, `NET_RAW` among them.
+/// A Pod with the default capabilities of a container, `NET_RAW` among them.
 pub(super) fn a_pod_speaks_for_itself_alone(world: &World<'_>) {
     let inside = |namespace: &str, pod: &str, command: &str| world.admin.run(&["exec", "-n", namespace, pod, "--", "sh", "-c", command]);
     let neighbour = world.admin.ok("get pod good -n neighbour -o jsonpath={.status.podIP}");
     let neighbours = || inside("neighbour", "good", "cat /proc/net/arp").ok();
     let before = neighbours();
     assert!(before.contains("10.244.0.1") && before.contains("0x6"), "the gateway is known for good: {before}");
-    // It asks on the wire who is there; the neighbour does not even hear it.
+    // The Pod sends an ARP request; the neighbour does not receive it.
     let asked = inside("tenant", "thief", &format!("busybox arping -c 2 -I eth0 {neighbour}"));
     assert!(asked.stdout.contains("Sent 2 probe") && asked.stdout.contains("Received 0 response"), "{asked}");
     assert_eq!(neighbours(), before);
     assert_eq!(inside("tenant", "thief", &format!("wget -qO- http://{neighbour}")).ok(), "neighbour\n", "routed, as it should be");
     world.neighbour_is_well();
-    // Of the node, it reaches what asks who it is, and nothing else.
+    // Beyond loopback, the node listens only on ports that demand authentication and on the port of cluster DNS.
     let listening = world.cluster.net.run("ss", &["-Htln"]).ok();
     let open: Vec<&str> =
         listening.lines().filter_map(|line| line.split_whitespace().nth(3)).filter(|at| !at.starts_with("127.")).collect();
     assert!(open.iter().all(|at| ["*:6443", "0.0.0.0:6443", "0.0.0.0:10250", "*:10250", "10.96.0.10:53"].contains(at)), "{open:?}");
     for path in ["pods", "metrics", "run/neighbour/good/main?cmd=id", "containerLogs/neighbour/good/main"] {
         let asked = world.cluster.net.run("curl", &["-sSk", "--max-time", "10", &format!("https://10.244.0.1:10250/{path}")]);
-        // Without a certificate the connection ends, one way or another.
+        // Without a certificate the connection fails.
         assert!(asked.stdout.is_empty() && !asked.succeeded(), "{asked}");
     }
 }
 
-/// The API server goes where Pods and Services are, and nowhere else on anybody's behalf.
+/// The API server's proxies connect to Pods and Services, and to no other address.
 pub(super) fn the_servers_are_no_stepping_stones(world: &World<'_>) {
     assert_eq!(world.mallory.ok("get --raw /api/v1/namespaces/tenant/services/thief:http/proxy/"), "stolen\n", "its own is reached");
     for name in ["elsewhere", "localhost"] {

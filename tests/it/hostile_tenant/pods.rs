@@ -1,4 +1,4 @@
-//! By Pods: what `baseline` forbids, and paths that lead out of a container or a volume.
+//! Pods: what `baseline` forbids, and paths out of a container or a volume.
 
 use tests::eventually;
 
@@ -11,7 +11,7 @@ fn pod(name: &str, spec: &str, container: &str) -> String {
     )
 }
 
-/// What leads out of a container, alone and by way of what makes or changes Pods.
+/// Settings that break out of a container, in a Pod and in objects that create or change Pods.
 pub(super) fn what_baseline_forbids_is_not_had_by_a_detour(world: &World<'_>) {
     let violates = "violates PodSecurity \"baseline:latest\"";
     for (spec, container) in [
@@ -29,7 +29,7 @@ pub(super) fn what_baseline_forbids_is_not_had_by_a_detour(world: &World<'_>) {
     ] {
         world.refuses(&pod("evil", spec, container), violates);
     }
-    // By a template: it is taken in with a warning, and no Pod comes of it.
+    // In a template: it is accepted with a warning, and its Pods are rejected.
     let template = "
 apiVersion: apps/v1
 kind: ReplicaSet
@@ -46,13 +46,13 @@ spec:
     world.mallory.with_input("create -f -", template).ok();
     world.until_event("tenant", "evil", violates);
     world.mallory.ok("delete replicaset evil -n tenant");
-    // By changing what was harmless: an ephemeral container, even by one who may add such.
+    // In a change of a harmless Pod: an ephemeral container, also by a user who may add such.
     world.mallory.with_input("create -f -", &pod("harmless", "", "")).ok();
     let debug = "debug harmless -n tenant --image=x --profile=sysadmin";
     world.refused(debug, "orbidden");
     let complaint = world.admin.fails(debug);
     assert!(complaint.contains(violates), "{complaint}");
-    // By binding a Pod oneself, past the scheduler.
+    // By binding a Pod without the scheduler.
     let binding = r#"{"apiVersion":"v1","kind":"Binding","metadata":{"name":"harmless"},"target":{"kind":"Node","name":"n"}}"#;
     let bound = world.mallory.with_input("create --raw /api/v1/namespaces/tenant/pods/harmless/binding -f -", binding).fails();
     assert!(bound.contains("cannot create resource \"pods/binding\""), "{bound}");
@@ -70,7 +70,7 @@ spec:
   containers: [{name: main, image: 'samples/tools:latest', imagePullPolicy: Never, command: [sleep, '1000']}]
 ";
 
-/// Who has the node's network has not its shared memory, unless that was asked for as well.
+/// A Pod on the node's network does not share the node's IPC namespace, unless it requests that too.
 pub(super) fn the_nodes_network_is_not_its_shared_memory(world: &World<'_>) {
     let node = std::fs::read_link("/proc/self/ns/ipc").expect("a link").display().to_string();
     for (name, shared) in [("apart", false), ("shared", true)] {
@@ -82,7 +82,7 @@ pub(super) fn the_nodes_network_is_not_its_shared_memory(world: &World<'_>) {
     world.mallory.ok("delete pod --all -n ports --grace-period=1");
 }
 
-/// A Pod whose volume holds links that lead to the node, and who mounts them by `subPath`.
+/// A Pod whose volume holds links to the node's files, and a Pod that mounts them with `subPath`.
 const LINKS: &str = "
 apiVersion: v1
 kind: Pod
@@ -105,7 +105,7 @@ spec:
       volumeMounts: [{name: data, mountPath: /host, subPath: PATH}]
 ";
 
-/// Paths of a Pod that would lead to the node's files.
+/// Paths of a Pod that would reach the node's files.
 pub(super) fn paths_do_not_lead_out(world: &World<'_>) {
     for (spec, container, why) in [
         ("volumes: [{name: ../up, emptyDir: {}}]", "", "spec.volumes[0].name: Invalid value"),
@@ -132,7 +132,8 @@ pub(super) fn paths_do_not_lead_out(world: &World<'_>) {
     for (name, _) in links {
         world.until_event("tenant", name, "is outside of the volume");
     }
-    // Where the container says its last words is a file of the node's: only a file, only its own, only its first bytes.
+    // The termination message is a file on the node: the node reads only a regular file, only the container's own, and
+    // only its first bytes.
     let words = pod("words", "", "terminationMessagePath: /dev/words").replace(
         "command: [sleep, '1000']",
         "command: [sh, -c, 'rm -f /dev/words; ln -sf /etc/hostname /dev/words; yes 0123456789 | head -c 8000000 > /dev/words; exit 1']",
@@ -146,7 +147,7 @@ pub(super) fn paths_do_not_lead_out(world: &World<'_>) {
     assert!(said.starts_with("0123456789") && said.len() <= 4096, "{} bytes", said.len());
     world.mallory.with_input("create -f -", &pod("core", "", "terminationMessagePath: /proc/sys/kernel/core_pattern")).ok();
     world.until_event("tenant", "core", "/proc");
-    // More environment than a program can be given: a fault of the container's, not of the node.
+    // More environment than a program can get: an error of the container, not of the node.
     let value = "x".repeat(120_000);
     let many: Vec<String> = (0..20).map(|n| format!("{{name: V{n}, value: {value}}}")).collect();
     world.mallory.with_input("create -f -", &pod("huge", "", &format!("env: [{}]", many.join(", ")))).ok();

@@ -1,8 +1,8 @@
-//! By the API: what others have, more rights than one's own, more than one's quota.
+//! The API: objects of others, more rights than one's own, more than one's quota.
 
 use super::World;
 
-/// Whatever is not in the tenant's own namespace.
+/// Requests outside the tenant's own namespace.
 pub(super) fn what_others_have_is_out_of_reach(world: &World<'_>) {
     for words in [
         "get secrets -n kube-system",
@@ -27,7 +27,7 @@ pub(super) fn what_others_have_is_out_of_reach(world: &World<'_>) {
         "get --raw /debug/pprof/",
         "get --raw /api/v1/namespaces/neighbour/pods/good/proxy/",
         "get --raw /api/v1/namespaces/neighbour/services/good:80/proxy/",
-        // Paths that mean another one to whoever reads them twice.
+        // Paths whose meaning changes if they are decoded twice.
         "get --raw /api/v1/namespaces/tenant/../neighbour/configmaps/secret",
         "get --raw /api/v1/namespaces/tenant/configmaps/..%2f..%2fneighbour%2fconfigmaps%2fsecret",
         "get --raw /api/v1/namespaces/tenant%2f..%2fneighbour/configmaps/secret",
@@ -45,7 +45,7 @@ pub(super) fn what_others_have_is_out_of_reach(world: &World<'_>) {
     }
 }
 
-/// Rights that the tenant lacks, by every door that gives rights.
+/// Rights that the tenant lacks, by every way to grant rights.
 pub(super) fn more_rights_are_not_to_be_had(world: &World<'_>) {
     let escalation = "is attempting to grant RBAC permissions not currently held";
     world.refused("create rolebinding mine --clusterrole=cluster-admin --user=mallory -n tenant", escalation);
@@ -53,7 +53,7 @@ pub(super) fn more_rights_are_not_to_be_had(world: &World<'_>) {
     world.refused("create role nodes --verb=get --resource=nodes --resource=nodes/proxy -n tenant", escalation);
     world.refused("create role slices --verb=create --resource=endpointslices.discovery.k8s.io -n tenant", escalation);
     world.refused("create role bind --verb=bind --verb=escalate --resource=clusterroles -n tenant", escalation);
-    // Changing what is bound already is the same as binding.
+    // A change of a role that is already bound is the same as a binding.
     let widen = r#"[{"op":"replace","path":"/rules/0/verbs","value":["*"]},{"op":"replace","path":"/rules/0/resources","value":["*"]}]"#;
     world.mallory.ok("create role mine --verb=get --resource=pods -n tenant");
     let widened = world.mallory.run(&["patch", "role", "mine", "-n", "tenant", "--type=json", "-p", widen]).fails();
@@ -102,7 +102,7 @@ spec:
       resources: {limits: {memory: 32Mi}}
 ";
 
-/// A quota counts what there is, however it came to be.
+/// A quota counts all objects, however they were created.
 pub(super) fn quotas_hold(world: &World<'_>) {
     world.admin.apply(QUOTA).ok();
     let loop_of = |n: u32| -> String {
@@ -116,7 +116,7 @@ pub(super) fn quotas_hold(world: &World<'_>) {
         "orbidden",
     );
     world.mallory.ok("create service clusterip plain --tcp=80 -n ports");
-    // By a change of what is there already.
+    // By a change of an existing object.
     world.refused("patch service plain -n ports -p {\"spec\":{\"type\":\"NodePort\"}}", "exceeded quota");
     world.mallory.ok("delete service plain -n ports");
     world.mallory.with_input("create -f -", SMALL).ok();

@@ -1,8 +1,8 @@
-//! By a ServiceAccount that may use few Secrets: every other way to a Secret.
+//! A ServiceAccount that may use few Secrets, and every other way to a Secret.
 
 use super::World;
 
-/// The account of the tenant's Pods may use one Secret and pull with one, and there is one more of each.
+/// The account of the tenant's Pods may mount one Secret and use one as pull secret. There is one more of each.
 const ACCOUNT: &str = "
 apiVersion: v1
 kind: ServiceAccount
@@ -33,7 +33,7 @@ fn init(container: &str) -> String {
     format!("initContainers: [{{name: first, image: x, {container}}}]")
 }
 
-/// Volumes, variables and pull secrets, in containers of every kind, when a Pod is made and later.
+/// Volumes, variables and pull secrets, in containers of every kind, at a Pod's creation and later.
 pub(super) fn only_listed_secrets_are_mountable(world: &World<'_>) {
     world.admin.apply(ACCOUNT).ok();
     let from_key = |secret: &str| format!("env: [{{name: KEY, valueFrom: {{secretKeyRef: {{name: {secret}, key: key}}}}}}]");
@@ -52,7 +52,7 @@ pub(super) fn only_listed_secrets_are_mountable(world: &World<'_>) {
         (init(&from_key("unlisted")), String::new(), "init container first with envVar KEY referencing secret.secretName=\"unlisted\""),
         (init(&from_all("unlisted")), String::new(), "init container first with envFrom referencing secret.secretName=\"unlisted\""),
         (pull("unlisted"), String::new(), "imagePullSecrets[0].name=\"unlisted\""),
-        // Listed for one use is not listed for the other.
+        // A Secret that is listed for one use is not allowed for the other.
         (pull("listed"), String::new(), "imagePullSecrets[0].name=\"listed\""),
         (String::new(), from_all("pull-listed"), "container main with envFrom referencing secret.secretName=\"pull-listed\""),
     ] {
@@ -60,11 +60,11 @@ pub(super) fn only_listed_secrets_are_mountable(world: &World<'_>) {
         let complaint = world.mallory.with_input("create -f -", &yaml).fails();
         assert!(complaint.contains(who) && complaint.contains(because), "{yaml}\nexpected: {who}\n{complaint}");
     }
-    // What is listed is had.
+    // Listed Secrets can be used.
     world.mallory.with_input("create -f -", &pod("modest", &projected("listed"), &from_all("listed"))).ok();
     world.until_ready("tenant", "modest");
     assert_eq!(world.mallory.run(&["exec", "-n", "tenant", "modest", "--", "sh", "-c", "echo $key"]).ok(), "listed\n");
-    // Later, by an ephemeral container: not for a tenant, and not for one who may add such.
+    // Later, with an ephemeral container: neither the tenant, nor a user who may add such.
     for source in [
         r#""env":[{"name":"KEY","valueFrom":{"secretKeyRef":{"name":"unlisted","key":"key"}}}]"#,
         r#""envFrom":[{"secretRef":{"name":"unlisted"}}]"#,
@@ -76,7 +76,7 @@ pub(super) fn only_listed_secrets_are_mountable(world: &World<'_>) {
         let complaint = world.admin.run(&words).fails();
         assert!(complaint.contains("ephemeral container late with env") && complaint.contains(because), "{complaint}");
     }
-    // By what makes Pods for the tenant.
+    // In objects that create Pods for the tenant.
     let set = format!(
         "apiVersion: apps/v1\nkind: ReplicaSet\nmetadata: {{name: greedy, namespace: tenant}}\nspec:\n  selector: {{matchLabels: {{app: greedy}}}}\n  \
          template:\n    metadata: {{labels: {{app: greedy}}}}\n    spec: {{serviceAccountName: few, containers: [{{name: main, image: x, {}}}]}}\n",

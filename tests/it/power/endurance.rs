@@ -1,9 +1,9 @@
-//! A node whose disk is slow does what it is asked, only later.
+//! A node with a slow disk does all its work, only later.
 
 use tests::eventually;
 use tests::machine::{Machine, on_machines};
 
-/// A bad disk: so many operations, and bytes, a second.
+/// A bad disk: that many operations, and bytes, a second.
 const IOPS: u32 = 80;
 const BYTES_PER_SECOND: u32 = 1_500_000;
 

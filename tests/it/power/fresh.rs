@@ -1,5 +1,5 @@
-//! A fresh Debian, without network but for its host, becomes a node by what docs/nodes.md says and nothing else: its commands are
-//! run as they stand there, and its unit for systemd is the one that runs. Then the quickstart runs on it, and it is removed.
+//! A fresh Debian without a network (except to its host) becomes a node with the steps of docs/nodes.md only: the story
+//! runs the page's commands, and its systemd unit. Then it runs the quickstart and removes the node.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ const PROGRAMS: [&str; 3] = ["skiff", "skiff-shim-runc", "skiff-shim-wasmtime"];
 const GUESTS: [&str; 3] = ["web.wasm", "lookup.wasm", "tools.tar"];
 const MANIFESTS: [&str; 3] = ["lookup.yaml", "tools.yaml", "web.yaml"];
 
-/// Everything that a node leaves marks on, without the tools that a fresh Debian lacks.
+/// Every place where a node leaves traces, listed without tools that a fresh Debian lacks.
 const SURVEY: &str = "
 ls /sys/class/net | sed 's/^/link /'
 cut -f 1,2,8 /proc/net/route | sed 's/^/route /'
@@ -39,7 +39,7 @@ fn a_fresh_debian_runs_the_quickstart_as_the_docs_say() {
         machine.run("mount -o ro /dev/vdb /mnt").ok();
         eventually("the machine has its address and a default route", || succeeded(machine.run("grep -q 00000000.*0003 /proc/net/route")));
         let before = survey(&mut machine);
-        // There is nobody to fetch them from: they are there.
+        // The machine cannot fetch the packages: its image contains them.
         machine.run(packages).ok();
         machine.run(&format!("cd /mnt && {install}")).ok();
         machine.run(&format!("cat > {UNIT} << 'END'\n{}END", unit.concat())).ok();
@@ -80,7 +80,7 @@ fn the_quickstart_runs(machine: &mut Machine, export: &str) {
     assert_eq!(machine.kubectl().ok("logs lookup"), format!("web.default.svc.cluster.local: {ip}\n"));
 }
 
-/// What is copied to the machine: what is built, and the samples.
+/// The files that are copied to the machine: the programs and the samples.
 fn files() -> Vec<(String, PathBuf)> {
     let programs = PROGRAMS.map(|name| (name.to_owned(), programs().join(name)));
     let guests = GUESTS.map(|file| (format!("samples/{file}"), PathBuf::from(sample(file))));
@@ -88,7 +88,7 @@ fn files() -> Vec<(String, PathBuf)> {
     programs.into_iter().chain(guests).chain(manifests).collect()
 }
 
-/// The blocks of a language in a text of Markdown.
+/// The code blocks of a language in a Markdown text.
 fn blocks(text: &str, language: &str) -> Vec<String> {
     let fences = text.split("```").skip(1).step_by(2);
     fences.filter_map(|block| block.strip_prefix(language)?.strip_prefix('\n')).map(str::to_owned).collect()

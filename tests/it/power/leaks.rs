@@ -1,12 +1,12 @@
-//! What a machine holds of Pods that the API does not have: cgroups, mounts, namespaces, records, files.
+//! What a machine holds of Pods that do not exist in the API: cgroups, mounts, namespaces, records, files.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 use tests::machine::{DATA, Machine};
 
-/// Prints one line for each thing that bears a Pod's UID or a container's id: `uid WHAT UID` or `id WHAT ID`.
-/// What is half written is printed as it is.
+/// Prints one line for each item with a Pod's UID or a container's id in its name: `uid WHAT UID` or `id WHAT ID`.
+/// Half-written names are printed as they are.
 const SURVEY: &str = r#"
 run=$(readlink DATA/run)
 each() { for path in $3; do [ -e "$path" ] && echo "$1 $2 $(basename "$path")"; done; }
@@ -27,7 +27,7 @@ for old in runc wasmtime network; do [ -e "DATA/$old" ] && echo "half DATA/$old"
 true
 "#;
 
-/// What is there and belongs to no Pod of the list.
+/// The items that belong to no Pod of the list.
 pub fn find(machine: &mut Machine, pods: &Value) -> BTreeSet<String> {
     let pods = super::list(pods);
     let uids: BTreeSet<&str> = pods.iter().filter_map(|pod| pod["metadata"]["uid"].as_str()).collect();
@@ -42,7 +42,7 @@ pub fn find(machine: &mut Machine, pods: &Value) -> BTreeSet<String> {
     survey.lines().filter(|line| !is_known(line)).map(str::to_owned).collect()
 }
 
-/// Ids of a Pod's containers: the present ones, and those before them, whose logs can still be asked for.
+/// Ids of a Pod's containers: the present ones and the previous ones, whose logs are still available.
 fn container_ids(pod: &Value) -> Vec<&str> {
     let statuses = pod.pointer("/status/containerStatuses").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let ids = statuses.iter().filter_map(|status| status["containerID"].as_str());

@@ -1,5 +1,6 @@
-//! A node behind a bad link: packets are lost and late, and at times there is no link at all. A server and two nodes run on one
-//! machine, whose kernel has netem; each node has a network namespace of its own, and the link of one is bad from the beginning.
+//! A node behind a bad link: packets are lost and late, and at times there is no link at all. A server and two nodes
+//! run on one machine, whose kernel has netem. Each node has its own network namespace. The link of one node is bad
+//! from the beginning.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +9,7 @@ use tests::cluster::{programs, sample};
 use tests::machine::{Machine, on_machines};
 use tests::{Kubectl, eventually};
 
-/// The server's address is the switch's; nodes have those after it.
+/// The server has the switch's address; the nodes have the next ones.
 const SERVER: &str = "192.168.78.1";
 const NODES: [&str; 2] = ["near", "far"];
 const NETWORK: &str = r#"
@@ -28,10 +29,10 @@ for node in near:2 far:3; do
     ip route add default via 192.168.78.1"
 done
 "#;
-/// Of each way: of three questions one has no answer at first.
+/// In each direction. About one of three round trips is lost.
 const BAD: &str = "delay 30ms 15ms loss 15%";
 const CUT: &str = "loss 100%";
-/// Less than what makes a node lost.
+/// Shorter than the time after which a node is lost.
 const SHORT_CUT_SECONDS: u32 = 8;
 /// Bytes that a command sends over the link.
 const MUCH: usize = 100_000;
@@ -76,7 +77,7 @@ fn started() -> Machine {
     machine
 }
 
-/// Sets what both ends of the far node's link do to what they send.
+/// Sets the netem options of both ends of the far node's link.
 fn set_link(machine: &mut Machine, what: &str) {
     machine.run(&link(what)).ok();
 }
@@ -107,7 +108,7 @@ fn start(machine: &mut Machine) {
     }
 }
 
-/// Runs it on a data directory of that name, and waits until it says that it is ready.
+/// Runs skiff on a data directory of that name, and waits until it is ready.
 fn run_skiff(machine: &mut Machine, name: &str, command: &str) {
     let (dir, log) = (format!("/mnt/{name}"), "--log=info,hickory_server=warn");
     machine.run(&format!("mkdir -p {dir}; setsid {command} --data-dir {dir} {log} > {dir}/out 2>> {dir}/log < /dev/null &")).ok();
@@ -127,7 +128,8 @@ fn everything_crosses(kubectl: &Kubectl<'_>) {
     for pod in ["tools-near", "tools-far"] {
         let seen = kubectl.ok(&format!("exec {pod} -- nslookup web.default.svc.cluster.local"));
         assert!(seen.contains(ip.as_str().expect("an address")), "{seen}");
-        // In one command, since each has its price here. Endpoints are chosen by chance, half of them beyond the link.
+        // One command, because each exec is slow on this link. Endpoints are chosen at random, half of them behind the
+        // link.
         let ask = "for n in 1 2 3 4 5 6 7 8; do wget -qO- http://web/$n || exit 1; done";
         let answers = kubectl.run(&["exec", pod, "--", "sh", "-c", ask]).ok();
         assert_eq!(answers.lines().count(), 8, "{answers}");
@@ -171,7 +173,7 @@ fn a_long_cut_costs_nothing_that_runs(machine: &mut Machine) {
     until_the_machine_holds_no_more(machine);
 }
 
-/// Where a Pod's container runs and which one it is.
+/// The container of a Pod: its node and its identity.
 #[derive(Debug, PartialEq)]
 struct Container {
     uid: String,
@@ -180,7 +182,7 @@ struct Container {
     restarts: Value,
 }
 
-/// Of every Pod that stays.
+/// The container of every Pod that is not in deletion.
 fn containers(kubectl: &Kubectl<'_>) -> BTreeMap<String, Container> {
     let pods = kubectl.json("get pods");
     let text = |pod: &Value, at: &str| pod.pointer(at).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -199,13 +201,13 @@ fn containers(kubectl: &Kubectl<'_>) -> BTreeMap<String, Container> {
         .collect()
 }
 
-/// How often a node was taken for lost.
+/// How often a node was lost.
 fn losses(kubectl: &Kubectl<'_>) -> u64 {
     let events = kubectl.json("get events -A --field-selector reason=NodeNotReady,involvedObject.kind=Node");
     super::list(&events).iter().map(|event| event["count"].as_u64().unwrap_or(1)).sum()
 }
 
-/// Waits until there is a cgroup for each Pod and for no other: nothing was doubled.
+/// Waits until the machine has exactly one cgroup for each Pod: no Pod runs twice.
 fn until_the_machine_holds_no_more(machine: &mut Machine) {
     eventually("the nodes hold what they should", || {
         let wanted: BTreeSet<String> = containers(&machine.kubectl()).into_values().map(|container| container.uid).collect();

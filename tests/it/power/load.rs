@@ -1,5 +1,5 @@
-//! What goes on when the power is cut: ConfigMaps are written one after the other, Deployments are rolled
-//! out again and again, images arrive and are compiled, Pods come and go.
+//! The load during a power cut: ConfigMaps are written one after the other, Deployments are rolled out again and again,
+//! images are imported and compiled, Pods are created and deleted.
 
 use std::collections::BTreeMap;
 use std::process::Child;
@@ -15,11 +15,11 @@ use tests::cluster::{programs, sample};
 use tests::machine::{DATA, Machine};
 use tests::{Kubectl, client, eventually};
 
-/// Writers side by side.
+/// Number of concurrent writers.
 const WRITERS: u64 = 4;
-/// Most writes of one writer in one round.
+/// Maximum number of writes of one writer in one round.
 const WRITES_MAX: u64 = 5_000;
-/// Most Pods and images in one round.
+/// Maximum number of Pods and images in one round.
 const CHURN_MAX: u64 = 40;
 
 /// A seeded sequence (splitmix64).
@@ -41,20 +41,21 @@ impl Random {
     }
 }
 
-/// What the server has answered: for each ConfigMap the value that it was last answered to have (`None`: it was
-/// deleted), and the value that was asked for after that, if the answer to it did not come.
+/// The server's answers. For each ConfigMap: the last acknowledged value (`None`: deleted), and the value of the next
+/// request if that got no answer.
 #[derive(Default)]
 pub struct Answered {
     values: BTreeMap<String, (Option<u64>, Option<Option<u64>>)>,
 }
 
 impl Answered {
-    /// How many objects it knows of.
+    /// The number of objects that exist.
     pub fn len(&self) -> usize {
         self.values.values().filter(|(answered, _)| answered.is_some()).count()
     }
 
-    /// Every object has the value that was answered, or the one that was asked for when the power went.
+    /// Checks that every object has the acknowledged value, or the value of the request that was open when the power
+    /// was cut.
     pub fn are_all_there(&mut self, kubectl: &Kubectl<'_>) {
         let listed = kubectl.json("get configmaps -l power=ledger");
         let mut found: BTreeMap<String, u64> = BTreeMap::new();
@@ -84,7 +85,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Starts it on a machine whose server answers.
+    /// Starts the load on a machine whose server answers.
     pub fn start(machine: &mut Machine, round: u64, answered: Answered) -> Self {
         machine.run(&format!("setsid sh -c '{}' > /dev/null 2>&1 &", images(round))).ok();
         let (answered, stop) = (Arc::new(Mutex::new(answered)), Arc::<AtomicBool>::default());
@@ -110,7 +111,7 @@ impl Load {
         Self { answered, stop, writers, rollouts }
     }
 
-    /// Lets it run until so many more objects were written than before.
+    /// Runs the load until that many more objects were written.
     pub fn until_answered(&self, more: usize) {
         let began = self.answered.lock().expect("not poisoned").len();
         eventually("writes are answered", || {
@@ -119,13 +120,13 @@ impl Load {
         });
     }
 
-    /// Lets it run for so long.
+    /// Runs the load for that time.
     pub fn runs_for(&self, time: Duration) {
         #[expect(clippy::disallowed_methods, reason = "power is cut at a moment that depends on nothing but the seed")]
         std::thread::sleep(time);
     }
 
-    /// Ends it; answers what was answered.
+    /// Ends the load; returns the server's answers.
     pub fn end(self) -> Answered {
         self.stop.store(true, Ordering::Relaxed);
         self.writers.into_iter().chain([self.rollouts]).for_each(|thread| thread.join().expect("the load ends"));
@@ -133,14 +134,14 @@ impl Load {
     }
 }
 
-/// Makes, changes and deletes objects of its own until a request fails: the power went.
+/// Creates, changes and deletes its own objects until a request fails because the power was cut.
 async fn write(client: Client, round: u64, writer: u64, answered: &Mutex<Answered>, stop: &AtomicBool) {
     let objects: Api<ConfigMap> = Api::default_namespaced(client);
     for n in 0..WRITES_MAX {
         if stop.load(Ordering::Relaxed) {
             return;
         }
-        // Every object is made, changed by its next turn, and every fifth is deleted.
+        // Every object is created, then changed, and every fifth is deleted.
         let (name, step) = (format!("ledger-{round}-{writer}-{}", n / 3), n % 3);
         let wanted = match step {
             2 if (n / 3) % 5 == 0 => None,
@@ -158,13 +159,13 @@ async fn write(client: Client, round: u64, writer: u64, answered: &Mutex<Answere
         match done {
             Ok(()) => drop(answered.lock().expect("not poisoned").values.insert(name, (wanted, None))),
             Err(kube::Error::Api(status)) => panic!("{name}: {status}"),
-            // The power went.
+            // The power was cut.
             Err(_) => return,
         }
     }
 }
 
-/// Rollouts, and Pods of images that are just arriving.
+/// Rollouts, and Pods whose images are just being imported.
 fn churn(kubectl: &Kubectl<'_>, round: u64) -> Vec<std::process::Command> {
     let mut commands = Vec::new();
     for n in 0..CHURN_MAX {
@@ -193,8 +194,8 @@ fn churn(kubectl: &Kubectl<'_>, round: u64) -> Vec<std::process::Command> {
     commands
 }
 
-/// A script of the machine that puts one new module after the other into the store: a sample with a custom
-/// section that no other has, so that each is compiled.
+/// A script for the machine that imports one new module after the other: a sample with a unique custom section, so that
+/// each is compiled.
 fn images(round: u64) -> String {
     let (skiff, module) = (programs().join("skiff"), sample("hello.wasm"));
     format!(

@@ -1,5 +1,5 @@
-//! A node on a kernel that has cgroup v2 alone, which the machines of the other stories do not: limits are in the
-//! kernel's files, memory that runs out is told, running Pods are resized, and the node evicts when its own memory is short.
+//! A node on a kernel with only cgroup v2, unlike the machines of the other stories: limits are in the kernel's files,
+//! a container without memory is reported, running Pods are resized, and the node evicts when its own memory is short.
 
 use serde_json::json;
 use tests::cluster::tool;
@@ -23,10 +23,10 @@ spec:
       resources: { requests: { cpu: 100m }, limits: { memory: 48Mi, cpu: 200m } }
 ";
 
-/// Memory that the node keeps for itself, in MiB.
+/// Memory that the node reserves for itself, in MiB.
 const LEAST_MIB: u64 = 250;
 
-/// Takes so many MiB at once, and writes them again and again.
+/// Allocates that many MiB at once, and writes to them again and again.
 const HOG: &str = r"
 apiVersion: v1
 kind: Pod
@@ -80,7 +80,7 @@ fn resize(machine: &mut Machine) {
     assert_eq!(machine.kubectl().field("pod/linux", "/status/containerStatuses/0/state/running/startedAt"), started, "without a restart");
 }
 
-/// A Pod without a limit takes what the node needs for itself. It goes, and nobody else.
+/// A Pod without a limit uses the memory that the node needs. Only this Pod is evicted.
 fn who_takes_the_nodes_memory_goes(machine: &mut Machine) {
     let available = machine.run("sed -n 's/^MemAvailable: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo").ok();
     let available: u64 = available.trim().parse().expect("a number");

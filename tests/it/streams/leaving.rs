@@ -1,5 +1,5 @@
-//! Clients that leave: what they sent arrives, then its end; what they began runs on. The real kubectl is killed, and
-//! kube-rs drops its connections as soon as it has written.
+//! Clients that leave: what they sent arrives, then the end of the input; what they started runs on. The real kubectl
+//! is killed, and kube-rs drops its connections right after writing.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -45,9 +45,9 @@ spec:
           sleep 100000
 "#;
 
-/// More than what pipes and sockets hold by themselves.
+/// More than the buffers of pipes and sockets.
 const MUCH: usize = 3 << 20;
-/// What fits into what kube-rs holds back for a port.
+/// Fits into the buffer of kube-rs for a forwarded port.
 const FORWARDED: usize = 100_000;
 
 #[test]
@@ -70,7 +70,7 @@ fn clients_that_leave_are_heard_out() {
     commands_run_on_through_a_restart(&mut cluster);
 }
 
-/// The text of a file in a Pod; `None` when it is not there.
+/// The text of a file in a Pod; `None` if the file does not exist.
 fn file(kubectl: &Kubectl<'_>, pod: &str, path: &str) -> Option<String> {
     let ran = kubectl.run(&["exec", pod, "--", "cat", path]);
     ran.succeeded().then_some(ran.stdout)
@@ -85,14 +85,15 @@ fn until_file(kubectl: &Kubectl<'_>, pod: &str, path: &str, wanted: &str) {
     });
 }
 
-/// kube-rs writes and drops the connection, over websockets.
+/// kube-rs writes and then drops the connection, with websockets.
 fn what_was_sent_arrives(cluster: &Cluster) {
     client::story(cluster, async |client| {
         let pods: Api<Pod> = Api::default_namespaced(client);
         let stdin = AttachParams::default().stdin(true).stderr(false);
         let script = "tr -d . > /tmp/copied; echo end >> /tmp/copied";
         let mut copy = pods.exec("tools", ["sh", "-c", script], &stdin).await.expect("a command");
-        // kube-rs holds back what is written last, and drops it with the connection: that is the dots, and the empty lines below.
+        // kube-rs buffers the last written bytes and drops them with the connection. So the dots here and the empty
+        // lines below may be lost.
         let text = format!("{}{}", "y".repeat(MUCH), ".".repeat(4_096));
         copy.stdin().expect("its input").write_all(text.as_bytes()).await.expect("written");
         drop(copy);
@@ -106,19 +107,19 @@ fn what_was_sent_arrives(cluster: &Cluster) {
     assert_eq!(kubectl.ok("logs heard").trim_end(), "words");
 }
 
-/// kube-rs writes to a port of a Pod and drops the connection, while the Pod has said that it will say nothing.
+/// kube-rs writes to a port of a Pod and drops the connection. The Pod has closed its own side before.
 fn what_was_sent_to_a_port_arrives(cluster: &Cluster) {
     client::story(cluster, async |client| {
         let pods: Api<Pod> = Api::default_namespaced(client);
         let mut forward = pods.portforward("listens", &[9000]).await.expect("forwarded");
         forward.take_stream(9000).expect("a stream").write_all(&[b'z'; FORWARDED]).await.expect("written");
-        // It sends a close after the one that it has sent, and calls that an error.
+        // kube-rs sends a second close frame and reports an error for it.
         let _ended = forward.join().await;
     });
     until_file(&cluster.kubectl(), "listens", "/tmp/silent", &"z".repeat(FORWARDED));
 }
 
-/// What kubectl has sent arrives, and with kubectl goes the Pod's connection.
+/// What kubectl has sent arrives, and the Pod's connection ends with kubectl.
 fn a_killed_forward_ends_its_connections(cluster: &Cluster, n: u32, spdy_alone: bool) {
     let kubectl = cluster.kubectl().with_program(tool("kubectl"));
     let path = format!("/tmp/forwarded-{n}");
@@ -136,7 +137,7 @@ fn a_killed_forward_ends_its_connections(cluster: &Cluster, n: u32, spdy_alone: 
     drop(connection);
 }
 
-/// Neither the command nor its children end with kubectl, and the command reads the end of its input.
+/// Neither the command nor its children end with kubectl. The command reads the end of its input.
 fn a_killed_client_ends_its_input_alone(kubectl: &Kubectl<'_>, websockets: &str) {
     let path = format!("/tmp/killed-{websockets}");
     let script = format!("cat > {path}; (sleep 0.5; echo child >> {path}.child) & wait; echo said; echo said >&2; echo end >> {path}");
