@@ -90,7 +90,7 @@ pub struct Oidc {
 }
 
 impl Access {
-    /// Puts what the flags say into the API server's settings.
+    /// Copies the flags into the API server's settings.
     pub fn apply(&self, config: &mut api_server::Config) -> anyhow::Result<()> {
         config.anonymous_auth = self.anonymous_auth;
         if let Some(path) = &self.token_auth_file {
@@ -115,7 +115,7 @@ impl Audit {
         let (policy, path) = match (&self.audit_policy_file, &self.audit_log_path) {
             (None, None) => return Ok(None),
             (Some(policy), Some(path)) => (policy, path),
-            // Upstream starts and records nothing; whoever gives one of them expects a log.
+            // Upstream starts and records nothing. But a user who gives one of these flags expects a log.
             (Some(_), None) => bail!("--audit-policy-file needs --audit-log-path"),
             (None, Some(_)) => bail!("--audit-log-path needs --audit-policy-file"),
         };

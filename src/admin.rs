@@ -1,4 +1,5 @@
-//! The administrator's kubeconfig: written at each start, and anew when its certificate is due.
+//! The administrator's kubeconfig: written at each start. A running server replaces its certificate before that
+//! expires.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -16,16 +17,16 @@ use crate::renewal::{self, CertificateStore, Renewal};
 const FILE: &str = "admin.kubeconfig";
 const USER: &str = "kubernetes-admin";
 
-/// The file, which whoever administers the cluster may have edited, and who it is that it lets in.
+/// The kubeconfig file, which an administrator may have edited, and the user of its certificate.
 pub struct AdminKubeconfig {
     data_dir: DataDir,
     pki: Arc<Pki>,
     subject: Subject,
 }
 
-/// Writes the file; answers where it is and what keeps it good.
+/// Writes the file; returns its path and the task that renews its certificate.
 pub fn write(data_dir: &DataDir, options: &cli::ControlPlane, pki: &Arc<Pki>) -> anyhow::Result<(PathBuf, Renewal<AdminKubeconfig>)> {
-    // Where the API server is for whoever is on this machine.
+    // The API server's address for clients on this machine.
     let bound = options.bind_address;
     let host = if bound.is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { bound };
     let url = format!("https://{}", SocketAddr::new(host, options.secure_port));
@@ -46,8 +47,8 @@ fn content(url: &str, pki: &Pki, identity: &Identity) -> anyhow::Result<String> 
 }
 
 impl AdminKubeconfig {
-    /// The file's text and the administrator in it, whatever the user is called there; of several the one whose
-    /// certificate ends first.
+    /// The file's text, and the user in it with a certificate that this cluster issued for the administrator, under any
+    /// name. Of several such users, the one whose certificate expires first.
     fn found(&self) -> Option<(String, InlineUser)> {
         let content = std::fs::read_to_string(self.data_dir.at(FILE)).ok()?;
         let ours = connect::inline_users(&content).into_iter().filter(|user| self.pki.has_issued(&user.certificate_pem, &self.subject));
@@ -61,12 +62,13 @@ impl CertificateStore for AdminKubeconfig {
         "the administrator's"
     }
 
-    /// A file that somebody has taken away, or in which nobody has a certificate of this cluster's, is left alone.
+    /// None if the file is gone, or if no user in it has a certificate of this cluster's administrator. Then nothing is
+    /// renewed.
     fn present(&self) -> Option<String> {
         self.found().map(|(_, user)| user.certificate_pem)
     }
 
-    /// Puts certificate and key in the place of the old ones. All else is left as it is.
+    /// Replaces certificate and key, and nothing else in the file.
     fn replace(&mut self, identity: Identity) -> anyhow::Result<()> {
         let (content, user) = self.found().with_context(|| format!("{FILE} has no administrator any more"))?;
         let content = user.replaced_in(&content, &identity.certificate_pem, &identity.key_pem);
@@ -93,7 +95,7 @@ mod tests {
         pki.issue(subject, renewal::VALIDITY).expect("a certificate")
     }
 
-    /// A user as a kubeconfig in YAML has it.
+    /// A user entry in YAML, as in a kubeconfig.
     fn user(name: &str, identity: &Identity) -> String {
         let kubeconfig = connect::kubeconfig(URL, name, "", &identity.certificate_pem, &identity.key_pem);
         let users = serde_json::to_value(kubeconfig).expect("JSON")["users"].take();

@@ -62,7 +62,7 @@ pub struct DataDirArgs {
 }
 
 impl DataDirArgs {
-    /// The directory, made when absent, and the names that follow from it.
+    /// Opens the directory, and creates it if it does not exist.
     pub fn open(&self) -> anyhow::Result<DataDir> {
         DataDir::open(&self.data_dir).with_context(|| format!("using --data-dir {}", self.data_dir.display()))
     }
@@ -78,7 +78,7 @@ pub struct RunDir {
 }
 
 impl RunDir {
-    /// The directory for this boot, of which nothing is older. The caller holds the node's lock.
+    /// The run directory of this boot, without anything from an earlier boot. The caller holds the node's lock.
     pub fn open(&self, data_dir: &DataDir) -> anyhow::Result<node_agent::RunDir> {
         let wanted = self.run_dir.clone().unwrap_or_else(|| data_dir.run_dir_default());
         Ok(node_agent::RunDir::open(&data_dir.dir, &std::path::absolute(wanted)?)?)
@@ -100,7 +100,7 @@ pub struct Ranges {
 }
 
 impl Ranges {
-    /// The cluster DNS' address.
+    /// The cluster DNS address.
     pub fn dns_ip(&self) -> anyhow::Result<std::net::Ipv4Addr> {
         self.service_cluster_ip_range.hosts().nth(9).context("--service-cluster-ip-range has no tenth address for the cluster DNS")
     }

@@ -1,5 +1,4 @@
-//! The control plane: store, API server, scheduler and controllers, started in that order and stopped
-//! in the other.
+//! The control plane: store, API server, scheduler and controllers. They start in this order and stop in reverse order.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -24,11 +23,10 @@ use crate::data_dir::DataDir;
 use crate::process::Process;
 use crate::{admin, cli, store};
 
-/// How scheduler and controllers name themselves: upstream's names, by which others tell in `managedFields` who wrote
-/// what.
+/// Names of scheduler and controllers: upstream's, because clients read in `managedFields` who wrote a field.
 const SCHEDULER: &str = "kube-scheduler";
 const MANAGER: &str = "kube-controller-manager";
-/// How long scheduler and controllers may take to end.
+/// How long scheduler and controllers may take to stop.
 const DRAIN_LIMIT: Duration = Duration::from_secs(10);
 
 /// Settings of a control plane.
@@ -40,11 +38,11 @@ pub struct ControlPlane {
     pub node_ip: Ipv4Addr,
 }
 
-/// A control plane that runs.
+/// A running control plane.
 pub struct Running {
     pub pki: Arc<Pki>,
     pub server: Arc<Server>,
-    /// Where nodes reach the API server.
+    /// The URL of the API server for nodes.
     pub url: String,
     /// The administrator's kubeconfig.
     pub kubeconfig: PathBuf,
@@ -53,12 +51,12 @@ pub struct Running {
     data_dir: DataDir,
     store: Arc<dyn Store>,
     tasks: Tasks,
-    /// Ends the process, and with it scheduler and controllers.
+    /// Stops the whole process, scheduler and controllers included.
     cancel: CancellationToken,
 }
 
 impl Running {
-    /// A client in this process, for a user and the program that acts for it.
+    /// A client in this process for a user. `agent` is the program that acts for the user.
     pub fn client(&self, user: UserInfo, agent: &'static str) -> kube::Client {
         client(&self.server, user, agent)
     }
@@ -68,13 +66,13 @@ impl Running {
         &self.data_dir
     }
 
-    /// A client that may do everything.
+    /// A client with all rights.
     pub fn admin(&self) -> kube::Client {
         self.client(UserInfo::new("system:admin", &["system:masters"]), "skiff")
     }
 
-    /// Stops scheduler and controllers, then the server, then the store. The process goes with them: tasks that end now
-    /// end as they should, and are not told in place of why this was called.
+    /// Stops scheduler and controllers, then the server, then the store, and cancels the whole process. Tasks that end
+    /// after the cancellation do not count as failed, so they do not hide the reason for the stop.
     pub async fn stop(self) {
         self.cancel.cancel();
         self.server.shutdown().await;
@@ -85,10 +83,10 @@ impl Running {
     }
 }
 
-/// Starts everything; answers when the API server takes requests.
+/// Starts everything; returns when the API server accepts requests.
 pub async fn start(control: &ControlPlane, process: &Process) -> anyhow::Result<Running> {
     let options = &control.options;
-    // First the port, so that nothing is changed when it is taken.
+    // Bind the port first, so that nothing changes if the port is in use.
     let address = SocketAddr::new(options.bind_address, options.secure_port);
     let listener = TcpListener::bind(address).await.with_context(|| format!("listening on {address} (--bind-address, --secure-port)"))?;
     let pki = Arc::new(Pki::open(&control.data_dir.at("pki"), &pki_config(control)?).context("opening the cluster's keys")?);
@@ -127,12 +125,12 @@ fn start_parts(
     Ok(())
 }
 
-/// A part of the control plane.
+/// The user of a part of the control plane.
 fn user(name: &str) -> UserInfo {
     UserInfo::new(name, &["system:authenticated"])
 }
 
-/// A controller, as upstream's act with credentials of their own.
+/// The user of a controller: each has its own ServiceAccount, as upstream's controllers have.
 fn account(name: &str) -> UserInfo {
     let groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"];
     UserInfo::new(format!("system:serviceaccount:kube-system:{name}"), &groups)
@@ -142,7 +140,8 @@ fn client(server: &Server, user: UserInfo, agent: &'static str) -> kube::Client 
     kube::Client::new(server.client(user).with_agent(agent), "default")
 }
 
-/// With a store of its own this control plane is the only one; with a shared one, one of several works.
+/// A control plane with its own store is the only one, so it needs no election. Of several with a shared store, one
+/// works.
 fn election(control: &ControlPlane, name: &str) -> Option<Election> {
     let is_shared = !control.options.etcd.etcd_servers.is_empty();
     let host = nix::unistd::gethostname().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
@@ -164,7 +163,7 @@ fn server_config(control: &ControlPlane, pki: Arc<Pki>) -> anyhow::Result<api_se
     Ok(config)
 }
 
-/// What no node gets a certificate for.
+/// Names and addresses that no node may have in its certificate.
 fn reserved(control: &ControlPlane) -> anyhow::Result<sched_controllers::Reserved> {
     let PkiConfig { names, addresses } = pki_config(control)?;
     Ok(sched_controllers::Reserved { cluster_domain: control.ranges.cluster_domain.clone(), names, addresses, ranges: Vec::new() })
@@ -211,7 +210,7 @@ fn pki_config(control: &ControlPlane) -> anyhow::Result<PkiConfig> {
     Ok(config)
 }
 
-/// The address that Pods and nodes reach the server at.
+/// The address of the server for Pods and nodes.
 fn advertised(control: &ControlPlane) -> IpAddr {
     let bound = control.options.bind_address;
     let own = if bound.is_unspecified() || bound.is_loopback() { IpAddr::V4(control.node_ip) } else { bound };

@@ -1,5 +1,5 @@
-//! The data directory and the names that follow from it, so that several clusters on one machine
-//! stay apart and each is found again.
+//! The data directory and the names that follow from it. They keep several clusters on one machine apart, and lead from
+//! a directory to its cluster's resources.
 
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io::{ErrorKind, Write as _};
@@ -10,16 +10,16 @@ use anyhow::{Context, bail};
 use runtimes_host::files::{PRIVATE, write_atomic};
 use sha2::{Digest, Sha256};
 
-/// The default directory has the plain prefix; others add a hash of their path.
+/// The default directory gives the plain prefix; other directories give a hash of their path.
 const DEFAULT_DIR: &str = "/var/lib/skiff";
 
-/// Holds a directory for each node of the machine; a tmpfs on any Linux.
+/// Parent of the run directories, one for each node of the machine. It is a tmpfs on any Linux.
 const RUN_DIR: &str = "/run/skiff";
 
-/// What only a data directory has: others, too, have directories called `images`.
+/// Files that only a data directory has. Other directories may contain `images`, too.
 const MARKS: [&str; 4] = ["server.lock", "node.lock", "images/blobs/sha256", "pki/apiserver-kubelet-client.key"];
 
-/// Digits of the largest process id.
+/// Number of digits of the largest process id.
 const PID_LEN: usize = 10;
 
 /// A data directory.
@@ -27,12 +27,12 @@ const PID_LEN: usize = 10;
 pub struct DataDir {
     /// Absolute, without symbolic links.
     pub dir: PathBuf,
-    /// Names interfaces, nftables tables and cgroups of this cluster on this machine.
+    /// Prefix in the names of this cluster's interfaces, nftables tables and cgroups on this machine.
     pub prefix: String,
 }
 
 impl DataDir {
-    /// Opens a directory, making it when absent.
+    /// Opens a directory. Creates it if it does not exist.
     pub fn open(dir: &Path) -> anyhow::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         let dir = dir.canonicalize()?;
@@ -46,19 +46,19 @@ impl DataDir {
         self.dir.join(name)
     }
 
-    /// Where a node keeps what lives no longer than one boot, unless told otherwise.
+    /// The default directory for a node's data that is valid until the next boot.
     pub fn run_dir_default(&self) -> PathBuf {
         Path::new(RUN_DIR).join(&self.prefix)
     }
 
-    /// Keeps other processes of the same role out for as long as the answer lives.
+    /// Keeps other processes of the same role out until the returned file is closed.
     pub fn lock(&self, role: &str) -> anyhow::Result<File> {
         let path = self.at(&format!("{role}.lock"));
         let file = File::options().create(true).truncate(false).read(true).write(true).mode(0o600).open(&path)?;
         match file.try_lock() {
             Ok(()) => {
-                // Overwritten where it stands: a full disk has no room for it anew. It tells people whom they
-                // meet; what keeps them out is the lock.
+                // The id is overwritten in place, because a full disk has no space for a new file. The id is only for
+                // people; the lock keeps other processes out.
                 if let Err(error) = (&file).write_all(format!("{:<PID_LEN$}", std::process::id()).as_bytes()) {
                     tracing::warn!(%error, path = %path.display(), "the process' id could not be written down");
                 }
@@ -73,14 +73,15 @@ impl DataDir {
         }
     }
 
-    /// Writes a file that only its owner may read, whole or not at all.
+    /// Writes a file that only its owner may read, completely or not at all.
     pub fn write_private(&self, name: &str, content: &str) -> anyhow::Result<PathBuf> {
         let path = self.at(name);
         write_atomic(&path, content.as_bytes(), PRIVATE).with_context(|| format!("writing {}", path.display()))?;
         Ok(path)
     }
 
-    /// [`DataDir::write_private`] of a file that is good for a while: an older one does where the disk is full.
+    /// [`DataDir::write_private`] for a file that is renewed from time to time: if the disk is full, the old file
+    /// stays.
     pub fn renew_private(&self, name: &str, content: &str) -> anyhow::Result<PathBuf> {
         let is_full = |error: &anyhow::Error| {
             let cause = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
@@ -96,8 +97,9 @@ impl DataDir {
     }
 }
 
-/// Makes a data directory its owner's alone, also one that an earlier version left open. One in which there is
-/// something else than ours (`/srv`) is left as it is: what we put there is private by itself.
+/// Makes a data directory accessible only to its owner, also one that an earlier version left open. A directory with
+/// other contents (`/srv`) stays as it is, because skiff's files in it are private by themselves. But if other users
+/// may write to such a directory, this is an error.
 fn close_to_others(dir: &Path) -> anyhow::Result<()> {
     let mode = dir.metadata()?.permissions().mode();
     let mut entries = std::fs::read_dir(dir)?;

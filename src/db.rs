@@ -1,4 +1,4 @@
-//! `skiff db`: copies of the database, and what state it is in.
+//! `skiff db`: copies of the database, and checks of its state.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -9,7 +9,7 @@ use api_store::{backup, check, restore};
 use crate::cli::{DataDirArgs, Db};
 use crate::store::DATABASE;
 
-/// Does one thing and says what came of it.
+/// Runs one of the commands and prints the result.
 pub async fn run(command: Db) -> anyhow::Result<()> {
     match command {
         Db::Backup { data_dir, file } => {

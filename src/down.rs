@@ -1,4 +1,4 @@
-//! `skiff down`: takes away every trace of a node. Needs no API server, no agent, and may be repeated.
+//! `skiff down`: removes every trace of a node. It needs no API server and no agent, and may run again.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use node_network::{HostPort, NetworkError, Peer, PodNetwork};
 use crate::cli::Down;
 use crate::{internal, node};
 
-/// Removes containers, namespaces, cgroups, mounts and rules; data stays.
+/// Removes containers, namespaces, cgroups, mounts and rules. Data stays.
 pub async fn run(options: Down) -> anyhow::Result<()> {
     let data_dir = &options.data_dir.open()?;
     let _lock = data_dir.lock("node")?;
@@ -22,14 +22,15 @@ pub async fn run(options: Down) -> anyhow::Result<()> {
     let images = ImageStore::open(&data_dir.at("images"), internal::helper(data_dir, internal::Job::Unpack)?)?;
     let parts = Parts { runtimes: node::runtimes(data_dir, &run_dir)?, images: Arc::new(images), network: Arc::new(network) };
     let config = node_agent::Config::new("", std::net::Ipv4Addr::UNSPECIFIED.into(), &data_dir.dir, &data_dir.prefix);
-    // Both are tried, whatever becomes of the first.
+    // Both are tried, also if the first fails.
     let (node, proxy) = (Agent::remove_all(&config, &parts).await, node_proxy::remove(&data_dir.prefix).await);
     node?;
     run_dir.remove()?;
     proxy.context("removing the rules of Services")
 }
 
-/// What is left of a network: it can be taken away without what a working one needs of the machine.
+/// The network of a node that does not run. It can be removed without the programs and kernel features of a working
+/// network.
 struct Remains {
     prefix: String,
     state_dir: PathBuf,

@@ -1,10 +1,10 @@
-//! Durations as upstream's flags take them: `300s`, `5m`, `1h30m`, `1.5h`, or `0`.
+//! Durations in upstream's flags: `300s`, `5m`, `1h30m`, `1.5h`, or `0`.
 
 use std::time::Duration;
 
 use api_model::go::parse_duration;
 
-/// A flag that is no duration.
+/// The text of a flag that is no duration.
 #[derive(Debug, PartialEq, Eq)]
 pub struct DurationError(String);
 
@@ -16,7 +16,7 @@ impl std::fmt::Display for DurationError {
 
 impl std::error::Error for DurationError {}
 
-/// Reads one.
+/// Parses a duration.
 pub fn parse(text: &str) -> Result<Duration, DurationError> {
     let nanoseconds = parse_duration(text).ok().and_then(|nanoseconds| u64::try_from(nanoseconds).ok());
     nanoseconds.map(Duration::from_nanos).ok_or_else(|| DurationError(text.to_owned()))

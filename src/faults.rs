@@ -1,5 +1,5 @@
-//! For tests of debug builds alone: reads lines such as `panic node-agent/pod-manager` from the FIFO that
-//! `SKIFF_TEST_FAULTS` names, and has that task fail.
+//! Only for tests of debug builds: reads lines such as `panic node-agent/pod-manager` from the FIFO that
+//! `SKIFF_TEST_FAULTS` names, and makes that task fail.
 
 use std::path::PathBuf;
 
@@ -7,10 +7,10 @@ use api_tasks::{Tasks, fault};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::unix::pipe::OpenOptions;
 
-/// Begins to read, where there is a FIFO.
+/// Starts to read if the variable names a FIFO.
 pub fn listen(tasks: &Tasks) -> anyhow::Result<()> {
     let Some(path) = std::env::var_os("SKIFF_TEST_FAULTS").map(PathBuf::from) else { return Ok(()) };
-    // Open for writing as well: the end of one writer is not the end of the lines.
+    // Also open for writing: otherwise the FIFO would end when one writer closes it.
     let fifo = OpenOptions::new().read_write(true).open_receiver(path)?;
     let stop = tasks.stopping().clone();
     tasks.own("faults", async move {

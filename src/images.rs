@@ -1,4 +1,4 @@
-//! `skiff image`: the node's store from the command line, also while the node runs.
+//! `skiff image`: commands for the node's image store, also while the node runs.
 
 use node_images::{Image, ImageStore, PullPolicy};
 use runtimes_contract::ContentKind;
@@ -6,7 +6,7 @@ use runtimes_contract::ContentKind;
 use crate::cli::{self, DataDirArgs};
 use crate::internal::{self, Job};
 
-/// What stays free of the disk is this part of it. How much the node wants free only the node's agent knows.
+/// The size of the disk divided by this number stays free. Only the agent knows the node's own thresholds.
 const FREE_MIN_SHARE: u64 = 100;
 
 /// Runs one of the commands.

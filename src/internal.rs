@@ -1,5 +1,5 @@
-//! `skiff internal …`: this program as a confined process that works on hostile bytes. It is started by the node
-//! agent and by `skiff image`, not by people, and goes its own way before anything else of the program begins.
+//! `skiff internal …`: this program as a confined process for untrusted bytes. The node agent and `skiff image` start
+//! it, not people. It takes this path before any other part of the program starts.
 
 use std::ffi::OsString;
 
@@ -8,7 +8,7 @@ use runtimes_host::helper::Helper;
 
 use crate::data_dir::DataDir;
 
-/// What the process does.
+/// The work of such a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Job {
     /// Compiles a WebAssembly module.
@@ -35,22 +35,22 @@ impl Job {
     }
 }
 
-/// Does a job, and ends the process, if it was started for one.
+/// If the process was started for a job, does the job and ends the process.
 pub fn serve_if_asked() {
     if let Some(job) = asked(std::env::args_os().skip(1)) {
         job.serve();
     }
 }
 
-/// The job that the arguments name. Others, whatever their bytes, are for the parser of arguments.
+/// The job that the arguments name. All other arguments, even if not UTF-8, are left to the argument parser.
 fn asked(mut args: impl Iterator<Item = OsString>) -> Option<Job> {
     let (first, second) = (args.next()?, args.next()?);
     Job::ALL.into_iter().find(|job| first == "internal" && second == job.word())
 }
 
-/// Starts processes for a job; their cgroups lie beside those of the node's Pods.
+/// Starts processes for a job. Their cgroups are beside those of the node's Pods.
 pub fn helper(data_dir: &DataDir, job: Job) -> anyhow::Result<Helper> {
-    // Also when the file of this program was replaced meanwhile.
+    // `/proc/self/exe` also works when the program's file was replaced meanwhile.
     let helper = Helper::new("/proc/self/exe", &["internal", job.word()]);
     helper.in_cgroup(&format!("skiff/{}/helpers", data_dir.prefix)).context("looking for the machine's cgroups")
 }

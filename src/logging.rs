@@ -1,5 +1,5 @@
-//! The log on standard error: for people by default, one line an event whatever its fields hold, with colours only where
-//! it is a terminal; or as JSON.
+//! The log on standard error. By default text for people: one line an event whatever its fields contain, with colours
+//! only on a terminal. Or JSON.
 
 use std::io::{self, IsTerminal as _, Write};
 use std::sync::OnceLock;
@@ -18,31 +18,32 @@ pub enum Format {
     Json,
 }
 
-/// What was chosen.
+/// The chosen format.
 static FORMAT: OnceLock<Format> = OnceLock::new();
 
-/// Begins to log.
+/// Starts logging.
 ///
 /// # Errors
-/// When the filter cannot be read.
+/// When the filter cannot be parsed.
 pub fn init(filter: &str, format: Format) -> anyhow::Result<()> {
-    // Its DNS library tells of every query at `info`; who wants to read that names it. The library of websockets writes out all
-    // that passes at `trace`, Secrets that are read by `exec` among it: no general level brings that.
+    // The DNS library logs every query at `info`; a user who wants this must name the library in the filter. The
+    // websocket library logs all data at `trace`, also Secrets that `exec` reads, so it stays at `debug` whatever the
+    // general level is.
     let directives = format!("hickory_server=warn,hickory_resolver=warn,hickory_proto=warn,{filter},tungstenite=debug");
     let env_filter = EnvFilter::try_new(directives).with_context(|| format!("--log {filter:?}"))?;
     let is_plain = std::env::var_os("NO_COLOR").is_some_and(|set| !set.is_empty()) || !io::stderr().is_terminal();
-    // An event that cannot be written (a full disk) is lost; complaining of that would panic whoever logs.
+    // An event that cannot be written (a full disk) is lost. A message about that would panic in the code that logs.
     let log = tracing_subscriber::fmt().with_env_filter(env_filter).log_internal_errors(false);
     match format {
         Format::Text => log.with_ansi(!is_plain).with_writer(OneLine { keeps_escapes: !is_plain }).init(),
         Format::Json => log.json().flatten_event(true).with_writer(io::stderr).init(),
     }
-    // The first call sets it, and this is the only one.
+    // This is the only call, so setting the format cannot fail.
     let _set = FORMAT.set(format);
     Ok(())
 }
 
-/// The last words of a process that ends with an error, in the format of the log.
+/// Writes the final error of a process, in the format of the log.
 pub fn last_words(text: &str) {
     let line = match FORMAT.get() {
         Some(Format::Json) => {
@@ -55,10 +56,10 @@ pub fn last_words(text: &str) {
     let _unheard = io::stderr().write_all(line.as_bytes());
 }
 
-/// Standard error, to which each event goes as one line.
+/// Standard error. Each event becomes one line.
 #[derive(Clone, Copy)]
 struct OneLine {
-    /// Colours begin with an escape.
+    /// Whether escapes stay, because colours are escape sequences.
     keeps_escapes: bool,
 }
 
@@ -71,7 +72,7 @@ impl<'a> MakeWriter<'a> for OneLine {
 }
 
 impl Write for OneLine {
-    /// The formatter writes an event by one call.
+    /// The formatter writes each event with one call.
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(event);
         io::stderr().write_all(one_line(&text, self.keeps_escapes).as_bytes())?;
@@ -83,7 +84,7 @@ impl Write for OneLine {
     }
 }
 
-/// The same text with its control characters written out, but for the newline at its end.
+/// The same text with its control characters escaped, except the newline at its end.
 fn one_line(text: &str, keeps_escapes: bool) -> String {
     let (body, end) = text.strip_suffix('\n').map_or((text, ""), |body| (body, "\n"));
     let mut line = String::with_capacity(text.len());
@@ -91,7 +92,7 @@ fn one_line(text: &str, keeps_escapes: bool) -> String {
         match found {
             '\t' => line.push(found),
             '\u{1b}' if keeps_escapes => line.push(found),
-            // Separators that some readers take for the end of a line.
+            // Separators that some readers treat as the end of a line.
             '\u{2028}' | '\u{2029}' => line.extend(found.escape_default()),
             _ if found.is_control() => line.extend(found.escape_default()),
             _ => line.push(found),

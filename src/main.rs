@@ -38,7 +38,7 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     api_tasks::panics::install_hook();
-    // One provider of cryptography for the whole process; this is its first use.
+    // The whole process uses one cryptography provider. No other call came before, so this cannot fail.
     let _first = rustls::crypto::ring::default_provider().install_default();
     host::allow_open_files();
     host::set_umask();
@@ -68,7 +68,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             }
         }
     }));
-    // Threads that wait in the kernel (a pull, a compile) must not keep a stopped process alive.
+    // A thread that blocks in the kernel (a pull, a compilation) must not keep a stopped process alive.
     runtime.shutdown_background();
     done
 }

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior};
 
-/// How often a running process looks whether there is something to let go of.
+/// How often a running process checks whether it can return memory.
 const EVERY: Duration = Duration::from_secs(10);
-/// Memory that must have come since it last let go, in pages of 4 KiB: 4 MiB.
+/// How much the memory must have grown since the last return, in pages of 4 KiB: 4 MiB.
 const GROWN_PAGES: u64 = 1_024;
 
-/// Does work and lets go of memory beside it: once of what the start left, and then whenever some has come.
+/// Runs the work. Meanwhile returns memory: once after the start, and then whenever the memory has grown.
 pub async fn watched<T>(work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     let mut ticks = tokio::time::interval_at(Instant::now() + EVERY, EVERY);
@@ -21,7 +21,7 @@ pub async fn watched<T>(work: impl Future<Output = T>) -> T {
         tokio::select! {
             done = &mut work => return done,
             _ = ticks.tick() => match known {
-                // Parts that start after the others said that they are ready are done by now.
+                // Parts that start after the ready line have started by now.
                 None => settle(),
                 Some(known) if resident_pages() > known + GROWN_PAGES => trim(),
                 Some(_) => continue,
@@ -31,14 +31,14 @@ pub async fn watched<T>(work: impl Future<Output = T>) -> T {
     }
 }
 
-/// Lets go of what only the start needed. Code that is used again comes back from the page cache, a few
-/// pages at a time; of an idle cluster's weight this is a third.
+/// Returns memory that only the start needed. Code that runs again comes back from the page cache, a few pages at a
+/// time. This is a third of an idle cluster's memory.
 pub fn settle() {
     let maps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
     let program = std::env::current_exe().unwrap_or_default();
     for (start, end) in unchanged(&maps, &program.to_string_lossy()) {
-        // SAFETY: a private mapping of our program that nobody may write to and whose pages are those of the
-        // file: what is dropped is read in again from there, unchanged, when it is next used.
+        // SAFETY: the range is a private mapping of this program that cannot be written, and its pages are those of the
+        // file. The kernel reads dropped pages from the file again, unchanged, at the next access.
         let advised = unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_DONTNEED) };
         if advised != 0 {
             tracing::debug!(error = %std::io::Error::last_os_error(), "mapped code stays");
@@ -47,7 +47,7 @@ pub fn settle() {
     trim();
 }
 
-/// Gives memory that was freed back to the system.
+/// Returns freed memory to the system.
 fn trim() {
     #[cfg(target_env = "gnu")]
     // SAFETY: has no preconditions.
@@ -56,14 +56,14 @@ fn trim() {
     }
 }
 
-/// Memory in use, by `/proc/self/statm` (proc(5)); 0 where that cannot be read.
+/// Resident memory in pages, from `/proc/self/statm` (proc(5)); 0 if that cannot be read.
 fn resident_pages() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or_default()
 }
 
-/// Where the code and the constants of that program are mapped, by `/proc/self/smaps` (proc(5)). What the
-/// loader has written to, constants that hold addresses, is not among them.
+/// The address ranges of the program's code and constants, from `/proc/self/smaps` (proc(5)). Constants with addresses
+/// are not included, because the loader has written to them.
 fn unchanged(smaps: &str, program: &str) -> Vec<(usize, usize)> {
     let (mut found, mut mapping) = (Vec::new(), None);
     for line in smaps.lines() {
@@ -76,7 +76,7 @@ fn unchanged(smaps: &str, program: &str) -> Vec<(usize, usize)> {
     found
 }
 
-/// The addresses at the head of a mapping's entry.
+/// The address range in the first line of a mapping's entry.
 fn range(line: &str) -> Option<(usize, usize)> {
     let (start, end) = line.split_once(' ')?.0.split_once('-')?;
     Some((usize::from_str_radix(start, 16).ok()?, usize::from_str_radix(end, 16).ok()?))

@@ -1,4 +1,4 @@
-//! A node: its parts, the agent that drives them, Service rules and names.
+//! A node: its parts, the agent that uses them, the rules of Services, and cluster DNS.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::data_dir::DataDir;
 use crate::process::Process;
 use crate::{cli, host, internal, say};
 
-/// How often the machine's resolvers are looked at.
+/// How often the machine's resolvers are read.
 const RESOLVERS_PERIOD: Duration = Duration::from_secs(5);
 
 /// Settings of a node.
@@ -35,7 +35,7 @@ pub struct NodeSettings {
 }
 
 impl NodeSettings {
-    /// Fills in what this machine knows.
+    /// Determines the node's name and addresses from the options and this machine.
     pub fn new(data_dir: DataDir, ranges: cli::Ranges, options: cli::NodeOptions) -> anyhow::Result<Self> {
         let node_name = host::node_name(options.node_name.as_deref())?;
         let (node_ip, dns_ip) = (host::node_ip(options.node_ip)?, ranges.dns_ip()?);
@@ -43,7 +43,7 @@ impl NodeSettings {
     }
 }
 
-/// As whom the node speaks to the API server, and as whom it serves.
+/// The node's credentials as a client of the API server, and its serving certificate.
 pub struct Identity {
     pub client: kube::Client,
     /// The informers of this process.
@@ -51,7 +51,7 @@ pub struct Identity {
     pub serving: watch::Receiver<Serving>,
 }
 
-/// `skiff agent`: joins a cluster and runs until a signal stops it.
+/// `skiff agent`: joins a cluster and runs until a signal.
 pub async fn run_alone(options: cli::Agent) -> anyhow::Result<()> {
     let data_dir = options.data_dir.open()?;
     let _lock = data_dir.lock("node")?;
@@ -68,7 +68,7 @@ pub async fn run_alone(options: cli::Agent) -> anyhow::Result<()> {
     process.run(joined(&settings, &join, &process)).await
 }
 
-/// Joins and runs the node until a signal stops it.
+/// Joins and runs the node until a signal.
 async fn joined(settings: &NodeSettings, join: &bootstrap::Join, process: &Process) -> anyhow::Result<()> {
     let (tasks, cancel) = (process.tasks.child(), &process.cancel);
     let parts = parts(settings).await?;
@@ -88,7 +88,7 @@ async fn joined(settings: &NodeSettings, join: &bootstrap::Join, process: &Proce
 /// Opens the node's parts and checks what they need of the machine.
 pub async fn parts(settings: &NodeSettings) -> anyhow::Result<Parts> {
     let data_dir = &settings.data_dir;
-    // The agent listens later; a port that somebody else has is better told before anything has begun.
+    // The agent listens only later. If the port is in use, this fails before anything starts.
     let address = kubelet_address(settings);
     drop(std::net::TcpListener::bind(address).with_context(|| format!("listening on {address} (--kubelet-port)"))?);
     let run_dir = settings.options.run_dir.open(data_dir)?;
@@ -115,7 +115,7 @@ pub async fn parts(settings: &NodeSettings) -> anyhow::Result<Parts> {
     Ok(Parts { runtimes, images: Arc::new(images), network: Arc::new(network.await?) })
 }
 
-/// The runtimes; the first of a kind serves Pods that name none.
+/// The runtimes. The first runtime of a kind serves Pods that name none.
 pub fn runtimes(data_dir: &DataDir, run_dir: &RunDir) -> anyhow::Result<Vec<Arc<dyn Runtime>>> {
     let wasmtime = WasmtimeRuntime::new(runtimes_wasmtime::Config {
         state_dir: run_dir.at("wasmtime"),
@@ -163,7 +163,7 @@ pub fn agent_config(settings: &NodeSettings, serving: Option<watch::Receiver<Ser
     Ok(config)
 }
 
-/// Starts agent, Service rules and names.
+/// Starts the agent, the rules of Services, and cluster DNS.
 pub fn start(tasks: &Tasks, settings: &NodeSettings, parts: Parts, identity: Identity, cancel: &CancellationToken) {
     let Identity { client, informers, serving } = identity;
     let (agent_settings, agent_client, agent_informers, stop) = (settings.clone(), client.clone(), informers.clone(), cancel.clone());
@@ -194,14 +194,14 @@ pub fn start(tasks: &Tasks, settings: &NodeSettings, parts: Parts, identity: Ide
     });
 }
 
-/// The machine's resolvers. Without the file it has none: names outside the cluster are refused then.
+/// The machine's resolvers. Without the file there are none; then names outside the cluster are refused.
 fn resolvers(settings: &NodeSettings) -> Vec<SocketAddr> {
     let text = std::fs::read_to_string(&settings.options.resolv_conf).unwrap_or_default();
     dns::upstreams(&text, &[settings.dns_ip.into()])
 }
 
-/// Reads the machine's resolvers again from time to time: they come and go with its network, and it may
-/// have had none when it started.
+/// Reads the machine's resolvers again from time to time: they change with its network, and there may have been none at
+/// the start.
 async fn follow_resolvers(settings: &NodeSettings, resolvers_are: &watch::Sender<Vec<SocketAddr>>) {
     loop {
         tokio::time::sleep(RESOLVERS_PERIOD).await;

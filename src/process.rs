@@ -9,19 +9,19 @@ use api_tasks::Tasks;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// How long everything else may take to end when a task has failed. What is cut off is what a crash would cut off.
+/// How long the rest may take to stop after a task has failed. What is then cut off would be cut off by a crash too.
 const FAILED_STOP_MAX: Duration = Duration::from_millis(500);
 
 /// A running process.
 pub struct Process {
-    /// Cancelled when everything is to stop.
+    /// Cancelled when everything must stop.
     pub cancel: CancellationToken,
-    /// Every background task, or a set of which that is the parent.
+    /// The background tasks. The tasks of the parts are in child sets of this one.
     pub tasks: Tasks,
 }
 
 impl Process {
-    /// Stops by `SIGTERM` or `SIGINT`.
+    /// Starts the process' life. `SIGTERM` and `SIGINT` stop it.
     pub fn begin() -> anyhow::Result<Self> {
         crate::host::outlive_pods();
         let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
@@ -42,8 +42,8 @@ impl Process {
         Ok(Self { cancel, tasks })
     }
 
-    /// Does the work of the process, which ends after `cancel`. The first task that fails stops everything; its failure
-    /// is the error.
+    /// Runs the work of the process, which must end after `cancel`. The first task that fails stops everything; its
+    /// failure is the error.
     pub async fn run(&self, work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
         let mut work = pin!(work);
         let failure = tokio::select! {

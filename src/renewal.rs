@@ -9,22 +9,22 @@ use api_auth::{Identity, Pki};
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
-/// How long they are good.
+/// Validity of an issued certificate.
 pub const VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);
-/// How often they are looked at: they are due months before they expire.
+/// How often certificates are checked: they are due for renewal months before they expire.
 const LOOK_EVERY: Duration = Duration::from_secs(12 * 3600);
 
 /// Where a certificate is stored.
 pub trait CertificateStore: Send + 'static {
-    /// What it is, for messages.
+    /// The owner of the certificate, for messages.
     fn what(&self) -> &'static str;
-    /// The one that is there, PEM; none where nobody has one any more, which nothing is done about.
+    /// The present certificate, PEM. None if there is none any more; then nothing is renewed.
     fn present(&self) -> Option<String>;
-    /// Puts another in its place.
+    /// Replaces the certificate.
     fn replace(&mut self, identity: Identity) -> anyhow::Result<()>;
 }
 
-/// One certificate and its place.
+/// One certificate and its store.
 pub struct Renewal<K> {
     pki: Arc<Pki>,
     subject: Subject,
@@ -32,12 +32,12 @@ pub struct Renewal<K> {
 }
 
 impl<K: CertificateStore> Renewal<K> {
-    /// Of a certificate for that subject.
+    /// The renewal of the certificate for that subject.
     pub fn new(pki: Arc<Pki>, subject: Subject, store: K) -> Self {
         Self { pki, subject, store }
     }
 
-    /// Looks until cancelled. What cannot be renewed stays as it is until the next look.
+    /// Checks until cancelled. If a renewal fails, the certificate stays until the next check.
     pub async fn run(mut self, clock: impl Fn() -> Timestamp + Send, cancel: CancellationToken) -> anyhow::Result<()> {
         loop {
             tokio::select! {
@@ -52,7 +52,7 @@ impl<K: CertificateStore> Renewal<K> {
         }
     }
 
-    /// Renews it where it is due by then; answers whether it was.
+    /// Renews the certificate if it is due at that time; returns whether it was due.
     fn look(&mut self, now: Timestamp) -> anyhow::Result<bool> {
         match self.store.present() {
             Some(pem) if self.pki.is_due(&pem, now) => {
@@ -96,7 +96,7 @@ mod tests {
         }
     }
 
-    /// Three years go by on a clock that is moved.
+    /// The clock moves by three years.
     #[tokio::test(start_paused = true)]
     async fn what_is_issued_is_good_for_as_long_as_the_process_runs() {
         let directory = tempfile::tempdir().expect("a directory");
@@ -123,7 +123,7 @@ mod tests {
         }
         let attempts = stored.0.lock().expect("whole").1;
         assert!((4..=6).contains(&attempts), "{attempts}");
-        // Who takes it away does not want it.
+        // A user who removes the certificate does not want it renewed.
         stored.0.lock().expect("whole").0 = None;
         tokio::time::sleep(400 * DAY).await;
         assert_eq!(stored.present(), None);

@@ -4,18 +4,18 @@ use std::io::Write as _;
 
 use crate::{logging, memory};
 
-/// A line on standard output.
+/// Prints a line to standard output.
 pub fn line(text: &str) {
     let _unheard = writeln!(std::io::stdout(), "{text}");
 }
 
-/// That the start is over; what only the start needed goes.
+/// Prints the ready line, and returns memory that only the start needed.
 pub fn ready(text: &str) {
     line(text);
     memory::settle();
 }
 
-/// A line on standard error, in the format of the log.
+/// Writes a line to standard error, in the format of the log.
 pub fn complaint(text: &str) {
     logging::last_words(text);
 }

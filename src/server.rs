@@ -5,7 +5,7 @@ use crate::control::ControlPlane;
 use crate::process::Process;
 use crate::{control, host, say, token};
 
-/// Runs until a signal stops it.
+/// Runs until a signal.
 pub async fn run(options: Server) -> anyhow::Result<()> {
     let data_dir = options.data_dir.open()?;
     let _lock = data_dir.lock("server")?;

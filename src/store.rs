@@ -1,5 +1,4 @@
-//! Where a control plane keeps its state: etcd when its servers are given, or else a database in the
-//! data directory.
+//! The store of a control plane: etcd if its servers are given, otherwise a database in the data directory.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,10 +9,10 @@ use api_store::{EtcdConfig, EtcdStore, EtcdTls, SqliteConfig, SqliteStore, Store
 use crate::cli::Etcd;
 use crate::data_dir::DataDir;
 
-/// The database's file in the data directory.
+/// The file name of the database in the data directory.
 pub const DATABASE: &str = "state.db";
 
-/// Opens it.
+/// Opens the store.
 pub async fn open(data_dir: &DataDir, etcd: &Etcd) -> anyhow::Result<Arc<dyn Store>> {
     if etcd.etcd_servers.is_empty() {
         let store = SqliteStore::open(SqliteConfig::new(data_dir.at(DATABASE))).await.context("opening the database")?;

@@ -23,39 +23,39 @@ use crate::cli::{self, DataDirArgs};
 use crate::control::Running;
 use crate::data_dir::DataDir;
 
-/// Where `skiff server` keeps its token.
+/// The file with the token of `skiff server`.
 const FILE: &str = "node-token";
 const NAMESPACE: &str = "kube-system";
 const TYPE: &str = "bootstrap.kubernetes.io/token";
 const PREFIX: &str = "bootstrap-token-";
-/// A token that is about to expire is not shown any more.
+/// A token with less time left is replaced by a new one.
 const LEFT_MIN: Duration = Duration::from_secs(3_600);
 
-/// What a token is made with.
+/// The properties of a new token.
 struct Terms {
-    /// None: for ever.
+    /// None: the token never expires.
     ttl: Option<Duration>,
     description: String,
     groups: Vec<String>,
     usages: Vec<String>,
 }
 
-/// Makes the right to join a bootstrap token and keeps it beside the database; the one that is there is kept for as
-/// long as it is good.
+/// Creates a bootstrap token for joining nodes and stores it beside the database. An existing token stays while it is
+/// valid for longer than `LEFT_MIN`.
 pub async fn of_server(running: &Running, ttl: Duration) -> anyhow::Result<PathBuf> {
     let (data_dir, secrets) = (running.data_dir(), Api::<Secret>::namespaced(running.admin(), NAMESPACE));
     let now = Timestamp::now();
     if let Some(id) = stored_id(data_dir) {
         let kept = match secrets.get_opt(&format!("{PREFIX}{id}")).await {
             Ok(kept) => kept,
-            // A key of the encryption at rest may be missing: the rest of the cluster goes on.
+            // A key of the encryption at rest may be missing. The rest of the cluster must still start.
             Err(error) => {
                 tracing::warn!(error = api_client::error::chain(&error), "the join token cannot be read and is left as it is");
                 return Ok(data_dir.at(FILE));
             }
         };
         match kept.as_ref().map(expiration) {
-            // Earlier versions made tokens that never end.
+            // Earlier versions created tokens that never expire.
             Some(None) if !ttl.is_zero() => {
                 let patch = json!({"stringData": {"expiration": after(now, ttl)?}});
                 let name = format!("{PREFIX}{id}");
@@ -112,7 +112,7 @@ pub async fn run(command: cli::Token) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A client for the administrator whose kubeconfig is in the data directory.
+/// A client with the administrator's kubeconfig in the data directory.
 async fn admin(data_dir: &DataDirArgs) -> anyhow::Result<kube::Client> {
     let path = data_dir.data_dir.join("admin.kubeconfig");
     let kubeconfig = Kubeconfig::read_from(&path).with_context(|| format!("reading {}: is this the server's machine?", path.display()))?;
@@ -120,7 +120,7 @@ async fn admin(data_dir: &DataDirArgs) -> anyhow::Result<kube::Client> {
     Ok(kube::Client::try_from(config)?)
 }
 
-/// The hash of the cluster's authority, and where nodes reach the server: what the cluster tells everybody.
+/// The hash of the cluster's authority, and the server's URL for nodes, from the public ConfigMap `cluster-info`.
 async fn cluster(client: kube::Client) -> anyhow::Result<(String, String)> {
     let maps: Api<ConfigMap> = Api::namespaced(client, "kube-public");
     let info = maps.get("cluster-info").await.context("reading kube-public/cluster-info")?;
@@ -131,14 +131,14 @@ async fn cluster(client: kube::Client) -> anyhow::Result<(String, String)> {
     Ok((ca_hash(&String::from_utf8(ca)?)?, cluster.server.unwrap_or_default()))
 }
 
-/// Makes a token; answers `id.secret`.
+/// Creates a token; returns `id.secret`.
 async fn create(secrets: &Api<Secret>, terms: &Terms, now: Timestamp) -> anyhow::Result<String> {
     let (id, secret) = (meta::random_suffix(6), meta::random_suffix(16));
     secrets.create(&PostParams::default(), &object(&id, &secret, terms, now)?).await.context("creating the join token")?;
     Ok(format!("{id}.{secret}"))
 }
 
-/// The Secret that a token is, with upstream's fields.
+/// The Secret of a token, with upstream's fields.
 fn object(id: &str, secret: &str, terms: &Terms, now: Timestamp) -> anyhow::Result<Secret> {
     let mut data = BTreeMap::from([("token-id", id.to_owned()), ("token-secret", secret.to_owned())]);
     if !terms.description.is_empty() {
@@ -172,13 +172,13 @@ fn field(secret: &Secret, key: &str) -> String {
     value.map(|ByteString(bytes)| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default()
 }
 
-/// When a token ends; none, never. What cannot be read has ended.
+/// When a token expires; None: never. A token whose expiration cannot be parsed has expired.
 fn expiration(secret: &Secret) -> Option<Timestamp> {
     let text = field(secret, "expiration");
     (!text.is_empty()).then(|| text.parse().unwrap_or(Timestamp::MIN))
 }
 
-/// What may be shown of a token: not its secret.
+/// The fields of a token that may be printed: all but its secret.
 fn row(secret: &Secret) -> String {
     let or = |text: String, other: &str| if text.is_empty() { other.to_owned() } else { text };
     let has = |usage: &&str| field(secret, &format!("usage-bootstrap-{usage}")) == "true";

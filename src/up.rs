@@ -1,4 +1,4 @@
-//! `skiff up`: control plane and one node in one process, talking to each other without a socket.
+//! `skiff up`: control plane and one node in one process. The node reaches the API server without a socket.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,10 +21,10 @@ use crate::process::Process;
 use crate::renewal::{CertificateStore, Renewal};
 use crate::{control, node, renewal, say};
 
-/// How long the node may take to be ready before that is said.
+/// After this time a message says that the node is not ready yet.
 const NODE_READY_LIMIT: Duration = Duration::from_secs(30);
 
-/// Runs until a signal stops it.
+/// Runs until a signal.
 pub async fn run(options: Up) -> anyhow::Result<()> {
     let data_dir = options.data_dir.open()?;
     let _locks = (data_dir.lock("node")?, data_dir.lock("server")?);
@@ -61,8 +61,8 @@ async fn run_node(running: &Running, settings: &NodeSettings, parts: Parts, proc
     said
 }
 
-/// Whom the node's serving certificate names. It is signed here; as a client the node is the server's own service
-/// under the node's name.
+/// The subject of the node's serving certificate. The control plane in this process signs it. The node's client needs
+/// no certificate: it calls the server in this process under the node's name.
 fn subject(settings: &NodeSettings) -> Subject {
     let reached_by = PkiConfig { names: [settings.node_name.clone()].into(), addresses: [settings.node_ip.into()].into() };
     Subject::server(&format!("system:node:{}", settings.node_name), &reached_by)
@@ -72,7 +72,7 @@ fn shown(issued: api_auth::Identity, ca_pem: &str) -> Serving {
     Serving { certificate_pem: issued.certificate_pem, key_pem: issued.key_pem, client_ca_pem: ca_pem.to_owned() }
 }
 
-/// What the node shows; new connections are shown a renewed one.
+/// Distributes the node's serving certificate. New connections use a renewed one.
 struct NodeServing(watch::Sender<Serving>);
 
 impl CertificateStore for NodeServing {
