@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// Lets this process have as many files open as the system allows it to: each client is one. The limit that
-/// processes start with is 1,024 on most systems, for the sake of programs that use `select`.
+/// Raises the limit of open files to the maximum that the system allows, because each client is an open file. Most
+/// systems start processes with a limit of 1,024, for programs that use `select`.
 pub fn allow_open_files() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(soft, hard)| match soft < hard {
         true => setrlimit(Resource::RLIMIT_NOFILE, hard, hard),
@@ -18,20 +18,20 @@ pub fn allow_open_files() {
     }
 }
 
-/// Where the machine's memory runs out, Pods are ended before those who look after them; the number is the kubelet's.
+/// When the machine's memory runs out, the kernel kills Pods before this process. The number is the kubelet's.
 pub fn outlive_pods() {
     if let Err(error) = std::fs::write("/proc/self/oom_score_adj", "-999") {
         tracing::warn!(%error, "this process may be ended when a Pod uses up the machine's memory");
     }
 }
 
-/// What is made without a mode of its own may be read by all and written by its owner, whatever the one who started
-/// this process is used to: containers read some of it. What is private says so, or lies in a directory that is.
+/// New files without an explicit mode may be read by all and written by their owner, whatever the umask of the caller:
+/// containers read some of them. Private files have an explicit mode, or are in a private directory.
 pub fn set_umask() {
     nix::sys::stat::umask(nix::sys::stat::Mode::S_IWGRP | nix::sys::stat::Mode::S_IWOTH);
 }
 
-/// A node's name: as given, or the hostname.
+/// A node's name: the given one, or the hostname.
 pub fn node_name(given: Option<&str>) -> anyhow::Result<String> {
     if let Some(name) = given {
         return Ok(name.to_lowercase());
@@ -40,15 +40,15 @@ pub fn node_name(given: Option<&str>) -> anyhow::Result<String> {
     Ok(name.to_string_lossy().to_lowercase())
 }
 
-/// A node's address: as given, or the one that the default route leaves by.
+/// A node's address: the given one, or the source address of the default route.
 pub fn node_ip(given: Option<IpAddr>) -> anyhow::Result<Ipv4Addr> {
     match given {
         Some(IpAddr::V4(ip)) => return Ok(ip),
         Some(IpAddr::V6(ip)) => bail!("--node-ip {ip}: only IPv4 addresses are supported"),
         None => {}
     }
-    // Connecting a UDP socket sends nothing: it only asks which address would be used towards a
-    // documentation address (RFC 5737).
+    // Connecting a UDP socket sends no packet. It only selects the source address for packets to a documentation
+    // address (RFC 5737).
     let asked = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| {
         socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9))?;
         socket.local_addr()
@@ -75,7 +75,7 @@ pub fn beside(name: &str) -> anyhow::Result<PathBuf> {
     bail!("{} is missing: it is built by `cargo xtask build` and belongs beside {}", path.display(), here.display())
 }
 
-/// A program on the PATH, or its bare name for the message of whoever needs it.
+/// A program on the PATH, or its bare name if it is not there: the caller's error then shows the name.
 pub fn on_path(name: &str) -> PathBuf {
     let dirs = std::env::var_os("PATH").unwrap_or_default();
     let mut candidates = std::env::split_paths(&dirs).chain([PathBuf::from("/usr/sbin"), PathBuf::from("/sbin")]).map(|dir| dir.join(name));

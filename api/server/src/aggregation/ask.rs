@@ -1,5 +1,5 @@
-//! Questions that the server itself asks of aggregated servers, each over a connection of its own: that one can be made
-//! is part of the answer.
+//! Requests that this server itself sends to aggregated servers. Each uses a new connection, because the check includes
+//! whether the server accepts connections.
 
 use std::time::Duration;
 
@@ -13,32 +13,32 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use super::forward::{connect, identity};
 use super::{Aggregation, Remote};
 
-/// How long an answer may take.
+/// Time limit of an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is asked, and in whose name.
+/// The path, and the user in whose name the request is sent.
 pub(super) struct Question<'q> {
     pub(super) path: &'q str,
     pub(super) user: &'q str,
-    /// Of the answer that is known.
+    /// The ETag of the answer that is known already.
     pub(super) etag: Option<&'q HeaderValue>,
     pub(super) answer_bytes_max: usize,
 }
 
-/// An answer of whatever status.
+/// An answer with any status.
 pub(super) struct Answer {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
 }
 
-/// Why there is no answer, in words.
+/// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unanswered {
-    /// It is longer than it may be.
+    /// The answer is longer than allowed.
     #[error("{0}")]
     TooLong(String),
-    /// The server could not be asked, or broke off: another time it may answer.
+    /// The connection failed or ended early. A later request may succeed.
     #[error("{0}")]
     Failed(String),
 }
@@ -49,7 +49,7 @@ impl From<ConnectError> for Unanswered {
     }
 }
 
-/// Asks.
+/// Sends the request and reads the answer.
 pub(super) async fn ask(aggregation: &Aggregation, remote: &Remote, question: Question<'_>) -> Result<Answer, Unanswered> {
     let asking = async {
         let mut sender = connect(aggregation, remote).await?;

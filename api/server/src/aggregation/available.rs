@@ -1,5 +1,5 @@
-//! Whether an aggregated server can be asked: what is known of its Service (pure over what is stored), and
-//! then what it says. Reasons and messages are upstream's.
+//! Whether an aggregated server is available: first the checks of its Service (pure, on stored objects), then the
+//! server's answer. Reasons and messages are upstream's.
 
 use api_model::kind::GroupResource;
 use api_model::view::View;
@@ -12,22 +12,22 @@ use api_wire::json;
 
 const AVAILABLE: &str = "Available";
 
-/// Whether an APIService's condition says so.
+/// Whether the APIService has the condition `Available`.
 pub(super) fn is_available(object: &Value) -> bool {
     condition::is_true(object, AVAILABLE)
 }
 
-/// Everything is as it should be.
+/// The condition of a server that passed all checks.
 pub(super) fn passed() -> Condition {
     Condition::new(AVAILABLE, true, "Passed", "all checks passed")
 }
 
-/// The server did not say what it serves.
+/// The condition of a server whose discovery failed.
 pub(super) fn failed_discovery(url: &str, why: &str) -> Condition {
     Condition::new(AVAILABLE, false, "FailedDiscoveryCheck", format!("failing or missing response from {url}: {why}"))
 }
 
-/// What keeps the server from being asked at all; none where nothing does.
+/// Why no request can be sent to the server; None if one can be sent.
 pub(super) fn obstacle(remote: &Remote, view: &dyn View) -> Option<Condition> {
     let Remote { namespace, service: name, port, .. } = remote;
     let not = |reason, message: String| Some(Condition::new(AVAILABLE, false, reason, message));

@@ -1,5 +1,5 @@
-//! Aggregated servers in discovery: their groups among ours, by priority; what each serves as it said
-//! itself, in the older form and in the aggregated one. Pure.
+//! Aggregated servers in discovery: their groups among this server's groups, by priority, and their own list of
+//! resources, in the older and in the aggregated form. Pure.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use super::{Aggregation, Remote, is_builtin};
 use crate::definitions::version_order;
 
-/// Priorities that upstream gives to the groups and versions of custom resources.
+/// Upstream's priorities for the groups and versions of custom resources.
 pub(super) const CUSTOM_GROUP_PRIORITY: i64 = 1_000;
 pub(super) const CUSTOM_VERSION_PRIORITY: i64 = 100;
 
-/// A version of a group in a document, with what orders it.
+/// A version of a group in a document, with the values that define its order.
 struct Entry {
     version: String,
     priority: i64,
@@ -21,7 +21,7 @@ struct Entry {
 }
 
 impl Aggregation {
-    /// `/apis`, where others answer for some groups.
+    /// The document of `/apis`, with the groups of aggregated servers.
     pub(crate) fn with_groups(&self, mut list: Value, kinds: &[Arc<Kind>]) -> Value {
         let remotes = self.remotes.all();
         if !remotes.is_empty()
@@ -32,7 +32,7 @@ impl Aggregation {
         list
     }
 
-    /// `/apis/GROUP`; none for a group that nobody serves.
+    /// The document of `/apis/GROUP`; None for a group that no server serves.
     pub(crate) fn group(&self, local: Option<Value>, group: &str, kinds: &[Arc<Kind>]) -> Option<Value> {
         let remotes = self.remotes.all();
         if !remotes.iter().any(|remote| remote.group == group) {
@@ -70,8 +70,8 @@ impl Aggregation {
     }
 }
 
-/// Groups of which others answer for a version take their place among the groups: behind what is built in,
-/// by their priority and then by their name.
+/// Replaces or adds the groups with a version that an aggregated server serves. Built-in groups come first; the others
+/// follow by their priority and then by their name.
 fn merge(groups: &mut Vec<Value>, name: &str, remotes: &[Arc<Remote>], kinds: &[Arc<Kind>], make: impl Fn(&str) -> Value) {
     let mut names: Vec<&str> = remotes.iter().map(|remote| remote.group.as_str()).collect();
     names.sort_unstable();
@@ -84,7 +84,7 @@ fn merge(groups: &mut Vec<Value>, name: &str, remotes: &[Arc<Remote>], kinds: &[
         let is_ours = kinds.iter().any(|kind| kind.group == name && kind.custom.is_none());
         let of_others = remotes.iter().filter(|remote| remote.group == name).map(|remote| remote.group_priority).max();
         match (is_ours, of_others) {
-            // In the order in which they are.
+            // Built-in groups keep their order.
             (true, _) => (i64::MIN, String::new()),
             (false, Some(priority)) => (-priority, name),
             (false, None) => (-CUSTOM_GROUP_PRIORITY, name),
@@ -106,8 +106,8 @@ fn entry_of(value: Value, priority: i64) -> Entry {
     Entry { version: value.get("version").and_then(Value::as_str).unwrap_or_default().to_owned(), priority, value }
 }
 
-/// Each version once, whoever else answers for it before us; the highest priority first, then as versions
-/// are ordered.
+/// Each version once; an aggregated server's entry wins over this server's. The highest priority comes first, then the
+/// order of versions.
 fn ordered(ours: Vec<Entry>, theirs: Vec<Entry>) -> Vec<Value> {
     let mut entries = theirs;
     for entry in ours {
@@ -119,7 +119,7 @@ fn ordered(ours: Vec<Entry>, theirs: Vec<Entry>) -> Vec<Value> {
     entries.into_iter().map(|entry| entry.value).collect()
 }
 
-/// The rows of an `APIResourceList` as the aggregated document has them.
+/// The rows of an `APIResourceList` in the form of the aggregated document.
 fn resources(list: &Value) -> Vec<Value> {
     let rows = || list.get("resources").and_then(Value::as_array).into_iter().flatten();
     let text = |row: &Value, field: &str| row.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -158,13 +158,12 @@ fn resources(list: &Value) -> Vec<Value> {
     found
 }
 
-/// Whether a document is what a version's discovery must be.
+/// Whether a document is an `APIResourceList`, as a version's discovery must be.
 pub(super) fn is_resource_list(document: &Value) -> bool {
     document.get("kind").and_then(Value::as_str) == Some("APIResourceList")
 }
 
-/// Where a server's index of OpenAPI v3 says that a version's document is, if that is a place of this
-/// version's.
+/// The URL of a version's document in a server's index of OpenAPI v3, if that URL belongs to this version.
 pub(super) fn openapi_of(index: &Value, remote: &Remote) -> String {
     let path = format!("apis/{}", remote.group_version());
     let url = index.get("paths").and_then(|paths| paths.get(&path)?.get("serverRelativeURL")?.as_str()).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Which aggregated servers are to be looked at now: those of which something has changed that the last look stood on,
-//! those that did not answer somebody, and each from time to time. Pure.
+//! Which aggregated servers must be checked now: those whose inputs changed since the last check, those that did not
+//! answer a client, and every server from time to time. Pure.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,19 +13,18 @@ use super::{Remote, available};
 use crate::condition::Condition;
 use api_upstream::resolve;
 
-/// How often everybody is asked, and those who did not answer: upstream's resync, and a pause in which
-/// nothing is lost.
+/// How often every server is checked (upstream's resync), and how soon a server that failed.
 pub(super) const ASK_EVERY: Duration = Duration::from_secs(30);
 pub(super) const ASK_AGAIN_AFTER: Duration = Duration::from_secs(5);
 
-/// What a look at a server stands on, of all that is stored. EndpointSlices of other Services are no part of it, nor is
-/// the condition that the last look wrote.
+/// The stored data that a check of a server depends on. EndpointSlices of other Services are not included, and the
+/// condition that the last check wrote is not included either.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ProbeInput {
-    /// Of the APIService.
+    /// The UID of the APIService.
     uid: String,
     spec: Arc<Value>,
-    /// What keeps the server from being asked.
+    /// Why no request can be sent to the server.
     pub(super) obstacle: Option<Condition>,
     endpoints: Option<Vec<(String, u16)>>,
 }
@@ -41,7 +40,7 @@ impl ProbeInput {
     }
 }
 
-/// The last look at each server, by the name of its APIService.
+/// The last check of each server, by the name of its APIService.
 #[derive(Debug, Default)]
 pub(super) struct Looks(HashMap<String, Look>);
 
@@ -50,25 +49,25 @@ struct Look {
     ground: ProbeInput,
     is_well: bool,
     again_at: Instant,
-    /// When somebody's doubt led to a look.
+    /// When the failure of a client's request last caused a check.
     doubted_at: Option<Instant>,
 }
 
 impl Looks {
-    /// Whether a server is to be looked at.
+    /// Whether a server must be checked.
     pub(super) fn is_due(&self, name: &str, ground: &ProbeInput, now: Instant) -> bool {
         self.0.get(name).is_none_or(|last| last.ground != *ground || last.again_at <= now)
     }
 
-    /// It was looked at. `is_well` is whether that need not be repeated soon.
+    /// Records a check. If `is_well` is false, the next check comes soon.
     pub(super) fn looked(&mut self, name: &str, ground: ProbeInput, is_well: bool, now: Instant) {
         let again_at = now + if is_well { ASK_EVERY } else { ASK_AGAIN_AFTER };
         let doubted_at = self.0.get(name).and_then(|last| last.doubted_at);
         self.0.insert(name.to_owned(), Look { ground, is_well, again_at, doubted_at });
     }
 
-    /// Somebody got no answer from a server: it is due if the last look found it well. That may have reasons that lie
-    /// in the request, so it counts once in the time after which everybody is asked anyway.
+    /// A client's request got no answer: the server must be checked if the last check succeeded. The cause may be the
+    /// request itself, so this counts only once in each `ASK_EVERY`.
     pub(super) fn doubt(&mut self, name: &str, now: Instant) {
         let Some(last) = self.0.get_mut(name) else { return };
         if last.is_well && last.doubted_at.is_none_or(|at| now >= at + ASK_EVERY) {
@@ -76,12 +75,12 @@ impl Looks {
         }
     }
 
-    /// Forgets all but these.
+    /// Removes the servers for which `is_there` returns false.
     pub(super) fn retain(&mut self, is_there: impl Fn(&str) -> bool) {
         self.0.retain(|name, _| is_there(name));
     }
 
-    /// When the next server is due, if nothing happens until then.
+    /// When the next check is due, if nothing happens until then.
     pub(super) fn next(&self) -> Option<Instant> {
         self.0.values().map(|look| look.again_at).min()
     }
@@ -94,7 +93,7 @@ mod tests {
     use super::*;
     use api_upstream::fixtures::FixedView;
 
-    /// `registered` is the UID and the priority, either of which may be another.
+    /// `registered` has the UID and the priority, each of which the test varies.
     fn remote(registered: (&str, u64)) -> Remote {
         let (uid, priority) = registered;
         let object = json!({"metadata": {"name": "v1.x.y", "uid": uid, "resourceVersion": "7"}, "spec": {"group": "x.y", "version": "v1",

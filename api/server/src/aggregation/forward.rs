@@ -1,5 +1,5 @@
-//! A request passed on to an aggregated server: whole, whatever it is, with the user's name in headers.
-//! Watches, uploads and upgraded connections go through as they come, the latter over a connection of their own.
+//! Forwards a request to an aggregated server: unchanged, with the user's name in headers. Watches, uploads and
+//! upgraded connections are streamed; an upgraded connection has its own connection to the server.
 
 use api_model::percent;
 use api_model::request::UserInfo;
@@ -20,12 +20,12 @@ use crate::core::Core;
 use api_wire::answer::text;
 use api_wire::status::{ApiError, ApiResult};
 
-/// What a client is told of a server that sends it elsewhere; upstream's words.
+/// The error for a redirect from the aggregated server; upstream's text.
 const REDIRECTED: &str = "the backend attempted to redirect this request, which is not permitted";
-/// What a client is told of a server that is away, and no more.
+/// The whole error body for a server that is not available.
 const UNAVAILABLE: &str = "service unavailable\n";
 
-/// Passes a request on. A watch is ended when the server stops; what else is under way may finish.
+/// Forwards a request. When this server stops, it ends watches; other requests may finish.
 pub(crate) async fn forward(
     aggregation: &Aggregation,
     remote: &Remote,
@@ -75,24 +75,25 @@ pub(crate) async fn forward(
     }
 }
 
-/// A client that followed would show its token to whomever the server behind names (CVE-2022-3172).
+/// A client that followed the redirect would send its token to any host that the aggregated server names
+/// (CVE-2022-3172).
 fn without_redirect(answer: Response<Body>) -> Response<Body> {
     let leads_elsewhere = answer.status().is_redirection() && answer.headers().contains_key(header::LOCATION);
     if leads_elsewhere { text(StatusCode::BAD_GATEWAY, REDIRECTED) } else { answer }
 }
 
-/// An answer that ends, as it may at any time, when the server stops.
+/// An answer that ends when the server stops. A watch may end at any time.
 fn until_stopping(core: &Core, answer: Response<Body>) -> Response<Body> {
     let stopping = core.shutdown.clone().cancelled_owned();
     answer.map(|body| Body::from_stream(body.into_data_stream().take_until(stopping)))
 }
 
-/// Connects to one of the endpoints of the server's Service, as the front proxy.
+/// Connects to one of the endpoints of the server's Service, with the front proxy's certificate.
 pub(super) async fn connect(aggregation: &Aggregation, remote: &Remote) -> Result<SendRequest<Body>, ConnectError> {
     aggregation.link(remote)?.server.connect(&aggregation.core.driver).await
 }
 
-/// The headers that say whom a request is from.
+/// The headers with the user of a request.
 pub(super) fn identity(user: &UserInfo) -> ApiResult<HeaderMap> {
     let mut headers = HeaderMap::new();
     let mut add = |name: &str, value: &str| -> ApiResult<()> {

@@ -1,8 +1,8 @@
-//! The loop behind APIServices: registers what is answered for here, asks the others whether they answer
-//! and what they serve, and writes what it found into their conditions.
+//! The loop behind APIServices: it creates the APIServices of this server's own kinds, checks whether the aggregated
+//! servers are available and what they serve, and writes the result into their conditions.
 //!
-//! It looks again at a server when something that it depends on changes, when a request was not answered, and
-//! from time to time (`due.rs`). Changes that come close together are one.
+//! It checks a server again when a dependency of the check changes, when a client's request got no answer, and from
+//! time to time (`due.rs`). Changes that come close together cause one check.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,26 +27,26 @@ use api_cache::Resource;
 use api_wire::body::BODY_BYTES_MAX;
 use api_wire::status::ApiResult;
 
-/// What changes sooner after a look waits for this long.
+/// Pause after a pass: it combines changes that come close together.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Servers asked at once.
+/// Number of servers that are checked at the same time.
 const AT_ONCE: usize = 16;
-/// Who asks: upstream's name.
+/// The user of the checks: upstream's name.
 const CHECKER: &str = "system:kube-aggregator";
 
-/// What is registered depends on these.
+/// The local APIServices depend on these resources.
 const OF_REGISTERED: [(&str, &str); 2] = [(GROUP, PLURAL), ("apiextensions.k8s.io", "customresourcedefinitions")];
-/// Whether a server can be asked depends on these, beside what is registered.
+/// Whether a server can be reached depends on these resources, beside its APIService.
 const OF_SERVERS: [(&str, &str); 2] = [("", "services"), ("discovery.k8s.io", "endpointslices")];
 
-/// Who keeps the APIServices.
+/// The task that maintains the APIServices.
 pub(crate) struct Keeper {
     pub(crate) aggregation: Arc<Aggregation>,
     pub(crate) writes: Arc<WritePath>,
     pub(crate) loopback: Loopback,
 }
 
-/// Keeps on until the server stops.
+/// Runs until the server stops.
 pub(crate) async fn run(keeper: Keeper) {
     let (aggregation, core) = (&*keeper.aggregation, &*keeper.aggregation.core);
     let follow = |names: [(&str, &str); 2]| names.map(|(group, plural)| core.cache.resource(&GroupResource::new(group, plural)));
@@ -83,16 +83,16 @@ fn revisions_of(resources: &[Arc<Resource>; 2]) -> [u64; 2] {
     resources.each_ref().map(|resource| resource.revision())
 }
 
-/// The registration of what is answered for here.
+/// The APIServices of this server's own kinds.
 #[derive(Default)]
 struct Registered {
-    /// What it was made of: revisions, and the number of the table of kinds.
+    /// The inputs of the last registration: revisions, and the number of the table of kinds.
     of: Option<([u64; 2], u64)>,
     again_at: Option<Instant>,
 }
 
 impl Registered {
-    /// Registers anew where that may change something, and from time to time.
+    /// Registers again if an input has changed, and from time to time.
     async fn renew(&mut self, keeper: &Keeper, revisions: [u64; 2]) {
         let of = (revisions, keeper.aggregation.core.registry.table().number);
         if self.of == Some(of) && self.again_at.is_some_and(|again_at| Instant::now() < again_at) {
@@ -104,7 +104,7 @@ impl Registered {
     }
 }
 
-/// Looks at those servers that are due.
+/// Checks the servers for which a check is due.
 async fn look(keeper: &Keeper, looks: &mut Looks) {
     let aggregation = &*keeper.aggregation;
     let remotes = aggregation.remotes.all();
@@ -125,7 +125,7 @@ async fn look(keeper: &Keeper, looks: &mut Looks) {
     }
 }
 
-/// Looks at a server and writes down what it found; false where that is to be tried again soon.
+/// Checks a server and writes the result. Returns false if the check must be repeated soon.
 async fn is_well(keeper: &Keeper, remote: &Remote, ground: &ProbeInput) -> bool {
     let aggregation = &*keeper.aggregation;
     let (found, resources) = match &ground.obstacle {
@@ -138,7 +138,7 @@ async fn is_well(keeper: &Keeper, remote: &Remote, ground: &ProbeInput) -> bool 
         aggregation.keep(remote, documents.clone());
     }
     let is_well = has_written(keeper, remote, &found).await;
-    // Who is slow at this is not unavailable for longer.
+    // The OpenAPI documents come last: a server that is slow with them becomes available before that.
     if let Some(Documents { uid, resources, openapi, openapi_v2 }) = documents {
         let (openapi, openapi_v2) = tokio::join!(openapi::v3(aggregation, remote, openapi), openapi::v2(aggregation, remote, openapi_v2));
         aggregation.keep(remote, Documents { uid, resources, openapi, openapi_v2 });
@@ -146,11 +146,11 @@ async fn is_well(keeper: &Keeper, remote: &Remote, ground: &ProbeInput) -> bool 
     is_well
 }
 
-/// Writes what was found; false where that is to be tried again soon, or is not well.
+/// Writes the condition. Returns false if the write failed or the server is not available.
 async fn has_written(keeper: &Keeper, remote: &Remote, found: &Condition) -> bool {
     match write(keeper, remote, found).await {
         Ok(()) => found.status,
-        // Gone meanwhile, and that is a change.
+        // The APIService was deleted meanwhile, and that change causes another pass.
         Err(error) if error.code() == StatusCode::NOT_FOUND => true,
         Err(error) => {
             tracing::warn!(apiservice = remote.name, error = error.message(), "a condition was not written");
@@ -159,13 +159,13 @@ async fn has_written(keeper: &Keeper, remote: &Remote, found: &Condition) -> boo
     }
 }
 
-/// The condition that a server is in which nothing keeps from being asked, and what it says that it serves.
+/// Asks a server that can be reached for its discovery; returns the condition, and the discovery document.
 async fn found(aggregation: &Aggregation, remote: &Remote) -> (Condition, Option<Value>) {
     let path = format!("/apis/{}", remote.group_version());
     let url = format!("https://{}:{}{path}", remote.host(), remote.port);
     let question = Question { path: &path, user: CHECKER, etag: None, answer_bytes_max: BODY_BYTES_MAX };
     let resources: Value = match ask(aggregation, remote, question).await {
-        // Null where it is no JSON.
+        // Null if the body is no JSON.
         Ok(Answer { status, body, .. }) if status.is_success() => serde_json::from_slice(&body).unwrap_or_default(),
         Ok(answer) => {
             let why = format!("bad status from {url}: {}", answer.status.as_u16());
@@ -173,12 +173,12 @@ async fn found(aggregation: &Aggregation, remote: &Remote) -> (Condition, Option
         }
         Err(why) => return (available::failed_discovery(&url, &format!("Get {url:?}: {why}")), None),
     };
-    // Who answers is there, whatever it says; discovery shows what can be understood of it.
+    // A server that answers is available, whatever it answers. Discovery uses only a valid list of resources.
     let resources = Some(resources).filter(discovery::is_resource_list);
     (available::passed(), resources)
 }
 
-/// Writes the condition where it is another than the one that stands there.
+/// Writes the condition if it differs from the stored one.
 async fn write(keeper: &Keeper, remote: &Remote, found: &Condition) -> ApiResult<()> {
     let core = &keeper.aggregation.core;
     let Some(served) = core.registry.find(GROUP, "v1", PLURAL) else { return Ok(()) };

@@ -1,8 +1,8 @@
-//! The way to each aggregated server: its TLS, and the connections that are kept to it.
+//! The link to each aggregated server: its TLS configuration, and the pool of connections.
 //!
-//! A link is of one moment. Once the server's authority, its Service, what is behind that, or the front proxy's
-//! certificate is another, the link is made anew: connections that wait end with the old one, those in use with what
-//! they are used for.
+//! A link is valid for its terms: the server's authority, its Service, the endpoints behind that, and the front proxy's
+//! certificate. When one of them changes, a new link replaces the old one. Idle connections end with the old link; a
+//! connection in use ends with its request.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,31 +16,31 @@ use api_upstream::pool::Server;
 use api_upstream::resolve;
 use api_upstream::tls::{self, TlsError};
 
-/// To one server.
+/// The link to one server.
 pub(super) struct Link {
     terms: Terms,
     pub(super) server: Server,
 }
 
-/// What connections are made with.
+/// The values that connections depend on.
 #[derive(PartialEq, Eq)]
 struct Terms {
     host: String,
     port: u16,
-    /// All that is behind the Service; a Pod that left it may live on and answer.
+    /// All endpoints of the Service. A Pod that has left the Service may still run and answer.
     endpoints: Option<Vec<(String, u16)>>,
     ca_bundle: Option<Vec<u8>>,
     insecure: bool,
-    /// The front proxy's.
+    /// The front proxy's certificate.
     certificate_pem: String,
 }
 
-/// One a server, by the name of its APIService.
+/// One link for each server, by the name of its APIService.
 #[derive(Default)]
 pub(super) struct Links(Mutex<HashMap<String, Arc<Link>>>);
 
 impl Links {
-    /// The present link to a server.
+    /// The link to a server for its present terms.
     pub(super) fn to(&self, remote: &Remote, pki: &Pki, cache: &Arc<Cache>) -> Result<Arc<Link>, TlsError> {
         let host = remote.host();
         let terms = Terms {
@@ -54,7 +54,7 @@ impl Links {
         if let Some(link) = self.0.lock().get(&remote.name).filter(|link| link.terms == terms) {
             return Ok(Arc::clone(link));
         }
-        // The machine's authorities may be read for this: not under the lock.
+        // This may read the machine's authorities from disk, so it must not hold the lock.
         let tls = tls::aggregator_connector(pki, remote.ca_bundle.as_deref(), remote.insecure)?;
         let server = Server::new(cache, tls, &terms.host, terms.port);
         let link = Arc::new(Link { terms, server });
@@ -62,7 +62,7 @@ impl Links {
         Ok(link)
     }
 
-    /// Lets go of those to other servers than these.
+    /// Removes the links to all other servers.
     pub(super) fn retain(&self, remotes: &[Arc<Remote>]) {
         self.0.lock().retain(|name, _| remotes.iter().any(|remote| remote.name == *name));
     }

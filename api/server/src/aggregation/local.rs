@@ -1,6 +1,6 @@
-//! APIServices of what this server answers for itself: those of built-in kinds are made at the start, those
-//! of custom resources come and go with their definitions. Upstream's autoregistration, with its labels and
-//! priorities. One that somebody else made stays as it is.
+//! APIServices of this server's own kinds: those of built-in kinds are created at the start, those of custom resources
+//! are created and deleted with their definitions. This is upstream's autoregistration, with its labels and priorities.
+//! An APIService that a user created stays as it is.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use crate::verbs::delete::delete_object;
 use api_cache::Filter;
 use api_wire::options::DeleteOptions;
 
-/// Who keeps an APIService: nobody, the start, or the loop.
+/// The label that says how an APIService is maintained: `onstart`, or `true` for the loop.
 const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
 
 /// Priorities of built-in groups and their versions.
@@ -43,12 +43,12 @@ const PRIORITIES: &[(&str, i64, i64)] = &[
     ("flowcontrol.apiserver.k8s.io", 16_100, 21),
     ("resource.k8s.io", 15_900, 15),
 ];
-/// Of a version that is not its group's preferred one.
+/// Priority of a version that is not its group's preferred one.
 const OLDER_VERSION_PRIORITY: i64 = 15;
-/// Of built-in groups that are not in the table.
+/// Priorities of built-in groups that are not in the table.
 const OTHER_PRIORITY: (i64, i64) = (15_000, 15);
 
-/// The APIServices of built-in kinds. The group of APIServices itself has none, as upstream.
+/// The APIServices of built-in kinds. As in upstream, the group of APIServices itself has none.
 pub(crate) fn builtin() -> Vec<Value> {
     let versions: BTreeSet<(&str, &str)> = api_model::kind::builtin()
         .iter()
@@ -73,7 +73,7 @@ fn api_service(group: &str, version: &str, (of_group, of_version): (i64, i64), m
     })
 }
 
-/// Brings the APIServices of custom resources up to date; false where a write failed.
+/// Creates and deletes the APIServices of custom resources as needed; returns false if a write failed.
 pub(super) async fn register(loopback: &Loopback, writes: &WritePath) -> bool {
     let core = &loopback.core;
     let table = core.registry.table();

@@ -1,7 +1,7 @@
-//! OpenAPI documents of aggregated servers. Those of version 3 stay where they are and have their place in the index;
-//! of version 2 there is one for all, so the part that is about an APIService's version is fetched and kept, as text. A
-//! server without a document, or whose document is too large or nonsense, is left out; of one that does not answer what it
-//! said before is kept.
+//! OpenAPI documents of aggregated servers. Documents of version 3 stay on their servers; the index links to them. The
+//! document of version 2 is one for all servers, so the part about an APIService's version is fetched and kept as text.
+//! A server without a document, or with one that is too large or invalid, is left out. If a server does not answer, its
+//! previous document stays.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -16,21 +16,22 @@ use super::ask::{Question, Unanswered, ask};
 use super::{Aggregation, Remote, discovery};
 use api_wire::body::BODY_BYTES_MAX;
 
-/// Who asks: upstream's name.
+/// The user of these requests: upstream's name.
 const READER: &str = "system:aggregator";
-/// The longest document of version 2: twice that of a whole Kubernetes.
+/// Maximum length of a version 2 document: twice that of a whole Kubernetes.
 const V2_BYTES_MAX: usize = 8 << 20;
 
-/// What is kept of a server's OpenAPI v2 document.
+/// The kept part of a server's OpenAPI v2 document.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Part {
-    /// Of the whole document, with which it is asked for again.
+    /// The ETag of the whole document, for the next request.
     etag: Option<HeaderValue>,
     /// Paths, definitions and parameters, as JSON.
     part: Bytes,
 }
 
-/// Where a server's OpenAPI v3 document of a version is; empty where it has none. What is known where that cannot be told.
+/// The URL of a version's document in a server's OpenAPI v3 index; empty if it has none. If the server does not answer,
+/// or fails with a status other than 404, the known URL.
 pub(super) async fn v3(aggregation: &Aggregation, remote: &Remote, known: String) -> String {
     let question = Question { path: "/openapi/v3", user: READER, etag: None, answer_bytes_max: BODY_BYTES_MAX };
     match ask(aggregation, remote, question).await {
@@ -44,8 +45,8 @@ pub(super) async fn v3(aggregation: &Aggregation, remote: &Remote, known: String
     }
 }
 
-/// A version's part of a server's OpenAPI v2 document: the one that is known, where that is the present one or where that
-/// cannot be told.
+/// A version's part of a server's OpenAPI v2 document. The known part if the document has not changed, or if the server
+/// does not answer or fails with a status other than 404.
 pub(super) async fn v2(aggregation: &Aggregation, remote: &Remote, known: Option<Part>) -> Option<Part> {
     let etag = known.as_ref().and_then(|known| known.etag.as_ref());
     let question = Question { path: "/openapi/v2", user: READER, etag, answer_bytes_max: V2_BYTES_MAX };
@@ -71,10 +72,11 @@ pub(super) async fn v2(aggregation: &Aggregation, remote: &Remote, known: Option
     }
 }
 
-/// Of one document at a time, beside the tasks of the runtime: a tree is large and takes a while.
+/// Extracts the part about a version. Only one document at a time, on a blocking thread: a document's tree is large and
+/// takes some time.
 ///
 /// # Errors
-/// In words for the log.
+/// A text for the log.
 async fn part_of(aggregation: &Aggregation, document: Bytes, prefix: String) -> Result<Bytes, String> {
     let turn = Arc::clone(&aggregation.reading).lock_owned().await;
     let reading = api_tasks::blocking("api-server/aggregated-openapi", move || {
@@ -86,7 +88,7 @@ async fn part_of(aggregation: &Aggregation, document: Bytes, prefix: String) -> 
 }
 
 impl Aggregation {
-    /// The index of OpenAPI v3.
+    /// The OpenAPI v3 index with the documents of aggregated servers.
     pub(crate) fn with_openapi(&self, mut index: Value) -> Value {
         for remote in self.remotes.all().iter() {
             let Some(documents) = self.documents_of(remote).filter(|documents| !documents.openapi.is_empty()) else { continue };
@@ -96,7 +98,8 @@ impl Aggregation {
         index
     }
 
-    /// What others add to the OpenAPI v2 document of these kinds, those of the highest priority first. Takes a while.
+    /// The parts of aggregated servers for the OpenAPI v2 document of these kinds, highest priority first. This takes
+    /// some time.
     pub(crate) fn with_openapi_v2(&self, kinds: &[Arc<Kind>]) -> Others {
         let mut remotes: Vec<Arc<Remote>> = self.remotes.all().iter().filter(|remote| remote.is_available).cloned().collect();
         remotes.sort_by_key(|remote| (Reverse(remote.group_priority), Reverse(remote.version_priority), remote.name.clone()));

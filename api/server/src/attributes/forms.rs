@@ -1,5 +1,5 @@
-//! The forms in which an object can be shown to a webhook or a policy, and the way back: a resource may be served
-//! in several groups and versions, and at `scale` it is a Scale.
+//! The forms in which a webhook or a policy can get an object, and the conversion back: a resource may be served in
+//! several groups and versions, and at `scale` it is a Scale.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::call::Call;
 use crate::registry::Served;
 use api_wire::status::{ApiError, ApiResult};
 
-/// The forms of a call's object; the first is the one that the call is for.
+/// The forms of a call's object. The first is the form of the call itself.
 pub(crate) struct Forms(Vec<Arc<Served>>);
 
 impl Forms {
@@ -32,12 +32,12 @@ impl Forms {
     }
 }
 
-/// Whether the subresource's bodies are the object itself.
+/// Whether the body of the subresource is the object itself.
 fn shows_object(call: &Call, form: &Served) -> bool {
     call.subresource != "proxy" && form.kind.subresource(&call.subresource).is_none_or(|sub| sub.kind.is_none())
 }
 
-/// What the webhook sees of an object in the call's form.
+/// The object as the webhook gets it, from an object in the call's form.
 ///
 /// # Errors
 /// When the object cannot be converted.
@@ -51,20 +51,20 @@ pub(crate) async fn show(call: &Call, form: &Served, object: Option<&Value>) -> 
     Ok(Some(shown))
 }
 
-/// The object, in the call's form, after a patch of what [`show`] shows.
+/// The object in the call's form, after a patch of the result of [`show`].
 ///
 /// # Errors
-/// When the patch does not apply or makes something of another kind.
+/// When the patch does not apply or changes the kind.
 pub(crate) async fn patch(call: &Call, form: &Served, object: &Value, patch: &Value) -> ApiResult<Value> {
     let shown = show(call, form, Some(object)).await?.unwrap_or_default();
     let patched = api_rules::patch::json(&shown, patch).map_err(ApiError::internal)?;
     take_back(call, form, object, &shown, patched).await
 }
 
-/// The object, in the call's form, after somebody changed what [`show`] shows of it.
+/// The object in the call's form, after a change to the result of [`show`].
 ///
 /// # Errors
-/// When it has become something of another kind, or cannot be converted.
+/// When the change changed the kind, or the object cannot be converted.
 pub(crate) async fn take_back(call: &Call, form: &Served, object: &Value, shown: &Value, mut patched: Value) -> ApiResult<Value> {
     let Gvk { group, version, kind } = Gvk::of_body(&form.kind, &call.subresource);
     for field in ["apiVersion", "kind"] {
@@ -72,7 +72,7 @@ pub(crate) async fn take_back(call: &Call, form: &Served, object: &Value, shown:
             return Err(ApiError::internal(format!("a patch may not change {field} of {kind}.{version}.{group}")));
         }
     }
-    // Unknown fields go, as they do when a client sends them without asking for warnings.
+    // Unknown fields are dropped, as for a client that does not ask for warnings.
     let checked = match shows_object(call, form) {
         true => api_rules::check_fields(&form.kind, &mut patched, &[], FieldValidation::Ignore),
         false => api_rules::check_body(&group, &version, &kind, &mut patched, &[], FieldValidation::Ignore),
@@ -91,7 +91,7 @@ pub(crate) async fn take_back(call: &Call, form: &Served, object: &Value, shown:
     Ok(patched)
 }
 
-/// The type of what [`show`] shows.
+/// The type of the result of [`show`].
 pub(crate) fn typing<'s>(call: &Call, form: &'s Served) -> Typing<'s> {
     match call.subresource.as_str() {
         "scale" => api_schema::of_gvk("autoscaling", "v1", "Scale").map_or(Typing::Deduced, Typing::Known),

@@ -1,4 +1,4 @@
-//! The options of a request, as a review shows them.
+//! The options of a request, as an AdmissionReview contains them.
 
 use api_admission::Operation;
 use serde_json::{Value, json};

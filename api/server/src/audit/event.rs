@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::policy::{Level, Stage};
 
-/// What is recorded of a request; the fields are upstream's.
+/// The recorded data of a request; the fields are upstream's.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Event {
@@ -45,7 +45,7 @@ pub(super) struct Event {
     pub(super) annotations: BTreeMap<String, String>,
 }
 
-/// What a request is about.
+/// The object of a request.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ObjectReference {
@@ -91,7 +91,7 @@ impl Event {
 
     /// The line in the log, with its line feed.
     pub(super) fn line(&self) -> Vec<u8> {
-        // Writing these fields to memory has no way to fail.
+        // Serializing these fields to memory cannot fail.
         let mut line = serde_json::to_vec(self).unwrap_or_default();
         line.push(b'\n');
         line
@@ -111,7 +111,7 @@ impl ObjectReference {
         })
     }
 
-    /// Fills in what only the request's body says.
+    /// Fills in the fields that only the request's body has.
     pub(super) fn complete(&mut self, object: &Value) {
         let metadata = |field: &str| api_model::meta::text(object, field).to_owned();
         for (own, field) in [
@@ -127,7 +127,7 @@ impl ObjectReference {
     }
 }
 
-/// The `responseStatus` of an answer: what its Status says, or the code alone.
+/// The `responseStatus` of an answer: its Status, or only the code.
 pub(super) fn status(code: u16, answered: Option<&Value>) -> Value {
     let mut status = json!({"metadata": {}, "code": code});
     let answered = answered.filter(|value| value.get("kind").and_then(Value::as_str) == Some("Status"));
@@ -141,7 +141,7 @@ pub(super) fn status(code: u16, answered: Option<&Value>) -> Value {
     status
 }
 
-/// An object, or each of a list's, without `metadata.managedFields`.
+/// An object, or each object of a list, without `metadata.managedFields`.
 pub(super) fn without_managed_fields(mut object: Value) -> Value {
     let strip = |object: &mut Value| {
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {

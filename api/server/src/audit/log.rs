@@ -1,9 +1,9 @@
-//! The file that events are written to: by one thread of its own, from a bounded buffer, so that a
-//! request never waits for the disk. When the buffer is full, requests wait for it rather than lose
-//! events: upstream's blocking mode with a buffer before it.
+//! The file of the audit events. One thread writes it from a bounded buffer, so that a request never waits for the
+//! disk. When the buffer is full, requests wait, so that no event is lost: this is upstream's blocking mode with a
+//! buffer before it.
 //!
-//! The file is rotated by size; what was rotated away is named after the time of it
-//! (`audit-2026-01-02T03-04-05.678.log`) and removed by age and number, as lumberjack does it.
+//! The file is rotated by size. A rotated file has the time of the rotation in its name
+//! (`audit-2026-01-02T03-04-05.678.log`). Rotated files are removed by age and number, as lumberjack does it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -18,16 +18,16 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use tokio::sync::{mpsc, oneshot};
 
-/// Events that wait to be written: upstream's default of `--audit-log-batch-buffer-size`.
+/// Maximum number of events in the buffer: upstream's default of `--audit-log-batch-buffer-size`.
 const BUFFER_LEN_MAX: usize = 10_000;
-/// How rotated files' times are written.
+/// Format of the time in the names of rotated files.
 const TIME_FORMAT: &str = "%Y-%m-%dT%H-%M-%S%.3f";
 /// The writing thread's name.
 const TASK: &str = "api-server/audit-log";
 const MEGABYTE: u64 = 1024 * 1024;
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// Where events go; names follow upstream's flags.
+/// The destination of events; names follow upstream's flags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditLog {
     /// `--audit-log-path`: a file, or `-` for standard output.
@@ -42,17 +42,17 @@ pub struct AuditLog {
 
 enum Message {
     Line(Vec<u8>),
-    /// Write out everything and tell.
+    /// Write everything to the file, then answer.
     Flush(oneshot::Sender<()>),
 }
 
-/// The way to the writing thread.
+/// The sender to the writing thread.
 pub(super) struct Writer {
     sender: mpsc::Sender<Message>,
     pub(super) counts: Arc<Counts>,
 }
 
-/// For the metrics.
+/// Counters for the metrics.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) events: AtomicU64,
@@ -66,18 +66,18 @@ impl Writer {
         let (sender, receiver) = mpsc::channel(BUFFER_LEN_MAX);
         let counts = Arc::new(Counts::default());
         let counted = Arc::clone(&counts);
-        // Ends when the last sender is gone; `flush` is what a stopping server waits for.
+        // The thread ends when the last sender is dropped. A stopping server waits for `flush`, not for the thread.
         tasks.own_thread(TASK, move || write(receiver, &mut output, &counted))?;
         Ok(Self { sender, counts })
     }
 
-    /// Hands an event over; waits while the buffer is full.
+    /// Sends an event to the thread; waits while the buffer is full.
     pub(super) async fn put(&self, line: Vec<u8>) {
-        // The thread ends after the last sender only.
+        // The thread ends only after the last sender.
         let _ = self.sender.send(Message::Line(line)).await;
     }
 
-    /// Hands an event over if there is room for it.
+    /// Sends an event to the thread if the buffer has space.
     pub(super) fn try_put(&self, line: Vec<u8>) -> Result<(), Vec<u8>> {
         use mpsc::error::TrySendError;
         match self.sender.try_send(Message::Line(line)) {
@@ -86,7 +86,7 @@ impl Writer {
         }
     }
 
-    /// Waits until everything handed over so far is in the file.
+    /// Waits until every event sent so far is in the file.
     pub(super) async fn flush(&self) {
         let (done, written) = oneshot::channel();
         if self.sender.send(Message::Flush(done)).await.is_ok() {
@@ -111,7 +111,7 @@ fn write(mut receiver: mpsc::Receiver<Message>, output: &mut Output, counts: &Co
         }
         note(output.file.flush(), counts);
         for done in waiting {
-            // Whoever asked may have stopped waiting.
+            // The caller may have stopped waiting.
             let _ = done.send(());
         }
     }
@@ -173,7 +173,7 @@ fn append(path: &Path) -> io::Result<(File, u64)> {
     Ok((file, size))
 }
 
-/// The rotated files that are too many or too old.
+/// The rotated files to remove because of the limits for number and age.
 fn surplus(log: &AuditLog, mut rotated: Vec<(Timestamp, PathBuf)>, now: Timestamp) -> Vec<PathBuf> {
     rotated.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
     let age_max = DAY * log.max_age_days;
@@ -192,7 +192,7 @@ impl AuditLog {
         u64::from(if self.max_size_mb == 0 { 100 } else { self.max_size_mb }) * MEGABYTE
     }
 
-    /// The parts of the file's name around the time.
+    /// The file's name before and after the time.
     fn name_parts(&self) -> (String, String) {
         let part = |part: Option<&std::ffi::OsStr>| part.map(|part| part.to_string_lossy().into_owned());
         let extension = part(self.path.extension()).map(|extension| format!(".{extension}")).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Which requests are recorded, and how much of them: an `audit.k8s.io/v1` Policy. The first rule
-//! that matches decides; what no rule matches is not recorded.
+//! Which requests are recorded, and with how much data: an `audit.k8s.io/v1` Policy. The first rule that matches
+//! decides. A request without a matching rule is not recorded.
 
 use std::collections::BTreeSet;
 
@@ -11,13 +11,13 @@ use thiserror::Error;
 const API_VERSION: &str = "audit.k8s.io/v1";
 const KIND: &str = "Policy";
 
-/// How much of a request is recorded; each level has all that the one before has.
+/// How much of a request is recorded; each level includes the previous one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Level {
     /// Nothing.
     #[default]
     None,
-    /// Who did what when, and no bodies.
+    /// User, time, resource and the like, without bodies.
     Metadata,
     /// The request's body too.
     Request,
@@ -28,23 +28,23 @@ pub(crate) enum Level {
 /// The moments of a request at which an event is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Stage {
-    /// Before anything was done.
+    /// Before the request was handled.
     RequestReceived,
-    /// The answer has begun and goes on: watches, logs.
+    /// The answer has begun and continues: watches, logs.
     ResponseStarted,
     /// The answer is complete.
     ResponseComplete,
-    /// The server failed badly.
+    /// The handler panicked.
     Panic,
 }
 
-/// Why a policy was refused.
+/// Why a policy was rejected.
 #[derive(Debug, Error)]
 pub enum AuditPolicyError {
-    /// It cannot be read.
+    /// The text cannot be parsed.
     #[error("the audit policy cannot be read")]
     Unreadable(#[from] serde_yaml::Error),
-    /// It is something else.
+    /// The object is no Policy of this version.
     #[error("the audit policy must be of kind {KIND} in version {API_VERSION}, not {kind:?} in {api_version:?}")]
     Kind {
         /// Its kind.
@@ -52,7 +52,7 @@ pub enum AuditPolicyError {
         /// Its version.
         api_version: String,
     },
-    /// It says nothing.
+    /// The policy has no rules.
     #[error("loaded illegal policy with 0 rules")]
     Empty,
     /// Fields are wrong.
@@ -110,7 +110,7 @@ struct Resources {
     resource_names: Vec<String>,
 }
 
-/// What the policy says of one request.
+/// The policy's decision about one request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) level: Level,
@@ -119,10 +119,10 @@ pub(crate) struct Verdict {
 }
 
 impl AuditPolicy {
-    /// Reads a policy.
+    /// Parses a policy.
     ///
     /// # Errors
-    /// When it is no Policy of version v1, or when a rule cannot match as it is written.
+    /// When the object is no Policy of version v1, or when a rule could never match as it is written.
     pub fn parse(text: &str) -> Result<Self, AuditPolicyError> {
         let policy: Self = serde_yaml::from_str(text)?;
         if policy.kind != KIND || policy.api_version != API_VERSION {
@@ -138,7 +138,7 @@ impl AuditPolicy {
         if errors.is_empty() { Ok(policy) } else { Err(AuditPolicyError::Invalid(errors)) }
     }
 
-    /// What to record of a request. `user` is none for one whose credentials were no good.
+    /// What to record of a request. `user` is None if the credentials were not valid.
     pub(crate) fn verdict(&self, user: Option<&UserInfo>, attributes: &Attributes) -> Verdict {
         let rule = self.rules.iter().find(|rule| rule.matches(user, attributes));
         let mut omit_stages = self.omit_stages.clone();

@@ -1,5 +1,5 @@
-//! Upstream's suggestion of who is more important than whom: nodes and leader elections before
-//! controllers, these before workloads, and those before everybody else.
+//! Upstream's suggested priorities of users: nodes and leader elections before controllers, controllers before
+//! workloads, and workloads before everybody else.
 
 use api_model::go::parse_bool;
 use api_model::kind::find_by_kind;
@@ -7,7 +7,7 @@ use api_model::meta;
 use api_model::view::View;
 use serde_json::{Value, json};
 
-/// Says whether the server brings the spec up to date; upstream's.
+/// Upstream's annotation: whether the server keeps the spec up to date.
 const AUTOUPDATE: &str = "apf.kubernetes.io/autoupdate-spec";
 const API_VERSION: &str = "flowcontrol.apiserver.k8s.io/v1";
 const KUBE_SYSTEM: &str = "kube-system";
@@ -23,7 +23,7 @@ pub(super) fn objects() -> Vec<Value> {
     objects
 }
 
-/// The suggested objects that are stored and are not as they should be, as they should be. Mandatory ones cannot be
+/// The suggested objects that are stored and differ from the suggestion, as they should be. Mandatory objects cannot be
 /// changed.
 pub(super) fn revised(view: &dyn View) -> Vec<Value> {
     let suggested = levels().into_iter().chain(schemas());
@@ -36,8 +36,9 @@ pub(super) fn revised(view: &dyn View) -> Vec<Value> {
     revised.collect()
 }
 
-/// A stored object with the suggested spec, if it is to have that and has not. As upstream, the annotation decides, and is
-/// set to what was decided; without one, a spec that was never changed is the server's.
+/// A stored object with the suggested spec, if the server owns the spec and it differs. As in upstream, the annotation
+/// decides who owns the spec, and gets the decision. Without the annotation, the server owns a spec that was never
+/// changed.
 fn revise(stored: &Value, suggested: &Value) -> Option<Value> {
     let annotation = meta::annotation(stored, AUTOUPDATE).and_then(parse_bool);
     let is_ours = annotation.unwrap_or_else(|| stored.pointer("/metadata/generation").is_none_or(|generation| generation == 1));

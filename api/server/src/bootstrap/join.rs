@@ -1,5 +1,5 @@
-//! What a node needs to join: the cluster's certificate authority where anybody can read it, as
-//! kubeadm has it; and where the client authority is for aggregated servers.
+//! What a node needs to join: the cluster's certificate authority, readable for everybody as in kubeadm. Also the
+//! client authority, published for aggregated servers.
 
 use api_auth::pki::FRONT_PROXY;
 use api_model::kind::GroupResource;
@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::core::Core;
 use api_wire::json;
 
-/// The ConfigMap in `kube-system` that says who signs clients' certificates.
+/// The ConfigMap in `kube-system` with the authority of client certificates.
 pub(crate) const PUBLISHED_AUTHORITY: &str = "extension-apiserver-authentication";
 
 /// `kube-public/cluster-info` with the permission to read it.
@@ -37,8 +37,8 @@ pub(super) fn objects(config: &Config) -> Vec<Value> {
     ]
 }
 
-/// `kube-system/extension-apiserver-authentication`: what an aggregated server needs to know who asks, from
-/// a client's certificate or from the front proxy's word. What others put there stays.
+/// `kube-system/extension-apiserver-authentication`: an aggregated server needs it to authenticate users, by a client
+/// certificate or by the front proxy's headers. Authorities that other servers added stay.
 pub(super) fn published_authority(core: &Core) -> Option<Value> {
     let pki = &core.config.pki;
     let stored = core.cache.get(&GroupResource::new("", "configmaps"), Some("kube-system"), PUBLISHED_AUTHORITY);
@@ -56,7 +56,7 @@ pub(super) fn published_authority(core: &Core) -> Option<Value> {
         ("requestheader-username-headers", list("X-Remote-User")),
     ] {
         let known = json::text(&wanted, &["data", field]).to_owned();
-        // Another server of this cluster may have an authority of its own for its proxy.
+        // Another server of this cluster may have its own authority for its front proxy.
         let value = match field.ends_with("-ca-file") && !known.is_empty() && !known.contains(value.trim()) {
             true => format!("{}\n{value}", known.trim_end()),
             false if field.ends_with("-ca-file") && !known.is_empty() => known,
@@ -67,7 +67,7 @@ pub(super) fn published_authority(core: &Core) -> Option<Value> {
     (stored.as_deref() != Some(&wanted)).then_some(wanted)
 }
 
-/// A kubeconfig that knows the server and its authority but no user.
+/// A kubeconfig with the server and its authority, without a user.
 fn kubeconfig(config: &Config, ca: &str) -> String {
     let kubeconfig = json!({
         "apiVersion": "v1", "kind": "Config", "preferences": {}, "contexts": null, "current-context": "", "users": null,

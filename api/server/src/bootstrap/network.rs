@@ -1,4 +1,4 @@
-//! The Services `kubernetes` and `kube-dns`, and where the former leads.
+//! The Services `kubernetes` and `kube-dns`, and the endpoints of the former.
 
 use std::net::SocketAddr;
 
@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use crate::config::Config;
 use crate::services::nth_address;
 
-/// Number of the `kubernetes` Service's address in the range.
+/// Index of the `kubernetes` Service's address in the range.
 const KUBERNETES: u32 = 1;
-/// Number of the cluster DNS' address in the range.
+/// Index of the cluster DNS address in the range.
 const DNS: u32 = 10;
 
 /// Both Services.
@@ -42,8 +42,8 @@ pub(super) fn services(config: &Config) -> Vec<Value> {
     ]
 }
 
-/// The endpoints of the `kubernetes` Service: servers on one port. A loopback address leads nowhere from
-/// a Pod and is not a valid endpoint, so it is not published; without an address nothing is.
+/// The endpoints of the `kubernetes` Service: servers on one port. A loopback address does not reach the server from a
+/// Pod and is not a valid endpoint, so it is not published. Without another address, nothing is published.
 pub(super) fn endpoints(servers: &[SocketAddr]) -> Vec<Value> {
     let servers: Vec<_> = servers.iter().filter(|server| !server.ip().is_loopback() && !server.ip().is_unspecified()).collect();
     let Some(first) = servers.first() else { return Vec::new() };

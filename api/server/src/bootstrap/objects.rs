@@ -8,7 +8,7 @@ pub(super) fn namespaces() -> Vec<Value> {
     ["default", "kube-system", "kube-public", "kube-node-lease"].iter().map(namespace).collect()
 }
 
-/// Priority classes of system Pods, and the two runtimes.
+/// Priority classes of system Pods, and the two runtime classes.
 pub(super) fn classes() -> Vec<Value> {
     let priority = |name: &str, value: i64, description: &str| {
         json!({

@@ -1,6 +1,6 @@
-//! Upstream's roles and bindings. A stored one regains the rules, subjects, labels and annotations
-//! that it lost, unless it is marked as not to be kept up to date; whatever was added to it stays. A
-//! binding that leads to another role than it should is made anew, since it cannot be changed.
+//! Upstream's roles and bindings. A stored object gets back the rules, subjects, labels and annotations that it lost,
+//! unless an annotation turns updates off. Additions of users stay. A binding to a wrong role is deleted and created
+//! again, because the role of a binding cannot be changed.
 
 use api_auth::rule::Rule;
 use api_model::kind::find_by_kind;
@@ -10,19 +10,19 @@ use serde_json::Value;
 
 use api_wire::json;
 
-/// `false` says that a stored role is the administrator's.
+/// With the value `false`, a stored role belongs to the administrator.
 const AUTO_UPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 
-/// What the stored roles and bindings need.
+/// The necessary changes of the stored roles and bindings.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Changes {
-    /// To be deleted first.
+    /// Objects to delete, before the writes.
     pub(super) delete: Vec<Value>,
-    /// To be created, or replaced where they bear a resource version.
+    /// Objects to create, or to replace if they have a resource version.
     pub(super) write: Vec<Value>,
 }
 
-/// Compares what is stored with what should be.
+/// Compares the stored objects with the wanted ones.
 pub(super) fn changes(view: &dyn View) -> Changes {
     let mut changes = Changes::default();
     for wanted in api_auth::bootstrap::objects() {
@@ -52,7 +52,7 @@ impl Changes {
     }
 }
 
-/// The stored object with what it lacks.
+/// The stored object with its missing parts.
 fn merged(stored: &Value, wanted: &Value) -> Value {
     let mut merged = stored.clone();
     for field in ["labels", "annotations"] {
@@ -61,7 +61,7 @@ fn merged(stored: &Value, wanted: &Value) -> Value {
             json::set(&mut merged, &["metadata", field, key], value.clone());
         }
     }
-    // An aggregated role's rules are worked out from other roles.
+    // The rules of an aggregated role are computed from other roles.
     if stored.get("aggregationRule").is_none() {
         regain(&mut merged, wanted, &["rules"], covered);
     }
@@ -70,7 +70,7 @@ fn merged(stored: &Value, wanted: &Value) -> Value {
     merged
 }
 
-/// Appends what a list lacks.
+/// Appends the missing items of a list.
 fn regain(merged: &mut Value, wanted: &Value, path: &[&str], has: impl Fn(&[Value], &Value) -> bool) {
     let pointer = format!("/{}", path.join("/"));
     let Some(wanted) = wanted.pointer(&pointer).and_then(Value::as_array) else { return };
@@ -81,7 +81,7 @@ fn regain(merged: &mut Value, wanted: &Value, path: &[&str], has: impl Fn(&[Valu
     }
 }
 
-/// Whether rules allow all that one more would.
+/// Whether the rules allow everything that the other rule allows.
 fn covered(rules: &[Value], rule: &Value) -> bool {
     let own: Vec<Rule> = rules.iter().map(Rule::from_value).collect();
     Rule::from_value(rule).singles().iter().all(|single| own.iter().any(|rule| rule.covers(single)))

@@ -13,13 +13,13 @@ use super::Connector;
 use super::target::{Kubelet, Target};
 use api_wire::status::ApiError;
 
-/// What the subject of a node's certificate begins with.
+/// Prefix of the subject of a node's certificate.
 const NODE_USER_PREFIX: &str = "system:node:";
-/// A node that takes a request and says nothing to it within this time is as good as unreachable. What
-/// follows the head of an answer may take as long as it likes.
+/// A node that accepts a request and does not answer within this time counts as unreachable. The body of an answer may
+/// take any time.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Connects and authenticates, both ways.
+/// Connects to the node; both sides authenticate.
 pub(super) async fn connect(connector: &Connector, target: &Target) -> Result<http1::SendRequest<Body>, ApiError> {
     dial(connector, &target.kubelet).await.map_err(|error| match error {
         ConnectError::NotAllowed => ApiError::bad_request(error.to_string()),
@@ -27,7 +27,7 @@ pub(super) async fn connect(connector: &Connector, target: &Target) -> Result<ht
     })
 }
 
-/// Connects to a node's server, which has to show that it is that node's.
+/// Connects to a node's server, whose certificate must name that node.
 pub(super) async fn dial(connector: &Connector, kubelet: &Kubelet) -> Result<http1::SendRequest<Body>, ConnectError> {
     let (tls, subject) = (connector.node_tls.load_full(), format!("{NODE_USER_PREFIX}{}", kubelet.node));
     let limits = connector.proxyable().with_loopback(connector.core.config.nodes_on_loopback);
@@ -47,12 +47,12 @@ pub(super) async fn ask(
     }
 }
 
-/// The node breaks off.
+/// The error when a connection to the node fails.
 pub(super) fn failed(target: &Target, error: &dyn std::fmt::Display) -> ApiError {
     ApiError::internal(format!("error dialing backend: {}: {error}", target.kubelet.address.authority()))
 }
 
-/// The node answered with an error: its text is the client's.
+/// The node answered with an error; the client gets its text.
 pub(super) async fn refused(target: &Target, answer: Response<Incoming>) -> ApiError {
     let status = answer.status();
     let reading = tokio::time::timeout(ANSWER_TIMEOUT, api_wire::body::read(Body::new(answer.into_body())));

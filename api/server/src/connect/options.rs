@@ -1,5 +1,4 @@
-//! What a connection is asked for, as the object that admission looks at and may change: `PodExecOptions` and its
-//! like.
+//! The options of a connection as the object that admission checks and may change: `PodExecOptions` and similar kinds.
 
 use api_admission::webhook::Gvk;
 use serde_json::{Map, Value};
@@ -14,7 +13,7 @@ use api_wire::status::ApiResult;
 /// Flags of `exec` and `attach`.
 const FLAGS: [&str; 4] = ["stdin", "stdout", "stderr", "tty"];
 
-/// Asks admission about a connection. From then on the call asks for what admission has made of it.
+/// Runs admission for a connection. Then the call has the options that admission returned.
 pub(super) async fn through_admission(admission: &Admission, call: &mut Call, step: Step<'_>) -> ApiResult<()> {
     let asked = of(call);
     let mut options = asked.clone();
@@ -25,7 +24,7 @@ pub(super) async fn through_admission(admission: &Admission, call: &mut Call, st
     admission.validate(call, step, Some(&mut options)).await
 }
 
-/// The reverse of [`of`].
+/// Writes the options into the call: the reverse of [`of`].
 fn ask_for(call: &mut Call, options: &Value) {
     let text = |field: &str| json::text(options, &[field]).to_owned();
     let pair = |name: &str, value: String| (name.to_owned(), value);
@@ -48,7 +47,7 @@ fn ask_for(call: &mut Call, options: &Value) {
     call.query = Query::of(pairs);
 }
 
-/// From the call's query.
+/// The options in the call's query.
 fn of(call: &Call) -> Value {
     let mut options = Map::new();
     let mut set = |field: &str, value: Value| options.insert(field.to_owned(), value);

@@ -1,6 +1,5 @@
-//! `proxy`: any HTTP request to a Pod, to one of the Pods behind a Service, or to a node's own server,
-//! and its answer back, as they are but for what is of one hop alone. An upgraded connection is joined
-//! end to end.
+//! `proxy`: forwards any HTTP request to a Pod, to one of the Pods behind a Service, or to a node's own server, and
+//! returns the answer. Both stay unchanged, except for headers of a single hop. Upgraded connections are joined.
 //!
 //! Links in HTML pages are not rewritten; the `Location` of a redirect is.
 
@@ -89,7 +88,7 @@ async fn connect(connector: &Connector, location: &Location) -> Result<SendReque
     backend::connect(&connector.core.driver, address, &connector.proxyable(), tls).await
 }
 
-/// A redirect to a path of the backend is one to a path below the proxy's.
+/// A redirect to a path of the backend becomes a redirect to the same path below the proxy's path.
 fn rewrite_location(headers: &mut HeaderMap, prefix: &str, authority: &str) {
     let Some(location) = headers.get(header::LOCATION).and_then(|value| value.to_str().ok()) else { return };
     let Ok(uri) = location.parse::<Uri>() else { return };

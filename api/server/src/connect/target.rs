@@ -1,4 +1,4 @@
-//! Which path on which node a request is for.
+//! The node and the path on it for a request.
 
 use std::fmt::Write;
 
@@ -11,15 +11,15 @@ use crate::call::Call;
 use api_upstream::backend::Address;
 use api_wire::status::{ApiError, ApiResult};
 
-/// Names a Pod's container for clients that name none.
+/// The Pod's annotation with the container for clients that name none.
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
-/// Upstream's kubelet port, for nodes that do not say theirs.
+/// Upstream's kubelet port, for nodes that report none.
 const KUBELET_PORT: u16 = 10_250;
 
 /// A node's server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Kubelet {
-    /// The node's name, which its certificate has to bear.
+    /// The node's name, which its certificate must contain.
     pub(super) node: String,
     pub(super) address: Address,
 }
@@ -33,7 +33,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Where the call leads; `None` when the Pod has no node yet.
+    /// The target of the call; `None` if the Pod has no node yet.
     pub(super) fn of(call: &Call, pod: &Value) -> ApiResult<Option<Self>> {
         let path = match call.subresource.as_str() {
             "portforward" => port_forward(call),
@@ -50,14 +50,14 @@ impl Target {
     }
 }
 
-/// Where a node's server is: at the node's address or, failing that, at its name.
+/// The address of a node's server: the node's address or, if it reports none, its name.
 pub(super) fn kubelet(node: &Value, name: &str) -> Kubelet {
     let port = node.pointer("/status/daemonEndpoints/kubeletEndpoint/Port").and_then(Value::as_u64);
     let port = port.and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0).unwrap_or(KUBELET_PORT);
     Kubelet { node: name.to_owned(), address: Address { host: address(node).unwrap_or(name).to_owned(), port } }
 }
 
-/// The node's address in upstream's order of preference for a cluster of one network.
+/// The node's address, in upstream's order of preference for a cluster with one network.
 fn address(node: &Value) -> Option<&str> {
     let addresses = node.pointer("/status/addresses")?.as_array()?;
     ["InternalIP", "ExternalIP", "Hostname"].into_iter().find_map(|wanted| {
@@ -66,7 +66,7 @@ fn address(node: &Value) -> Option<&str> {
     })
 }
 
-/// The container named, or the only one, or the one that the Pod says is meant.
+/// The named container, or the only one, or the one in the Pod's annotation.
 fn container<'a>(call: &'a Call, pod: &'a Value) -> ApiResult<&'a str> {
     let names = |field: &str| -> Vec<&'a str> {
         let containers = pod.pointer(&format!("/spec/{field}")).and_then(Value::as_array);
@@ -100,7 +100,7 @@ fn push(query: &mut String, name: &str, value: &str) {
     query.push_str(&percent::encode(value, percent::QUERY_VALUE));
 }
 
-/// The node's names of what the client asks for: `stdin` is `input`, and so on.
+/// The query for the node, which has other parameter names: `stdin` is `input`, and so on.
 fn exec_query(call: &Call) -> String {
     let mut query = String::new();
     for (client, node) in [("stdin", "input"), ("stdout", "output"), ("stderr", "error"), ("tty", "tty")] {

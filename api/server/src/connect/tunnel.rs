@@ -21,7 +21,7 @@ use crate::core::Core;
 use crate::serve;
 use api_wire::status::{ApiError, ApiResult};
 
-/// What of an upgrade is between the two ends rather than for one hop.
+/// Headers of an upgrade that concern both ends, not a single hop.
 const PASSED_ON: &[&str] = &[
     "connection",
     "upgrade",
@@ -33,10 +33,10 @@ const PASSED_ON: &[&str] = &[
     "x-stream-protocol-version",
 ];
 
-/// How long a client may take to hang up after the node has.
+/// How long a client may take to close the connection after the node has closed it.
 const LINGER: Duration = Duration::from_secs(10);
 
-/// Hands the client's upgrade to the node and, when the node agrees, joins the two.
+/// Forwards the client's upgrade request to the node. If the node agrees, joins the two connections.
 pub(super) async fn open(connector: &Connector, call: &Call, target: &Target, mut parts: Parts) -> ApiResult<Response<Body>> {
     if !is_upgrade(&call.headers) {
         return Err(ApiError::bad_request("Upgrade request required"));
@@ -63,7 +63,7 @@ pub(super) async fn open(connector: &Connector, call: &Call, target: &Target, mu
     Ok(response)
 }
 
-/// Joins two upgraded connections, beside the request that led to them.
+/// Joins two upgraded connections in a background task.
 pub(crate) fn join_beside(core: &Core, Ends { client, backend }: Ends, parts: &Parts) {
     let (shutdown, end, place) = (core.shutdown.clone(), audit::completion(parts), serve::place(parts));
     core.tasks.request("api-server/tunnel", async move {
@@ -76,7 +76,7 @@ pub(crate) fn join_beside(core: &Core, Ends { client, backend }: Ends, parts: &P
     });
 }
 
-/// Copies what concerns the other end.
+/// Copies the headers for the other end.
 fn pass_on(from: &HeaderMap, to: &mut HeaderMap) {
     for (name, value) in from.iter().filter(|(name, _)| PASSED_ON.contains(&name.as_str())) {
         to.append(HeaderName::clone(name), value.clone());
@@ -84,8 +84,8 @@ fn pass_on(from: &HeaderMap, to: &mut HeaderMap) {
     pass_on_protocols(from, to);
 }
 
-/// Bytes both ways. Each way has an end of its own, so that a client that leaves at once does not take along what it
-/// sent: the node ends the tunnel when it has read that.
+/// Copies in both directions. Each direction ends alone, so that the data of a client that leaves at once is not lost:
+/// the node ends the tunnel after it has read that data.
 async fn join(client: hyper::upgrade::OnUpgrade, node: hyper::upgrade::OnUpgrade) {
     let (client, node) = match tokio::try_join!(client, node) {
         Ok((client, node)) => (tokio::io::split(TokioIo::new(client)), tokio::io::split(TokioIo::new(node))),
@@ -95,12 +95,12 @@ async fn join(client: hyper::upgrade::OnUpgrade, node: hyper::upgrade::OnUpgrade
     let mut to_client = std::pin::pin!(pour(node.0, client.1));
     tokio::select! {
         () = &mut to_node => to_client.await,
-        // The node is done. What the client still says is of no use, but the client may need time to read the rest.
+        // The node has finished. The client's data is no longer needed, but the client may need time to read the rest.
         () = &mut to_client => drop(tokio::time::timeout(LINGER, to_node).await),
     }
 }
 
-/// Bytes one way, and that there are no more.
+/// Copies in one direction until the end, and passes the end on.
 async fn pour(mut from: ReadHalf<TokioIo<Upgraded>>, mut to: WriteHalf<TokioIo<Upgraded>>) {
     let copied = tokio::io::copy(&mut from, &mut to).await;
     if let Err(error) = copied.and(to.shutdown().await) {

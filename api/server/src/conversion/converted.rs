@@ -1,5 +1,5 @@
-//! What a webhook made of objects and events, for a while: two generations, of which the older goes when
-//! the younger is full.
+//! A cache of objects and events that a webhook has converted. Objects have two generations: the older one is dropped
+//! when the younger one is full.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
@@ -12,9 +12,10 @@ use tokio::sync::OnceCell;
 use api_cache::{Event, Object};
 use api_wire::status::{ApiError, ApiResult};
 
-/// Bytes of objects in one generation.
+/// Bytes of objects in one generation. A generation may exceed this by one object.
 const GENERATION_BYTES_MAX: usize = 32 << 20;
-/// Events that are remembered: as many as may wait for a watcher, as long as their objects are no larger than this.
+/// Maximum number and bytes of remembered events: as many events as may wait for a watcher, unless their objects are
+/// too large.
 const EVENTS_LEN_MAX: usize = 1_024;
 const EVENTS_BYTES_MAX: usize = 32 << 20;
 
@@ -36,12 +37,12 @@ struct Events {
 #[derive(Debug, Default)]
 struct Remembered {
     once: Once,
-    /// Of the objects, once they are made.
+    /// Bytes of the converted objects, after the conversion.
     bytes: usize,
 }
 
 impl Events {
-    /// Where the event of a revision is or will be.
+    /// The cell for the event of a revision.
     fn at(&mut self, revision: u64) -> Once {
         let once = Arc::clone(&self.by_revision.entry(revision).or_default().once);
         if self.by_revision.len() > EVENTS_LEN_MAX {
@@ -50,9 +51,9 @@ impl Events {
         once
     }
 
-    /// An event was made. Answers those that are forgotten for it, the oldest first.
+    /// Records a converted event. Returns the events that are forgotten for it, oldest first.
     fn made(&mut self, once: &Once, event: &Event) -> Vec<Remembered> {
-        // One that took long may be forgotten already.
+        // The event may be forgotten already if its conversion took long.
         if let Some(remembered) = self.by_revision.get_mut(&event.revision).filter(|remembered| Arc::ptr_eq(&remembered.once, once)) {
             remembered.bytes = event.old().into_iter().chain(&event.after).map(|object| object.json_len()).sum();
             self.bytes += remembered.bytes;
@@ -105,19 +106,19 @@ fn place(object: &Object) -> ObjectVersion {
 }
 
 impl Converted {
-    /// What was made of an object at its revision.
+    /// The converted object for a stored object's revision.
     pub(crate) fn object(&self, stored: &Object) -> Option<Arc<Object>> {
         self.objects.lock().get(&place(stored))
     }
 
-    /// Keeps what was made of an object.
+    /// Stores a converted object.
     pub(crate) fn keep(&self, stored: &Object, value: Value) -> ApiResult<Arc<Object>> {
         let made = Arc::new(stored.converted(value).map_err(ApiError::internal)?);
         self.objects.lock().insert(place(stored), &made);
         Ok(made)
     }
 
-    /// What is made of an event: by the first who asks, while the others wait.
+    /// The converted event. The first caller converts it, and the other callers wait.
     pub(crate) async fn event<F: Future<Output = ApiResult<Event>>>(
         &self,
         stored: &Event,
@@ -127,7 +128,7 @@ impl Converted {
         let make = async || -> ApiResult<Arc<Event>> {
             let event = Arc::new(make().await?);
             let forgotten = self.events.lock().made(&once, &event);
-            // Large objects take a while: not under the lock.
+            // Dropping large objects takes some time, so this must not hold the lock.
             drop(forgotten);
             Ok(event)
         };
@@ -148,7 +149,7 @@ mod tests {
         Arc::new(Object::new(("n".into(), "a".into()), revision, api_cache::encode(&value), None, &Arc::default()).expect("JSON"))
     }
 
-    /// An event, and whether it was made for this.
+    /// An event, and whether this call converted it.
     async fn event_of(kept: &Converted, revision: u64, text: &str) -> (Arc<Event>, bool) {
         let mut is_made = false;
         let make = || {

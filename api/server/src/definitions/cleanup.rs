@@ -1,4 +1,4 @@
-//! The end of a definition: its objects go first. Upstream's finalizing controller.
+//! The deletion of a definition: its objects are deleted first. Upstream's finalizing controller.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use api_cache::{Filter, Object};
 use api_wire::options::DeleteOptions;
 
 impl Definitions {
-    /// Deletes what is left of a definition's objects, and lets the definition go when nothing is.
+    /// Deletes the remaining objects of a definition. When there are none, removes the finalizer.
     pub(super) async fn clean_up(&self, definition: &Definition) -> Rest {
         let value = &definition.value;
         if !meta::finalizers(value).contains(&CLEANUP_FINALIZER) {
@@ -49,7 +49,7 @@ impl Definitions {
         }
     }
 
-    /// Removes our finalizer.
+    /// Removes the server's finalizer.
     async fn let_go(&self, definition: &Value) -> Rest {
         let mut definition = definition.clone();
         let kept: Vec<String> =

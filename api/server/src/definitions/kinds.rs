@@ -1,4 +1,4 @@
-//! The kinds that a definition defines, as the registry serves them.
+//! The kinds of a definition, as the registry serves them.
 
 use std::cmp::Ordering;
 
@@ -16,7 +16,7 @@ pub(super) fn storage_api_version(definition: &Value) -> Option<String> {
     Some(format!("{}/{}", text(definition.get("spec")?, "group"), text(version, "name")))
 }
 
-/// A kind for every version, if the definition is established. Those that are not served have no verbs.
+/// A kind for every version, if the definition is established. Versions that are not served have no verbs.
 pub(super) fn of(definition: &Value) -> Vec<Kind> {
     let (Some(spec), Some(names)) = (definition.get("spec"), definition.pointer("/status/acceptedNames")) else { return Vec::new() };
     if !condition::is_true(definition, "Established") {
@@ -101,13 +101,13 @@ fn texts(value: &Value, field: &str) -> Vec<String> {
     list(value, field).iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// Groups by name, in them versions by upstream's priority, in them resources by name.
+/// The order in discovery: groups by name, versions of a group by upstream's priority, resources of a version by name.
 pub(super) fn discovery_order(one: &Kind, other: &Kind) -> Ordering {
     let versions = || version_order(&one.version, &other.version);
     one.group.cmp(&other.group).then_with(versions).then_with(|| one.plural.cmp(&other.plural))
 }
 
-/// Stable before beta before alpha, later before earlier; names of another form come last, by alphabet.
+/// Stable before beta before alpha, later before earlier. Names of another form come last, in alphabetical order.
 pub(crate) fn version_order(one: &str, other: &str) -> Ordering {
     match (rank(one), rank(other)) {
         (Some(one), Some(other)) => other.cmp(&one),

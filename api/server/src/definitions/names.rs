@@ -1,5 +1,5 @@
-//! Which names a definition gets: upstream's naming and establishing controllers as one pure function. A
-//! name belongs, within its group, to the definition that had it first.
+//! The names that a definition gets: upstream's naming and establishing controllers as one pure function. Within a
+//! group, a name belongs to the definition that had it first.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ struct Used {
     kinds: BTreeSet<String>,
 }
 
-/// The status that each definition should have, where it is another than it has.
+/// The new status of each definition; None if its status stays.
 pub(super) fn plan(definitions: &[Arc<Value>], now: Timestamp) -> Vec<Option<Value>> {
     let mut statuses: Vec<Value> =
         definitions.iter().map(|definition| definition.get("status").cloned().unwrap_or_else(|| json!({}))).collect();
@@ -34,7 +34,7 @@ fn group(definition: &Value) -> &str {
     definition.pointer("/spec/group").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Nothing to decide: the common case, for which nobody else need be asked.
+/// Whether nothing must be decided. This is the common case, and it needs no other definition.
 fn has_its_names(definition: &Value) -> bool {
     definition.pointer("/spec/names") == definition.pointer("/status/acceptedNames")
         && condition::is_true(definition, "NamesAccepted")
@@ -63,7 +63,7 @@ fn short_names(names: &Value) -> impl Iterator<Item = &str> {
     names.get("shortNames").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// Writes names and conditions into the status; whether anything changed.
+/// Writes names and conditions into the status; returns whether anything changed.
 fn decide(definition: &Value, status: &mut Value, used: &Used, now: Timestamp) -> bool {
     if has_its_names(definition) {
         return false;
@@ -106,7 +106,7 @@ fn decide(definition: &Value, status: &mut Value, used: &Used, now: Timestamp) -
     changed
 }
 
-/// Why a name cannot be had; empty where it can.
+/// Why a name is not available; empty if it is available.
 fn taken(requested: &Value, accepted: &Value, field: &str, used: &BTreeSet<String>) -> String {
     let told = |name: &str| format!("{name:?} is already in use");
     if field != "shortNames" {

@@ -1,4 +1,4 @@
-//! What priority and fairness has done, under upstream's names.
+//! Metrics of priority and fairness, with upstream's names.
 
 use api_fairness::{Flow, LevelReport, Report, WAIT_BUCKETS};
 use api_metrics::{Families, HistogramSample, number};

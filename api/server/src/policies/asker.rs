@@ -1,4 +1,4 @@
-//! The server's authorizer, as expressions ask it.
+//! The server's authorizer, for expressions.
 
 use api_auth::tokens;
 use api_cel::{Authorizer, Check, Decision};
@@ -8,7 +8,7 @@ use api_model::selector::FieldSelector;
 use crate::authorize::decide;
 use crate::core::Core;
 
-/// Answers for the user of a request, or for a service account.
+/// Checks the rights of the request's user, or of a service account.
 pub(crate) struct Asker<'a> {
     pub(super) core: &'a Core,
     pub(super) user: &'a UserInfo,
@@ -21,7 +21,7 @@ impl Authorizer for Asker<'_> {
             groups: tokens::groups(namespace),
             ..UserInfo::default()
         });
-        // A selector that cannot be read narrows nothing, as upstream has it.
+        // As in upstream, a selector that cannot be parsed does not narrow the check.
         let field_selector = (!check.field_selector.is_empty()).then(|| FieldSelector::parse(&check.field_selector).ok()).flatten();
         let attributes = Attributes {
             verb: check.verb.clone(),

@@ -1,4 +1,4 @@
-//! Mutating policies, one after the other, each seeing what the one before made.
+//! Mutating policies run one after the other; each gets the object as the previous one left it.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ use crate::registry::Served;
 use api_wire::json;
 use api_wire::status::{ApiError, ApiResult};
 
-/// Asks the mutating policies whom it concerns, and makes the changes that they want.
+/// Runs the mutating policies that match the request, and applies their changes.
 pub(crate) async fn mutate(
     policies: &Policies,
     call: &Call,
@@ -43,7 +43,7 @@ pub(crate) async fn mutate(
     refusal.map_or(Ok(()), |status| Err(ApiError::verbatim(status)))
 }
 
-/// What the request concerns, as it comes in: what policies change does not make it another's concern.
+/// The invocations that match the request as it came in: the change of a policy does not make other policies match.
 fn due<'h>(
     call: &Call,
     asked: AdmissionAttributes<'_>,
@@ -58,7 +58,7 @@ fn due<'h>(
     hooks.iter().flat_map(|hook| invocations(call, &request, &kinds, hook, &mut complain)).collect()
 }
 
-/// The policies' turn in a round.
+/// The run of the policies in one round.
 struct MutationRound<'t> {
     call: &'t Call,
     asked: AdmissionAttributes<'t>,
@@ -126,13 +126,13 @@ impl MutationRound<'_> {
         Ok((sight, FormVariables::of(self.call, self.asked, &request, form).await?))
     }
 
-    /// What becomes of what the policy sees of the object; `None` where a `test` of a patch fails.
+    /// The changed form of the object; `None` if a `test` operation of a patch fails.
     fn changed(&self, form: &Served, shown: &Value, change: Change) -> Result<Option<Value>, Message> {
         let changed = match change {
             Change::Apply(mut config) => {
                 let Gvk { group, version, kind } = Gvk::of_body(&form.kind, &self.call.subresource);
                 if self.asked.step.operation == Operation::Connect {
-                    // No document describes the options of connections, so that nobody knows how to merge them.
+                    // There is no schema for the options of connections, so they cannot be merged.
                     let why = "error applying patch: failed to convert patch object to typed object";
                     return Err(format!("{why}: no corresponding type for {group}/{version}, Kind={kind}").into());
                 }
@@ -152,14 +152,14 @@ impl MutationRound<'_> {
     }
 }
 
-/// What comes of something, and how long that took.
+/// The result of a function, and its duration.
 fn timed<T>(what: impl FnOnce() -> T) -> (T, Duration) {
     let started = Instant::now();
     let outcome = what();
     (outcome, started.elapsed())
 }
 
-/// What tells an invocation from the others of a request.
+/// Identifies an invocation among those of a request.
 fn id(Invocation { policy, binding, params, .. }: &Invocation<'_>) -> String {
     let params = params.as_deref();
     let (namespace, name) = (params.map(meta::namespace).unwrap_or_default(), params.map(meta::name).unwrap_or_default());

@@ -1,4 +1,4 @@
-//! Where parameters are: in the server's own cache, be they of a built-in kind or custom resources.
+//! Parameters of policies, from the server's own cache, both of built-in kinds and of custom resources.
 
 use std::sync::Arc;
 
@@ -17,19 +17,20 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// None where the kind is not served.
+    /// None if the kind is not served.
     pub(super) fn of(core: &Core, kind: &ParamKind) -> Option<Self> {
         core.registry.find_kind(&kind.api_version, &kind.kind).map(|served| Self { served })
     }
 
-    /// Parameters in the version that the policy names: those that a webhook converts are found as they are stored.
+    /// A parameter in the version that the policy names. If a webhook converts the kind, `found` is in the stored
+    /// version.
     pub(super) async fn converted(&self, found: Arc<Value>) -> ApiResult<Arc<Value>> {
         if self.served.converter().is_none() {
             return Ok(found);
         }
         match self.served.resource.get(meta::namespace(&found), meta::name(&found)) {
             Some(object) => Ok(self.served.one_in_version(object).await?.value()),
-            // It went in between: what was found still binds this request.
+            // The object was deleted in the meantime. The found one still applies to this request.
             None => Ok(Arc::new(self.served.external_of_version(&found).await?)),
         }
     }

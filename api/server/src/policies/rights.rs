@@ -1,5 +1,5 @@
-//! Who writes a policy or a binding must be allowed to read its parameters: what stands in them could be
-//! told in messages.
+//! A user who writes a policy or a binding must have the right to read its parameters, because messages could reveal
+//! their content.
 
 use api_model::field::{FieldError, Path};
 use api_model::kind::GroupResource;
@@ -15,8 +15,8 @@ use api_wire::status::{ApiError, ApiResult};
 const GROUP: &str = "admissionregistration.k8s.io";
 const ANY: &str = "*";
 
-/// Refuses a policy or binding that names parameters which its writer may not read. What an update leaves as
-/// it was is not asked about again.
+/// Rejects a policy or binding with parameters that its author may not read. References that an update does not change
+/// are not checked again.
 pub(crate) fn check(call: &Call, old: Option<&Value>, new: &Value) -> ApiResult<()> {
     let kind = &call.served.kind;
     if kind.group != GROUP || !call.subresource.is_empty() {
@@ -72,7 +72,7 @@ fn policy_name(binding: &Value) -> &str {
     json::text(binding, &["spec", "policyName"])
 }
 
-/// The resource behind a kind; all of them where it is not known.
+/// The resource of a kind; all resources if the kind is not known.
 fn of_kind(call: &Call, kind: Option<&Value>) -> Attributes {
     let text = |kind: &Value, field: &str| json::text(kind, &[field]).to_owned();
     let served = kind.and_then(|kind| call.core.registry.find_kind(&text(kind, "apiVersion"), &text(kind, "kind")));

@@ -1,5 +1,5 @@
-//! What the expressions of policies see of a request: the objects in the form that the policy is about, the
-//! request itself, the Namespace.
+//! The variables of policies' expressions: the objects in the form that the policy matches, the request, and the
+//! Namespace.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::call::Call;
 use crate::registry::Served;
 use api_wire::status::ApiResult;
 
-/// A request and its objects in one form.
+/// The request and its objects in one form.
 pub(crate) struct FormVariables {
     form: usize,
     object: Option<Value>,
@@ -43,7 +43,7 @@ impl FormVariables {
     }
 }
 
-/// An AdmissionRequest less what are variables of their own.
+/// The variable `request`: an AdmissionRequest without the fields that are separate variables.
 fn as_variable(call: &Call, asked: AdmissionAttributes<'_>, request: &Request<'_>, form: &Served) -> Value {
     let options = options::of(call, asked);
     let (requested, form) = (&*call.served.kind, &*form.kind);
@@ -55,7 +55,7 @@ fn as_variable(call: &Call, asked: AdmissionAttributes<'_>, request: &Request<'_
     request
 }
 
-/// What does not depend on the form, and the forms that were looked at.
+/// The variables that do not depend on the form, and those of the forms that were used.
 pub(crate) struct Sight<'a> {
     call: &'a Call,
     asker: Asker<'a>,
@@ -87,7 +87,7 @@ impl<'a> Sight<'a> {
         Ok(Self { call, asker: Asker { core: &call.core, user: &call.user }, namespace, check, seen: Vec::new() })
     }
 
-    /// What is seen in a form; it is worked out once.
+    /// The variables in a form. They are computed once.
     ///
     /// # Errors
     /// When an object cannot be converted to the form.
@@ -107,7 +107,7 @@ impl<'a> Sight<'a> {
         Ok(seen)
     }
 
-    /// What expressions are given.
+    /// The variables for an evaluation.
     pub(crate) fn asked<'s>(&'s self, seen: &'s FormVariables) -> policy::Activation<'s> {
         policy::Activation {
             request: &seen.request,

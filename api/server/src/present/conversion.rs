@@ -1,4 +1,4 @@
-//! The events of a watch in the version that the watch is for.
+//! Converts the events of a watch to the watch's version.
 
 use std::sync::Arc;
 
@@ -7,16 +7,16 @@ use api_wire::status::ApiResult;
 
 use crate::registry::Served;
 
-/// Turns what a watch is told into the version that it is for.
+/// Converts objects and events to the version of a watch.
 #[derive(Clone)]
 pub(crate) struct WatchConversion {
     served: Arc<Served>,
-    /// What converted objects are held against, where a conversion may change what is asked for.
+    /// The filter for converted objects, if the conversion may change the result of the filter.
     filter: Option<Arc<Filter>>,
 }
 
 impl WatchConversion {
-    /// For watches of kinds of several versions, with what stored objects are to be held against.
+    /// The conversion for a watch of a kind with several versions, and the filter for the stored objects.
     pub(crate) fn of(served: &Arc<Served>, filter: Filter) -> (Option<Self>, Filter) {
         let Some(converter) = served.converter() else { return (None, filter) };
         let is_after = converter.changes_selection() && !filter.is_plain();
@@ -24,7 +24,7 @@ impl WatchConversion {
         (Some(Self { served: Arc::clone(served), filter: after }), before)
     }
 
-    /// What there is at the beginning, asked for together.
+    /// Converts the initial objects and events. Objects are converted together, to save requests.
     pub(crate) async fn beginning(&self, Beginning { state, events, revision }: Beginning) -> ApiResult<Beginning> {
         let mut state = self.served.in_version(state).await?;
         state.retain(|object| self.filter.as_ref().is_none_or(|filter| filter.matches(object)));
@@ -34,7 +34,7 @@ impl WatchConversion {
         Ok(Beginning { state, events, revision })
     }
 
-    /// What happens, in its order.
+    /// Converts deliveries, in their order.
     pub(crate) async fn deliveries(self, deliveries: Vec<Arc<Delivery>>) -> ApiResult<Vec<Arc<Delivery>>> {
         let Some(converter) = self.served.converter() else { return Ok(deliveries) };
         let mut told = Vec::with_capacity(deliveries.len());

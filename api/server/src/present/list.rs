@@ -1,5 +1,5 @@
-//! Lists as a concatenation of the bytes that the cache holds, handed out in pieces so that a large
-//! list takes no memory of its own; and the tokens that pages go on with.
+//! Lists as a concatenation of the bytes in the cache, sent in pieces, so that a large list needs no additional memory;
+//! and the continue tokens of pages.
 
 mod encoded;
 
@@ -24,12 +24,12 @@ use api_wire::json;
 use api_wire::protobuf::{self, EncodeError, order};
 use api_wire::status::{ApiError, ApiResult};
 
-/// Bytes in one piece of a list.
+/// Size of one piece of a list, in bytes.
 const PIECE_BYTES: usize = 64 * 1024;
-/// How far an object of common size goes beyond that.
+/// How many bytes an object of common size may exceed that.
 const OVER_BYTES: usize = 8 * 1024;
 
-/// Answers a list.
+/// The response with a list.
 pub(crate) async fn respond(presentation: &Presentation, page: Page) -> Response<Body> {
     let metadata = metadata(&page);
     if presentation.is_protobuf() {
@@ -63,25 +63,25 @@ fn metadata(page: &Page) -> Value {
     metadata
 }
 
-/// The concatenation.
+/// The body of a list.
 struct ListBody {
     head: Bytes,
     items: Items,
     tail: &'static [u8],
-    /// Bytes still to come, before compression.
+    /// Number of bytes still to send, before compression.
     remaining: usize,
     done: bool,
     compressor: Option<Compressor>,
 }
 
-/// Items still to come.
+/// Items still to send.
 enum Items {
     Json { items: std::vec::IntoIter<Arc<Object>>, part: Part, first: bool },
     Protobuf(Encoded),
 }
 
 impl Items {
-    /// Appends the next item; whether there was one.
+    /// Appends the next item; returns whether there was one.
     fn append(&mut self, piece: &mut BytesMut) -> bool {
         match self {
             Self::Json { items, part, first } => {
@@ -177,14 +177,14 @@ impl http_body::Body for ListBody {
     }
 }
 
-/// What a continue token says, in upstream's encoding, with one field of ours.
+/// The content of a continue token, in upstream's encoding, with one additional field.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Token {
     v: String,
-    /// -1 for "as it is now".
+    /// -1: the current revision.
     rv: i64,
     start: String,
-    /// How many objects there are behind `start`, where that was counted.
+    /// The number of objects after `start`, if it was counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     left: Option<usize>,
 }
@@ -195,7 +195,7 @@ impl Token {
         Self { v: "meta.k8s.io/v1".to_owned(), rv, start: format!("{namespace}/{name}\0"), left }
     }
 
-    /// The same place in whatever is there now.
+    /// A token for the same position in the current objects.
     pub(crate) fn inconsistent(&self) -> Self {
         Self { v: self.v.clone(), rv: -1, start: self.start.clone(), left: None }
     }
@@ -215,12 +215,12 @@ impl Token {
         }
     }
 
-    /// The revision; `None` for "as it is now".
+    /// The revision; `None`: the current one.
     pub(crate) fn revision(&self) -> Option<u64> {
         u64::try_from(self.rv).ok()
     }
 
-    /// The last place that was sent.
+    /// The position of the last item that was sent.
     pub(crate) fn behind(&self) -> Behind {
         let start = self.start.trim_end_matches('\0');
         let (namespace, name) = start.split_once('/').unwrap_or(("", start));

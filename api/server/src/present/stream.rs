@@ -1,5 +1,5 @@
-//! The body of a watch: what was there, then what happens, bookmarks in between, until the client
-//! goes, the time is up, or the watcher was too slow.
+//! The body of a watch: the initial objects, then the events, with bookmarks in between. It ends when the client
+//! leaves, the time is over, or the watcher is too slow.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -17,11 +17,11 @@ use super::conversion::WatchConversion;
 use api_cache::{Beginning, Cache, Change, Delivery, Object, Subscription, Told};
 use api_wire::status::ApiResult;
 
-/// How often a client that asked for bookmarks gets one: upstream's about once a minute.
+/// How often a client that requested bookmarks gets one: about once a minute, as upstream.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
-/// Bytes that are put together in one frame.
+/// Maximum number of bytes that are combined into one frame.
 const FRAME_BYTES: usize = 16 * 1024;
-/// What a line has beside its object, at most.
+/// Maximum number of bytes of a line beside its object.
 const LINE_BYTES: usize = 32;
 
 /// A running watch.
@@ -32,23 +32,23 @@ pub(crate) struct WatchBody {
     events: VecDeque<Arc<Delivery>>,
     subscription: Subscription,
     bookmarks: bool,
-    /// Whether the end of the initial events is still to be marked, and with which revision.
+    /// The revision for the bookmark at the end of the initial events, until that is sent.
     mark_initial_end: Option<u64>,
     first: bool,
     end: Instant,
     timer: Pin<Box<Sleep>>,
     ended: bool,
     conversion: Option<WatchConversion>,
-    /// Events on their way into the watch's version; nothing overtakes them.
+    /// Events that are being converted to the watch's version. Later events wait.
     converting: Option<BoxFuture<'static, ApiResult<Vec<Arc<Delivery>>>>>,
 }
 
-/// What the client asked for.
+/// The client's options.
 pub(crate) struct Wish {
     pub(crate) bookmarks: bool,
     pub(crate) mark_initial_end: bool,
     pub(crate) timeout: Duration,
-    /// Where objects are converted before they are sent.
+    /// The conversion of objects, if there is one.
     pub(crate) conversion: Option<WatchConversion>,
 }
 
@@ -74,7 +74,7 @@ impl WatchBody {
         }
     }
 
-    /// The next lines that are ready without waiting.
+    /// The next lines, if they are ready.
     fn next_ready(&mut self) -> Option<Bytes> {
         if let Some(object) = self.state.next() {
             let first = std::mem::take(&mut self.first);
@@ -93,7 +93,7 @@ impl WatchBody {
         Some(lines)
     }
 
-    /// After what could not be told nothing follows: the watch would have a gap.
+    /// After an object that could not be written nothing follows, because the watch would have a gap.
     fn end_if(&mut self, told: Told) {
         if told == Told::Failed {
             (self.state, self.mark_initial_end) = (Vec::new().into_iter(), None);
@@ -102,7 +102,8 @@ impl WatchBody {
         }
     }
 
-    /// Lines that are ready, put together up to a bound. What many are told alike is passed on as it is.
+    /// Lines that are ready, combined up to a limit. Lines that fill a frame alone, or that come alone, are not copied:
+    /// several watchers may share their bytes.
     fn ready(&mut self) -> Option<Bytes> {
         let first = self.next_ready()?;
         if first.len() >= FRAME_BYTES || !self.has_ready() {
@@ -147,7 +148,7 @@ impl http_body::Body for WatchBody {
                 }
                 continue;
             }
-            // Read before the queue is emptied: every event up to it is in the queue by now.
+            // Read this before taking from the queue: every event up to this revision is in the queue by then.
             let applied = this.cache.applied();
             match this.subscription.events.poll_take(cx) {
                 Poll::Ready(None) => return Poll::Ready(None),
@@ -166,7 +167,7 @@ impl http_body::Body for WatchBody {
             if !this.bookmarks {
                 return Poll::Ready(None);
             }
-            // A last one when the time is up: the next watch starts where this one ends.
+            // The last bookmark comes when the time is over: the next watch starts at this revision.
             this.timer.as_mut().reset(this.end.min(now + BOOKMARK_EVERY));
             return Poll::Ready(Some(Ok(Frame::data(this.presentation.bookmark(applied, false)))));
         }

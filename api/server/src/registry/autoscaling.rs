@@ -1,6 +1,6 @@
-//! `autoscaling/v1` HorizontalPodAutoscalers are those of `autoscaling/v2`, which know more than one
-//! metric. What the older version has no field for travels in annotations, in the older version's own
-//! spelling, so that a client of the older version that writes back what it read loses nothing.
+//! `autoscaling/v1` HorizontalPodAutoscalers are views of those of `autoscaling/v2`, which can have more than one
+//! metric. Fields that the older version does not have are in annotations, with the older version's names. So a client
+//! of the older version that writes back what it read loses nothing.
 
 use api_rules::FieldValidation;
 use serde_json::{Map, Value, json};
@@ -16,7 +16,7 @@ const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 
-/// Of each source of a metric: a field in the older spelling, and its path in the newer one.
+/// For each source of a metric: a field's name in the older version, and its path in the newer one.
 type Spelling = &'static [(&'static str, &'static [(&'static str, &'static str)])];
 
 const WANTED: Spelling = &[
@@ -114,7 +114,7 @@ fn to_stored(autoscaler: &mut Value) {
     if let Some(status) = inner(object, "status", current.is_some() || conditions.is_some()) {
         let percent = status.remove("currentCPUUtilizationPercentage");
         let cpu = |percent| json!([{"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": percent}}}]);
-        // What the annotation says is more than the percentage.
+        // The annotation has more data than the percentage.
         if let Some(metrics) = current.or_else(|| percent.map(cpu)) {
             status.insert("currentMetrics".to_owned(), metrics);
         }
@@ -167,7 +167,7 @@ fn annotate(object: &mut Fields, notes: Vec<(&str, Value)>) {
     }
 }
 
-/// An object in a field; made where it is absent, if it is to be.
+/// An object in a field. If it does not exist and `make` is set, it is created.
 fn inner<'a>(object: &'a mut Fields, name: &str, make: bool) -> Option<&'a mut Fields> {
     if make && !object.get(name).is_some_and(Value::is_object) {
         object.insert(name.to_owned(), json!({}));
@@ -175,8 +175,8 @@ fn inner<'a>(object: &'a mut Fields, name: &str, make: bool) -> Option<&'a mut F
     object.get_mut(name).and_then(Value::as_object_mut)
 }
 
-/// Takes an annotation and makes the stored field of it that it stands for. Anybody may write the
-/// annotation: what does not fit the field is dropped, as upstream drops it.
+/// Removes an annotation and writes its content into the stored field that it represents. Every user may write the
+/// annotation, so content that does not fit the field is dropped, as in upstream.
 fn unpack(
     autoscaler: &mut Value,
     annotation: &str,
@@ -205,7 +205,7 @@ fn utilization<'a>(metric: &'a Value, side: &str) -> Option<&'a Value> {
     metric.get("resource")?.get(side)?.get("averageUtilization").filter(|percent| !percent.is_null())
 }
 
-/// A list of metrics in the other spelling.
+/// A list of metrics with the names of the other version.
 fn respelled(list: Value, spelling: Spelling, respell: fn(&Value, &[(&str, &str)]) -> Value) -> Option<Value> {
     let Value::Array(list) = list else { return None };
     let metrics = list.into_iter().map(|mut metric| {
@@ -229,7 +229,7 @@ fn newer(source: &Value, fields: &[(&str, &str)]) -> Value {
     for (old, path) in fields {
         let Some(value) = source.get(old).filter(|value| !value.is_null()) else { continue };
         match path.split_once('.') {
-            // The older version writes a zero where there is no value.
+            // The older version writes a zero for an absent value.
             Some(("target" | "current", "value")) if value.as_str() == Some("0") => {}
             Some((outer, field)) => {
                 if let Some(outer) = inner(&mut out, outer, true) {

@@ -1,5 +1,4 @@
-//! `events.k8s.io/v1` Events are the core group's Events under other field names; both are stored
-//! in the core form.
+//! `events.k8s.io/v1` Events are the core group's Events with other field names. Both are stored in the core form.
 
 use serde_json::{Map, Value};
 
@@ -32,7 +31,7 @@ fn from_stored(event: &mut Value) {
         for (new, core) in RENAMED {
             rename(map, core, new);
         }
-        // A required field of this version, which core events lack before their first series.
+        // This version requires the field. Core events do not have it before their first series.
         map.entry("eventTime").or_insert(Value::Null);
     });
 }
@@ -50,7 +49,7 @@ fn rename(map: &mut Map<String, Value>, from: &str, to: &str) {
     }
 }
 
-/// Both versions call it the same; what older clients leave empty must not become `null`.
+/// Both versions have the same name for the field. A field that older clients leave empty must not become `null`.
 fn rename_in_series(map: &mut Map<String, Value>, field: &str) {
     if let Some(series) = map.get_mut("series").and_then(Value::as_object_mut)
         && series.get(field).is_some_and(Value::is_null)

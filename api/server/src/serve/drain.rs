@@ -1,8 +1,8 @@
 //! Requests that are answered before their body was read: 401, 404, 405, 413 and others.
 //!
-//! HTTP/2 lets a server answer so and then reset the stream with `NO_ERROR` (RFC 9113, section 8.1). Not every client
-//! bears it: the curl of Debian 12 drops the answer with the stream. So the rest of the body is read and thrown away while
-//! the answer is sent, up to a limit, and the answer ends only then.
+//! HTTP/2 lets a server answer early and then reset the stream with `NO_ERROR` (RFC 9113, section 8.1). Not every
+//! client supports that: the curl of Debian 12 drops the answer with the stream. So the server reads and discards the
+//! rest of the body while it sends the answer, up to a limit, and ends the answer only then.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,22 +18,22 @@ use hyper::body::Incoming;
 use parking_lot::Mutex;
 use tokio::time::Sleep;
 
-/// What is read of a body that nobody wants, and for how long after the answer. Twice the longest body that is read
-/// otherwise, so that one that was too long is still drained.
+/// How many bytes of an unwanted body are read, and for how long after the answer. Twice the maximum length of an
+/// accepted body, so that a body that is only a little too long is still drained.
 const BYTES_MAX: usize = 2 * api_wire::body::BODY_BYTES_MAX;
 const TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Where a body goes that was dropped before its end.
+/// The place of a body that was dropped before its end.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Rest(Arc<Mutex<Option<Incoming>>>);
 
-/// A body that is handed back when it is dropped before its end.
+/// A body that goes to `rest` when it is dropped before its end.
 struct Lent {
     body: Option<Incoming>,
     rest: Rest,
 }
 
-/// Lends a request's body to whoever answers; nothing is handed back of requests without one.
+/// Wraps the request's body, so that the rest of it can be drained. None for a request without a body.
 pub(super) fn lend(request: Request<Incoming>) -> (Request<Body>, Option<Rest>) {
     if request.body().is_end_stream() {
         return (request.map(Body::new), None);
@@ -43,7 +43,7 @@ pub(super) fn lend(request: Request<Incoming>) -> (Request<Body>, Option<Rest>) 
     (request, Some(rest))
 }
 
-/// Has an answer end when the rest of its request was drained.
+/// Makes an answer end only after the rest of the request's body was drained.
 pub(super) fn until_drained(answer: Response<Body>, rest: Option<Rest>) -> Response<Body> {
     let Some(rest) = rest else { return answer };
     answer.map(|body| Body::new(Draining { answer: body, is_answered: false, rest, drain: Drain::default() }))
@@ -72,7 +72,7 @@ impl Drop for Lent {
     }
 }
 
-/// What was read of the rest.
+/// The state of draining.
 #[derive(Default)]
 struct Drain {
     body: Option<Incoming>,
@@ -81,7 +81,7 @@ struct Drain {
 }
 
 impl Drain {
-    /// Ready when there is nothing to read any more, or nothing more will be read.
+    /// Ready when the body has ended, or when a limit is reached.
     fn poll(&mut self, rest: &Rest, is_answered: bool, cx: &mut Context<'_>) -> Poll<()> {
         if self.body.is_none() {
             self.body = rest.0.lock().take();
@@ -108,7 +108,7 @@ impl Drain {
     }
 }
 
-/// An answer that ends when the rest of its request was drained.
+/// An answer that ends after the rest of the request's body was drained.
 struct Draining {
     answer: Body,
     is_answered: bool,
@@ -126,7 +126,7 @@ impl http_body::Body for Draining {
             match Pin::new(&mut this.answer).poll_frame(cx) {
                 Poll::Ready(None) => this.is_answered = true,
                 answered => {
-                    // It goes on while the answer is sent.
+                    // Draining goes on while the answer is sent.
                     let _drained = this.drain.poll(&this.rest, false, cx);
                     return answered;
                 }
@@ -135,7 +135,7 @@ impl http_body::Body for Draining {
         this.drain.poll(&this.rest, true, cx).map(|()| None)
     }
 
-    /// Asked before each frame: a body that is still with somebody may yet be handed back.
+    /// hyper calls this before each frame. False while a body is still to be drained.
     fn is_end_stream(&self) -> bool {
         self.answer.is_end_stream() && self.drain.body.is_none() && self.rest.0.lock().is_none()
     }

@@ -1,8 +1,8 @@
-//! A socket that gathers what is written to it and sends it when the task that writes is done for now.
+//! A socket that collects the written bytes and sends them when the writing task has no more work for now.
 //!
-//! HTTP/2 flushes after every frame: a hundred streams with an event each would cost a hundred calls of
-//! the kernel. So a flush is put off; the connection's task sends what has gathered at the end of each
-//! of its turns, and before that only when a bound is reached. Everything a turn makes leaves together.
+//! HTTP/2 flushes after every frame: a hundred streams with an event each would cost a hundred system calls. So flushes
+//! are delayed. The connection's task sends the collected bytes at the end of each poll, and before that only when a
+//! limit is reached. Everything from one poll is sent together.
 
 use std::future::poll_fn;
 use std::io;
@@ -17,20 +17,20 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
-/// Bytes that may gather: the kernel takes no more than this at once over loopback or with segmentation
+/// Maximum number of collected bytes: the kernel takes no more than this at once over loopback or with segmentation
 /// offload.
 const GATHERED_BYTES_MAX: usize = 64 << 10;
-/// What an idle connection may keep of the memory in which it gathered.
+/// How many bytes of buffer an idle connection may keep.
 const IDLE_BYTES_MAX: usize = 4 << 10;
 
-/// The socket.
+/// The socket of a connection.
 #[derive(Debug)]
 pub(super) struct Gathered {
     read: OwnedReadHalf,
     outgoing: Arc<Mutex<Outgoing>>,
 }
 
-/// What the connection's task sends from.
+/// The handle with which the connection's task sends.
 #[derive(Clone, Debug)]
 pub(super) struct Gatherer(Arc<Mutex<Outgoing>>);
 
@@ -38,12 +38,12 @@ pub(super) struct Gatherer(Arc<Mutex<Outgoing>>);
 struct Outgoing {
     socket: OwnedWriteHalf,
     waiting: BytesMut,
-    /// Whether flushes are put off.
+    /// Whether flushes are delayed.
     gathers: bool,
 }
 
 impl Gathered {
-    /// Sends at once, until [`Gatherer::gather`] is called.
+    /// Sends at once until [`Gatherer::gather`] is called.
     pub(super) fn new(stream: TcpStream) -> Self {
         let (read, socket) = stream.into_split();
         let outgoing = Outgoing { socket, waiting: BytesMut::new(), gathers: false };
@@ -54,23 +54,24 @@ impl Gathered {
         self.read.peer_addr()
     }
 
-    /// For the task that writes.
+    /// The handle for the task that writes.
     pub(super) fn gatherer(&self) -> Gatherer {
         Gatherer(Arc::clone(&self.outgoing))
     }
 }
 
 impl Gatherer {
-    /// From now on flushes are put off: the caller drives the connection with [`Gatherer::drive`].
+    /// From now on flushes are delayed: the caller must run the connection with [`Gatherer::drive`].
     pub(super) fn gather(&self) {
         self.0.lock().gathers = true;
     }
 
-    /// Drives a connection, and sends at the end of each of its turns.
+    /// Polls a connection, and sends at the end of each poll.
     pub(super) async fn drive<F: Future>(&self, mut connection: Pin<&mut F>) -> F::Output {
         poll_fn(|cx| {
             let ended = connection.as_mut().poll(cx);
-            // What fails now fails the connection's next write. What does not fit now wakes this task again.
+            // An error now makes the connection's next write fail. If not all bytes can be sent now, the socket wakes
+            // this task again.
             let _told_by_the_next_write = self.0.lock().poll_send(cx);
             ended
         })
@@ -79,7 +80,7 @@ impl Gatherer {
 }
 
 impl Outgoing {
-    /// Sends all that waits.
+    /// Sends all collected bytes.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.waiting.is_empty() {
             let sent = ready!(Pin::new(&mut self.socket).poll_write(cx, &self.waiting))?;
@@ -94,7 +95,7 @@ impl Outgoing {
         Poll::Ready(Ok(()))
     }
 
-    /// Waits until there is room for more; answers for how much.
+    /// Waits until the buffer has space; returns how many bytes.
     fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if self.waiting.len() >= GATHERED_BYTES_MAX {
             ready!(self.poll_send(cx))?;

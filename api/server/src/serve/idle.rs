@@ -1,8 +1,8 @@
-//! Connections that nobody uses: clients that are gone without a word, and clients that ask nothing for long.
+//! Unused connections: clients that disappeared without closing, and clients that send no request for a long time.
 //!
-//! A peer that lost its power sends no FIN. HTTP/2 asks it for signs of life; for HTTP/1.1 the system does, and
-//! gives up data that nobody acknowledges. A client that is there and asks nothing is sent away politely, as
-//! upstream does: each connection takes a place that others may wait for.
+//! A peer that lost its power sends no FIN. HTTP/2 sends pings; for HTTP/1.1 the kernel sends keepalive probes and
+//! gives up unacknowledged data. The connection of a client without requests is closed gracefully, as upstream does:
+//! each connection takes a slot that other clients may wait for.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,13 +21,13 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// Data that is not acknowledged for this long ends the connection.
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(75);
 
-/// Has the system notice when the peer is gone.
+/// Makes the kernel notice when the peer is gone.
 pub(super) fn notice_absence(stream: &TcpStream) -> std::io::Result<()> {
     keepalive::probe(stream)?;
     keepalive::give_up_after(stream, UNACKNOWLEDGED_MAX)
 }
 
-/// What goes on on one connection.
+/// The activity on one connection.
 #[derive(Debug)]
 pub(super) struct Activity(Mutex<State>);
 
@@ -44,12 +44,12 @@ impl Default for Activity {
 }
 
 impl Activity {
-    /// Something happened just now.
+    /// Records activity at this moment.
     pub(super) fn touch(&self) {
         self.0.lock().since = Instant::now();
     }
 
-    /// Waits until nothing went on for [`IDLE_TIMEOUT`].
+    /// Waits until there was no activity for [`IDLE_TIMEOUT`].
     pub(super) async fn idle(&self) {
         loop {
             let quiet_until = {
@@ -65,7 +65,7 @@ impl Activity {
     }
 }
 
-/// A request under way, until it is dropped.
+/// An open request, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Busy(Arc<Activity>);
 
@@ -75,7 +75,7 @@ impl Busy {
         Self(Arc::clone(activity))
     }
 
-    /// The request is under way until its answer is sent, or the client does not want it any more.
+    /// Keeps the request open until its answer is sent, or the client cancels it.
     pub(super) fn until_sent(self, answer: Response<Body>) -> Response<Holding<Busy>> {
         answer.map(|body| Holding::new(body, self))
     }

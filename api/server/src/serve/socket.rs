@@ -1,6 +1,6 @@
-//! Answers as messages of a websocket, for clients that cannot read a long answer piece by piece
-//! (browsers, above all): a watch has an event a message, a log its bytes as they come. Which form
-//! messages have is the subprotocol's to say.
+//! Answers as messages of a websocket, for clients (mainly browsers) that cannot read a long answer piece by piece. A
+//! watch sends one event in a message, a log sends its bytes as they come. The subprotocol decides the form of the
+//! messages.
 
 use std::sync::Arc;
 
@@ -23,29 +23,29 @@ const BINARY: &str = "binary.k8s.io";
 /// Messages are text in base64.
 const BASE64: &str = "base64.binary.k8s.io";
 
-/// The longest message that a client may send. None is looked at but for its end.
+/// Maximum length of a client's message. The server ignores all messages except a close.
 const HEARD_BYTES_MAX: usize = 4 * 1024;
 
-/// A client's wish for its answer in messages.
+/// A client's request for its answer in messages.
 pub(crate) struct Socket {
     upgrade: WebSocketUpgrade,
     form: Form,
-    /// The connection's.
+    /// The slot of the connection.
     place: Option<Arc<ConnectionSlot>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// A line of text a message: what a watch sends unless it is asked otherwise.
+    /// One line of text in a message: the default for a watch.
     Lines,
     Binary,
     Base64,
-    /// An event in protobuf a message, without the length that stands before it elsewhere.
+    /// One event in protobuf in a message, without the length that precedes it in a stream.
     Events,
 }
 
 impl Socket {
-    /// The wish, if the request is one. Must be asked before the headers are taken.
+    /// The websocket request, if this is one. Call it before the headers are taken.
     pub(crate) async fn wanted(parts: &mut Parts, is_watch: bool) -> Option<Self> {
         let upgrade = WebSocketUpgrade::from_request_parts(parts, &()).await.ok()?.protocols([BINARY, BASE64]);
         let upgrade = upgrade.max_message_size(HEARD_BYTES_MAX).max_frame_size(HEARD_BYTES_MAX);
@@ -58,7 +58,7 @@ impl Socket {
         Some(Self { upgrade, form, place: super::place(parts) })
     }
 
-    /// Sends an answer's body in messages. A refusal stays what it is.
+    /// Sends the body of an answer in messages. An error stays a plain answer.
     pub(crate) fn carry(self, answer: Response<Body>, trail: Option<&Arc<Trail>>) -> Response<Body> {
         if !answer.status().is_success() {
             return answer;
@@ -104,7 +104,7 @@ async fn send(mut socket: WebSocket, body: Body, form: Form) {
 }
 
 impl Form {
-    /// Chunks of a watch are whole lines.
+    /// A chunk of a watch has only whole lines.
     fn messages(self, chunk: &Bytes) -> Vec<Message> {
         match self {
             Self::Events => protobuf::frames(chunk.clone()).into_iter().map(Message::Binary).collect(),

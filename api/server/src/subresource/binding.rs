@@ -1,4 +1,4 @@
-//! `pods/binding`: the scheduler's verdict. Only here a Pod gets its node.
+//! `pods/binding`: the scheduler's decision. Only this subresource sets the node of a Pod.
 
 use api_admission::Operation;
 use api_model::meta;
@@ -90,7 +90,7 @@ fn check(call: &Call, pod: &Value, binding: &Value) -> ApiResult<()> {
     Ok(())
 }
 
-/// The Pod on its node, with the Binding's annotations and labels and the condition that says so.
+/// The Pod on its node, with the Binding's annotations and labels and the condition `PodScheduled`.
 fn bound(pod: &Value, binding: &Value, node: &str) -> Value {
     let mut pod = pod.clone();
     json::set(&mut pod, &["spec", "nodeName"], node);

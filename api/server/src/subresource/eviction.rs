@@ -1,5 +1,5 @@
-//! `pods/eviction`: a deletion that asks the Pod's disruption budget first, and leaves the reason on
-//! the Pod for whoever wonders why it went.
+//! `pods/eviction`: a deletion that first checks the Pod's disruption budget, and writes its reason into the Pod's
+//! conditions.
 
 mod budget;
 
@@ -24,7 +24,7 @@ use api_wire::options::{DeleteOptions, WriteOptions};
 use api_wire::query::Query;
 use api_wire::status::{ApiError, ApiResult};
 
-/// Others that may change the Pod, or its budget, in between.
+/// Maximum number of attempts when others change the Pod, or its budget, at the same time.
 const ATTEMPTS_MAX: usize = 20;
 
 /// `POST` of an Eviction.
@@ -54,8 +54,8 @@ pub(super) async fn evict(path: &WritePath, call: &mut Call, bytes: &[u8]) -> Ap
     Ok(presentation.value(StatusCode::CREATED, &status))
 }
 
-/// Evicts a Pod that costs no budget anything, because it does not run or stops already; answers
-/// whether it was one.
+/// Evicts a Pod that does not affect a budget, because it does not run or is stopping already. Returns whether the Pod
+/// was such a one.
 async fn evict_unguarded(path: &WritePath, call: &mut Call, delete: &DeleteOptions) -> ApiResult<bool> {
     let mut conflict = None;
     for _ in 0..ATTEMPTS_MAX {
@@ -64,7 +64,8 @@ async fn evict_unguarded(path: &WritePath, call: &mut Call, delete: &DeleteOptio
         if !is_over && phase(&pod) != "Pending" {
             return Ok(false);
         }
-        // One that is not over may start to run at any moment, and then its budget must be asked.
+        // A pending Pod may start at any moment, and then its budget must be checked. So the deletion requires the Pod
+        // unchanged.
         let options = if is_over { delete.clone() } else { as_of(&pod, delete) };
         match mark_and_delete(path, call, options).await {
             Err(error) if error.code() == StatusCode::CONFLICT && delete.resource_version.is_none() => conflict = Some(error),
@@ -74,12 +75,12 @@ async fn evict_unguarded(path: &WritePath, call: &mut Call, delete: &DeleteOptio
     Err(conflict.unwrap_or_else(|| ApiError::modified(&call.served.name, &call.name)))
 }
 
-/// Evicts a Pod that runs, if its budget allows.
+/// Evicts a running Pod, if its budget allows it.
 async fn evict_guarded(path: &WritePath, call: &mut Call, delete: &DeleteOptions) -> ApiResult<()> {
     let pod = call.object()?.value();
     match budget::ask(&call.core, &pod, delete.dry_run).await? {
         Answer::Granted => mark_and_delete(path, call, delete.clone()).await,
-        // It does not count as healthy, so that nothing is lost with it, as long as it stays so.
+        // The Pod does not count as healthy, so its eviction costs nothing as long as the Pod is unchanged.
         Answer::NotCounted(name) => match mark_and_delete(path, call, as_of(&pod, delete)).await {
             Err(error) if error.code() == StatusCode::CONFLICT && delete.resource_version.is_none() => Err(budget::still_processed(&name)),
             done => done,
@@ -91,13 +92,13 @@ fn phase(pod: &Value) -> &str {
     pod.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The options with the condition that the Pod has not changed, unless the client set one.
+/// The options with the precondition that the Pod is unchanged, unless the client set one.
 fn as_of(pod: &Value, delete: &DeleteOptions) -> DeleteOptions {
     let version = delete.resource_version.clone().or_else(|| Some(meta::resource_version(pod).to_owned()));
     DeleteOptions { resource_version: version, ..delete.clone() }
 }
 
-/// Tells on the Pod why it goes, then deletes it, both under the preconditions of `options`.
+/// Writes the reason into the Pod, then deletes it, both with the preconditions of `options`.
 async fn mark_and_delete(path: &WritePath, call: &mut Call, mut options: DeleteOptions) -> ApiResult<()> {
     if !options.dry_run {
         let marking = modify_unchecked(path, call, false, |call, pod| {
@@ -113,7 +114,7 @@ async fn mark_and_delete(path: &WritePath, call: &mut Call, mut options: DeleteO
     delete_object(&path.admission, call, &name, &options).await.map(drop)
 }
 
-/// The Pod with the condition that upstream's eviction sets.
+/// The Pod with the condition of upstream's eviction.
 fn marked(pod: &Value) -> Value {
     let mut pod = pod.clone();
     let mut conditions = pod.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();

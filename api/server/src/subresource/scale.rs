@@ -1,4 +1,4 @@
-//! `scale`: how many replicas, as an `autoscaling/v1` Scale.
+//! `scale`: the number of replicas, as an `autoscaling/v1` Scale.
 
 use std::sync::Arc;
 
@@ -64,14 +64,14 @@ async fn patch(path: &WritePath, call: &mut Call, bytes: &[u8]) -> ApiResult<Arc
     .await
 }
 
-/// A Scale that is applied is its replicas applied to the object, through this door.
+/// Applies a Scale: its replicas are applied to the object, as a change through this subresource.
 async fn apply_scale(path: &WritePath, call: &mut Call, bytes: &[u8]) -> ApiResult<Arc<Value>> {
     let options = WriteOptions::parse_apply(&call.query)?;
     let typing = api_schema::of_gvk("autoscaling", "v1", "Scale").map_or(Typing::Deduced, Typing::Known);
     let typed = Typed { group: "autoscaling", version: "v1", kind: "Scale", typing };
     let mut scale = apply::decode(call, bytes, &typed, &options)?;
     if meta::name(&scale).is_empty() {
-        // It is that of the object that this is applied to.
+        // The default is the name of the object.
         meta::set(&mut scale, "name", call.name.as_str());
     }
     let scale = checked(call, scale, &[], &options)?;

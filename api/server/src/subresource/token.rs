@@ -27,7 +27,7 @@ pub(super) async fn request(admission: &Admission, call: &mut Call, bytes: &[u8]
     json::set(&mut request, &["kind"], "TokenRequest");
     json::set(&mut request, &["apiVersion"], "authentication.k8s.io/v1");
     call.object()?;
-    // A node gets tokens for its own Pods only: that is NodeRestriction's to say.
+    // A node gets tokens only for its own Pods: the plugin NodeRestriction checks that.
     let name = call.name.clone();
     let step = Step { operation: Operation::Create, name: &name, old: None, dry_run: options.dry_run };
     admission.mutate(call, step, Some(&mut request)).await?;

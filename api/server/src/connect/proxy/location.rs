@@ -1,4 +1,4 @@
-//! Where a proxy leads: `[scheme:]name[:port]` of a Pod, a Service or a node. Pure over what is stored.
+//! The target of a proxy request: `[scheme:]name[:port]` of a Pod, a Service or a node. Pure, on stored objects.
 
 use std::net::IpAddr;
 
@@ -15,20 +15,20 @@ use api_upstream::resolve;
 use crate::connect::target;
 use api_wire::status::{ApiError, ApiResult};
 
-/// How a backend is spoken to.
+/// The protocol to a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
     Plain,
-    /// TLS with any certificate, as upstream: Pods have none that we could know.
+    /// TLS with any certificate, as in upstream: the server cannot know the certificates of Pods.
     Tls,
 }
 
-/// One place that answers for what was asked.
+/// One target that can answer the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Location {
     /// A port of a Pod or of a node.
     Port(Reach, Address),
-    /// A node's server: the cluster's certificates on both sides.
+    /// A node's own server: with the cluster's certificates on both sides.
     Kubelet(Kubelet),
 }
 
@@ -40,12 +40,12 @@ impl Location {
     }
 }
 
-/// What the name of a proxied object is made of.
+/// The parts of a proxied object's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Name<'a> {
     secure: bool,
     name: &'a str,
-    /// Empty when none is given.
+    /// Empty if the name has no port.
     port: &'a str,
 }
 
@@ -71,7 +71,7 @@ impl<'a> Name<'a> {
     }
 }
 
-/// All places that answer for what a call names; at least one.
+/// All targets of a call; at least one.
 pub(super) fn find(call: &Call) -> ApiResult<Vec<Location>> {
     let kind = call.served.kind.plural.as_str();
     let singular = kind.strip_suffix('s').unwrap_or(kind);
@@ -108,7 +108,7 @@ fn number(text: &str) -> ApiResult<u16> {
     text.parse().ok().filter(|port| *port > 0).ok_or_else(unknown)
 }
 
-/// Whoever may write an address into an object's status must not lead us to our own machine.
+/// A user who may write an address into an object's status must not direct the server to its own machine.
 fn proxyable(text: &str) -> ApiResult<IpAddr> {
     let refused = || ApiError::bad_request("address not allowed");
     text.parse().ok().filter(|ip| is_global_unicast(*ip)).ok_or_else(refused)
@@ -138,7 +138,7 @@ fn of_service(service: &Value, view: &dyn View, wanted: Name<'_>) -> ApiResult<V
     Ok(locations)
 }
 
-/// The name of the Service's port that is meant; a number is looked up.
+/// The name of the Service's port. A port number is translated to its name.
 fn port_name<'a>(service: &'a Value, wanted: Name<'a>) -> ApiResult<&'a str> {
     let Ok(number) = wanted.port.parse::<u64>() else { return Ok(wanted.port) };
     let found = u16::try_from(number).ok().and_then(|port| resolve::port_name(service, port));

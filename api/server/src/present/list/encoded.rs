@@ -1,7 +1,7 @@
-//! The items of a list in protobuf. A list tells its whole length before its first item, so each item
-//! is encoded before the answer begins. Of a long list only the first are kept: the others are encoded
-//! once more when it is their turn, which costs time where keeping them would cost memory for as long
-//! as the slowest client takes.
+//! The items of a list in protobuf. The encoding has the length of the list before the first item, so each item is
+//! encoded before the response begins. Of a long list, only the first encoded items are kept. The others are encoded
+//! again when they are sent: that costs time, but keeping them would need memory for as long as the slowest client
+//! reads.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use super::super::Presentation;
 use api_cache::Object;
 use api_wire::protobuf::{EncodeError, Form, ListForm};
 
-/// Bytes of encoded items that one list keeps.
+/// Maximum number of bytes of encoded items that one list keeps.
 const KEPT_BYTES_MAX: usize = 1 << 20;
-/// Bytes of JSON after which others get a turn.
+/// Number of bytes of JSON after which the task yields.
 const TURN_BYTES: usize = 256 << 10;
 
-/// What is still to be sent.
+/// Items still to send.
 pub(super) struct Encoded {
     presentation: Presentation,
     form: Form,
@@ -28,7 +28,7 @@ pub(super) struct Encoded {
 
 enum Item {
     Ready(Vec<u8>),
-    /// What it is made from, and the length that was told.
+    /// The object, and the length that its encoding had.
     Later(Arc<Object>, usize),
 }
 
@@ -56,25 +56,25 @@ impl Encoded {
         Ok(Self { presentation: presentation.clone(), form, list, items: items.into_iter(), len })
     }
 
-    /// Bytes of all items.
+    /// Number of bytes of all items.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// What comes before the items.
+    /// The bytes before the items.
     pub(super) fn head(&self, metadata: &Value) -> Result<Vec<u8>, EncodeError> {
         self.list.head(metadata, self.len)
     }
 
-    /// Appends the next item; whether there was one.
+    /// Appends the next item; returns whether there was one.
     pub(super) fn append(&mut self, piece: &mut BytesMut) -> bool {
         let message = match self.items.next() {
             None => return false,
             Some(Item::Ready(message)) => message,
             Some(Item::Later(object, len)) => match self.form.message(&self.presentation.json(&object)) {
                 Ok(message) if message.len() == len => message,
-                // Its kind was defined anew meanwhile. No message begins with a zero: the client sees that
-                // the list is broken, and asks again.
+                // The kind's definition changed in the meantime. No message begins with a zero byte, so the client
+                // notices the error and repeats the request.
                 _ => vec![0; len],
             },
         };

@@ -1,4 +1,4 @@
-//! The ledger against a count of all there is, on a server's cache.
+//! Compares the ledger with a count of all objects, on a server's cache.
 
 use api_admission::resource_quota::Counted;
 use rand::rngs::StdRng;
@@ -20,7 +20,7 @@ fn scoped(scope: &str) -> Scopes {
     Scopes::from_quota(&json!({"spec": {"scopes": [scope]}}))
 }
 
-/// What a ledger of its own says, held against a count.
+/// The sum of a separate ledger, compared with a count.
 fn sum(cluster: &Cluster, ledger: &Ledger, resource: &GroupResource, scopes: &Scopes) -> Sum {
     let cache = &cluster.server.core().cache;
     let sum = LedgerSums { ledger, cache }.sum(resource, "default", scopes);
@@ -28,7 +28,7 @@ fn sum(cluster: &Cluster, ledger: &Ledger, resource: &GroupResource, scopes: &Sc
     sum
 }
 
-/// Something happens to one of a few objects.
+/// A random change to one of a few objects.
 async fn step(cluster: &Cluster, rng: &mut StdRng) {
     let name = format!("o{}", rng.random_range(0..12));
     match rng.random_range(0..9) {
@@ -68,7 +68,7 @@ async fn sums_are_what_a_count_says() {
     let mut seen = HashSet::new();
     for _ in 0..STEPS {
         step(&cluster, &mut rng).await;
-        // Not after each: several changes are taken up together, and sums are opened one after the other.
+        // Not after each change, so that several changes are added together and sums are opened at different times.
         if rng.random_range(0..3) == 0 {
             seen.insert(format!("{:?}", sum(&cluster, &ledger, &core("pods"), &scopes[rng.random_range(0..scopes.len())])));
             sum(&cluster, &ledger, &core("services"), &Scopes::default());
@@ -78,7 +78,7 @@ async fn sums_are_what_a_count_says() {
     assert!(seen.len() > 20, "the steps change what is used: {seen:?}");
 }
 
-/// Puts something into a sum that no count would find.
+/// Adds something to a sum that a new count would not find.
 fn mark(ledger: &Ledger, resource: &GroupResource) {
     let mut books = ledger.books.lock();
     let entries = books.get_mut(resource).expect("a book").by_namespace.get_mut("default").expect("entries");
@@ -100,7 +100,7 @@ async fn what_happens_is_added_and_nothing_counted_anew() {
         cluster.config_map(name, json!({})).await;
         assert!(is_marked(&cluster, &ledger, &resource));
     }
-    // A sum of another namespace that is behind makes nobody count twice.
+    // An older sum of another namespace does not cause events to be counted twice.
     let entry = Entry { scopes: Scopes::default(), upto: 0, sum: Sum::default() };
     ledger.books.lock().get_mut(&resource).expect("a book").open("other", entry);
     cluster.delete(&format!("{CONFIG_MAPS}/a")).await.ok();
@@ -122,13 +122,13 @@ fn what_others_changed_at_once_is_counted_whole() {
     let count = || Entry::count(&resource, 0, "default", &Scopes::default());
     let mut book = Book::default();
     book.open("default", count());
-    // As by a transaction of somebody else: three deletions and a creation are one revision.
+    // As in a transaction of another program: three deletions and a creation have one revision.
     let gone = ["a", "b", "c"].map(|name| applied(name, 5, None));
     resource.apply(gone.into_iter().chain([applied("e", 5, Some(object("e", 5)))]).collect());
     book.follow(&resource);
     let summed = |book: &Book| book.by_namespace["default"].iter().map(|entry| entry.sum.clone()).collect::<Vec<_>>();
     assert_eq!(summed(&book), [count().sum]);
-    // Nor is it counted twice when another sum makes the book start earlier.
+    // The creation is not counted twice either when another sum lowers the book's revision.
     book.open("other", Entry { scopes: Scopes::default(), upto: 0, sum: Sum::default() });
     book.follow(&resource);
     assert_eq!(summed(&book), [count().sum]);
@@ -142,7 +142,7 @@ async fn what_the_cache_has_forgotten_is_counted_anew() {
     sum(&cluster, &ledger, &resource, &Scopes::default());
     mark(&ledger, &resource);
     cluster.config_map("other", json!({})).await;
-    // The cache's history is bounded by its bytes: a few of these are all of it.
+    // The size of the cache's history is limited: a few of these objects fill it.
     for round in 0..10 {
         large["data"]["key"] = format!("{round}{}", "x".repeat(900_000)).into();
         cluster.put(&format!("{CONFIG_MAPS}/large"), &large).await.ok();

@@ -1,4 +1,4 @@
-//! What a Pod's disruption budget says to its eviction.
+//! The decision of a Pod's disruption budget about its eviction.
 
 use api_model::kind::GroupResource;
 use api_model::meta;
@@ -12,21 +12,21 @@ use crate::core::{Core, WriteError};
 use api_wire::json;
 use api_wire::status::{ApiError, ApiResult};
 
-/// Pods that a budget remembers as on their way out; beyond that upstream refuses too.
+/// Maximum number of disrupted Pods in a budget's status; upstream has the same limit.
 const DISRUPTED_LEN_MAX: usize = 2_000;
-/// Seconds after which a refused client may ask again.
+/// Seconds until a rejected client may retry.
 const RETRY_SECONDS: u32 = 10;
 
-/// What it says, where it does not refuse.
+/// The budget's decision, if it is not a rejection.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// There is no budget, or it has been charged with the disruption.
+    /// There is no budget, or the disruption was subtracted from it.
     Granted,
-    /// The Pod is not healthy, so that the budget of that name does not count it.
+    /// The Pod is not ready, and the budget with this name lets such a Pod go.
     NotCounted(String),
 }
 
-/// Takes one disruption from the Pod's budget, or refuses.
+/// Takes one disruption from the Pod's budget, or rejects the eviction.
 pub(super) async fn ask(core: &Core, pod: &Value, dry_run: bool) -> ApiResult<Answer> {
     let mut name = String::new();
     for _ in 0..ATTEMPTS_MAX {
@@ -60,7 +60,7 @@ pub(super) async fn ask(core: &Core, pod: &Value, dry_run: bool) -> ApiResult<An
     Err(ApiError::timeout(&format!("couldn't update PodDisruptionBudget {name:?} due to conflicts"), RETRY_SECONDS))
 }
 
-/// The budget has not seen the latest of its Pods yet.
+/// The error for a budget whose status does not yet reflect the latest change of its Pods.
 pub(super) fn still_processed(budget: &str) -> ApiError {
     let cause = format!("The disruption budget {budget} is still being processed by the server.");
     ApiError::disruption("Cannot evict pod as it would violate the pod's disruption budget.", &cause, RETRY_SECONDS)
@@ -83,7 +83,7 @@ fn number(budget: &Value, path: &str) -> i64 {
     budget.pointer(path).and_then(Value::as_i64).unwrap_or_default()
 }
 
-/// Whether Pods that are not ready may go without asking: `unhealthyPodEvictionPolicy`.
+/// Whether Pods that are not ready may be evicted without the budget: `unhealthyPodEvictionPolicy`.
 fn spares_unready(budget: &Value) -> bool {
     if budget.pointer("/spec/unhealthyPodEvictionPolicy").and_then(Value::as_str) == Some("AlwaysAllow") {
         return true;
@@ -92,7 +92,7 @@ fn spares_unready(budget: &Value) -> bool {
     desired > 0 && number(budget, "/status/currentHealthy") >= desired
 }
 
-/// The budget after one more disruption.
+/// The budget after one further disruption.
 fn disrupted(budget: &Value, pod: &Value, now: Timestamp) -> ApiResult<Value> {
     let name = meta::name(budget);
     if number(budget, "/status/observedGeneration") < number(budget, "/metadata/generation") {
@@ -121,7 +121,7 @@ fn disrupted(budget: &Value, pod: &Value, now: Timestamp) -> ApiResult<Value> {
     Ok(changed)
 }
 
-/// The condition that says that no further disruption is allowed.
+/// Sets the condition that no further disruption is allowed.
 fn set_exhausted(budget: &mut Value, now: Timestamp) {
     let mut conditions = budget.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
     let is_same = |condition: &&Value| condition.get("type").and_then(Value::as_str) == Some("DisruptionAllowed");
