@@ -47,7 +47,7 @@ async fn a_role_lets_in() {
     assert_eq!(status("/api").await, StatusCode::OK);
 }
 
-/// As upstream, which leaves the subject as it is and looks for it in the binding's namespace.
+/// As in upstream: the subject stays without a namespace, and the authorizer uses the binding's namespace.
 #[tokio::test]
 async fn a_service_account_without_a_namespace_is_one_of_the_bindings_own() {
     let cluster = cluster().await;
@@ -72,7 +72,7 @@ async fn a_service_account_without_a_namespace_is_one_of_the_bindings_own() {
     assert_eq!(refused.refusal(), (422, message));
 }
 
-/// Whoever may write roles and bindings still cannot gain rights by it.
+/// A user with the right to write roles and bindings cannot gain further rights through them.
 #[tokio::test]
 async fn nobody_grants_what_they_do_not_hold() {
     let cluster = cluster().await;
@@ -138,7 +138,7 @@ async fn a_user_may_be_taken_for_another() {
     assert_eq!(nameless.refusal(), (400, message));
 }
 
-/// Who names somebody in a way that cannot be read does not act as themselves.
+/// A request with an unreadable impersonation header is rejected. It does not run as the user itself.
 #[tokio::test]
 async fn impersonation_headers_are_text() {
     let cluster = cluster().await;
@@ -153,7 +153,8 @@ async fn impersonation_headers_are_text() {
     assert!(known.status == StatusCode::FORBIDDEN && known.refusal().1.contains("User \"jürgen\" cannot list"), "{known:?}");
 }
 
-/// The old verb lets do everything as another; the constrained ones only what they name.
+/// The verb `impersonate` allows everything as the other user; the constrained verbs allow only the actions that they
+/// name.
 #[tokio::test]
 async fn impersonation_is_a_right_on_each_thing_that_is_named() {
     let cluster = cluster().await;
@@ -206,7 +207,7 @@ async fn impersonation_is_a_right_on_each_thing_that_is_named() {
     assert!(refused.refusal().1.ends_with(": impersonating the system:masters group is not allowed"), "{refused:?}");
 }
 
-/// A node gets tokens for audiences that its Pods mount, and for those that an administrator grants it.
+/// A node gets tokens for audiences that its Pods mount, and for audiences that an administrator grants it.
 #[tokio::test]
 async fn a_node_may_be_granted_audiences() {
     let cluster = cluster().await;

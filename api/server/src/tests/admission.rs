@@ -1,8 +1,8 @@
-//! Admission where the server adds to what the plugins decide: waiting and locking.
+//! What the server adds to the decisions of admission plugins: waiting and locking.
 
 use super::*;
 
-/// The controller that makes a new namespace's ServiceAccount may be a moment behind.
+/// The controller that creates a new namespace's ServiceAccount may be a little late.
 #[tokio::test]
 async fn a_pod_waits_for_its_namespaces_account() {
     let cluster = Arc::new(cluster().await);
@@ -31,7 +31,7 @@ async fn a_refused_pod_without_a_name_is_told_by_what_its_name_begins_with() {
     assert_eq!(refused.body["details"]["name"], "early-");
 }
 
-/// Each of many at once would fit alone.
+/// Each of many concurrent objects would fit alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_quota_holds_against_writers_at_once() {
     let cluster = Arc::new(cluster().await);
@@ -51,7 +51,7 @@ async fn a_quota_holds_against_writers_at_once() {
     assert_eq!(created, 5);
 }
 
-/// Creations that fail once they were admitted, and deletions, leave nothing behind; nobody waits for what is free.
+/// Creations that fail after admission, and deletions, use nothing of the quota. No writer waits for free quota.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_quota_is_exact_while_objects_come_and_go() {
     const HARD: usize = 6;
@@ -61,7 +61,7 @@ async fn a_quota_is_exact_while_objects_come_and_go() {
     cluster.post("/api/v1/namespaces/default/resourcequotas", quota).await.ok();
     let secrets = "/api/v1/namespaces/default/secrets";
     let secret = |name: &str| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}});
-    // Twice as many as there is room for; each name is wanted by two.
+    // Twice as many names as the quota allows, and two writers for each name.
     let writers = (0..4 * HARD).map(|writer| {
         let cluster = Arc::clone(&cluster);
         tokio::spawn(async move {
@@ -96,7 +96,7 @@ async fn a_quota_is_exact_while_objects_come_and_go() {
     }
 }
 
-/// A request that is only tried is refused like any other, and books nothing.
+/// A dry run is rejected like any other request, and uses nothing of the quota.
 #[tokio::test]
 async fn a_quota_refuses_what_is_tried() {
     let cluster = cluster().await;
@@ -116,7 +116,7 @@ async fn a_quota_refuses_what_is_tried() {
     assert_eq!(refused.refusal(), (403, message));
 }
 
-/// Only a namespace that is marked for it may ask for devices that are in use.
+/// Only a namespace with the label may request administrators' access to devices that are in use.
 #[tokio::test]
 async fn administrators_access_to_devices_needs_a_label() {
     let cluster = cluster().await;
@@ -137,7 +137,7 @@ async fn administrators_access_to_devices_needs_a_label() {
     mark("true".into()).await;
     cluster.post(claims, claim("a")).await.ok();
     mark(Value::Null).await;
-    // What was made stays, and nothing is given to it any more.
+    // An existing claim stays, but it gets no further devices.
     let labelled = json!({"metadata": {"labels": {"a": "b"}}});
     cluster.patch(&format!("{claims}/a"), "merge", labelled).await.ok();
     let result = json!({"request": "a", "driver": "d.example.com", "pool": "p", "device": "x", "adminAccess": true});
@@ -150,7 +150,7 @@ async fn administrators_access_to_devices_needs_a_label() {
     cluster.patch(&format!("{claims}/a/status"), "merge", status).await.ok();
 }
 
-/// What is used stands in the status soon after it is used, and after the quota is made.
+/// The status has the usage soon after a change, and soon after the creation of the quota.
 #[tokio::test]
 async fn a_quota_says_what_is_used() {
     let cluster = cluster().await;
@@ -197,7 +197,7 @@ async fn a_body_that_is_no_json_is_refused_with_its_beginning() {
     assert!(message.ends_with("({\"kind\": )"), "{message}");
 }
 
-/// What the index gives as address never changes; an old one leads to the present one.
+/// An address in the index always means the same document. An old address redirects to the present one.
 #[tokio::test]
 async fn documents_asked_for_by_hash_are_kept() {
     let cluster = cluster().await;

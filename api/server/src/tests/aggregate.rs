@@ -1,4 +1,4 @@
-//! API servers of others behind this one: over real HTTPS, on loopback, known by the front proxy's certificate.
+//! Aggregated API servers: over real HTTPS, on loopback. They accept this server by the front proxy's certificate.
 
 mod authorities;
 mod connections;
@@ -31,29 +31,29 @@ use super::*;
 const SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 const GADGETS: &str = "/apis/others.example.com/v1/gadgets";
 
-/// What a backing server was asked.
+/// A request that a backing server received.
 #[derive(Debug)]
 struct ReceivedRequest {
-    /// With its query.
+    /// The path with its query.
     path: String,
     headers: http::HeaderMap,
-    /// The number of the connection over which it came, and what was shown there.
+    /// The number of the request's connection, and the client certificate on it.
     connection: usize,
     certificate: Vec<u8>,
 }
 
-/// A backing server. What its discovery answers can be set.
+/// A backing server. The test can set the answers of its discovery.
 struct Backing {
     port: u16,
     asked: Arc<Mutex<Vec<ReceivedRequest>>>,
     discovery: Arc<AtomicU16>,
-    /// Its OpenAPI v2 document, and the tag of that.
+    /// Its OpenAPI v2 document, and the document's ETag.
     openapi: Arc<Mutex<(String, String)>>,
-    /// What it answers instead of its OpenAPI documents: 0 for nothing at all, 200 for them.
+    /// The status for its OpenAPI documents: 0 for no answer at all, 200 for the documents.
     openapi_code: Arc<AtomicU16>,
-    /// It ends all its connections.
+    /// Makes it end all its connections.
     hang_up: Arc<Notify>,
-    /// Those that have ended.
+    /// The connections that have ended.
     ended: Arc<Mutex<BTreeSet<usize>>>,
 }
 
@@ -62,7 +62,7 @@ impl Backing {
         Self::of(&PKI).await
     }
 
-    /// With a certificate of these keys, believing their front proxy.
+    /// A server with a certificate of this authority. It trusts the authority's front proxy.
     async fn of(pki: &Pki) -> Self {
         let names = PkiConfig { names: ["gadgets.default.svc".to_owned()].into(), addresses: [IpAddr::V4(Ipv4Addr::LOCALHOST)].into() };
         let subject = api_auth::pki::Subject::server("gadgets", &names);
@@ -119,13 +119,13 @@ impl Backing {
                     });
                     let serving = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
                     let mut serving = std::pin::pin!(serving.with_upgrades());
-                    // Clients may go away at any time.
+                    // A client may close the connection at any time.
                     tokio::select! {
                         _ended = &mut serving => {}
                         () = hang_up.notified() => {
                             serving.as_mut().graceful_shutdown();
                             let _ended = serving.await;
-                            // Until the client has gone too.
+                            // Wait until the client has closed the connection too.
                             let _rest = beside.read_to_end(&mut Vec::new()).await;
                         }
                     }
@@ -136,7 +136,7 @@ impl Backing {
         backing
     }
 
-    /// A Service that leads to it, and its registration.
+    /// Creates a Service for the server, and its APIService.
     async fn register(&self, cluster: &Cluster, bundle: &str) {
         let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "gadgets"},
             "spec": {"type": "ExternalName", "externalName": "localhost"}});
@@ -150,7 +150,7 @@ impl Backing {
                 "service": {"namespace": "default", "name": "gadgets", "port": self.port}, "caBundle": STANDARD.encode(bundle)}})
     }
 
-    /// How often it was looked at.
+    /// How often the loop has checked the server.
     fn looks(&self) -> usize {
         self.asked.lock().iter().filter(|asked| asked.path == "/apis/others.example.com/v1").count()
     }
@@ -164,7 +164,8 @@ impl Backing {
         tokio::time::timeout(Duration::from_secs(20), looked).await.expect("looked at");
     }
 
-    /// Has one more server looked at, and by then this one would have been too.
+    /// Registers a further server and waits until the loop has checked it. A check of this server that was due would
+    /// have happened by then.
     async fn until_another_is_looked_at(&self, cluster: &Cluster) {
         let mut another = self.registration(PKI.ca_pem());
         another["metadata"]["name"] = "v2.others.example.com".into();
@@ -181,7 +182,7 @@ impl Backing {
     }
 }
 
-/// A connection, and the same once more.
+/// A connection, and a second handle of it.
 fn twice(stream: TcpStream) -> (TcpStream, TcpStream) {
     let stream = stream.into_std().expect("a stream");
     let again = stream.try_clone().expect("a stream");
@@ -200,7 +201,7 @@ fn acceptor(pki: &Pki, identity: &api_auth::Identity) -> tokio_rustls::TlsAccept
     tokio_rustls::TlsAcceptor::from(Arc::new(config))
 }
 
-/// An answer of a code; 0 is none ever.
+/// An answer with that status; 0: no answer ever.
 async fn failure(code: u16) -> Response<Body> {
     if code == 0 {
         std::future::pending::<()>().await;
@@ -210,7 +211,7 @@ async fn failure(code: u16) -> Response<Body> {
     response
 }
 
-/// A document for those who do not have it.
+/// The document, or an empty body if the client has it already.
 fn tagged(headers: &http::HeaderMap, (tag, document): (String, String)) -> Response<Body> {
     let is_known = headers.get(header::IF_NONE_MATCH).is_some_and(|known| *known == tag);
     let mut response = Response::new(Body::from(if is_known { String::new() } else { document }));
@@ -256,7 +257,7 @@ fn answer(path: &str, body: &[u8], discovery: u16) -> Response<Body> {
     response
 }
 
-/// The condition of an APIService, once it is as wished.
+/// The condition of an APIService, as soon as it satisfies `wish`.
 async fn until(cluster: &Cluster, name: &str, wish: impl Fn(&Value) -> bool) -> Value {
     let asking = async {
         loop {
@@ -271,7 +272,7 @@ async fn until(cluster: &Cluster, name: &str, wish: impl Fn(&Value) -> bool) -> 
     tokio::time::timeout(Duration::from_secs(20), asking).await.unwrap_or_else(|_| panic!("{name} never came to be as wished"))
 }
 
-/// Gives the loop a reason.
+/// Changes the APIService, so that the loop checks it again.
 async fn look_again(cluster: &Cluster) {
     let path = format!("{SERVICES}/v1.others.example.com");
     let priority = cluster.get(&path).await.ok()["spec"]["versionPriority"].as_u64().expect("a number");
@@ -321,7 +322,7 @@ async fn custom_resources_are_registered_for_as_long_as_they_are_served() {
     until(&cluster, "v1.example.com", |condition| condition.is_null()).await;
 }
 
-/// A client that followed would show its token to whoever the server behind names (CVE-2022-3172).
+/// A client that followed the redirect would send its token to any host that the backing server names (CVE-2022-3172).
 #[tokio::test]
 async fn a_server_behind_leads_nobody_elsewhere() {
     let (cluster, _backing) = registered().await;
@@ -362,7 +363,7 @@ async fn requests_are_passed_on_with_the_users_name() {
         (all("authorization"), all("x-own"), all("host")),
         (vec![], vec!["kept".to_owned()], vec!["gadgets.default.svc".to_owned()])
     );
-    // Who may not is not even passed on.
+    // A request without authorization is not forwarded.
     let jane = cluster.user("jane", &["system:authenticated"]);
     let request = Request::builder().uri(GADGETS).body(Body::empty()).expect("a request");
     let refused = json_of(send(&jane, request).await).await;
@@ -401,13 +402,13 @@ async fn discovery_and_openapi_tell_of_it() {
     let current = version().await;
     assert_eq!((&current["freshness"], &current["resources"][0]["resource"]), (&json!("Current"), &json!("gadgets")));
     assert_eq!(current["resources"][0]["shortNames"], json!(["gd"]));
-    // It is available before its documents are read.
+    // The server is available before its documents are read.
     openapi::until_in_index(&cluster, true).await;
     let index = cluster.get("/openapi/v3").await.ok();
     let url = index["paths"]["apis/others.example.com/v1"]["serverRelativeURL"].as_str().expect("a document").to_owned();
     assert_eq!(cluster.get(&url).await.ok()["info"]["title"], "others");
     assert!(!index["paths"]["apis/apps/v1"]["serverRelativeURL"].as_str().expect("ours").ends_with("hash=8"), "it speaks for itself alone");
-    // Who does not answer any more is still listed, as it was.
+    // A server that no longer answers is still listed with its previous resources.
     backing.discovery.store(500, Ordering::SeqCst);
     look_again(&cluster).await;
     until(&cluster, "v1.others.example.com", |condition| condition["status"] == "False").await;
@@ -463,12 +464,12 @@ async fn what_a_client_does_wrong_is_no_doubt_about_the_server() {
     let broken = stream::iter([Ok("a"), Err(std::io::Error::other("no chunk"))]);
     let request = Request::builder().method(Method::POST).uri(GADGETS).body(Body::from_stream(broken)).expect("a request");
     assert_eq!(cluster.raw(request).await.status(), StatusCode::SERVICE_UNAVAILABLE);
-    // The longest there can be: with a scheme and a host it would be too long.
+    // The longest path that works: an absolute URL, with scheme and host, would be too long.
     let longest = format!("{GADGETS}?{}", "a".repeat(65_533 - GADGETS.len()));
     assert_eq!(cluster.get(&longest).await.ok()["asked"], longest);
     backing.until_another_is_looked_at(&cluster).await;
     assert_eq!(backing.looks(), before);
-    // One that breaks off may be ill.
+    // A server that breaks off an answer may have a fault.
     cluster.post(&format!("{GADGETS}?break"), json!({})).await;
     backing.until_looked_at(before).await;
 }

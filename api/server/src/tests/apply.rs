@@ -1,4 +1,4 @@
-//! Server-side apply, and what all other writes leave in `managedFields`.
+//! Server-side apply, and the entries of all other writes in `managedFields`.
 
 use super::*;
 
@@ -25,7 +25,7 @@ impl Cluster {
     }
 }
 
-/// Manager, operation and door of every entry.
+/// Manager, operation and subresource of every entry.
 fn managers(object: &Value) -> Vec<String> {
     let entries = object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
     let text = |entry: &Value, field: &str| entry[field].as_str().unwrap_or_default().to_owned();
@@ -48,7 +48,7 @@ async fn what_is_applied_is_created_changed_and_given_up() {
     let created = created.ok();
     assert_eq!(managers(&created), ["me Apply/"]);
     assert_eq!(*fields(&created, "me"), json!({"f:data": {"f:a": {}, "f:b": {}}, "f:metadata": {"f:labels": {"f:l": {}}}}));
-    // The same again is no write.
+    // The same apply again writes nothing.
     let again = cluster
         .apply(
             &path,
@@ -77,7 +77,7 @@ async fn conflicts_are_told_and_forced() {
     let forced = cluster.apply(&path, "you&force=true", deployment(json!({"replicas": 2}))).await.ok();
     assert_eq!((&forced["spec"]["replicas"], &forced["metadata"]["generation"]), (&json!(2), &json!(2)));
     assert!(fields(&forced, "me")["f:spec"].get("f:replicas").is_none());
-    // What I no longer own I do not take away; what nobody owns goes back to its default.
+    // A manager does not remove a field that it no longer owns. A field without an owner goes back to its default.
     let left = cluster.apply(&path, "me", deployment(json!({}))).await.ok();
     assert_eq!(left["spec"]["replicas"], 2);
     let left = cluster.apply(&path, "you", deployment(json!({}))).await.ok();
@@ -144,7 +144,7 @@ async fn the_manager_is_named_by_the_request_or_its_program() {
     );
 }
 
-/// One applies an empty list, another reads and writes with a client that leaves it out: neither changes anything.
+/// One manager applies an empty list. Another client reads and writes without it. Neither changes anything.
 #[tokio::test]
 async fn empty_lists_are_not_fought_over() {
     let cluster = cluster().await;
@@ -246,7 +246,7 @@ async fn status_and_scale_are_applied_through_their_doors() {
     assert_eq!(refused.refusal(), (409, "Apply failed with 1 conflict: conflict with \"me\": .spec.replicas"));
     let scaled = cluster.apply(&format!("{path}/scale"), "hpa&force=true", scale(4.into())).await.ok();
     assert_eq!((&scaled["kind"], &scaled["spec"]["replicas"]), (&json!("Scale"), &json!(4)));
-    // What client-go makes of a Scale without a name.
+    // client-go's Scale without a name.
     let nameless = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "spec": {"replicas": 4}});
     assert_eq!(cluster.apply(&format!("{path}/scale"), "hpa", nameless).await.ok()["metadata"]["name"], "d");
     let refused = cluster.apply(&path, "me", deployment(json!({"replicas": 1}))).await;

@@ -1,4 +1,4 @@
-//! Secrets as the store has them: never plain, readable with the right keys, a clear error without.
+//! Secrets in the store: never in plain text, readable with the right keys, and a clear error without them.
 
 use api_store::{SqliteConfig, SqliteStore};
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::AtRest;
 
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
-/// What must be found nowhere on the disk, as the object has it.
+/// The value in the object, which must not be on the disk.
 const VALUE: &str = "c2tpZmYta2VlcHMtdGhpcw==";
 const FIRST: &str = "name: first, secret: AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const SECOND: &str = "name: second, secret: ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=";
@@ -129,7 +129,7 @@ async fn the_wrong_key_is_an_error_that_says_so() {
     }
 }
 
-/// A lost key makes whole lists fail; who may do so gets rid of what it had sealed.
+/// With a lost key, whole lists fail. A user with the right may delete the objects that the key had encrypted.
 #[tokio::test]
 async fn what_no_key_opens_can_be_deleted_unseen() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
@@ -147,7 +147,7 @@ async fn what_no_key_opens_can_be_deleted_unseen() {
     let both = cluster.delete(&unseen("lost", "&gracePeriodSeconds=0")).await;
     assert_eq!(both.status, StatusCode::UNPROCESSABLE_ENTITY, "{both:?}");
     assert_eq!(cluster.delete(&unseen("missing", "")).await.status, StatusCode::NOT_FOUND);
-    // Being allowed to delete is not enough.
+    // The right to delete is not enough.
     let rbac = "/apis/rbac.authorization.k8s.io/v1";
     let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "deleter"},
         "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["delete"]}]});

@@ -1,4 +1,4 @@
-//! What the audit log says of requests, read back from its file.
+//! The events of requests, read back from the audit log's file.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ struct Audited {
     _directory: tempfile::TempDir,
 }
 
-/// Only what admin and jane do, so that the server's own start is left out.
+/// Records only requests of admin and jane, not those of the server's own start.
 async fn audited(rules: &str) -> Audited {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("audit.log");
@@ -121,7 +121,7 @@ async fn refusals_and_impersonation_are_told() {
         request.body(Body::empty()).expect("a request")
     };
     assert_eq!(json_of(cluster.raw(request(None)).await).await.status, StatusCode::FORBIDDEN);
-    // Without the identity of an in-process client: as it comes from a connection.
+    // Without an in-process identity, as for a request from a connection.
     let response = crate::handle::handle(Arc::clone(cluster.server.app()), request(Some("wrong"))).await;
     assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
     let events = audited.events().await;
@@ -176,7 +176,7 @@ async fn paths_are_recorded_by_their_rules() {
     assert!(metrics.as_str().is_some_and(|text| text.contains("\napiserver_audit_event_total 1\n")), "{metrics}");
 }
 
-/// What is behind a proxy may answer without end, errors too.
+/// A backend behind a proxy may send an endless answer, also with an error status.
 #[tokio::test]
 async fn an_endless_answer_through_a_proxy_is_passed_on_and_not_kept() {
     let audited = audited("{level: RequestResponse}").await;

@@ -1,10 +1,10 @@
-//! Every served kind through every verb that discovery lists for it, and through none that it does not.
+//! Every served kind through every verb that discovery lists for it, and through no other verb.
 
 mod objects;
 
 use super::*;
 
-/// The parts of a kind's life, in which all kinds are alike.
+/// The steps in the life of an object, which are the same for all kinds.
 struct Life<'a> {
     cluster: &'a Cluster,
     kind: &'a api_model::kind::Kind,
@@ -32,7 +32,7 @@ async fn every_kind_answers_every_verb_it_offers() {
     }
 }
 
-/// The path of a kind's objects in `default`, or in the cluster.
+/// The path of a kind's objects, in `default` or in the cluster.
 fn collection(kind: &api_model::kind::Kind) -> String {
     let root = if kind.group.is_empty() { "api" } else { "apis" };
     let namespace = if kind.namespaced { "namespaces/default/" } else { "" };
@@ -48,7 +48,7 @@ impl Life<'_> {
         format!("{}/{}", self.path, self.name())
     }
 
-    /// An answer that must be a success.
+    /// The body of an answer that must be a success.
     fn ok(&self, what: &str, answer: Answer) -> Value {
         assert!(answer.status.is_success(), "{what} of {}: {answer:?}", self.path);
         answer.body
@@ -149,7 +149,7 @@ impl Life<'_> {
             return;
         }
         let object = self.ok("get of the status", self.cluster.get(&path).await);
-        // A Node's status is its kubelet's from the first.
+        // A Node's status belongs to its kubelet from the beginning.
         assert!(object["status"].is_object() || self.kind.plural == "nodes", "{object}");
         let mut lied = object.clone();
         lied["metadata"]["labels"]["status"] = "yes".into();
@@ -157,7 +157,7 @@ impl Life<'_> {
         let patch = json!({"metadata": {"annotations": {"status": "patched"}}});
         let patched = self.ok("patch of the status", self.cluster.patch(&path, "merge", patch).await);
         assert_eq!(patched["spec"], object["spec"], "{path}");
-        // The main door leaves the status alone.
+        // A write of the object itself does not change the status.
         let lie = json!({"status": {"conditions": [{"type": "Lie", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2024-01-01T00:00:00Z"}]}});
         let through = self.cluster.patch(&self.one(), "merge", lie).await;
         let kept = if through.status.is_success() { through.body } else { self.ok("get", self.cluster.get(&self.one()).await) };
@@ -174,7 +174,7 @@ impl Life<'_> {
         self.is_gone().await;
     }
 
-    /// Waits for its end; what controllers would do with finalizers is done here.
+    /// Waits until the object is gone. Removes finalizers, as controllers would do.
     async fn is_gone(&self) {
         for _ in 0..1_000 {
             let answer = self.cluster.get(&self.one()).await;
@@ -281,7 +281,7 @@ async fn both_versions_of_autoscalers_are_the_same_objects() {
     let memory = json!([{"op": "add", "path": "/spec/metrics/-", "value":
         {"type": "Resource", "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": "1Gi"}}}}]);
     cluster.patch(&path("v2", "/a"), "json", memory).await.ok();
-    // Who knows but the older version changes its part and loses nothing of the other's.
+    // A client of the older version changes its own fields and keeps those of the newer version.
     let older = cluster.patch(&path("v1", "/a"), "merge", json!({"spec": {"targetCPUUtilizationPercentage": 70}})).await.ok();
     assert_eq!(older["spec"]["targetCPUUtilizationPercentage"], 70);
     assert!(older["metadata"]["annotations"]["autoscaling.alpha.kubernetes.io/metrics"].as_str().is_some_and(|note| note.contains("1Gi")));
@@ -289,7 +289,7 @@ async fn both_versions_of_autoscalers_are_the_same_objects() {
     assert_eq!(newer["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"], 70);
     assert_eq!(newer["spec"]["metrics"][1]["resource"]["target"]["averageValue"], "1Gi");
     assert!(newer["metadata"].get("annotations").is_none(), "{newer}");
-    // People are shown the same, whichever version they ask for.
+    // A table has the same cells in every version.
     for version in ["v1", "v2"] {
         let table = cluster.get_as(&path(version, "/a"), "application/json;as=Table;v=v1;g=meta.k8s.io").await.ok();
         assert_eq!(table["rows"][0]["cells"][2], "cpu: <unknown>/70%, memory: <unknown>/1Gi");

@@ -1,8 +1,8 @@
-//! What every cluster has comes back where somebody deleted it, as upstream's controllers bring it back.
+//! The objects of every cluster are created again after a deletion, as upstream's controllers do.
 
 use super::*;
 
-/// Lets the server's own time pass until a path answers 200.
+/// Lets the paused time pass until a path answers 200.
 async fn comes_back(cluster: &Cluster, path: &str) {
     let asking = async {
         while cluster.get(path).await.status != StatusCode::OK {
@@ -35,7 +35,7 @@ async fn what_is_deleted_is_made_anew_within_a_minute() {
     }
 }
 
-/// Upstream's annotation says who has the last word.
+/// Upstream's annotation decides whether the server restores the spec.
 #[tokio::test(start_paused = true)]
 async fn suggestions_of_flow_control_are_restored_unless_somebody_keeps_theirs() {
     let cluster = cluster().await;
@@ -56,7 +56,7 @@ async fn suggestions_of_flow_control_are_restored_unless_somebody_keeps_theirs()
     .await
     .expect("restored within a minute");
     assert_eq!(shares("workload-low").await, 7);
-    // What is as it should be is not written again.
+    // An object that needs no change is not written again.
     let after = cluster.get(levels).await.ok();
     let version = |list: &Value| {
         let items = list["items"].as_array().expect("items").iter();
@@ -68,7 +68,7 @@ async fn suggestions_of_flow_control_are_restored_unless_somebody_keeps_theirs()
     assert_eq!(version(&after), version(&before));
 }
 
-/// Upstream's NamespaceLifecycle.
+/// As upstream's plugin NamespaceLifecycle.
 #[tokio::test]
 async fn the_namespaces_that_the_cluster_lives_in_are_not_deleted() {
     let cluster = cluster().await;

@@ -214,7 +214,7 @@ async fn events_of_both_groups_are_the_same_objects() {
     assert_eq!(names(&cluster.get("/api/v1/events?fieldSelector=involvedObject.name%3Dq").await.ok()), Vec::<&str>::new());
 }
 
-/// Nobody is asked to try again soon, and nobody takes it for a defect.
+/// The code does not make clients retry soon, and nobody takes it for a defect of the server.
 #[tokio::test]
 async fn a_store_without_room_is_told_by_a_number_of_its_own() {
     let full = api_store::StoreError::DiskFull { path: "/data/state.db".to_owned() };
@@ -315,7 +315,7 @@ async fn an_event_of_the_newer_group_is_held_to_that_groups_rules() {
     assert_eq!(cluster.patch(&path, "merge", series).await.ok()["series"]["count"], 2);
     let refused = cluster.patch(&path, "merge", json!({"note": "other"})).await;
     assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY, "{refused:?}");
-    // The older group's are free to be without, and to change.
+    // In the older group, these fields are optional and may change.
     let core =
         json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "c"}, "involvedObject": {"namespace": "default"}, "type": "Foo"});
     cluster.post("/api/v1/namespaces/default/events", core).await.ok();

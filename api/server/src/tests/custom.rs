@@ -1,4 +1,4 @@
-//! Custom resources from their definition to their end.
+//! Custom resources, from the creation of their definition to its deletion.
 
 mod conversion;
 mod versions;
@@ -10,7 +10,7 @@ use super::*;
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 pub(super) const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
 
-/// A definition of widgets in two versions, the first of which is stored.
+/// A definition of widgets with two versions; the first one is stored.
 pub(super) fn definition() -> Value {
     let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {
         "spec": {"type": "object", "required": ["size"], "x-kubernetes-validations": [{"rule": "self.color != 'green' || self.size < 9", "message": "green ones are small"}], "properties": {
@@ -42,7 +42,7 @@ pub(super) fn widget(name: &str, spec: Value) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}, "spec": spec})
 }
 
-/// Asks until the answer is as wished; what the server does by itself takes a moment.
+/// Repeats a request until the answer satisfies `wish`, because the server's own work takes some time.
 async fn until(cluster: &Cluster, path: &str, wish: impl Fn(&Answer) -> bool) -> Answer {
     let asking = async {
         loop {
@@ -270,7 +270,7 @@ async fn old_objects_read_as_the_definition_says_by_now() {
     assert_eq!(read["spec"], json!({"size": 3, "shape": "round"}));
     let list = cluster.get(WIDGETS).await.ok();
     assert_eq!(list["items"][1]["spec"], read["spec"]);
-    // Also when it is told what an object was that nobody has written since.
+    // Also in a deletion event, for an object that was not written since.
     let from = list["metadata"]["resourceVersion"].as_str().expect("a revision");
     let mut watch = super::watches::watch(&cluster, &format!("{WIDGETS}?watch=true&resourceVersion={from}")).await;
     cluster.delete(&format!("{WIDGETS}/gone")).await.ok();
@@ -326,7 +326,7 @@ async fn applying_knows_the_schema_of_the_definition() {
     assert_eq!(apply("two", json!({"color": "green"})).await.ok()["spec"], json!({"size": 3, "color": "green"}));
 }
 
-/// Where the replicas are is the definition's to say, in the object and in who owns them.
+/// The definition says where the replicas are, both in the object and in `managedFields`.
 #[tokio::test]
 async fn a_scale_is_applied_where_the_definition_has_the_replicas() {
     let cluster = with_widgets().await;
@@ -349,13 +349,13 @@ async fn a_scale_is_applied_where_the_definition_has_the_replicas() {
     assert_eq!((&own["subresource"], &own["fieldsV1"]), (&json!("scale"), &json!({"f:spec": {"f:size": {}}})));
     let refused = apply("", "other", widget("a", json!({"size": 2}))).await;
     assert_eq!(refused.status, StatusCode::CONFLICT, "{refused:?}");
-    // Who states no replicas any more gives them up, and the definition's field stays as it is required.
+    // A manager that states no replicas gives them up. The field stays if the schema requires it.
     let nothing = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a"}, "spec": {}});
     let given_up = apply("/scale", "hpa", nothing).await;
     assert!(given_up.status.is_success() || given_up.status == StatusCode::UNPROCESSABLE_ENTITY, "{given_up:?}");
 }
 
-/// Custom resources have no messages; their metadata has, as every object's.
+/// Custom resources have no protobuf messages; their metadata has the message of all objects.
 #[tokio::test]
 async fn protobuf_is_for_metadata_alone() {
     const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";

@@ -1,4 +1,5 @@
-//! Answers over HTTP/2 to requests whose body was not read: the rest is drained, so that no stream is reset under its answer.
+//! Answers over HTTP/2 to requests whose body was not read: the server drains the rest, so that it does not reset the
+//! stream during the answer.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use super::*;
 
 type Stream = tokio_rustls::client::TlsStream<TcpStream>;
 
-/// What an HTTP/2 client says first, and settings that change nothing.
+/// The first bytes of an HTTP/2 client, with empty settings.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -26,7 +27,7 @@ fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
     [&len[1..], &[kind, flags], &1_u32.to_be_bytes(), payload].concat()
 }
 
-/// A request that is not over yet.
+/// An open request.
 async fn begun(cluster: &Cluster) -> Stream {
     let (address, _) = served(cluster).await;
     let connector = crate::tls::tests_connector_speaking(&PKI, None, &[b"h2"]);
@@ -36,7 +37,7 @@ async fn begun(cluster: &Cluster) -> Stream {
     stream
 }
 
-/// Kinds and flags of the frames about the stream, up to the first that is wished.
+/// Types and flags of the frames of the stream, up to the first that satisfies `wish`.
 async fn frames_until(stream: &mut Stream, wish: impl Fn(u8, u8) -> bool) -> Vec<(u8, u8)> {
     let mut seen = Vec::new();
     let reading = async {
@@ -68,7 +69,7 @@ async fn an_answer_ends_when_the_body_that_nobody_wants_is_read() {
     let mut stream = begun(&cluster).await;
     let answer = frames_until(&mut stream, |kind, _| kind == DATA).await;
     assert!(answer.iter().all(|(kind, flags)| !ends(*kind, *flags)), "whole, but not over: {answer:?}");
-    // Less than the window that holds before settings are agreed on.
+    // Less than the initial window, which is valid before the settings.
     for _ in 0..5 {
         stream.write_all(&frame(DATA, 0, &[b'x'; 10_000])).await.expect("written");
     }

@@ -1,4 +1,4 @@
-//! Events that are over.
+//! Events whose time to live is over.
 
 use jiff::Timestamp;
 

@@ -1,4 +1,4 @@
-//! Priority and fairness as clients meet it.
+//! Priority and fairness from the clients' view.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ async fn answers_say_which_schema_and_level_they_went_by() {
     }
 }
 
-/// Two users of one level of few seats: many requests of one, and between them single ones of the
+/// Two users of one priority level with few seats: many requests of one user, and among them single requests of the
 /// other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_from_one_user_leaves_anothers_latency_near_what_it_was() {
@@ -89,7 +89,7 @@ async fn refused_requests_are_told_when_to_come_back_and_are_counted() {
     let server = Server::start(config, Arc::new(MemoryStore::new())).await.expect("starts");
     let admin = server.client(UserInfo::new("admin", &["system:masters", "system:authenticated"]));
     let cluster = Cluster { store: Arc::new(MemoryStore::new()), server, admin };
-    // Without the levels that lend, whoever is in no schema but the last has its one seat.
+    // Without the levels that lend seats, the requests that match only the last schema have its one seat.
     for level in ["global-default", "workload-low", "workload-high"] {
         cluster.delete(&format!("{GROUP}/prioritylevelconfigurations/{level}")).await.ok();
     }
@@ -122,7 +122,7 @@ async fn refused_requests_are_told_when_to_come_back_and_are_counted() {
     }
 }
 
-/// Priority levels come and go, and the last schema stays.
+/// Mandatory objects are created again, and priority levels may come and go.
 #[tokio::test]
 async fn the_configuration_is_kept_whole() {
     let cluster = cluster().await;
@@ -146,7 +146,7 @@ async fn the_configuration_is_kept_whole() {
     assert_eq!(schema["spec"]["matchingPrecedence"], 10_000);
 }
 
-/// A watch takes its seat only until it has begun.
+/// A watch occupies a seat only until it has started.
 #[tokio::test]
 async fn watches_do_not_hold_seats() {
     let mut config = config();

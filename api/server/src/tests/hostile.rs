@@ -1,4 +1,4 @@
-//! Input that no good client sends: each gets the status that upstream gives, at a bounded cost.
+//! Hostile input: each gets the status that upstream returns, at a limited cost.
 
 mod bodies;
 mod credentials;
@@ -16,11 +16,11 @@ use super::*;
 
 type Stream = tokio_rustls::client::TlsStream<TcpStream>;
 
-/// What any single request may take in a debug build on a busy machine. Without bounds, these take minutes
-/// or all memory.
+/// Time limit for any single request, in a debug build on a busy machine. Without limits in the server, these requests
+/// take minutes or all memory.
 const COST_MAX: Duration = Duration::from_secs(30);
 
-/// Runs something whose time is bounded.
+/// Runs work that must end within [`COST_MAX`].
 async fn quickly<T>(work: impl Future<Output = T>) -> T {
     let started = Instant::now();
     let outcome = work.await;
@@ -28,7 +28,7 @@ async fn quickly<T>(work: impl Future<Output = T>) -> T {
     outcome
 }
 
-/// A connection to the cluster with TLS done.
+/// A TLS connection to the cluster.
 async fn connected(cluster: &Cluster, connector: &TlsConnector) -> Stream {
     let (address, _) = served(cluster).await;
     connected_to(address, connector).await
@@ -39,14 +39,14 @@ async fn connected_to(address: SocketAddr, connector: &TlsConnector) -> Stream {
     connector.connect("127.0.0.1".try_into().expect("a name"), stream).await.expect("a handshake")
 }
 
-/// Sends bytes; answers all that comes back until the server closes the connection.
+/// Sends bytes; returns all that comes back until the server closes the connection.
 async fn told(stream: &mut Stream, bytes: &[u8]) -> String {
     // The server may close the connection before it has read all.
     let _sent = stream.write_all(bytes).await;
     heard(stream).await
 }
 
-/// All that comes until the server closes the connection, with or without saying so.
+/// All bytes until the server closes the connection, with or without a TLS close.
 async fn heard(stream: &mut Stream) -> String {
     let mut answer = Vec::new();
     let _end = stream.read_to_end(&mut answer).await;

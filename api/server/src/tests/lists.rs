@@ -9,7 +9,7 @@ async fn with_config_maps(count: usize) -> Cluster {
     cluster
 }
 
-/// The list tells kind and version for all; the same in every form of it.
+/// A list has kind and version once for all items, in every form of the list.
 #[tokio::test]
 async fn items_bear_no_kind() {
     let cluster = with_config_maps(1).await;
@@ -42,7 +42,7 @@ async fn selectors_choose() {
     assert_eq!(cluster.get(&format!("{PODS}?fieldSelector=bogus%3Dx")).await.refusal(), (400, "field label not supported: bogus"));
 }
 
-/// Pods are found by their node with an index; other kinds have the field too.
+/// For Pods an index finds objects by node name; other kinds have the field too.
 #[tokio::test]
 async fn node_names_select_in_every_kind() {
     let cluster = cluster().await;
@@ -67,7 +67,7 @@ async fn pages_are_of_one_moment() {
     assert_eq!(names(&first), ["c00", "c01"]);
     assert_eq!(first["metadata"]["remainingItemCount"], 3);
     let revision = first["metadata"]["resourceVersion"].clone();
-    // What happens in between is not seen.
+    // Later pages do not show changes since the first page.
     cluster.delete(&format!("{CONFIG_MAPS}/c02")).await.ok();
     cluster.config_map("c02a", json!({})).await;
     let page = |token: &Value| format!("{CONFIG_MAPS}?limit=2&continue={}", token.as_str().expect("a token"));
@@ -112,7 +112,7 @@ async fn a_token_that_is_too_old_comes_with_a_fresh_one() {
     let cluster = with_config_maps(3).await;
     let first = cluster.get(&format!("{CONFIG_MAPS}?limit=1")).await.ok();
     cluster.config_map("e00", json!({})).await;
-    // More changes than are remembered.
+    // A reset drops the history of changes.
     let resource = cluster.server.core().cache.resource(&api_model::kind::GroupResource::new("", "configmaps"));
     resource.reset(cluster.server.core().cache.applied(), Vec::new());
     cluster.config_map("d00", json!({})).await;
@@ -123,7 +123,7 @@ async fn a_token_that_is_too_old_comes_with_a_fresh_one() {
     assert_eq!(names(&cluster.get(&format!("{CONFIG_MAPS}?limit=5&continue={fresh}")).await.ok()), ["d00"]);
 }
 
-/// As under etcd, whose history is compacted every five minutes.
+/// As with etcd, whose history is compacted every five minutes.
 #[tokio::test(start_paused = true)]
 async fn a_token_is_good_for_five_to_ten_minutes() {
     let cluster = with_config_maps(3).await;

@@ -1,4 +1,4 @@
-//! Connections to a node, which here is a socket on loopback with a certificate of the cluster.
+//! Connections to a node: here a socket on loopback with a certificate of the cluster.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -10,12 +10,12 @@ use tokio_rustls::TlsConnector;
 
 use super::*;
 
-/// A node's server: answers logs with what it was asked, and echoes on upgraded connections.
+/// A node's server: it answers requests for logs with the request's path, and echoes on upgraded connections.
 pub(super) async fn node() -> u16 {
     node_that_tells().await.0
 }
 
-/// The same, with a word for every request that it gets.
+/// The same server, with a message for every request that it gets.
 async fn node_that_tells() -> (u16, tokio::sync::mpsc::UnboundedReceiver<()>) {
     let (asked, told) = tokio::sync::mpsc::unbounded_channel();
     let subject = api_auth::pki::Subject::server(
@@ -43,7 +43,7 @@ async fn node_that_tells() -> (u16, tokio::sync::mpsc::UnboundedReceiver<()>) {
                     "the API server shows who it is"
                 );
                 let answer = service_fn(move |request| {
-                    // Most tests do not listen.
+                    // Most tests have dropped the receiver.
                     let _ = asked.send(());
                     node_answer(request)
                 });
@@ -97,7 +97,7 @@ pub(super) async fn with_pod(cluster: &Cluster, port: u16) {
     cluster.pod("p", "n1").await;
 }
 
-/// A Node whose server is there.
+/// Creates a Node whose server is at that address.
 async fn node_at(cluster: &Cluster, name: &str, (kind, address): (&str, &str), port: u16) {
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": {
         "addresses": [{"type": kind, "address": address}], "daemonEndpoints": {"kubeletEndpoint": {"Port": port}}}});
@@ -105,7 +105,7 @@ async fn node_at(cluster: &Cluster, name: &str, (kind, address): (&str, &str), p
     cluster.patch(&format!("/api/v1/nodes/{name}/status"), "merge", json!({"status": node["status"]})).await.ok();
 }
 
-/// Whoever may write a Node and use its proxy must not become whom the server is to nodes.
+/// A user who may write a Node and use its proxy must not act with the server's identity for nodes.
 #[tokio::test]
 async fn no_node_leads_the_server_to_itself() {
     let cluster = cluster_with(Config { nodes_on_loopback: false, ..config() }, Arc::new(MemoryStore::new())).await;
@@ -138,7 +138,7 @@ async fn no_node_leads_the_server_to_itself() {
     }
 }
 
-/// That something has a certificate for an address does not make it the node that claims the address.
+/// A certificate for an address does not prove that its owner is the node that claims the address.
 #[tokio::test]
 async fn a_node_is_known_by_its_own_certificate() {
     let cluster = cluster().await;
@@ -154,7 +154,7 @@ async fn a_node_is_known_by_its_own_certificate() {
     }
 }
 
-/// What the server shows to nodes is for nodes alone.
+/// The server's client certificate for nodes is accepted by nodes only.
 #[tokio::test]
 async fn the_servers_certificate_for_nodes_opens_nothing_else() {
     let cluster = cluster().await;
@@ -193,7 +193,7 @@ async fn a_node_that_is_away_is_said_to_be() {
     assert_eq!(cluster.get(&format!("{PODS}/p/exec?command=ls")).await.refusal(), (400, "Upgrade request required"));
 }
 
-/// A node may take a request and then hang: whoever asked is told in the end.
+/// A node may accept a request and then hang. The client gets an error in the end.
 #[tokio::test]
 async fn a_node_that_does_not_answer_is_not_waited_for_for_ever() {
     let cluster = cluster().await;
@@ -212,7 +212,7 @@ async fn a_node_that_does_not_answer_is_not_waited_for_for_ever() {
     assert!(log.refusal().1.ends_with("timed out waiting for an answer"), "{log:?}");
 }
 
-/// Websockets begin with a GET, which must not make reading enough to run something.
+/// A websocket starts with a GET, but the right to read must not be enough to run a command.
 #[tokio::test]
 async fn exec_is_for_those_who_may_create_it() {
     let cluster = cluster().await;
@@ -236,7 +236,7 @@ async fn exec_is_for_those_who_may_create_it() {
     assert_eq!(ask("worker").await.refusal(), (400, "pod p does not have a host assigned"));
 }
 
-/// The server on loopback, and what connects to it as the administrator.
+/// A listening address of the server on loopback, and a connector with the administrator's certificate.
 pub(super) async fn served(cluster: &Cluster) -> (std::net::SocketAddr, TlsConnector) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
     let address = listener.local_addr().expect("an address");
@@ -318,7 +318,7 @@ async fn a_proxy_leads_to_the_nodes_own_server() {
     }
 }
 
-/// An upgraded connection, and the head of the answer that led to it.
+/// An upgraded connection, and the head of the answer.
 pub(super) async fn upgraded(cluster: &Cluster, path: &str) -> (tokio_rustls::client::TlsStream<TcpStream>, String) {
     let (address, connector) = served(cluster).await;
     let stream = TcpStream::connect(address).await.expect("connected");

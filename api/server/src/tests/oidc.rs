@@ -1,4 +1,4 @@
-//! Users of an OpenID Connect provider, served by a provider in this process over TLS.
+//! Users of an OpenID Connect provider. The provider runs in this process and serves TLS.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use tokio::net::TcpListener;
 use super::*;
 use crate::OidcProvider;
 
-/// Longest time until the server has the provider's keys.
+/// How long it may take until the server has the provider's keys.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Signs with a key of its own.
+/// A signer with its own key.
 fn signer(issuer: &str) -> Tokens {
     let config = TokensConfig { issuer: issuer.to_owned(), api_audiences: Vec::new(), jwks_uri: format!("{issuer}/keys") };
     Tokens::new(&KeyPair::generate().expect("a key").serialize_pem(), config).expect("a P-256 key")
@@ -38,7 +38,7 @@ fn token(signer: &Tokens, audience: &str, seconds: i64) -> String {
     signer.sign(&claims).expect("signed")
 }
 
-/// Serves discovery and keys of whatever signer is in use; answers its URL and authority.
+/// Serves discovery and the keys of the current signer; returns URL and authority.
 async fn serve(signing: Arc<Mutex<Option<Arc<Tokens>>>>) -> (String, String) {
     let CertifiedKey { cert, signing_key } = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
     let tls = crate::tls::tests_server(&cert.pem(), &signing_key.serialize_pem());
@@ -68,7 +68,7 @@ async fn who(cluster: &Cluster, token: &str) -> Answer {
     json_of(crate::handle::handle(Arc::clone(cluster.server.app()), request.body(Body::from(body)).expect("a request")).await).await
 }
 
-/// Asks until the answer is the wished one.
+/// Repeats a request until it gets that status.
 async fn until(cluster: &Cluster, token: &str, status: StatusCode) -> Answer {
     let asking = async {
         loop {

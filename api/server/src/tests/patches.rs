@@ -107,7 +107,7 @@ async fn a_patch_may_not_rename_or_break_an_object() {
     assert_eq!(unknown.status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
 }
 
-/// Each patch fits into a request; what they pile up must fit into memory too.
+/// Each patch fits into a request, but the sum of many patches must fit into memory too.
 #[tokio::test]
 async fn an_object_does_not_grow_without_end() {
     let cluster = cluster().await;

@@ -1,4 +1,4 @@
-//! Admission policies from their making to their end.
+//! Admission policies, from creation to deletion.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -26,7 +26,7 @@ impl Cluster {
         self.post(&format!("{GROUP}/{plural}"), object).await.ok()
     }
 
-    /// A policy about ConfigMaps, and a binding of the same name.
+    /// Creates a policy for ConfigMaps, and a binding with the same name.
     pub(super) async fn validating(&self, name: &str, spec: Value, binding: Value) {
         let spec = with(json!({"matchConstraints": matching("", "configmaps")}), &spec);
         self.policy("ValidatingAdmissionPolicy", name, spec).await;
@@ -249,7 +249,7 @@ async fn mutating_policies_change_objects_by_both_kinds_of_patches() {
     assert!(cluster.get("/metrics").await.ok().as_str().is_some_and(|text| text.lines().any(|line| line.starts_with(counted))));
 }
 
-/// What is asked of a connection is an object like others, but for having no schema to merge by.
+/// The options of a connection are an object like others, but they have no schema for a merge.
 #[tokio::test]
 async fn a_patch_changes_what_a_connection_asks_for() {
     let cluster = cluster().await;
@@ -301,7 +301,7 @@ async fn what_a_mutating_policy_makes_goes_by_the_rules() {
     assert!(invalid.refusal().1.contains("spec.replicas: Invalid value: -1"), "{invalid:?}");
 }
 
-/// `a` comes before `b` and looks at what `b` makes, so it takes a second turn.
+/// `a` runs before `b` and depends on a change of `b`, so it runs a second time.
 #[tokio::test]
 async fn who_wants_to_is_asked_again_after_a_change() {
     let cluster = cluster().await;
@@ -329,7 +329,7 @@ async fn policies_are_not_asked_about_policies() {
     cluster.config_map("c", json!({})).await;
 }
 
-/// What does not concern a request costs next to nothing: the rules are looked at before anything else.
+/// Policies that do not match a request cost almost nothing: the rules are checked before anything else.
 #[tokio::test]
 async fn a_hundred_policies_about_others_are_passed_by() {
     let cluster = cluster().await;

@@ -1,4 +1,4 @@
-//! Clients that speak protobuf, read and written by the k8s-pb crate's structs.
+//! Clients that speak protobuf. The test reads and writes with the structs of the crate k8s-pb.
 
 use k8s_pb::api::{apidiscovery, apps, authentication, authorization, autoscaling, core, policy};
 use k8s_pb::apimachinery::pkg::apis::meta::v1 as meta;
@@ -10,7 +10,7 @@ use super::*;
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const EITHER: &str = "application/vnd.kubernetes.protobuf,application/json";
 
-/// An answer, its body as it came.
+/// An answer with its raw body.
 struct Raw {
     status: StatusCode,
     media: String,
@@ -18,7 +18,7 @@ struct Raw {
 }
 
 impl Raw {
-    /// The kind, and the message, in an envelope.
+    /// The message of that kind, from its envelope.
     fn message<T: Message + Default>(&self, kind: &str) -> T {
         message(&self.bytes, kind)
     }
@@ -81,7 +81,7 @@ async fn objects_are_created_read_replaced_and_deleted() {
     let read: core::v1::ConfigMap = get(&cluster, &path, EITHER).await.message("ConfigMap");
     assert_eq!(read, replaced.message("ConfigMap"));
     assert_eq!((read.data["k"].as_str(), read.binary_data["b"].as_slice()), ("w", [0, 255].as_slice()));
-    // An older one.
+    // An update with an older version.
     let conflict = ask(&cluster, Method::PUT, &path, PROTOBUF, envelope("v1", "ConfigMap", &created)).await;
     assert_eq!((conflict.status, conflict.status().reason()), (StatusCode::CONFLICT, "Conflict"));
 
@@ -101,7 +101,7 @@ async fn objects_are_created_read_replaced_and_deleted() {
 #[tokio::test]
 async fn lists_and_pages() {
     let cluster = cluster().await;
-    // More than a list keeps of what it has encoded.
+    // More than the bytes of encoded items that a list keeps.
     let big = "x".repeat(300_000);
     for number in 0..6 {
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("m{number}")}, "data": {"big": big}});
@@ -213,7 +213,7 @@ async fn tables_and_patches_stay_what_they_are() {
     assert_eq!(patch.status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
 }
 
-/// The other program's structs are of an older version than what is served.
+/// The structs of the other crate have an older version than the server.
 #[tokio::test]
 async fn what_is_newer_than_the_client_is_sent_and_taken_too() {
     let cluster = cluster().await;

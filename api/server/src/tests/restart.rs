@@ -1,6 +1,6 @@
 use super::*;
 
-/// Everything but the address of the last writer must survive: objects, versions, and watches.
+/// Everything that the store holds must survive: objects, versions, and watches.
 #[tokio::test]
 async fn a_new_server_on_the_same_store_goes_on() {
     let first = cluster().await;

@@ -21,7 +21,7 @@ async fn the_cluster_has_its_two_services() {
     assert_eq!(dns["spec"]["clusterIP"], "10.96.0.10");
 }
 
-/// Nobody but the server could make them again.
+/// Only the server can create this Service again.
 #[tokio::test(start_paused = true)]
 async fn the_servers_own_service_comes_back() {
     let cluster = cluster().await;
@@ -73,7 +73,7 @@ async fn requested_addresses_and_ports_must_be_free_and_in_range() {
     assert_eq!(cluster.post(SERVICES, again).await.refusal(), (422, message));
     let low = cluster.post(SERVICES, port(80)).await;
     assert!(low.refusal().1.ends_with("provided port is not in the valid range. The range of valid ports is 30000-32767"), "{low:?}");
-    // What is deleted is free again.
+    // The port of a deleted Service is free again.
     cluster.delete(&format!("{SERVICES}/p30080")).await.ok();
     cluster.post(SERVICES, port(30_080)).await.ok();
 }
@@ -91,7 +91,7 @@ async fn services_made_at_once_get_different_addresses_and_ports() {
         assert!(seen.insert(service["spec"]["clusterIP"].to_string()), "{service}");
         assert!(seen.insert(service["spec"]["ports"][0]["nodePort"].to_string()), "{service}");
     }
-    // The same address asked for by many goes to one.
+    // If many ask for the same address, one of them gets it.
     let asked = (0..10).map(|at| {
         let cluster = Arc::clone(&cluster);
         tokio::spawn(async move { cluster.post(SERVICES, service(&format!("t{at}"), json!({"clusterIP": "10.96.0.99"}))).await.status })
@@ -141,7 +141,7 @@ async fn external_addresses_can_be_taken_off() {
     assert_eq!(apply(json!(["203.0.113.7"])).await["spec"]["externalTrafficPolicy"], "Cluster");
     let plain = apply(json!([])).await;
     assert!(plain["spec"].get("externalTrafficPolicy").is_none(), "{plain}");
-    // What the client says itself is still held against it.
+    // Values that the client sets itself are still checked.
     let local = cluster.patch(&path, "merge", json!({"spec": {"externalTrafficPolicy": "Local"}})).await;
     assert!(local.refusal().1.contains("may only be set for externally-accessible services"), "{local:?}");
 }
@@ -179,7 +179,7 @@ async fn families_that_the_cluster_lacks_are_refused() {
     };
     let prefer = families("prefer", json!({"ipFamilyPolicy": "PreferDualStack"})).await;
     assert_eq!(prefer, [json!("PreferDualStack"), json!(["IPv4"])]);
-    // Whoever writes the endpoints of such a one knows best.
+    // The client that writes the endpoints knows their families.
     let free = |more: Value| {
         let mut spec = json!({"clusterIP": "None", "selector": null});
         spec.as_object_mut().expect("a map").extend(more.as_object().expect("a map").clone());

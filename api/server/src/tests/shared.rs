@@ -1,4 +1,4 @@
-//! Several servers on one store, as with etcd: here one in memory, of which each server hears later.
+//! Several servers on one store, as with etcd: here a store in memory whose watches are late.
 
 mod lost;
 
@@ -12,7 +12,7 @@ use futures::future::join_all;
 
 use super::*;
 
-/// A store that says it is shared, with watches that are so late.
+/// A store that reports itself as shared, with watches that are late by that time.
 struct Shared(Arc<MemoryStore>, Duration);
 
 #[async_trait]
@@ -41,7 +41,8 @@ async fn two() -> [Cluster; 2] {
     [cluster_at(1, &store).await, cluster_at(2, &store).await]
 }
 
-/// The higher the number, the later it hears: the second answers before the first one's writes reach it.
+/// The higher the number, the later the server gets events: the second server answers before the first one's writes
+/// reach it.
 async fn cluster_at(number: u8, store: &Arc<MemoryStore>) -> Cluster {
     let late = Duration::from_millis(5) * u32::from(number).pow(4);
     let config = Config::new(Arc::clone(&PKI), SocketAddr::from(([10, 0, 0, number], 6443)));
@@ -88,7 +89,7 @@ async fn no_address_is_given_out_twice() {
     });
     let answers = join_all(making).await;
     let made: Vec<_> = answers.into_iter().filter(|answer| answer.status == StatusCode::CREATED).collect();
-    // Each port was asked for once of each server: one of the two got it.
+    // Each port was requested once from each server; one of the two requests got it.
     assert_eq!(made.len(), 12);
     let mut addresses: Vec<_> = made.iter().map(|answer| answer.body["spec"]["clusterIP"].to_string()).collect();
     addresses.sort();

@@ -1,4 +1,4 @@
-//! Watches and logs in messages of a websocket.
+//! Watches and logs as messages of a websocket.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,7 +13,7 @@ use super::*;
 
 type Socket = WebSocketStream<tokio_rustls::client::TlsStream<TcpStream>>;
 
-/// A websocket to a path, with a subprotocol or none; or the status of the refusal.
+/// A websocket to a path, with a subprotocol or none; or the status of the rejection.
 async fn open(cluster: &Cluster, path: &str, protocol: Option<&str>) -> Result<Socket, u16> {
     let (address, connector) = served(cluster).await;
     let stream = TcpStream::connect(address).await.expect("connected");

@@ -38,7 +38,7 @@ async fn scale_reads_and_writes_replicas() {
     scale["spec"]["replicas"] = 4.into();
     assert_eq!(cluster.put(&path, &scale).await.ok()["spec"]["replicas"], 4);
     assert_eq!(cluster.put(&path, &scale).await.status, StatusCode::CONFLICT);
-    // Zero is left out, as upstream leaves it out.
+    // A zero is omitted, as upstream omits it.
     assert_eq!(cluster.patch(&path, "merge", json!({"spec": {"replicas": 0}})).await.ok()["spec"], json!({}));
     let deployment = cluster.get(&format!("{DEPLOYMENTS}/d")).await.ok();
     assert_eq!((&deployment["spec"]["replicas"], &deployment["metadata"]["generation"]), (&json!(0), &json!(3)));
@@ -139,7 +139,7 @@ async fn a_signing_request_is_approved_beside_its_spec() {
     assert_eq!(updated["status"]["conditions"][0]["type"], "Approved");
 }
 
-/// A certificate request (PKCS#10) in PEM, in base64 as JSON carries it.
+/// A certificate request (PKCS#10): PEM, in base64 for JSON.
 fn rcgen_request() -> String {
     use base64::Engine as _;
     let key = rcgen::KeyPair::generate().expect("a key");

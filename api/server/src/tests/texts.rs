@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The answer's headers and text.
+/// The headers and text of an answer.
 async fn text_of(cluster: &Cluster, path: &str, agent: &str) -> (http::HeaderMap, String) {
     let request = Request::builder().uri(path).header(header::USER_AGENT, agent).header(header::ACCEPT_ENCODING, "gzip");
     let answer = cluster.raw(request.body(Body::empty()).expect("a request")).await;
@@ -85,7 +85,7 @@ async fn who_asks_and_peoples_tools_get_indented_json() {
             assert_eq!(pretty, plain, "{path}");
         }
     }
-    // A stream stays one event a line, and YAML is YAML.
+    // A stream has one event a line for every client, and YAML stays YAML.
     let (_, events) = text_of(&cluster, &watch, "curl/7.88.1").await;
     assert_eq!(events.lines().count(), 40);
     assert!(events.lines().all(|line| line.starts_with("{\"type\":\"ADDED\",\"object\":{\"kind\":\"ConfigMap\",")), "{events}");

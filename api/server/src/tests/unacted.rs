@@ -1,4 +1,4 @@
-//! Warnings about what is stored although nothing acts on it.
+//! Warnings about fields that are stored although nothing acts on them.
 
 use super::*;
 

@@ -190,8 +190,8 @@ async fn watches_end_when_the_server_stops() {
     assert_eq!(watch.next().await, None);
 }
 
-/// Writers at once, watchers at once: each watcher is told everything, in one and the same order, and
-/// what it was told last is what is stored.
+/// Concurrent writers and watchers: each watcher gets all events in the same order, and its last event matches the
+/// stored object.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_watchers_are_told_the_same_without_a_gap() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -251,7 +251,7 @@ async fn a_watch_may_ask_for_any_time() {
     assert_eq!(watch.told().await, told("ADDED", "a"));
 }
 
-/// The path of a watch may name one object, and whoever may watch that one gets no others.
+/// The path of a watch may name one object. A user with the right to watch that object gets no other objects.
 #[tokio::test]
 async fn a_watch_by_path_shows_the_named_object_alone() {
     let cluster = cluster().await;

@@ -1,4 +1,4 @@
-//! Webhooks behind real HTTPS, on loopback with a certificate of the cluster.
+//! Webhooks over real HTTPS, on loopback, with a certificate of the cluster.
 
 mod changes;
 mod failures;
@@ -17,10 +17,10 @@ use super::*;
 
 const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1";
 
-/// What a webhook makes of a request: the fields of its response beside the uid.
+/// The webhook's decision: the fields of its response beside the uid.
 type Think = Arc<dyn Fn(&Value) -> Value + Send + Sync>;
 
-/// A webhook that remembers what it was asked.
+/// A webhook that records its requests.
 pub(super) struct Hook {
     pub(super) port: u16,
     pub(super) asked: Arc<Mutex<Vec<Value>>>,
@@ -44,7 +44,7 @@ impl Hook {
         Self::considering(std::time::Duration::ZERO, answer).await
     }
 
-    /// One that takes its time.
+    /// A webhook that answers after some time.
     async fn considering(takes: std::time::Duration, answer: impl Fn(&Value) -> Response<Body> + Send + Sync + 'static) -> Self {
         let names = PkiConfig { names: ["hook.default.svc".to_owned()].into(), addresses: [IpAddr::V4(Ipv4Addr::LOCALHOST)].into() };
         let subject = api_auth::pki::Subject::server("hook", &names);
@@ -58,7 +58,7 @@ impl Hook {
                 connections.fetch_add(1, Ordering::SeqCst);
                 let (acceptor, asked, answer) = (acceptor.clone(), Arc::clone(&asked), Arc::clone(&answer));
                 tokio::spawn(async move {
-                    // A client that does not trust the certificate breaks off.
+                    // A client that does not trust the certificate ends the connection.
                     let Ok(stream) = acceptor.accept(stream).await else { return };
                     let service = service_fn(|request: Request<hyper::body::Incoming>| {
                         let (asked, answer) = (Arc::clone(&asked), Arc::clone(&answer));
@@ -73,7 +73,7 @@ impl Hook {
                             Ok::<_, std::convert::Infallible>(response)
                         }
                     });
-                    // Clients may go away at any time.
+                    // A client may close the connection at any time.
                     let _ended = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
                 });
             }
@@ -89,7 +89,7 @@ impl Hook {
         json!({"url": format!("https://127.0.0.1:{}/think", self.port), "caBundle": STANDARD.encode(PKI.ca_pem())})
     }
 
-    /// Of a webhook that is asked about writes to ConfigMaps.
+    /// The configuration of a webhook for writes of ConfigMaps.
     fn webhook(&self, name: &str, more: Value) -> Value {
         let rules = json!([{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}]);
         let mut webhook = json!({"name": name, "sideEffects": "None", "admissionReviewVersions": ["v1"],
@@ -108,23 +108,23 @@ impl Cluster {
     }
 }
 
-/// A response that agrees and patches.
+/// A response that allows the request and has a patch.
 fn patching(patch: Value) -> Value {
     json!({"allowed": true, "patchType": "JSONPatch", "patch": STANDARD.encode(patch.to_string())})
 }
 
-/// Agrees to everything.
+/// Allows everything.
 fn agree(_: &Value) -> Value {
     json!({"allowed": true})
 }
 
-/// A webhook that takes its time over ConfigMaps.
+/// A webhook that is slow for ConfigMaps.
 pub(super) struct Slow {
     hook: Hook,
     entered: Arc<tokio::sync::Notify>,
 }
 
-/// A webhook that agrees after a while.
+/// A webhook that allows requests after some time.
 pub(super) async fn slow_hook(takes: std::time::Duration) -> Slow {
     let entered = Arc::new(tokio::sync::Notify::new());
     let told = Arc::clone(&entered);
@@ -137,14 +137,14 @@ pub(super) async fn slow_hook(takes: std::time::Duration) -> Slow {
 }
 
 impl Slow {
-    /// Waits until somebody has asked.
+    /// Waits until the webhook gets a request.
     pub(super) async fn is_asked(&self) {
         self.entered.notified().await;
     }
 }
 
 impl Cluster {
-    /// Makes writes of ConfigMaps slow, and lets the group `flooders` make them.
+    /// Makes writes of ConfigMaps slow, and gives the group `flooders` the right to make them.
     pub(super) async fn configure_slowness(&self, slow: &Slow) {
         self.configure("Validating", "slow", json!([slow.hook.webhook("slow.example.com", json!({}))])).await;
         let rbac = "rbac.authorization.k8s.io";
@@ -256,7 +256,7 @@ async fn an_equivalent_form_is_shown_where_the_rules_name_it() {
     assert_eq!((&request["object"]["apiVersion"], &request["object"]["note"]), (&json!("events.k8s.io/v1"), &json!("text")));
 }
 
-/// Whoever registers a webhook that refuses everything must still be able to take it away.
+/// A user who registers a webhook that rejects everything must still be able to delete it.
 #[tokio::test]
 async fn webhooks_are_not_asked_about_webhooks() {
     let (cluster, hook) = (cluster().await, Hook::thinking(|_| json!({"allowed": false})).await);

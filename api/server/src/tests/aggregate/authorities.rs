@@ -1,4 +1,4 @@
-//! Who is believed, and what nobody gives away.
+//! Which certificates the server trusts, and which groups it never gives away.
 
 use super::*;
 
@@ -52,7 +52,8 @@ async fn the_authorities_are_published_for_servers_behind_this_one() {
         "requestheader-username-headers": "[\"X-Remote-User\"]",
     });
     assert_eq!(published["data"], wanted);
-    // A cluster from before there was a front proxy, and one with another's authority beside ours.
+    // The ConfigMap of a cluster from before the front proxy existed, and one that already has another server's
+    // authority.
     let before = json!({"data": {"requestheader-client-ca-file": "another\n", "requestheader-allowed-names": null}});
     first.patch(path, "merge", before).await.ok();
     first.server.shutdown().await;

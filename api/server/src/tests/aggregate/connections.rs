@@ -1,13 +1,13 @@
-//! Connections to aggregated servers are kept, for as long as they are what they were made as.
+//! Connections to aggregated servers are kept while their terms stay the same.
 
 use super::*;
 
-/// How many connections one client can have made that asks one thing after the other: the next request may come
-/// before the last one's connection is free.
+/// Maximum number of connections of one client that sends one request after the other: the next request may come before
+/// the previous connection is free.
 const AT_MOST: usize = 3;
 
 impl Backing {
-    /// The connections over which a path was asked for.
+    /// The connections of the requests for a path.
     fn connections(&self, path: &str) -> BTreeSet<usize> {
         self.asked.lock().iter().filter(|asked| asked.path == path).map(|asked| asked.connection).collect()
     }
@@ -21,7 +21,7 @@ impl Backing {
         tokio::time::timeout(Duration::from_secs(20), ending).await.unwrap_or_else(|_| panic!("{connections:?} never ended"));
     }
 
-    /// The connections of some requests for a path.
+    /// Sends some requests for a path; returns their connections.
     async fn asked_often(&self, cluster: &Cluster, path: &str) -> BTreeSet<usize> {
         for _ in 0..20 {
             assert_eq!(cluster.get(path).await.ok()["asked"], path);
@@ -73,7 +73,7 @@ async fn a_connection_that_ended_is_not_used() {
     }
 }
 
-/// As Go's transport has it.
+/// As Go's transport does.
 #[tokio::test]
 async fn what_only_reads_is_sent_once_more_where_a_connection_that_was_good_ends() {
     let (cluster, backing) = registered().await;
@@ -94,7 +94,7 @@ async fn what_only_reads_is_sent_once_more_where_a_connection_that_was_good_ends
     assert_eq!(times(&path), 1, "over a connection that was never good");
 }
 
-/// Whether it was done nobody knows.
+/// The client cannot know whether the server has handled the request.
 #[tokio::test]
 async fn what_was_sent_is_not_sent_again() {
     let (cluster, backing) = registered().await;
@@ -107,7 +107,7 @@ async fn what_was_sent_is_not_sent_again() {
     }
 }
 
-/// A process may run for longer than the front proxy's certificate is good.
+/// A process may run longer than the front proxy's certificate is valid.
 #[tokio::test]
 async fn a_renewed_certificate_is_shown_from_then_on() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -134,7 +134,7 @@ async fn a_renewed_certificate_is_shown_from_then_on() {
     assert_eq!((shown(&before).len(), shown(&after).len()), (1, 1));
     assert!(shown(&after).is_disjoint(&shown(&before)), "another certificate");
     backing.until_ended(&kept).await;
-    // Who looks whether the server is there shows it too.
+    // The availability checks use the new certificate too.
     let discovery = "/apis/others.example.com/v1";
     backing.asked.lock().retain(|asked| asked.path != discovery);
     look_again(&cluster).await;

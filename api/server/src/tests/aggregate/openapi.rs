@@ -1,10 +1,10 @@
-//! OpenAPI v2 of aggregated servers, in the one document that there is of it.
+//! OpenAPI v2 of aggregated servers, in the one document for all servers.
 
 use super::*;
 
 const STATUS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Status";
 
-/// What a server says of a path below its version, and of one that is none of its business.
+/// A server's document: a path of its version, and a path outside of it.
 fn document(path: &str) -> Value {
     let item = json!({"get": {"responses": {"200": {"schema": {"$ref": format!("#/definitions/{STATUS}")}}}}});
     json!({"swagger": "2.0", "definitions": {STATUS: {"description": "another one"}, "Unused": {}},
@@ -16,7 +16,7 @@ impl Backing {
         *self.openapi.lock() = (format!("\"{tag}\""), document.to_string());
     }
 
-    /// With which tags the document was asked for.
+    /// The ETags with which the document was requested.
     fn tags(&self) -> Vec<Option<String>> {
         let tag = |headers: &http::HeaderMap| headers.get(header::IF_NONE_MATCH).map(|tag| tag.to_str().expect("text").to_owned());
         self.asked.lock().iter().filter(|asked| asked.path == "/openapi/v2").map(|asked| tag(&asked.headers)).collect()
@@ -33,7 +33,7 @@ pub(super) async fn until_in_index(cluster: &Cluster, is_in: bool) {
     tokio::time::timeout(Duration::from_secs(60), asking).await.unwrap_or_else(|_| panic!("in the index: never {is_in}"));
 }
 
-/// Has the server looked at twice: what the first look found is known then.
+/// Makes the loop check the server twice: then the result of the first check is known.
 async fn have_looked(cluster: &Cluster, backing: &Backing) {
     for _ in 0..2 {
         let asked = backing.tags().len();
@@ -47,7 +47,7 @@ async fn have_looked(cluster: &Cluster, backing: &Backing) {
     }
 }
 
-/// The document, once a path of the server's is or is not in it.
+/// The document, as soon as a path of the server is or is not in it.
 async fn until_in(cluster: &Cluster, path: &str, is_in: bool) -> Value {
     let asking = async {
         loop {
@@ -163,7 +163,7 @@ async fn who_is_slow_to_give_its_document_is_available_meanwhile() {
     let since = tokio::time::Instant::now();
     backing.register(&cluster, PKI.ca_pem()).await;
     until(&cluster, "v1.others.example.com", |condition| condition["reason"] == "Passed").await;
-    // The document would be waited for that long.
+    // Waiting for the document would take that long.
     assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
     assert_eq!(cluster.get("/apis/others.example.com/v1").await.ok()["resources"][0]["name"], "gadgets");
 }

@@ -3,9 +3,9 @@
 use api_model::kind::Kind;
 use serde_json::{Map, Value, json};
 
-/// Any certificate of an authority; what is signed with it does not matter.
+/// A certificate of any authority; nothing is signed with it.
 const CA: &str = include_str!("ca.pem");
-/// An empty request for a certificate, as PKCS#10.
+/// A minimal certificate request (PKCS#10).
 const REQUEST: &str = "MIG6MGICAQAwADBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABJs2rIhKdmYV2cSnnnfMd7VF2S3FvESxZpNgR+pkWonhCEPD/IcweMle+cQVKHkW+jbRvgqoRaHBrUUGClgS90WgADAKBggqhkjOPQQDAgNIADBFAiBhvBfxC7po2LiHz35hM+/wgdSrWFy7Ss1IIBXtsPJwVQIhAO4NajvZuimK0GMRpG0j/wLTdVbCt6h/x5hXFFXE1BFp";
 
 /// An object of that kind, with a name and a label.
@@ -18,7 +18,7 @@ pub(super) fn of(kind: &Kind) -> Value {
     object
 }
 
-/// Most names are free; these say what they are of.
+/// Most names are free; the names of these kinds must have a certain form.
 fn name(kind: &Kind) -> &'static str {
     match kind.plural.as_str() {
         "apiservices" => "v1.none.example.com",
@@ -79,7 +79,7 @@ fn workload(plural: &str) -> Option<Value> {
     })
 }
 
-/// None of these is to concern what else the battery does.
+/// None of these may match requests of the battery.
 fn admission(plural: &str) -> Option<Value> {
     let matched = json!({"resourceRules": [{"apiGroups": ["none.example.com"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["none"]}]});
     Some(match plural {

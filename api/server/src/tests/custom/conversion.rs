@@ -1,5 +1,5 @@
-//! Versions of a custom resource between which a webhook stands. In `v1` a widget has a size, in `v2` it has
-//! dimensions; `v1` is stored.
+//! Versions of a custom resource with a conversion webhook. In `v1` a widget has a size, in `v2` it has dimensions;
+//! `v1` is stored.
 
 use super::super::policies::apply;
 use super::super::watches::watch;
@@ -9,7 +9,7 @@ use super::*;
 const WIDGETS_V2: &str = "/apis/example.com/v2/namespaces/default/widgets";
 const PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com";
 
-/// What the webhook makes of one object.
+/// The webhook's conversion of one object.
 fn convert(object: &Value, wanted: &str) -> Value {
     let mut object = object.clone();
     let spec = object["spec"].clone();
@@ -69,7 +69,7 @@ fn widget_v2(name: &str, spec: Value) -> Value {
     json!({"apiVersion": "example.com/v2", "kind": "Widget", "metadata": {"name": name}, "spec": spec})
 }
 
-/// What the store holds.
+/// The stored object.
 fn stored(cluster: &Cluster, name: &str) -> Value {
     let resource = cluster.server.core().registry.find("example.com", "v1", "widgets").expect("served").resource.clone();
     (*resource.get("default", name).expect("stored").value()).clone()
@@ -92,7 +92,7 @@ async fn objects_are_stored_in_one_version_and_shown_in_each() {
     let review = &hook.asked()[0];
     assert_eq!((&review["apiVersion"], &review["query"]), (&json!("apiextensions.k8s.io/v1"), &json!("timeout=30s")));
     assert_eq!(review["request"]["desiredAPIVersion"], "example.com/v1");
-    // Rules are those of the version that is spoken.
+    // The rules of the request's version apply.
     let refused = cluster.post(WIDGETS_V2, widget_v2("b", json!({"dimensions": {}}))).await;
     assert!(refused.refusal().1.contains("spec.dimensions.size: Required value"), "{refused:?}");
     let strict = cluster.post(&format!("{WIDGETS_V2}?fieldValidation=Strict"), widget_v2("b", json!({"size": 3}))).await;
@@ -133,7 +133,7 @@ async fn every_way_of_writing_speaks_the_requested_version() {
     let status = cluster.patch(&format!("{two}/status"), "merge", json!({"status": {"replicas": 2}})).await.ok();
     assert_eq!((&status["status"], &status["spec"]["dimensions"]["size"]), (&json!({"replicas": 2}), &json!(8)));
     assert_eq!(cluster.get(&one).await.ok()["status"], json!({"replicas": 2}));
-    // What changes nothing writes nothing.
+    // A write that changes nothing is not stored.
     let same = cluster.patch(&format!("{two}/status"), "merge", json!({"status": {"replicas": 2}})).await.ok();
     assert_eq!(same["metadata"]["resourceVersion"], status["metadata"]["resourceVersion"]);
     let gone = cluster.delete(&two).await.ok();
@@ -161,7 +161,7 @@ async fn managers_of_both_versions_are_kept() {
     ];
     assert_eq!(entries(&both), wanted);
     assert_eq!(entries(&cluster.get(&format!("{WIDGETS}/a")).await.ok()), wanted, "whatever the webhook sends back");
-    // What one owns as a size, the other would change as a dimension.
+    // A field that one manager owns as the size would change through the other's dimension.
     let refused = apply(WIDGETS_V2, "two", widget_v2("a", json!({"dimensions": {"size": 4}, "paint": "red"}))).await;
     assert_eq!(refused.refusal(), (409, "Apply failed with 1 conflict: conflict with \"one\": .spec.size"));
     let same = apply(WIDGETS_V2, "two", widget_v2("a", json!({"dimensions": {"size": 3}, "paint": "red"}))).await.ok();
@@ -228,7 +228,7 @@ async fn a_change_is_converted_once_for_all_who_watch() {
     assert!(hook.asked().len() <= 3, "{} conversions", hook.asked().len());
 }
 
-/// What a webhook says and what clients are told.
+/// Answers of the webhook, and the errors for clients.
 #[tokio::test]
 async fn nonsense_is_not_believed() {
     let hook = Hook::answering(|review| {
@@ -277,7 +277,7 @@ async fn nonsense_is_not_believed() {
         assert_eq!(cluster.get(&format!("{WIDGETS}/{name}")).await.status, StatusCode::OK, "the stored version is as it was");
         cluster.delete(&format!("{WIDGETS}/{name}")).await.ok();
     }
-    // Of the rest of the metadata nothing is taken.
+    // The webhook's changes to other metadata are ignored.
     assert_eq!(cluster.get(WIDGETS_V2).await.status, StatusCode::OK);
     let refused = cluster.post(WIDGETS_V2, widget_v2("failure", json!({"dimensions": {"size": 3}}))).await;
     assert_eq!(refused.refusal(), (500, "conversion webhook for example.com/v2, Kind=Widget failed: no such size"));
@@ -305,7 +305,7 @@ async fn a_watch_that_cannot_go_on_says_why() {
 #[tokio::test]
 async fn a_webhook_that_hangs_is_waited_for_thirty_seconds() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a socket");
-    // Accepts by its backlog and never says a word.
+    // The backlog accepts connections, and nothing answers on them.
     let hook = Hook { port: listener.local_addr().expect("an address").port(), asked: Arc::default(), connections: Arc::default() };
     let cluster = with_two_versions(&hook).await;
     cluster.post(WIDGETS, widget("a", json!({"size": 3}))).await.ok();
@@ -343,7 +343,7 @@ async fn the_stored_version_changes_and_the_old_one_stays_readable() {
     let gone = json!([{"op": "remove", "path": "/spec/versions/0"}]);
     let refused = cluster.patch(PATH, "json", gone.clone()).await;
     assert!(refused.refusal().1.contains("v1 was previously a storage version, and must remain in spec.versions"), "{refused:?}");
-    // Rewritten without a change, the object is of the new version.
+    // After a write without a change, the stored object has the new version.
     let whole = cluster.get(&format!("{WIDGETS_V2}/old")).await.ok();
     cluster.put(&format!("{WIDGETS_V2}/old"), &whole).await.ok();
     assert_eq!(stored(&cluster, "old")["apiVersion"], "example.com/v2");
@@ -353,7 +353,7 @@ async fn the_stored_version_changes_and_the_old_one_stays_readable() {
     assert_eq!(cluster.get(&format!("{WIDGETS_V2}/old")).await.ok()["spec"]["dimensions"]["size"], 3);
 }
 
-/// An admission webhook that speaks one version is asked about requests in the other.
+/// An admission webhook with rules for one version is called for requests in the other version.
 #[tokio::test]
 async fn admission_sees_the_version_of_its_rules() {
     let hook = hook().await;
@@ -376,7 +376,7 @@ async fn admission_sees_the_version_of_its_rules() {
     assert_eq!(request["object"]["spec"]["size"], 3);
 }
 
-/// Wherever parameters are stored, a policy is handed them in the version that it names.
+/// A policy gets parameters in the version that it names, in whatever version they are stored.
 #[tokio::test]
 async fn parameters_of_policies_come_in_the_version_that_is_named() {
     let hook = hook().await;
@@ -400,7 +400,7 @@ async fn parameters_of_policies_come_in_the_version_that_is_named() {
     assert_eq!(hook.asked().len(), 0, "the stored version needs nobody");
     assert_eq!(told("named", "v2", "params.spec.dimensions.size", named).await, "example.com/v2 of 3");
     assert_eq!(told("labelled", "v2", "params.spec.dimensions.size", labelled).await, "example.com/v2 of 3");
-    // What a policy says of an object that was written in the other version.
+    // A parameter object that was written in the other version.
     cluster.patch(&format!("{WIDGETS_V2}/limit"), "merge", json!({"spec": {"dimensions": {"size": 5}}})).await.ok();
     let named = json!({"name": "limit", "parameterNotFoundAction": "Deny"});
     assert_eq!(told("written", "v2", "params.spec.dimensions.size", named.clone()).await, "example.com/v2 of 5");
@@ -412,7 +412,7 @@ async fn parameters_of_policies_come_in_the_version_that_is_named() {
     assert_eq!(cluster.config_map("d", json!({})).await["metadata"]["labels"]["size"], "5");
 }
 
-/// A policy whose parameters cannot be had in its version is a policy that cannot be asked.
+/// If its parameters cannot be converted, the policy cannot be evaluated.
 #[tokio::test]
 async fn parameters_that_cannot_be_converted_refuse() {
     let hook = Hook::answering(|_| Response::new(Body::from("no review"))).await;

@@ -1,5 +1,5 @@
-//! Versions of a custom resource without a webhook: they differ in their name and in the fields that each knows.
-//! `v1` is stored; it has `left`, `v2` has `right`, and both have `both`.
+//! Versions of a custom resource without a webhook: they differ in their name and in their fields. `v1` is stored; it
+//! has `left`, `v2` has `right`, and both have `both`.
 
 use super::super::watches::watch;
 use super::*;
@@ -41,7 +41,7 @@ fn of_version(version: &str, name: &str, spec: Value) -> Value {
     json!({"apiVersion": format!("example.com/{version}"), "kind": "Widget", "metadata": {"name": name}, "spec": spec})
 }
 
-/// What the store holds.
+/// The stored object.
 fn stored(cluster: &Cluster, name: &str) -> Value {
     let resource = cluster.server.core().registry.find("example.com", "v1", "widgets").expect("served").resource.clone();
     (*resource.get("default", name).expect("stored").value()).clone()
@@ -50,13 +50,13 @@ fn stored(cluster: &Cluster, name: &str) -> Value {
 #[tokio::test]
 async fn each_version_shows_the_fields_that_it_knows_and_the_store_those_of_its_own() {
     let cluster = with_two_versions().await;
-    // Written in the version that is not stored: what only that one knows is lost, as upstream loses it.
+    // Written in the version that is not stored: as in upstream, fields that only this version has are lost.
     let made = cluster.post(WIDGETS_V2, of_version("v2", "a", json!({"right": "r", "both": 1}))).await.ok();
     assert_eq!((&made["apiVersion"], &made["spec"]), (&json!("example.com/v2"), &json!({"both": 1})));
     let inner = stored(&cluster, "a");
     assert_eq!((&inner["apiVersion"], &inner["spec"]), (&json!("example.com/v1"), &json!({"both": 1, "leftDefault": "left"})));
     assert_eq!(cluster.get(&format!("{WIDGETS}/a")).await.ok()["spec"], json!({"both": 1, "leftDefault": "left"}));
-    // Written in the stored version: the other does not show what it does not know.
+    // Written in the stored version: the other version does not show fields that it does not have.
     cluster.post(WIDGETS, of_version("v1", "b", json!({"left": "l", "both": 2}))).await.ok();
     assert_eq!(stored(&cluster, "b")["spec"], json!({"left": "l", "both": 2, "leftDefault": "left"}));
     assert_eq!(cluster.get(&format!("{WIDGETS_V2}/b")).await.ok()["spec"], json!({"both": 2}));
@@ -68,7 +68,7 @@ async fn each_version_shows_the_fields_that_it_knows_and_the_store_those_of_its_
     assert_eq!((&table["rows"][1]["cells"], table["rows"][1]["object"]["apiVersion"].is_string()), (&json!(["b", null, null]), true));
     let table = cluster.get_as(WIDGETS, "application/json;as=Table;v=v1;g=meta.k8s.io").await.ok();
     assert_eq!(table["rows"][1]["cells"], json!(["b", "l", null]));
-    // Selections are made before: pages are as long as they are asked for.
+    // Objects are selected before the conversion, so pages have the requested length.
     assert_eq!(names(&cluster.get(&format!("{WIDGETS}?fieldSelector=spec.left%3Dl")).await.ok()), ["b"]);
     assert_eq!(cluster.get(&format!("{WIDGETS_V2}?fieldSelector=spec.left%3Dl")).await.status, StatusCode::BAD_REQUEST);
 }
@@ -79,7 +79,7 @@ async fn every_way_of_writing_keeps_to_both_versions() {
     cluster.post(WIDGETS, of_version("v1", "a", json!({"left": "l", "both": 1}))).await.ok();
     let (one, two) = (format!("{WIDGETS}/a"), format!("{WIDGETS_V2}/a"));
     let spec = async || cluster.get(&one).await.ok()["spec"].clone();
-    // A patch in the other version starts from what that version knows.
+    // A patch in the other version starts from the object in that version.
     let merged = cluster.patch(&two, "merge", json!({"spec": {"right": "r", "both": 2}})).await.ok();
     assert_eq!((&merged["spec"], spec().await), (&json!({"both": 2}), json!({"both": 2, "leftDefault": "left"})));
     let test = json!([{"op": "test", "path": "/spec/leftDefault", "value": "left"}]);
@@ -97,7 +97,7 @@ async fn every_way_of_writing_keeps_to_both_versions() {
     let scaled = cluster.patch(&format!("{two}/scale"), "merge", json!({"spec": {"replicas": 8}})).await.ok();
     assert_eq!((&scaled["spec"]["replicas"], spec().await["both"].clone()), (&json!(8), json!(8)));
     assert_eq!(cluster.get(&format!("{two}/scale")).await.ok()["status"]["replicas"], 2);
-    // What changes nothing writes nothing.
+    // A write that changes nothing is not stored.
     let before = cluster.get(&two).await.ok();
     let same = cluster.patch(&format!("{two}/status"), "merge", json!({"status": {"right": "r", "replicas": 2}})).await.ok();
     assert_eq!(same["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"]);
@@ -126,7 +126,7 @@ async fn watches_and_managers_speak_their_version() {
     assert_eq!((&first["object"]["apiVersion"], &first["object"]["spec"]), (&json!("example.com/v2"), &json!({"both": 1})));
     let first = watch_v1.next().await.expect("an event");
     assert_eq!((&first["type"], &first["object"]["spec"]["left"]), (&json!("ADDED"), &json!("l")));
-    // A change in the other version that loses the field leaves the selection.
+    // A change in the other version removes the field, so the object leaves the selection.
     let mut whole = cluster.get(&format!("{WIDGETS_V2}/a")).await.ok();
     whole["spec"] = json!({"both": 5});
     cluster.put(&format!("{WIDGETS_V2}/a"), &whole).await.ok();
@@ -137,7 +137,8 @@ async fn watches_and_managers_speak_their_version() {
     assert_eq!(last["type"], "DELETED");
 }
 
-/// Objects that an older definition let in are pruned and defaulted by the stored version before they are shown in another.
+/// Objects from an older definition are pruned and defaulted by the stored version before they are shown in another
+/// version.
 #[tokio::test]
 async fn old_objects_are_read_by_the_stored_version_first() {
     let cluster = with_two_versions().await;

@@ -1,11 +1,11 @@
-//! Bodies that are too much.
+//! Bodies that are too large or too complex.
 
 use super::*;
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const MIB: usize = 1 << 20;
 
-/// Nine references to the level below, a dozen times over.
+/// A YAML bomb: nine references to the level below, on a dozen levels.
 fn laughs() -> String {
     let mut bomb = String::from("a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]\n");
     for level in 1..12 {
@@ -32,7 +32,7 @@ async fn a_body_over_the_limit_is_refused_by_its_size() {
     }
 }
 
-/// A body need not say how long it is; nobody reads it to its end.
+/// A body without a length is not read beyond the limit.
 #[tokio::test]
 async fn a_body_without_end_is_read_to_the_limit() {
     let cluster = cluster().await;
@@ -99,7 +99,7 @@ async fn what_is_no_text_and_no_number_is_a_bad_request() {
     assert_eq!(super::names(&cluster.get(CONFIG_MAPS).await.ok()).len(), 0);
 }
 
-/// As upstream's decoder does; a name of such characters is refused for what it is.
+/// As upstream's decoder does. A name with such characters is rejected because it is invalid.
 #[tokio::test]
 async fn halves_of_characters_are_replaced() {
     let cluster = cluster().await;
@@ -128,7 +128,7 @@ async fn patches_that_explode_are_too_large() {
     let answer = quickly(cluster.patch(&path, "json", many.into())).await;
     assert_eq!(answer.refusal(), (413, "The allowed maximum operations in a JSON patch is 10000, got 10001"));
     assert_eq!(answer.body["reason"], "RequestEntityTooLarge");
-    // A list that is written to in its middle again and again.
+    // Many insertions at the beginning of a list.
     let mut shifting = vec![json!({"op": "add", "path": "/metadata/finalizers", "value": []})];
     shifting.extend((0..9_999).map(|at| json!({"op": "add", "path": "/metadata/finalizers/0", "value": format!("example.com/f{at}")})));
     let answer = quickly(cluster.patch(&path, "json", shifting.into())).await;
@@ -162,7 +162,7 @@ async fn a_strategic_merge_of_long_lists_takes_time_in_proportion() {
     }
 }
 
-/// As many requirements as a body holds, in an object whose selector is looked at often.
+/// A selector with as many requirements as fit into a body, in an object whose selector is evaluated often.
 #[tokio::test]
 async fn a_selector_as_long_as_a_body_costs_little() {
     let cluster = cluster().await;
@@ -207,7 +207,7 @@ async fn an_object_of_many_small_things_costs_little() {
     warned.ok();
 }
 
-/// What each of them means is looked up in the text before it, which must not be all of it.
+/// For each word the parser looks at the text before it. It must not read all of that text.
 #[tokio::test]
 async fn words_that_are_truth_values_in_yaml_cost_what_words_cost() {
     let cluster = cluster().await;

@@ -1,4 +1,4 @@
-//! Credentials that are not what they say.
+//! False credentials.
 
 use api_auth::tokens::{Claims, Tokens, TokensConfig};
 use base64::Engine as _;
@@ -9,7 +9,7 @@ use super::*;
 
 const ACCOUNT: &str = "/api/v1/namespaces/default/serviceaccounts/default";
 
-/// Asks who a token's user is, over a connection of its own.
+/// Requests a token's user, over a new connection.
 async fn asked(address: SocketAddr, connector: &TlsConnector, token: &str) -> String {
     let mut stream = connected_to(address, connector).await;
     let credentials = if token.is_empty() { String::new() } else { format!("authorization: Bearer {token}\r\n") };
@@ -85,7 +85,7 @@ async fn certificates_of_others_count_for_nothing() {
         let answer = quickly(asked(address, &connector, "")).await;
         assert_eq!(status_of(&answer), wanted, "{answer}");
     }
-    // A client's certificate with another's key is not even shaken hands with.
+    // A client certificate with another key fails in the handshake.
     let both = crate::tls::tests_connector(&PKI, Some(&forged));
     let answer = asked(address, &both, "bogus").await;
     assert_eq!(status_of(&answer), "401", "a wrong token does not help a wrong certificate");
@@ -107,7 +107,7 @@ async fn another_clusters_tokens_are_nobodys() {
     assert_ne!(answer["status"]["authenticated"], true, "{answer}");
 }
 
-/// A process may run for longer than its certificates are good.
+/// A process may run longer than its certificates are valid.
 #[tokio::test]
 async fn certificates_are_renewed_under_open_connections() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -127,7 +127,7 @@ async fn certificates_are_renewed_under_open_connections() {
     assert!(!Arc::ptr_eq(&app.connector.node_tls(), &to_nodes));
     let answer = told(&mut open, b"GET /version HTTP/1.1\r\nhost: skiff\r\nconnection: close\r\n\r\n").await;
     assert_eq!(status_of(&answer), "200", "{answer}");
-    // Keys that vanish are not made anew: nobody would believe them.
+    // Keys that vanish are not created again, because no client would trust them.
     let second = shown.certificate();
     directory.close().expect("removed");
     renew(days(600));

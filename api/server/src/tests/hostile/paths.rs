@@ -1,4 +1,4 @@
-//! Paths and queries that want to lead elsewhere.
+//! Paths and queries that try to reach other resources.
 
 use super::*;
 

@@ -2,27 +2,27 @@
 
 use super::*;
 
-/// What an HTTP/2 client says first, and settings that change nothing.
+/// The first bytes of an HTTP/2 client, with empty settings.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
-/// Kinds of HTTP/2 frames.
+/// Types of HTTP/2 frames.
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const GOAWAY: u8 = 7;
 const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
-/// What HTTP/2 servers say to who asks for too much.
+/// The error code of HTTP/2 servers for clients that send too much.
 const ENHANCE_YOUR_CALM: u32 = 0xb;
 /// `GET https /` from HPACK's static table, and an authority.
 const GET_ROOT: &[u8] = b"\x82\x87\x84\x41\x05skiff";
-/// Longer than any time that the server waits for a connection.
+/// Longer than any time limit of the server.
 const FOR_EVER: Duration = Duration::from_secs(600);
 
 fn http1() -> TlsConnector {
     crate::tls::tests_connector(&PKI, None)
 }
 
-/// As the administrator.
+/// An HTTP/2 connector with the administrator's certificate.
 fn http2() -> TlsConnector {
     crate::tls::tests_connector_speaking(&PKI, Some(&admin_identity()), &[b"h2"])
 }
@@ -44,7 +44,8 @@ fn goodbye(mut bytes: &[u8]) -> Option<u32> {
     None
 }
 
-/// The time until the server closes the connection, while nothing is said; time passes by itself.
+/// The time until the server closes a silent connection, and the server's bytes. The time is paused and passes by
+/// itself.
 async fn patience(stream: &mut Stream) -> (Duration, String) {
     tokio::time::pause();
     let started = tokio::time::Instant::now();
@@ -90,7 +91,7 @@ async fn a_slow_body_takes_no_longer_than_a_request_may() {
     assert!(waited <= Duration::from_secs(100), "{waited:?}");
 }
 
-/// The client's machine lost its power: nothing acknowledges, no pong comes.
+/// The client's machine lost its power: it sends no acknowledgements and no pongs.
 #[tokio::test]
 async fn a_watch_whose_client_is_gone_ends() {
     let cluster = cluster().await;
@@ -142,7 +143,7 @@ async fn heads_are_bounded() {
     }
 }
 
-/// CVE-2023-44487: each stream is opened and given up at once.
+/// CVE-2023-44487: each stream is opened and reset at once.
 #[tokio::test]
 async fn rapid_resets_end_the_connection() {
     let cluster = cluster().await;
@@ -159,13 +160,13 @@ async fn rapid_resets_end_the_connection() {
     assert!(cluster.get("/version").await.status.is_success());
 }
 
-/// CVE-2024-27316: headers that go on for ever.
+/// CVE-2024-27316: endless headers.
 #[tokio::test]
 async fn endless_headers_end_the_connection() {
     let cluster = cluster().await;
     let mut stream = connected(&cluster, &http2()).await;
     stream.write_all(PREFACE).await.expect("written");
-    // A header that is not to be remembered, `x: aaa…`, of 127 + 1 + 126 * 128 bytes.
+    // A header that is not indexed, `x: aaa…`, with a value of 127 + 1 + 126 * 128 bytes.
     let mut line = b"\x00\x01x\x7f\x81\x7e".to_vec();
     line.extend(std::iter::repeat_n(b'a', 16_256));
     let mut flood = frame(HEADERS, END_STREAM, 1, GET_ROOT);
@@ -176,7 +177,7 @@ async fn endless_headers_end_the_connection() {
     assert!(goodbye(&answer).is_some_and(|code| code != 0), "{answer:?}");
 }
 
-/// Sends all of it, or as much as the server takes, and answers what it said.
+/// Sends all bytes, or as many as the server accepts; returns the server's bytes.
 async fn flooded(stream: Stream, flood: Vec<u8>) -> Vec<u8> {
     let (mut reading, mut writing) = tokio::io::split(stream);
     let mut answer = Vec::new();
@@ -188,8 +189,8 @@ async fn flooded(stream: Stream, flood: Vec<u8>) -> Vec<u8> {
     answer
 }
 
-/// Who opens all connections that there are, and says nothing on them, keeps nobody out: not other addresses, not those
-/// that come from its own, and least of all those who have shown a certificate.
+/// A client that opens all available connections and stays silent does not block other clients: not those of other
+/// addresses, not those of its own address, and least of all those with a certificate.
 #[tokio::test]
 async fn who_has_most_connections_makes_room() {
     const GET: &[u8] = b"GET /version HTTP/1.1\r\nhost: skiff\r\n\r\n";
@@ -211,7 +212,7 @@ async fn who_has_most_connections_makes_room() {
     heard_a_version(&mut admin, GET).await;
 }
 
-/// Asks, and gets an answer long before those who say nothing are sent away.
+/// Sends a request. The answer must come long before silent connections are closed.
 async fn heard_a_version(stream: &mut Stream, question: &[u8]) {
     let asking = async {
         stream.write_all(question).await.expect("written");
@@ -223,7 +224,7 @@ async fn heard_a_version(stream: &mut Stream, question: &[u8]) {
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
 
-/// What clients say on a watch's websocket is thrown away, so there may not be much of it.
+/// The server ignores what clients send on a watch's websocket, so it limits the length.
 #[tokio::test]
 async fn a_websockets_client_says_little() {
     let cluster = cluster().await;
@@ -234,7 +235,7 @@ async fn a_websockets_client_says_little() {
          sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
     );
     stream.write_all(head.as_bytes()).await.expect("written");
-    // A binary message of 1 GiB is announced; a few MiB of it come.
+    // The header announces a binary message of 1 GiB; a few MiB of it follow.
     let mut flood = b"\x82\xff\0\0\0\0\x40\0\0\0\0\0\0\0".to_vec();
     flood.extend(std::iter::repeat_n(0, 4 << 20));
     let answer = quickly(flooded(stream, flood)).await;

@@ -1,5 +1,5 @@
-//! Writes whose answers are lost on the way, as when an etcd member goes down, and requests that are given up: what
-//! one server holds at that time neither spoils what the others do nor holds them up.
+//! Writes whose answers are lost, as when an etcd member fails, and cancelled requests: the locks that one server holds
+//! at that time neither harm nor delay the other servers.
 
 use std::time::Duration;
 
@@ -8,26 +8,26 @@ use tokio::sync::Semaphore;
 
 use super::*;
 
-/// Far less than what a lock is held at most.
+/// Far less than the lifetime of a lock.
 const SOON: Duration = Duration::from_secs(20);
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 const LOCK: &str = "skiff.internal/locks/";
 
-/// What goes wrong with one write.
+/// The fault of one write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// It is made, the answer is lost.
+    /// The write happens, but its answer is lost.
     Answer,
-    /// The answer is lost, and it is made only when the test makes it.
+    /// The answer is lost, and the write happens only when the test makes it.
     Late,
-    /// It is made, and answered when the test says so.
+    /// The write happens, and the answer comes when the test lets it.
     Slow,
 }
 
-/// A store with which something goes wrong.
+/// A store with faults.
 struct Faulty {
     shared: Shared,
-    /// By a part of the key, and whether it is a deletion.
+    /// By a part of the key, and by whether the write is a deletion.
     faults: Mutex<Vec<(&'static str, bool, Fault)>>,
     late: Mutex<Vec<Write>>,
     made: Semaphore,
@@ -45,7 +45,7 @@ impl Faulty {
         Some(faults.remove(at).2)
     }
 
-    /// Makes the write that was late.
+    /// Makes the delayed write.
     async fn make_late(&self) -> Result<Revision, StoreError> {
         let late = self.late.lock().pop().expect("a write that is late");
         self.shared.write(late).await
@@ -77,7 +77,7 @@ impl StoreWrapper for Faulty {
     }
 }
 
-/// A server with whose writes something goes wrong, and one that is well.
+/// A server whose writes may fail, and a healthy one.
 async fn one_faulty() -> (Arc<Faulty>, [Cluster; 2]) {
     let memory = Arc::new(MemoryStore::new());
     let faulty = Arc::new(Faulty {
@@ -124,7 +124,7 @@ async fn a_late_write_does_not_exceed_a_quota() {
     assert!(matches!(late, Err(StoreError::Unguarded { .. })), "{late:?}");
 }
 
-/// What the client is told when the lock is gone at the time of the write.
+/// The client's error when the lock is gone at the time of the write.
 #[tokio::test]
 async fn a_write_without_its_lock_is_a_conflict() {
     let (store, [one, _other]) = one_faulty().await;

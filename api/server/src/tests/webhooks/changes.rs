@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Adds to a list in an annotation who has seen the object.
+/// Adds the webhook's name to a list in an annotation.
 fn signing(name: &'static str) -> impl Fn(&Value) -> Value + Send + Sync {
     move |request| {
         let seen = request["object"]["metadata"]["annotations"]["seen"].as_str().unwrap_or_default();
@@ -36,7 +36,7 @@ async fn who_wants_to_is_asked_again_after_a_change() {
     assert_eq!((early.asked().len(), late.asked().len()), (2, 2), "and then it is enough");
 }
 
-/// What a webhook makes is defaulted, checked, and seen by whoever validates.
+/// The result of a webhook is defaulted and validated, and validating webhooks get it.
 #[tokio::test]
 async fn what_a_webhook_makes_goes_by_the_rules() {
     let sidecar = json!({"name": "sidecar", "image": "i", "unknown": 1});
@@ -58,7 +58,8 @@ async fn what_a_webhook_makes_goes_by_the_rules() {
     assert!(bad.refusal().1.contains("spec.containers[1].name: Invalid value"), "{bad:?}");
 }
 
-/// Of custom resources too what a webhook makes is pruned and defaulted, but where their definition keeps what is unknown.
+/// For custom resources, the result of a webhook is pruned and defaulted too, except where the definition keeps unknown
+/// fields.
 #[tokio::test]
 async fn custom_resources_are_pruned_of_what_a_webhook_adds() {
     let think = |_: &Value| {
@@ -88,7 +89,7 @@ async fn custom_resources_are_pruned_of_what_a_webhook_adds() {
     (put["spec"]["size"], put["metadata"]["resourceVersion"]) =
         (json!(3), cluster.get(&path).await.ok()["metadata"]["resourceVersion"].clone());
     assert_eq!(of(&cluster.put(&path, &put).await.ok()), wanted(3));
-    // It is asked in its version about another one.
+    // The webhook gets its own version for a request in another version.
     let other = json!({"apiVersion": "example.com/v1beta1", "kind": "Widget", "metadata": {"name": "b"}, "spec": {"size": 4}});
     let made = cluster.post("/apis/example.com/v1beta1/namespaces/default/widgets", other).await.ok();
     assert_eq!(of(&made), wanted(4));

@@ -1,4 +1,4 @@
-//! Webhooks that are away, slow, or talk nonsense.
+//! Webhooks that are unavailable or slow, or that return invalid answers.
 
 use super::*;
 
@@ -8,7 +8,7 @@ async fn refusal(cluster: &Cluster, name: &str) -> (u16, String) {
     (code, message.to_owned())
 }
 
-/// An answer and the words that it leads to, behind the name of the webhook.
+/// Each answer, with the error text after the name of the webhook.
 #[tokio::test]
 async fn nonsense_counts_as_no_answer() {
     let answer = |review: &Value| {
@@ -82,7 +82,7 @@ async fn a_service_that_is_not_there_is_said_to_be_missing() {
     assert_eq!(refusal(&cluster, "c").await, (500, wanted.to_owned()));
 }
 
-/// A certificate of an authority that the configuration does not name is refused.
+/// A certificate of an authority that the configuration does not name is rejected.
 #[tokio::test]
 async fn only_the_authority_that_is_named_is_believed() {
     let (cluster, hook) = (cluster().await, Hook::thinking(agree).await);
@@ -101,7 +101,7 @@ async fn a_slow_webhook_is_not_waited_for() {
     let cluster = cluster().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
     let port = listener.local_addr().expect("an address").port();
-    // Accepts by its backlog and never says a word.
+    // The backlog accepts connections, and nothing answers on them.
     let hook = Hook { port, asked: Arc::default(), connections: Arc::default() };
     cluster.configure("Validating", "v", json!([hook.webhook("slow.example.com", json!({"timeoutSeconds": 1}))])).await;
     let (code, message) = refusal(&cluster, "c").await;
@@ -115,7 +115,7 @@ async fn a_dry_run_is_not_shown_to_webhooks_with_side_effects() {
     cluster.configure("Validating", "v", json!([hook.webhook("v.example.com", json!({}))])).await;
     cluster.post(&format!("{CONFIG_MAPS}?dryRun=All"), config_map("c", json!({}))).await.ok();
     assert_eq!(hook.asked()[0]["request"]["dryRun"], true);
-    // Such a configuration can only be there from before side effects were forbidden.
+    // Such a configuration can exist only from the time before side effects were forbidden.
     let value = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
         "metadata": {"name": "old"}, "webhooks": [hook.webhook("old.example.com", json!({"sideEffects": "Some"}))]});
     let core = cluster.server.core();
@@ -126,7 +126,7 @@ async fn a_dry_run_is_not_shown_to_webhooks_with_side_effects() {
     cluster.config_map("c", json!({})).await;
 }
 
-/// A Pod that left the Service may live on and answer; it is no longer asked.
+/// A Pod that left the Service may still run and answer; it gets no more requests.
 #[tokio::test]
 async fn a_connection_is_used_only_while_its_endpoint_is_in_the_slices() {
     let cluster = cluster().await;
@@ -135,7 +135,7 @@ async fn a_connection_is_used_only_while_its_endpoint_is_in_the_slices() {
     cluster.post("/api/v1/namespaces/default/services", service).await.ok();
     let core = cluster.server.core();
     let served = core.registry.find("discovery.k8s.io", "v1", "endpointslices").expect("served");
-    // Loopback is no endpoint that the rules allow, but where these hooks are.
+    // The rules do not allow loopback as an endpoint, but these webhooks listen there.
     let point = async |expect, hook: &Hook| {
         let slice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
             "metadata": {"name": "hook-x", "namespace": "default", "labels": {"kubernetes.io/service-name": "hook"}},
