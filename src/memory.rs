@@ -1,5 +1,5 @@
-//! Returns memory to the system: code that only the start needed, and freed memory, after the start and after busy periods.
-//! An idle process should have only the memory that it uses.
+//! Returns memory to the system: code that only the start needed, and freed memory, after the start and after busy
+//! periods. An idle process should have only the memory that it uses.
 
 use std::pin::pin;
 use std::time::Duration;

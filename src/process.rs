@@ -1,6 +1,6 @@
-//! The life of a long-running process: it ends when a signal arrives, or when one of its background tasks fails. A cluster
-//! without controllers, or a node without its Pod manager, looks healthy and does nothing. When the process ends instead, its
-//! supervisor starts it again, and the new process adopts what runs.
+//! The life of a long-running process: it ends when a signal arrives, or when one of its background tasks fails. A
+//! cluster without controllers, or a node without its Pod manager, looks healthy and does nothing. When the process
+//! ends instead, its supervisor starts it again, and the new process adopts what runs.
 
 use std::pin::pin;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Messages on standard output and error. A failed write (a full disk, a closed pipe) is ignored; `println!` would panic.
+//! Messages on standard output and error. A failed write (a full disk, a closed pipe) is ignored; `println!` would
+//! panic.
 
 use std::io::Write as _;
 

@@ -1,6 +1,7 @@
-//! Lost locks: locks of this server that nobody here holds, since the store's answer to the write that acquired or released one was
-//! lost. Each lock names the attempt that acquired it. This server knows which of its attempts are under way or hold a lock. It
-//! releases any other lock of its own at once, so that others need not wait until the lock expires.
+//! Lost locks: locks of this server that nobody here holds, since the store's answer to the write that acquired or
+//! released one was lost. Each lock names the attempt that acquired it. This server knows which of its attempts are
+//! under way or hold a lock. It releases any other lock of its own at once, so that others need not wait until the lock
+//! expires.
 
 use std::collections::HashSet;
 use std::sync::Arc;

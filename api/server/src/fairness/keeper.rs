@@ -1,5 +1,5 @@
-//! Keeps the stored configuration complete: creates mandatory objects again that somebody deleted, and writes into each FlowSchema
-//! whether its priority level exists.
+//! Keeps the stored configuration complete: creates mandatory objects again that somebody deleted, and writes into each
+//! FlowSchema whether its priority level exists.
 
 use std::time::Duration;
 

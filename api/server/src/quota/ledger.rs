@@ -1,7 +1,8 @@
 //! The usage of the objects of a namespace, kept up to date as objects are created and deleted.
 //!
-//! A sum is counted once, from all objects, when it is first needed. From then on the cache's events are added to it. Each query adds
-//! the new events first, so a sum is as new as a list would be. When the cache has dropped some events, sums are counted anew.
+//! A sum is counted once, from all objects, when it is first needed. From then on the cache's events are added to it.
+//! Each query adds the new events first, so a sum is as new as a list would be. When the cache has dropped some events,
+//! sums are counted anew.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

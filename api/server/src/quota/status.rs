@@ -1,5 +1,5 @@
-//! The status of quotas: `status.hard` and `status.used`, which upstream's admission and its controller write. Here the status is a
-//! copy of the [ledger](super::ledger)'s sums for readers. No decision uses it.
+//! The status of quotas: `status.hard` and `status.used`, which upstream's admission and its controller write. Here the
+//! status is a copy of the [ledger](super::ledger)'s sums for readers. No decision uses it.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -7,9 +7,9 @@
 //! | [`Stored`] | in the version that is stored |
 //! | `Bytes` | the stored object, encoded |
 //!
-//! For most kinds the first three are equal. A kind that is a view of another one (Events of `events.k8s.io`, version 1 of
-//! HorizontalPodAutoscaler) is internally of the other kind, and stored so. A custom resource with several versions is
-//! internally of the version in the path, and stored in another.
+//! For most kinds the first three are equal. A kind that is a view of another one (Events of `events.k8s.io`, version 1
+//! of HorizontalPodAutoscaler) is internally of the other kind, and stored so. A custom resource with several versions
+//! is internally of the version in the path, and stored in another.
 
 use std::borrow::Cow;
 use std::ops::{Deref, DerefMut};
@@ -178,8 +178,8 @@ impl Served {
         converted.into_iter().next().ok_or_else(|| ApiError::internal("an object was lost"))
     }
 
-    /// An object in the version that is stored. It gets the defaults of the stored version now; upstream applies them at each
-    /// read.
+    /// An object in the version that is stored. It gets the defaults of the stored version now; upstream applies them
+    /// at each read.
     pub(crate) async fn for_storage(&self, internal: Internal) -> ApiResult<Stored> {
         let value = internal.into_value();
         let Some(converter) = self.converter() else { return Ok(Stored(value)) };
@@ -212,8 +212,8 @@ impl Served {
         self.is("events.k8s.io", "events")
     }
 
-    /// Whether managers own the fields of the external form. They do so for Events: nobody applies Events, so that no manager
-    /// of the other version loses a field by a change in this one.
+    /// Whether managers own the fields of the external form. They do so for Events: nobody applies Events, so that no
+    /// manager of the other version loses a field by a change in this one.
     pub(crate) fn is_recorded_externally(&self) -> bool {
         self.is("events.k8s.io", "events")
     }

@@ -66,7 +66,8 @@ pub(super) fn of(service: &Value) -> Claims {
     }
 }
 
-/// Every field for a node port. Fields with a number come first, so that none of these numbers is given to another field.
+/// Every field for a node port. Fields with a number come first, so that none of these numbers is given to another
+/// field.
 pub(super) fn node_ports(service: &mut Value) -> Vec<NodePort<'_>> {
     let health = wants_health_check_port(service);
     let Some(spec) = service.get_mut("spec").and_then(Value::as_object_mut) else { return Vec::new() };
@@ -97,8 +98,8 @@ fn place(path: Path, port: Option<u16>, slot: &mut Value) -> NodePort<'_> {
     NodePort { path, port, wanted: number(Some(slot)), slot }
 }
 
-/// Completes a changed Service before it is checked. The Service keeps allocated values that the client left out, and loses fields
-/// that its new type does not have (upstream's `patchAllocatedValues` and `dropTypeDependentFields`).
+/// Completes a changed Service before it is checked. The Service keeps allocated values that the client left out, and
+/// loses fields that its new type does not have (upstream's `patchAllocatedValues` and `dropTypeDependentFields`).
 pub(crate) fn carry_over(new: &mut Value, old: &Value) {
     if wants_cluster_ip(old) && !is_external_name(new) && text(new, "clusterIP").is_empty() {
         for field in ["clusterIP", "clusterIPs"] {
@@ -122,8 +123,8 @@ pub(crate) fn carry_over(new: &mut Value, old: &Value) {
 /// Whether a Service like this has a field.
 type HasField = fn(&Value) -> bool;
 
-/// Fields that only some types have, or only Services with external addresses, each with its test. A field that the client did not
-/// change is dropped with the type; one that the client changed is rejected by validation.
+/// Fields that only some types have, or only Services with external addresses, each with its test. A field that the
+/// client did not change is dropped with the type; one that the client changed is rejected by validation.
 fn drop_fields(new: &mut Value, old: &Value) {
     let is_cluster: HasField = |service| !is_external_name(service);
     let is_external: HasField = |service| match text(service, "type") {

@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 const FAMILY: &str = "IPv4";
 const OTHER_FAMILY: &str = "IPv6";
 
-/// Fills in `clusterIPs`, `ipFamilies` and `ipFamilyPolicy` where the client left them out. Returns the errors of families that the
-/// cluster does not have.
+/// Fills in `clusterIPs`, `ipFamilies` and `ipFamilyPolicy` where the client left them out. Returns the errors of
+/// families that the cluster does not have.
 pub(super) fn settle(service: &mut Value, old: Option<&Value>) -> Vec<FieldError> {
     let before = old.and_then(|old| old.get("spec")).and_then(Value::as_object);
     let Some(spec) = service.get_mut("spec").and_then(Value::as_object_mut) else { return Vec::new() };
