@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::handler::Handler;
 
-/// Connections at once.
+/// Maximum number of concurrent connections.
 pub(crate) const CONNECTIONS_MAX: usize = 1_024;
 /// The time without a question after which a connection is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);

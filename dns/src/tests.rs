@@ -1,5 +1,5 @@
-//! Real questions by Debian's `dig`, each test in a network namespace of its own that goes away
-//! with its thread. Without root they say so and pass: there is nothing they could try.
+//! Real questions by Debian's `dig`. Each test has its own network namespace, which ends with the test's thread.
+//! Without root, the tests say so and pass, because they cannot make a namespace.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -38,21 +38,21 @@ fn config(listen: &str, upstream: &[&str]) -> Config {
     }
 }
 
-/// Starts a server; it ends with the token.
+/// Starts a server; cancelling the token ends it.
 fn start(zone: Zone, config: Config, cancel: &CancellationToken) -> tokio::task::JoinHandle<Result<(), DnsError>> {
     let cancel = cancel.clone();
     tokio::spawn(async move { serve(Arc::new(RwLock::new(zone)), &config, cancel).await })
 }
 
 async fn dig(arguments: &str) -> String {
-    // A server that was just started opens its sockets first.
+    // Let the server open its sockets first.
     tokio::task::yield_now().await;
     let output =
         Command::new("dig").args(["+tries=1", "+time=3", "-p", "5300"]).args(arguments.split(' ')).output().await.expect("dig runs");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// What stands behind a word of dig's head: `status`, `flags`.
+/// The value after a word in dig's output: `status`, `flags`.
 fn head(of: &str, word: &str) -> String {
     let from = of.find(&format!("{word}: ")).map_or(of.len(), |at| at + word.len() + 2);
     of[from..].split([',', ';', '\n']).next().unwrap_or_default().to_owned()
@@ -134,7 +134,7 @@ fn connections_without_end_are_not_kept() {
         let mut ended = 0;
         for stream in &silent {
             let mut byte = [0];
-            // One that is still there has nothing to say.
+            // An open connection has no data.
             ended += usize::from(matches!(stream.try_read(&mut byte), Ok(0)));
         }
         assert!(ended >= 200, "only {ended} of them made room");
@@ -145,7 +145,7 @@ fn connections_without_end_are_not_kept() {
 fn other_names_are_asked_of_the_nodes_resolvers() {
     isolated(|| async {
         let cancel = CancellationToken::new();
-        // The world outside: a server of another domain.
+        // The world outside the cluster: a server of another domain.
         let mut world = Zone::new("example.org", Vec::new(), Vec::new()).expect("a domain");
         add(&mut world, &service("www", json!({"clusterIP": "192.0.2.80"})), &[]);
         world.complete = true;
@@ -164,12 +164,12 @@ fn other_names_are_asked_of_the_nodes_resolvers() {
         assert!(got.contains("status: NXDOMAIN") && got.contains("SOA"), "{got}");
         let got = dig("@127.0.0.1 alias.default.svc.cluster.local").await;
         assert!(got.contains("CNAME\twww.default.svc.example.org.") && got.contains("A\t192.0.2.80"), "{got}");
-        // And when the world is gone, a failure, soon enough for clients to hear of it.
+        // When the world is gone, the answer is a failure, and it comes before clients give up.
         cancel.cancel();
         let cancel = CancellationToken::new();
         let _cluster = start(zone(), config("127.0.0.4:5300", &["127.0.0.5:5353"]), &cancel);
         let _silent = tokio::net::UdpSocket::bind("127.0.0.5:5353").await.expect("bound");
-        // An alias that leads there too: half an answer would be remembered for a whole one.
+        // The same for an alias to a name outside: clients would cache half an answer as a whole one.
         for name in ["www.example.org", "outside.default.svc.cluster.local"] {
             let started = Instant::now();
             let question = format!("@127.0.0.4 -p 5300 +tries=1 +time=5 {name}");
@@ -211,7 +211,7 @@ fn the_address_may_come_after_the_server() {
         assert!(up.success());
         let got = dig("@10.96.0.10 nobody.default.svc.cluster.local").await;
         assert_eq!(head(&got, "status"), "SERVFAIL", "nothing is denied before the lists are complete");
-        // A second server on the address is an error that names it, and the first one's no more.
+        // A second server on the address fails with an error that names the address. The first server still answers.
         let address = "10.96.0.10:5300".parse().expect("an address");
         let second = bind::open(address, Duration::ZERO).await.expect_err("taken");
         assert_eq!(second.to_string(), "listening on 10.96.0.10:5300 for DNS");

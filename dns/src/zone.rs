@@ -50,7 +50,7 @@ pub(crate) struct ZoneAnswer {
 /// All names of a cluster.
 pub(crate) struct Zone {
     maker: Maker,
-    /// Ranges whose reverse names are this zone's alone.
+    /// Ranges whose reverse names only this zone answers.
     ranges: Vec<IpNet>,
     /// The server's own addresses, under `ns.dns.<domain>`.
     own: Vec<IpAddr>,

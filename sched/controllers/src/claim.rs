@@ -12,7 +12,7 @@ use crate::meta;
 
 use crate::writes::{self, Object};
 
-/// The candidates by what is to be done with them.
+/// The candidates by the necessary action.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Claims<K> {
     /// Owned and matching.

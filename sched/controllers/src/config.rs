@@ -74,7 +74,7 @@ pub struct NodeTiming {
     pub eviction_rate: f64,
     /// The same in a large zone that is partly down: `--secondary-node-eviction-rate`.
     pub secondary_eviction_rate: f64,
-    /// Zones of at most so many Nodes are not evicted while partly down: `--large-cluster-size-threshold`.
+    /// Zones of at most this number of Nodes are not evicted while partly down: `--large-cluster-size-threshold`.
     pub large_cluster_size_threshold: usize,
     /// The share of lost Nodes at which a zone is partly down: `--unhealthy-zone-threshold`.
     pub unhealthy_zone_threshold: f64,

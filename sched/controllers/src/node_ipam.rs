@@ -76,7 +76,7 @@ fn free_part(range: Range, taken: &[Ipv4Net]) -> Option<Ipv4Net> {
         let part = Ipv4Net::new(Ipv4Addr::from(u32::try_from(at).ok()?), range.part_len).ok()?;
         match taken.iter().find(|other| overlap(**other, part)) {
             None => return Some(part),
-            // Past the obstacle at once, on a part's boundary.
+            // Continue after the obstacle, at the next boundary of a part.
             Some(other) => at = (u64::from(u32::from(other.broadcast())) + 1).max(at + step).next_multiple_of(step),
         }
     }

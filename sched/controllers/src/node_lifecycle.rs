@@ -51,7 +51,7 @@ pub fn build(context: &mut ControllerContext) {
         let mut keys: Vec<String> = change.latest().map(|node| meta::name(&node.metadata).to_owned()).into_iter().collect();
         let ready = |node: Option<&Arc<Node>>| node.map(|node| health::is_ready(node));
         if ready(change.old.as_ref()) != ready(change.new.as_ref()) {
-            // Whether lost Nodes are evicted depends on how the others fare.
+            // Whether lost Nodes are evicted depends on the state of the other Nodes.
             let lost = node_cache.list().into_iter().filter(|node| !health::is_ready(node));
             keys.extend(lost.map(|node| meta::name(&node.metadata).to_owned()));
         }

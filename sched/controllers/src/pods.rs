@@ -33,7 +33,7 @@ pub fn is_active(pod: &Pod) -> bool {
     !is_terminal(pod) && !meta::is_deleting(&pod.metadata)
 }
 
-/// Whether the Pod is on its way out and not yet at its end.
+/// Whether the Pod is being deleted and has not ended yet.
 pub fn is_terminating(pod: &Pod) -> bool {
     !is_terminal(pod) && meta::is_deleting(&pod.metadata)
 }

@@ -83,8 +83,8 @@ pub fn addresses(pod: &Pod) -> Vec<&str> {
     if all.is_empty() { status.pod_ip.as_deref().filter(|ip| !ip.is_empty()).into_iter().collect() } else { all }
 }
 
-/// The Pod's address of the Service's family that endpoints may have. Nodes write the addresses of their Pods; the API server
-/// would reject all endpoints of the Service because of one address that endpoints must not have.
+/// The Pod's address of the Service's family, if endpoints may have it. Nodes write the addresses of their Pods. The
+/// API server would reject all endpoints of the Service because of one forbidden address.
 pub fn address_of_family<'a>(pod: &'a Pod, family: &str) -> Option<&'a str> {
     let is_fit = |address: &&str| address.parse().is_ok_and(|ip: IpAddr| ip.is_ipv6() == (family == "IPv6") && is_of_one_machine(ip));
     addresses(pod).into_iter().find(is_fit)

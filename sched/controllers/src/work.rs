@@ -50,7 +50,7 @@ impl Next {
 pub trait Controller: Send + Sync + 'static {
     /// Upstream's name, for example `replicaset-controller`.
     const NAME: &'static str;
-    /// Keys worked on at once.
+    /// Number of keys that are processed at the same time.
     const WORKERS: usize;
     /// What identifies a piece of work.
     type Key: Key;

@@ -3,7 +3,7 @@
 /// A port of the node that a Pod uses (`hostPort`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HostPort {
-    /// Address; `0.0.0.0` stands for every address of the node.
+    /// Address; `0.0.0.0` means every address of the node.
     pub ip: String,
     /// `TCP`, `UDP` or `SCTP`.
     pub protocol: String,

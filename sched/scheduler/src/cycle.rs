@@ -99,7 +99,7 @@ pub(crate) fn schedule_pod(profile: &Profile, pod: &PodInfo, snapshot: &Snapshot
     select_host(profile, &state, pod, &feasible).ok_or(FitError::Unschedulable { nodes, diagnosis })
 }
 
-/// The search ends at so many feasible nodes: upstream's `numFeasibleNodesToFind`.
+/// The number of feasible nodes at which the search ends: upstream's `numFeasibleNodesToFind`.
 fn feasible_nodes_to_find(nodes: usize) -> usize {
     if nodes < FEASIBLE_NODES_MIN {
         return nodes;

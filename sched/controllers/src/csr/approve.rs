@@ -190,16 +190,16 @@ fn addresses(slice: &EndpointSlice) -> Vec<IpAddr> {
     endpoints.flat_map(|endpoint| &endpoint.addresses).filter_map(|address| address.parse().ok()).collect()
 }
 
-/// What follows when nobody approves a request by itself.
+/// The result for a request that is not approved.
 #[derive(Debug, PartialEq, Eq)]
 struct Unapproved {
-    /// Why a person has to approve it; absent where the objection passes by itself.
+    /// Why a person must approve the request; None if the objection passes by itself.
     why: Option<String>,
-    /// When the request is looked at again.
+    /// When to check the request again.
     next: Next,
 }
 
-/// Changes of requests and Nodes make the controller look again. A Lease that ends and a request that is forgotten do not.
+/// Changes of requests and Nodes cause a new check. A Lease that ends and a request that is removed do not.
 fn unapproved(objection: &Objection, grace_period: Duration) -> Unapproved {
     let is_passing = matches!(objection, Objection::Serving(objection) if objection.is_passing());
     let next = match objection {
@@ -338,8 +338,8 @@ mod tests {
         assert_eq!(plan(&server, &objections), Approval::Open(serving.into()));
     }
 
-    /// Objections that no change of a watched object takes away are looked at again after a time; the others are not, or
-    /// each of them would say its event for ever.
+    /// An objection that no change of a watched object can remove is checked again after a time. Others are not checked
+    /// again: they would repeat their event for ever.
     #[test]
     fn a_request_that_was_left_is_looked_at_again_when_that_can_help() {
         let node = || "n1".to_owned();

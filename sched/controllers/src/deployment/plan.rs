@@ -101,7 +101,7 @@ pub fn plan(snapshot: &Snapshot<'_>) -> Plan {
     settle(snapshot, &sets, actions, None)
 }
 
-/// Pausing, scaling and deleting only count; a rollout also judges its progress.
+/// During a pause, a scaling or a deletion only the counts change; a rollout also evaluates its progress.
 fn settle(snapshot: &Snapshot<'_>, sets: &Sets, actions: Vec<Action>, only_counting: Option<Option<status::Condition>>) -> Plan {
     let deleting = meta::is_deleting(&snapshot.deployment.metadata);
     if deleting || only_counting.is_some() {

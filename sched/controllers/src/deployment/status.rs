@@ -182,7 +182,7 @@ fn judge(deployment: &Deployment, status: &mut DeploymentStatus, sets: &Sets, cr
         set_condition(status, Condition::new(PROGRESSING, "True", "FoundNewReplicaSet", message), now);
     }
     if let Some(resumed) = pause_change(deployment) {
-        // The time spent paused does not count: the deadline starts anew.
+        // The time spent paused does not count: the deadline starts again.
         return set_condition(status, resumed, now);
     }
     let was_complete = reason_before(deployment) == Some(NEW_REPLICA_SET_AVAILABLE);
@@ -216,7 +216,7 @@ fn replica_failure(sets: &Sets) -> Option<&ReplicaSetCondition> {
     newest_first.filter_map(|set| failure(set).and_then(|at| set.status.as_ref()?.conditions.as_ref()?.get(at))).next()
 }
 
-/// The effect of pausing or resuming on Progressing. A rollout that timed out stays so.
+/// The effect of pausing or resuming on Progressing. A rollout that has timed out remains timed out.
 pub fn pause_change(deployment: &Deployment) -> Option<Condition> {
     if !has_deadline(deployment) {
         return None;

@@ -1,5 +1,5 @@
-//! Whole rollouts, played through on values: the plan moves the ReplicaSets, a stand-in for their
-//! controller moves the counts, and the fences are checked after every step.
+//! Whole rollouts on plain values: the plan changes the ReplicaSets, a stand-in for their controller changes the
+//! counts, and each step checks the fences.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl World {
         plan(&Snapshot { deployment: &self.deployment, sets, runs_pods: &runs_pods, now: self.now })
     }
 
-    /// One pass; whether it wrote anything.
+    /// One pass; returns whether it wrote anything.
     fn pass(&mut self) -> bool {
         let plan = self.plan();
         let wrote = !plan.actions.is_empty() || self.deployment.status.as_ref() != Some(&plan.status);
@@ -87,8 +87,8 @@ impl World {
         }
     }
 
-    /// What the ReplicaSet controller and the nodes do in the meantime: surplus Pods go, missing
-    /// ones come, and at most `ready` of the unready ones become available.
+    /// Plays the ReplicaSet controller and the nodes: surplus Pods are deleted, missing ones are created, and at most
+    /// `ready` of the unready ones become available.
     fn pods_move(&mut self, mut ready: i32) {
         for set in self.sets.values_mut() {
             let size = fence::size(set);
@@ -111,7 +111,7 @@ impl World {
         assert!(total <= most, "{total} Pods asked for where {most} are allowed");
     }
 
-    /// Passes and Pods, until nothing moves; answers how many rounds that took.
+    /// Repeats passes and changes of Pods until nothing changes; returns the number of rounds.
     fn settle(&mut self, ready_a_round: i32) -> usize {
         for round in 0..500 {
             let wrote = self.pass();

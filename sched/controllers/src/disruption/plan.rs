@@ -31,7 +31,7 @@ pub struct Plan {
     pub look_again: Option<Duration>,
     /// Pods whose granted eviction timed out.
     pub not_deleted: Vec<Arc<Pod>>,
-    /// Whether Pods without a workload are selected although the budget is reckoned from workloads.
+    /// Whether Pods without a workload are selected although the budget is computed from workloads.
     pub has_unmanaged: bool,
 }
 
@@ -113,7 +113,7 @@ fn disrupted(budget: &PodDisruptionBudget, pods: &[Arc<Pod>], now: Timestamp) ->
     (waiting, timed_out)
 }
 
-/// The status of a budget that could not be reckoned: nothing is allowed, the rest stays as it was.
+/// The status of a budget that could not be computed: nothing is allowed, the rest stays as it was.
 pub fn failed(budget: &PodDisruptionBudget, why: &str, now: Timestamp) -> PodDisruptionBudgetStatus {
     let before = budget.status.clone().unwrap_or_default();
     let observed = before.observed_generation;

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{Node, Taint};
 
 use crate::{meta, nodes};
 
-/// Condition, its status, and the taint that stands for it.
+/// A condition, its status, and the taint for both.
 const BY_CONDITION: [(&str, &str, &str); 6] = [
     ("Ready", "False", NOT_READY),
     ("Ready", "Unknown", UNREACHABLE),
@@ -50,7 +50,7 @@ pub fn planned(node: &Node, no_execute: Option<&str>, now: Timestamp) -> Option<
         wanted.push((UNSCHEDULABLE, "NoSchedule"));
     }
     wanted.extend(no_execute.map(|key| (key, "NoExecute")));
-    // Admission taints a new Node; until it reports, that stands.
+    // Admission taints a new Node. This taint stays until the Node reports its state.
     let reported = nodes::condition(node, "Ready").is_some();
     let stays = |taint: &Taint| {
         let ours = is_ours_no_schedule(taint) || is_ours_no_execute(taint);

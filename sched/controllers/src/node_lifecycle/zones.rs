@@ -1,4 +1,4 @@
-//! How fast lost Nodes may be evicted, by how the zone they are in fares.
+//! How fast lost Nodes may be evicted, by the state of their zone.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::config::NodeTiming;
 use crate::meta;
 
-/// A zone with more than so many lost Nodes can be partly down.
+/// Only a zone with more lost Nodes than this number can be partly down.
 const LOST_NODES_MIN: usize = 2;
 
 /// Region and zone of a Node.

@@ -13,7 +13,7 @@ const WARNINGS_BYTES_MAX: usize = 256 * 1024;
 pub struct Types {
     /// The kinds of objects.
     pub objects: Vec<(Gvk, Type)>,
-    /// The type of parameters; `Dyn` where it is not known.
+    /// The type of parameters; `Dyn` if it is not known.
     pub params: Type,
 }
 

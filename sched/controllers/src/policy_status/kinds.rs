@@ -62,8 +62,8 @@ struct GroupVersionResource<'r> {
 }
 
 impl GroupVersionResource<'_> {
-    /// A match by plural or singular. The core group stands for every group that has the version: upstream's RESTMapper takes
-    /// an empty group for any.
+    /// A match by plural or singular. The core group matches every group that has the version: upstream's RESTMapper
+    /// treats an empty group as any group.
     fn is(&self, resource: &Resource) -> bool {
         (self.group.is_empty() || self.group == resource.group)
             && self.version == resource.version

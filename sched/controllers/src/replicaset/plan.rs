@@ -15,11 +15,11 @@ const BURST_MAX: usize = 500;
 /// What to do about the number of Pods.
 #[derive(Debug, PartialEq)]
 pub enum Manage {
-    /// It is right.
+    /// The number is right.
     Nothing,
-    /// So many Pods are missing.
+    /// This number of Pods is missing.
     Create(usize),
-    /// These are too many.
+    /// These Pods are surplus.
     Delete(Vec<Arc<Pod>>),
 }
 
@@ -62,7 +62,7 @@ pub fn pod(set: &ReplicaSet) -> Pod {
 pub struct Counted<'a> {
     /// Its active Pods.
     pub active: &'a [Arc<Pod>],
-    /// How many are on their way out.
+    /// How many Pods are being deleted.
     pub terminating: usize,
     /// Why Pods could not be created or deleted in this pass.
     pub failure: Option<String>,
@@ -93,7 +93,7 @@ fn number(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 
-/// `ReplicaFailure` while Pods cannot be created or deleted; it stays unchanged while that is so.
+/// `ReplicaFailure`, while Pods cannot be created or deleted. During that time it does not change.
 fn conditions(set: &ReplicaSet, counted: &Counted<'_>, now: Timestamp) -> Option<Vec<ReplicaSetCondition>> {
     let mut conditions = set.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
     let is_failure = |condition: &ReplicaSetCondition| condition.type_.as_deref() == Some("ReplicaFailure");

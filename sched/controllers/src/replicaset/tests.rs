@@ -1,5 +1,5 @@
-//! The controller against a server that answers and a cache that lags behind it: what is done is
-//! not done again before it is seen.
+//! The controller with a server that answers and a cache that lags: the controller does not repeat a write before the
+//! cache shows it.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::*;
 /// Method and path of each request to Pods, in order.
 type Heard = Arc<Mutex<Vec<(Method, String)>>>;
 
-/// A server that creates what it is asked to create; `refuse` names requests that it rejects instead.
+/// A server that creates requested objects; `refuse` selects requests that it rejects.
 fn server(refuse: fn(&Method, usize) -> bool) -> (kube::Client, Heard) {
     let heard = Heard::default();
     let hears = Arc::clone(&heard);

@@ -8,9 +8,9 @@ use crate::meta;
 /// Whether a Pod stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It tolerates everything.
+    /// The Pod tolerates everything.
     Stays,
-    /// It leaves then.
+    /// The Pod leaves at that time.
     LeavesAt(Timestamp),
 }
 

@@ -34,7 +34,7 @@ impl Expectations {
         owners.get(owner).is_none_or(|e| (e.creations == 0 && e.deletions.is_empty()) || e.since.elapsed() >= EXPECTATION_TTL)
     }
 
-    /// Expects so many creations. Call it before creating.
+    /// Expects that number of creations. Call it before creating.
     pub fn expect_creations(&self, owner: &ObjectKey, count: usize) {
         let fresh = Expected { creations: count, deletions: HashSet::new(), since: Instant::now() };
         self.owners.lock().insert(owner.clone(), fresh);

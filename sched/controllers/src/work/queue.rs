@@ -16,7 +16,7 @@ const BACKOFF_MIN: Duration = Duration::from_millis(5);
 const BACKOFF_MAX: Duration = Duration::from_secs(1000);
 /// Retries a second of all keys together, upstream's.
 const RETRIES_PER_SECOND: f64 = 10.0;
-/// Retries at once before that rate binds, upstream's.
+/// Number of immediate retries before that rate applies, upstream's.
 const RETRY_BURST: f64 = 100.0;
 
 /// A queue of keys. It has each key at most once, so the number of objects bounds its length.

@@ -28,7 +28,7 @@ fn csr(name: &str, signer: &str, usage: &str, request: Vec<u8>) -> CertificateSi
     csr
 }
 
-/// What was said of a request that was left to a person.
+/// Waits for the event about a request that a person must approve.
 async fn left(cluster: &Cluster, name: &str, why: &str) {
     until(&format!("{name} is left to a person"), cluster.api::<Event>(), |all| {
         let about = |event: &&Event| event.involved_object.name.as_deref() == Some(name);
@@ -41,7 +41,7 @@ async fn left(cluster: &Cluster, name: &str, why: &str) {
     assert!(csr.status.is_none_or(|status| status.conditions.is_none() && status.certificate.is_none()), "{name}");
 }
 
-/// The certificate, once there is one.
+/// Waits for the certificate.
 async fn signed(cluster: &Cluster, name: &str) {
     let all = until(&format!("{name} is signed"), cluster.all::<CertificateSigningRequest>(), |all| {
         all.get(name).and_then(|csr| csr.status.as_ref()?.certificate.as_ref()).is_some()
@@ -75,7 +75,7 @@ async fn a_node_gets_its_client_and_serving_certificates() {
     signed(&cluster, "new").await;
     ask(&other_token, "second", client, "client auth", request("system:node:n2", None)).await;
     left(&cluster, "second", "n2 was given to another by request new").await;
-    // A name that is there is given by a person alone, or to the node itself.
+    // For the name of an existing Node, only a person or the node itself gets a certificate.
     ask(&bootstrap, "again", client, "client auth", request("system:node:n1", None)).await;
     left(&cluster, "again", "there is a Node n1").await;
     ask(&node, "renewed", client, "client auth", request("system:node:n1", None)).await;

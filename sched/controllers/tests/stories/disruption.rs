@@ -1,4 +1,4 @@
-//! Evictions and the budgets that they ask.
+//! Evictions and their disruption budgets.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ where
     cluster.api::<K>().create(&PostParams::default(), object).await.expect("created")
 }
 
-/// Waits until the budget allows so many disruptions, and answers it.
+/// Waits until the budget allows this number of disruptions, and returns the budget.
 async fn allowing(cluster: &Cluster, name: &str, allowed: i32, reason: &str) -> PodDisruptionBudget {
     let is_so = |budget: &PodDisruptionBudget| {
         let Some(status) = &budget.status else { return false };
@@ -81,7 +81,7 @@ async fn a_deployment_loses_no_more_pods_than_its_budget_allows() {
     let status = allowing(&cluster, "web", 1, "SufficientPods").await.status.expect("a status");
     assert_eq!((status.expected_pods, status.desired_healthy, status.current_healthy), (Some(3), Some(2), Some(3)));
 
-    // What replaces an evicted Pod does not become ready any more.
+    // The replacement of an evicted Pod does not become ready any more.
     node.cancel();
     let pods: Vec<String> =
         cluster.api::<Pod>().list(&Default::default()).await.expect("Pods").into_iter().map(|pod| pod.name_any()).collect();
@@ -99,7 +99,7 @@ async fn a_deployment_loses_no_more_pods_than_its_budget_allows() {
     allowing(&cluster, "web", 1, "SufficientPods").await;
     assert_eq!(evict(&cluster, &pods[1]).await.0, 201);
 
-    // A changed budget holds as soon as it has been seen.
+    // A changed budget is valid as soon as the controller has seen it.
     let patch = Patch::Merge(json!({"spec": {"maxUnavailable": "70%"}}));
     cluster.api::<PodDisruptionBudget>().patch("web", &PatchParams::default(), &patch).await.expect("a larger budget");
     allowing(&cluster, "web", 2, "SufficientPods").await;
@@ -125,14 +125,14 @@ async fn pods_without_a_workload_are_counted_by_number_alone() {
     let charged = allowing(&cluster, "bare", 0, "InsufficientPods").await;
     assert_eq!(evict(&cluster, "q").await, (429, VIOLATES.to_owned()), "{charged:?}");
 
-    // Without a workload a share has no whole.
+    // Without a workload, a percentage has no base.
     let patch = Patch::Merge(json!({"spec": {"minAvailable": "50%"}}));
     cluster.api::<PodDisruptionBudget>().patch("bare", &PatchParams::default(), &patch).await.expect("a share");
     let status = allowing(&cluster, "bare", 0, "InsufficientPods").await.status.expect("a status");
     assert_eq!((status.expected_pods, status.desired_healthy), (Some(0), Some(0)));
     assert_eq!(evict(&cluster, "q").await.0, 429);
 
-    // A second budget over the same Pod is more than the eviction knows how to ask.
+    // The eviction does not support a second budget for the same Pod.
     let mut second = budget("bare", &json!({"minAvailable": 0}));
     second.metadata.name = Some("second".to_owned());
     create(&cluster, &second).await;
@@ -143,7 +143,7 @@ async fn pods_without_a_workload_are_counted_by_number_alone() {
     cluster.stop().await;
 }
 
-/// A Pod that is not ready does not count as healthy, so that its eviction costs the budget nothing.
+/// A Pod that is not ready does not count as healthy, so its eviction costs the budget nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_eviction_of_an_unhealthy_pod_is_free() {
     let cluster = Cluster::start(|_| {}).await;

@@ -1,4 +1,4 @@
-//! The three ways in which an owner's deletion treats what it owns.
+//! The three ways in which the deletion of an owner treats its dependents.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::ResourceExt;
@@ -72,8 +72,8 @@ async fn orphaning_lets_dependents_go_free() {
     let owner = owner(&cluster).await;
     dependent(&cluster, "free", &[&owner], &[]).await;
     until("known", cluster.api::<Secret>(), |all| all.len() == 1).await;
-    // A dependent that the collector has not heard of yet when the owner goes would be lost; upstream's
-    // rule is the same, so its having heard is waited for: a second owner reference is taken off.
+    // A dependent that the collector does not know when its owner is deleted would not be released; upstream's rule is
+    // the same. So the test waits until the collector has deleted a later Secret whose owner does not exist.
     let never = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "never", "uid": "00000000-0000-4000-8000-000000000000"});
     dependent(&cluster, "marker", &[&never], &[]).await;
     until("marker gone", cluster.api::<Secret>(), |all| !all.contains_key("marker")).await;

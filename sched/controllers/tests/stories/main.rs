@@ -1,5 +1,5 @@
-//! Whole stories: the real API server in this process, on a store in memory, all controllers, and
-//! a stand-in for scheduler and kubelets that binds Pods, makes them ready and lets them go.
+//! Whole stories: the real API server in this process, on a store in memory, all controllers, and a stand-in for
+//! scheduler and kubelets. The stand-in binds Pods, makes them ready and lets deleted Pods end.
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "what a story cannot do fails it")]
 

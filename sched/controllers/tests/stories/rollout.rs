@@ -1,4 +1,4 @@
-//! A Deployment's life: made, served, rolled, rolled back, scaled, deleted.
+//! A Deployment's life: creation, service, rollout, rollback, scaling, deletion.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ fn deployment(replicas: i32, image: &str) -> Value {
     }})
 }
 
-/// What `kubectl rollout status` waits for.
+/// The condition that `kubectl rollout status` waits for.
 fn rolled_out(all: &BTreeMap<String, Deployment>, replicas: i32) -> bool {
     let Some(web) = all.get("web") else { return false };
     let status = web.status.clone().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A cluster in one process, and waiting for what it does.
+//! A cluster in one process, and waiting for its changes.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-/// Nothing that is waited for takes this long unless it never comes.
+/// Longer than any change takes that happens at all.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 pub struct Cluster {
@@ -33,9 +33,9 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// A cluster with these settings beside the short times that stories need.
+    /// A cluster with changed settings. The default settings here have the short times that stories need.
     pub async fn start(adjust: impl FnOnce(&mut Config)) -> Self {
-        // Set already when another story of this process came first.
+        // An earlier story of this process may have set the subscriber already.
         let _ = tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::from_default_env()).with_test_writer().try_init();
         let directory = tempfile::tempdir().expect("a directory");
         let pki = Arc::new(Pki::open(directory.path(), &PkiConfig::for_cluster("cluster.local")).expect("keys"));
@@ -72,7 +72,7 @@ impl Cluster {
         cluster
     }
 
-    /// Stops the controllers; they end in time.
+    /// Stops the controllers, which must end in time.
     pub async fn stop(self) {
         self.cancel.cancel();
         tokio::time::timeout(DEADLINE, self.controllers).await.expect("controllers end").expect("no panic").expect("no error");
@@ -90,7 +90,7 @@ impl Cluster {
         Api::all(self.client.clone())
     }
 
-    /// A Node that beats until its token is cancelled, and whose kubelet runs the Pods bound to it.
+    /// A Node with heartbeats until its token is cancelled. Its kubelet runs the Pods bound to it.
     pub async fn node(&self, name: &str) -> CancellationToken {
         let nodes: Api<Node> = self.all();
         let time = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::now());
@@ -151,7 +151,7 @@ async fn scheduler(client: Client) {
         let api: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
         match api.create_subresource::<_, Value>("binding", &pod.name_any(), &PostParams::default(), &binding).await {
             Ok(_) => turn += 1,
-            // Processed twice before the watch has shown that it is bound.
+            // The Pod was processed a second time, before the watch showed its binding.
             Err(kube::Error::Api(status)) if status.is_conflict() => {}
             Err(error) => tracing::warn!(%error, "stand-in could not bind"),
         }
@@ -179,7 +179,7 @@ async fn kubelet(client: Client, node: String) {
     }
 }
 
-/// A stand-in may lose races with the controllers; what it could not do is in the log.
+/// A stand-in may lose races with the controllers. The log has its failures.
 fn log_failure<T>(what: &str, result: kube::Result<T>) {
     if let Err(error) = result {
         tracing::warn!(what, %error, "stand-in failed");
@@ -191,7 +191,7 @@ pub fn from<K: DeserializeOwned>(value: Value) -> K {
     serde_json::from_value(value).expect("an object")
 }
 
-/// Follows a collection until `done` holds of all its objects, by name; answers them.
+/// Follows a collection until `done` returns true for its objects, by name; returns the objects.
 pub async fn until<K>(what: &str, api: Api<K>, done: impl Fn(&BTreeMap<String, K>) -> bool) -> BTreeMap<String, K>
 where
     K: kube::Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,

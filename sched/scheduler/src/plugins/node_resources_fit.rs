@@ -88,7 +88,7 @@ mod tests {
         }
     }
 
-    /// A node reports its own resources, so that the numbers may be any.
+    /// A node reports its own resources, so the numbers may have any value.
     #[test]
     fn a_node_with_the_largest_amounts_scores_below_the_maximum() {
         let huge = node("huge", json!({"status": {"allocatable": {"cpu": "9223372036854775807m", "memory": "8Ei"}}}));

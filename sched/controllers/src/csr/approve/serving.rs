@@ -25,10 +25,10 @@ pub enum Objection {
     /// The Node does not report this address yet.
     #[error("{0} is not among the addresses of the Node")]
     NotReported(IpAddr),
-    /// A name that the node is not known to have.
+    /// A name that is not proven to be the node's.
     #[error("{0:?} is not the name of the Node")]
     OtherName(String),
-    /// A name that clients in the cluster look up for something else.
+    /// A name that clients in the cluster look up for another purpose.
     #[error("{0:?} is a name of the cluster's own")]
     ReservedName(String),
     /// Loopback, link-local, multicast, or no address at all.
@@ -180,7 +180,7 @@ mod tests {
         ] {
             assert_eq!(check_one_address(node, name), wanted, "{node} {name}");
         }
-        // A node may be called anything; it does not become that for others.
+        // A node may have any name, but other clients must not look up something else by it.
         for name in [
             "kubernetes",
             "kubernetes.default",

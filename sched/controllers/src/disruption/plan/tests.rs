@@ -19,7 +19,7 @@ fn pod(name: &str, ready: bool, deleting: bool) -> Arc<Pod> {
     Arc::new(serde_json::from_value(pod).expect("a Pod"))
 }
 
-/// So many ready Pods, named `p0`, `p1`, …
+/// That many ready Pods, named `p0`, `p1`, …
 fn ready(count: usize) -> Vec<Arc<Pod>> {
     (0..count).map(|number| pod(&format!("p{number}"), true, false)).collect()
 }
@@ -28,7 +28,7 @@ fn scale(replicas: i32) -> Total {
     Total { replicas, has_unmanaged: false }
 }
 
-/// Expected, desired, healthy and allowed.
+/// The budget's computed numbers: expected, desired, healthy and allowed.
 fn reckoned(spec: Value, pods: &[Arc<Pod>], replicas: i32) -> (i32, i32, i32, i32) {
     let status = plan(&budget(spec, json!({})), pods, &scale(replicas), at(NOW)).expect("a plan").status;
     assert_eq!(status.observed_generation, Some(3));

@@ -29,7 +29,7 @@ fn zone(node: &str) -> Option<String> {
     (node == "n1").then(|| "z1".to_owned())
 }
 
-/// Applies a plan to slices, as the server would.
+/// Applies a plan to slices, as the server does.
 fn after(slices: &[Arc<EndpointSlice>], actions: Vec<Action>) -> Vec<Arc<EndpointSlice>> {
     let mut slices = slices.to_vec();
     for action in actions {
@@ -217,7 +217,7 @@ fn two_families_have_slices_each() {
     assert_eq!(slices.len(), 1);
 }
 
-/// The server would refuse the whole slice, and with it every change of the Service's other endpoints.
+/// The server would reject the whole slice, and with it every change of the Service's other endpoints.
 #[test]
 fn an_address_that_a_node_made_up_keeps_nobody_else_out() {
     let addresses = ["127.0.0.1", "169.254.169.254", "0.0.0.0", "224.0.0.1", "nonsense", "10.244.9.300", "255.255.255.255"];
