@@ -144,7 +144,7 @@ fn crates_import_only_what_lies_below_them() {
     }
 }
 
-/// Whether a foreign crate belongs to the entry of [`DOORS`] with that name.
+/// Whether a foreign crate belongs to the entry of `DOORS` with that name.
 fn is_of(door: &str, import: &str) -> bool {
     import.strip_prefix(door).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }

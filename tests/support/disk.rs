@@ -38,7 +38,7 @@ impl Disk {
         }
     }
 
-    /// Frees the space that [`Disk::fill`] took.
+    /// Frees the space that `fill` took.
     pub fn make_room(&self) {
         std::fs::remove_file(self.at.join(BALLAST)).expect("it was filled");
     }

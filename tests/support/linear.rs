@@ -51,7 +51,7 @@ pub struct Operation {
 }
 
 /// The value after an operation, or None if it cannot have had that outcome in that state. For an operation with an
-/// unknown outcome this is the value if it happened; [`check`] tries the other case by leaving the operation out.
+/// unknown outcome this is the value if it happened; `check` tries the other case by leaving the operation out.
 fn step(state: Option<u64>, operation: &Operation) -> Option<Option<u64>> {
     use Action::{Create, Delete, Get, Update};
     use Outcome::{Conflict, Done, Exists, Found, Missing, Unknown};

@@ -173,7 +173,7 @@ fn revision_of(object: &ConfigMap) -> u64 {
     object.resource_version().expect("a revision").parse().expect("a number")
 }
 
-/// Watches until the object [`LAST`] appears. Resumes after each interruption.
+/// Watches until the object `LAST` appears. Resumes after each interruption.
 async fn watch(shared: Arc<Shared>, api: Api<ConfigMap>, mut from: String) -> Vec<WatchedChange> {
     let mut seen = Vec::new();
     let mut counted = false;

@@ -20,7 +20,7 @@ type Stream = tokio_rustls::client::TlsStream<TcpStream>;
 /// take minutes or all memory.
 const COST_MAX: Duration = Duration::from_secs(30);
 
-/// Runs work that must end within [`COST_MAX`].
+/// Runs work that must end within `COST_MAX`.
 async fn quickly<T>(work: impl Future<Output = T>) -> T {
     let started = Instant::now();
     let outcome = work.await;
