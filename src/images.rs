@@ -5,6 +5,7 @@ use runtimes_contract::ContentKind;
 
 use crate::cli::{self, DataDirArgs};
 use crate::internal::{self, Job};
+use crate::say;
 
 /// The size of the disk divided by this number stays free. Only the agent knows the node's own thresholds.
 const FREE_MIN_SHARE: u64 = 100;
@@ -14,12 +15,12 @@ pub async fn run(command: cli::Image) -> anyhow::Result<()> {
     match command {
         cli::Image::Import { data_dir, name, file } => {
             let image = store(&data_dir, Vec::new())?.import(&name, &file).await?;
-            println!("{}\t{}", image.references.first().map_or("", String::as_str), image.id);
+            say::line(format_args!("{}\t{}", image.references.first().map_or("", String::as_str), image.id));
         }
         cli::Image::List { data_dir } => list(&store(&data_dir, Vec::new())?.list().await?),
         cli::Image::Pull { data_dir, insecure_registry, name } => {
             let image = store(&data_dir, insecure_registry)?.pull(&name, PullPolicy::Always, &[]).await?;
-            println!("{}", image.id);
+            say::line(&image.id);
         }
         cli::Image::Rm { data_dir, name } => store(&data_dir, Vec::new())?.remove(&name).await?,
     }
@@ -46,9 +47,9 @@ fn list(images: &[Image]) {
         })
         .collect();
     let width = rows.iter().map(|[name, ..]| name.len()).max().unwrap_or(0).max(4);
-    println!("{:width$}  {:5}  {:12}  SIZE", "NAME", "KIND", "ID");
+    say::line(format_args!("{:width$}  {:5}  {:12}  SIZE", "NAME", "KIND", "ID"));
     for [name, kind, id, size] in &rows {
-        println!("{name:width$}  {kind:5}  {id:12}  {size}");
+        say::line(format_args!("{name:width$}  {kind:5}  {id:12}  {size}"));
     }
 }
 

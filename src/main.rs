@@ -1,5 +1,7 @@
 //! The one binary: reads the command line and runs the requested part.
 
+#![warn(clippy::print_stdout, reason = "`println!` panics when the reader has gone; `say::line` does not")]
+
 mod access;
 mod admin;
 mod cli;
@@ -63,7 +65,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             Command::Db(command) => db::run(command).await,
             Command::Token(command) => token::run(command).await,
             Command::Version => {
-                println!("skiff {}", env!("CARGO_PKG_VERSION"));
+                say::line(concat!("skiff ", env!("CARGO_PKG_VERSION")));
                 Ok(())
             }
         }

@@ -1,12 +1,13 @@
 //! Messages on standard output and error. A failed write (a full disk, a closed pipe) is ignored; `println!` would
 //! panic.
 
+use std::fmt::Display;
 use std::io::Write as _;
 
 use crate::{logging, memory};
 
 /// Prints a line to standard output.
-pub fn line(text: &str) {
+pub fn line(text: impl Display) {
     let _unheard = writeln!(std::io::stdout(), "{text}");
 }
 

@@ -22,6 +22,7 @@ use serde_json::json;
 use crate::cli::{self, DataDirArgs};
 use crate::control::Running;
 use crate::data_dir::DataDir;
+use crate::say;
 
 /// The file with the token of `skiff server`.
 const FILE: &str = "node-token";
@@ -92,21 +93,21 @@ pub async fn run(command: cli::Token) -> anyhow::Result<()> {
             let token = create(&Api::namespaced(client.clone(), NAMESPACE), &terms, Timestamp::now()).await?;
             let (hash, url) = cluster(client).await?;
             match print_join_command {
-                true => println!("skiff agent --server {url} --token {hash}.{token}"),
-                false => println!("{hash}.{token}"),
+                true => say::line(format_args!("skiff agent --server {url} --token {hash}.{token}")),
+                false => say::line(format_args!("{hash}.{token}")),
             }
         }
         cli::Token::List { data_dir } => {
             let secrets: Api<Secret> = Api::namespaced(admin(&data_dir).await?, NAMESPACE);
             let found = secrets.list(&ListParams::default().fields(&format!("type={TYPE}"))).await.context("listing tokens")?;
-            println!("{:8}{:26}{:26}{:58}DESCRIPTION", "ID", "EXPIRES", "USAGES", "EXTRA GROUPS");
-            found.items.iter().for_each(|secret| println!("{}", row(secret)));
+            say::line(format_args!("{:8}{:26}{:26}{:58}DESCRIPTION", "ID", "EXPIRES", "USAGES", "EXTRA GROUPS"));
+            found.items.iter().for_each(|secret| say::line(row(secret)));
         }
         cli::Token::Delete { data_dir, id } => {
             let secrets: Api<Secret> = Api::namespaced(admin(&data_dir).await?, NAMESPACE);
             let id = id.rsplit('.').nth(1).unwrap_or(&id).to_owned();
             secrets.delete(&format!("{PREFIX}{id}"), &DeleteParams::default()).await.with_context(|| format!("deleting token {id}"))?;
-            println!("token {id} deleted");
+            say::line(format_args!("token {id} deleted"));
         }
     }
     Ok(())

@@ -77,7 +77,7 @@ async fn a_bound_policy_denies_until_the_binding_goes() {
     assert_eq!(refused.refusal(), (422, format!("configmaps \"c\" is forbidden: {message}").as_str()));
     assert_eq!(refused.body["reason"], "Invalid");
     assert_eq!(refused.body["details"], json!({"name": "c", "kind": "configmaps", "causes": [{"message": message}]}));
-    let counted = "apiserver_validating_admission_policy_check_total{policy=\"p\",policy_binding=\"p\",error_type=\"invalid_error\",enforcement_action=\"deny\"} 1";
+    let counted = "apiserver_validating_admission_policy_check_total{enforcement_action=\"deny\",error_type=\"invalid_error\",policy=\"p\",policy_binding=\"p\"} 1";
     assert!(cluster.get("/metrics").await.ok().as_str().is_some_and(|text| text.lines().any(|line| line == counted)));
     cluster.request(Method::DELETE, &format!("{GROUP}/validatingadmissionpolicybindings/p"), "application/json", "").await.ok();
     cluster.config_map("c", json!({})).await;
@@ -245,7 +245,7 @@ async fn mutating_policies_change_objects_by_both_kinds_of_patches() {
     let made = cluster.config_map("c", json!({"own": "1"})).await;
     assert_eq!(made["metadata"]["labels"], json!({"own": "1", "made": "here", "a/b": "c"}));
     assert_eq!(made["data"], json!({"key": "value"}), "a patch whose test fails changes nothing");
-    let counted = "apiserver_mutating_admission_policy_check_total{policy=\"p\",policy_binding=\"p\",error_type=\"no_error\"} ";
+    let counted = "apiserver_mutating_admission_policy_check_total{error_type=\"no_error\",policy=\"p\",policy_binding=\"p\"} ";
     assert!(cluster.get("/metrics").await.ok().as_str().is_some_and(|text| text.lines().any(|line| line.starts_with(counted))));
 }
 
