@@ -15,7 +15,13 @@ pub async fn run(command: Db) -> anyhow::Result<()> {
     match command {
         Db::Backup { data_dir, file } => {
             let made = backup(&database(&data_dir), &file).await?;
-            say::line(format_args!("{} holds {} objects as of revision {} ({} bytes)", file.display(), made.entries, made.revision, made.bytes));
+            say::line(format_args!(
+                "{} holds {} objects as of revision {} ({} bytes)",
+                file.display(),
+                made.entries,
+                made.revision,
+                made.bytes
+            ));
             Ok(())
         }
         Db::Restore { data_dir, file } => {

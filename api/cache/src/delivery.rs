@@ -12,9 +12,9 @@ const BYTES_MAX: usize = 256 << 10;
 
 /// Whether a watcher got everything that it should get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum FrameStatus {
     /// Everything was sent.
-    All,
+    Complete,
     /// An object has no form in the watcher's media type: the last line says so, and the watch ends.
     Failed,
 }
@@ -27,7 +27,7 @@ pub struct Delivery {
     bytes: usize,
     lines: OnceLock<Bytes>,
     /// Frames in protobuf, made for the first watcher that uses it.
-    frames: OnceLock<(Bytes, Told)>,
+    frames: OnceLock<(Bytes, FrameStatus)>,
 }
 
 impl Delivery {
@@ -75,7 +75,7 @@ impl Delivery {
     }
 
     /// The same in protobuf, for all watchers that use it.
-    pub fn frames(&self, make: impl FnOnce() -> (Bytes, Told)) -> (Bytes, Told) {
+    pub fn frames(&self, make: impl FnOnce() -> (Bytes, FrameStatus)) -> (Bytes, FrameStatus) {
         self.frames.get_or_init(make).clone()
     }
 }

@@ -36,8 +36,8 @@ pub async fn start(
     let snapshot = store.snapshot().await?;
     let head = snapshot.revision;
     let cache = Arc::new(Cache::new(compacted, at_rest));
-    let known = load(&cache, snapshot);
-    let events = match replay(&cache, &*store, known, head).await {
+    let objects = load(&cache, snapshot);
+    let events = match replay(&cache, &*store, objects, head).await {
         Ok(events) => events,
         // Compacted meanwhile: continue without the history, and end watches from before.
         Err(StoreError::Compacted { .. }) => {
@@ -70,37 +70,37 @@ impl Drop for CloseAtEnd {
 type Objects = HashMap<Arc<str>, Arc<Object>>;
 
 fn load(cache: &Cache, snapshot: Snapshot) -> Objects {
-    let mut known = Objects::new();
+    let mut objects = Objects::new();
     for Entry { key, value, revision, .. } in snapshot.entries {
         let Some((resource, object)) = read_current(cache, &key, revision, &value) else { continue };
         let object = Arc::new(object);
-        known.insert(key, Arc::clone(&object));
+        objects.insert(key, Arc::clone(&object));
         resource.load(object);
     }
-    known
+    objects
 }
 
 /// Decrypts a current object; records one that cannot be read.
 fn read_current(cache: &Cache, key: &str, revision: u64, stored: &bytes::Bytes) -> Option<(Arc<Resource>, Object)> {
-    let place = place(key)?;
-    let resource = cache.resource(&GroupResource::new(place.group, place.resource));
+    let parts = parts(key)?;
+    let resource = cache.resource(&GroupResource::new(parts.group, parts.resource));
     match read(cache, &resource, key, revision, stored) {
         Ok(object) => Some((resource, object)),
         Err(problem) => {
             let why = problem.to_string();
             tracing::error!(key, revision, problem = why, "a stored object cannot be read");
-            resource.put_unreadable(place.namespace, place.name, Unreadable { revision, why });
+            resource.put_unreadable(parts.namespace, parts.name, Unreadable { revision, why });
             None
         }
     }
 }
 
-fn place(key: &str) -> Option<key::Parts<'_>> {
-    let place = key::parse(key);
-    if place.is_none() {
+fn parts(key: &str) -> Option<key::Parts<'_>> {
+    let parts = key::parse(key);
+    if parts.is_none() {
         tracing::error!(key, "ignored a stored key that is not ours");
     }
-    place
+    parts
 }
 
 /// Why stored bytes are not an object.
@@ -116,7 +116,7 @@ enum UnreadableError {
 
 /// The object behind stored bytes.
 fn read(cache: &Cache, resource: &Resource, key: &str, revision: u64, stored: &bytes::Bytes) -> Result<Object, UnreadableError> {
-    let place = place(key).ok_or(UnreadableError::Key)?;
+    let parts = parts(key).ok_or(UnreadableError::Key)?;
     let (plain, stale) = match cache.take_written(key, stored) {
         Some(plain) => (plain, false),
         None => {
@@ -125,7 +125,7 @@ fn read(cache: &Cache, resource: &Resource, key: &str, revision: u64, stored: &b
             (bytes, stale)
         }
     };
-    let object = Object::new((place.namespace.into(), place.name.into()), revision, plain, None, &cache.recent);
+    let object = Object::new((parts.namespace.into(), parts.name.into()), revision, plain, None, &cache.recent);
     Ok(object.map(|object| if stale { object.stale() } else { object })?)
 }
 
@@ -133,7 +133,7 @@ fn read(cache: &Cache, resource: &Resource, key: &str, revision: u64, stored: &b
 async fn replay(cache: &Cache, store: &dyn Store, current: Objects, head: u64) -> Result<Events, StoreError> {
     let mut reached = cache.applied();
     let mut events = store.watch(reached).await?;
-    let mut seen = Objects::new();
+    let mut replayed = Objects::new();
     let mut beyond = Vec::new();
     while reached < head {
         let Some(batch) = events.next().await else { return Err(StoreError::Closed) };
@@ -141,7 +141,7 @@ async fn replay(cache: &Cache, store: &dyn Store, current: Objects, head: u64) -
         reached = batch.revision;
         for change in batch.events {
             match change.revision <= head {
-                true => remember(cache, &mut seen, &current, change),
+                true => remember(cache, &mut replayed, &current, change),
                 false => beyond.push(change),
             }
         }
@@ -151,12 +151,12 @@ async fn replay(cache: &Cache, store: &dyn Store, current: Objects, head: u64) -
     Ok(beyond.chain(events).boxed())
 }
 
-fn remember(cache: &Cache, seen: &mut Objects, current: &Objects, change: Change) {
-    let Some(place) = key::parse(&change.key) else { return };
-    let resource = cache.resource(&GroupResource::new(place.group, place.resource));
+fn remember(cache: &Cache, replayed: &mut Objects, current: &Objects, change: Change) {
+    let Some(parts) = key::parse(&change.key) else { return };
+    let resource = cache.resource(&GroupResource::new(parts.group, parts.resource));
     let before = match change.previous {
         None => Before::Nothing,
-        Some(previous) => match seen.remove(&change.key).filter(|object| object.revision == previous) {
+        Some(previous) => match replayed.remove(&change.key).filter(|object| object.revision == previous) {
             Some(object) => Before::Object(object),
             None => Before::Forgotten,
         },
@@ -167,7 +167,7 @@ fn remember(cache: &Cache, seen: &mut Objects, current: &Objects, change: Change
         _ => read(cache, &resource, &change.key, change.revision, stored).ok().map(Arc::new),
     });
     if let Some(object) = &after {
-        seen.insert(change.key, Arc::clone(object));
+        replayed.insert(change.key, Arc::clone(object));
     }
     resource.remember(Event::new(change.revision, before, after));
 }
@@ -217,20 +217,20 @@ impl Feeder {
         let mut applied = Vec::with_capacity(events.len());
         let mut run: Option<(Arc<Resource>, Vec<Applied<'_>>)> = None;
         for change in &events {
-            let Some(place) = key::parse(&change.key) else { continue };
+            let Some(parts) = key::parse(&change.key) else { continue };
             let read = change.value.as_ref().and_then(|stored| read_current(&self.cache, &change.key, change.revision, stored));
             let (resource, after) = match read {
                 Some((resource, object)) => (resource, Some(object)),
-                None => (self.cache.resource(&GroupResource::new(place.group, place.resource)), None),
+                None => (self.cache.resource(&GroupResource::new(parts.group, parts.resource)), None),
             };
             // It cannot be read, or could not be read until it was deleted.
             let is_unreadable = change.value.is_some() && after.is_none();
-            if is_unreadable || (resource.put_readable(place.namespace, place.name) && after.is_none()) {
+            if is_unreadable || (resource.put_readable(parts.namespace, parts.name) && after.is_none()) {
                 applied.extend(run.take().into_iter().flat_map(|(resource, changes)| resource.apply(changes)));
-                applied.push(resource.lose(place.namespace, place.name, change.revision));
+                applied.push(resource.lose(parts.namespace, parts.name, change.revision));
                 continue;
             }
-            let change = Applied { namespace: place.namespace, name: place.name, revision: change.revision, after };
+            let change = Applied { namespace: parts.namespace, name: parts.name, revision: change.revision, after };
             match &mut run {
                 Some((same, changes)) if Arc::ptr_eq(same, &resource) => changes.push(change),
                 // Another resource: watchers get events in the order in which they happened.

@@ -62,7 +62,7 @@ impl Filter {
             "metadata.namespace" => *object.namespace == term.value,
             // Evaluated for every change of a node's Pods: too often to read it from JSON.
             NODE_FIELD if self.node().is_some() => object.node().is_some_and(|node| **node == *term.value),
-            path => self.text(path, &object.kept_value()) == term.value,
+            path => self.text(path, &object.shared_value()) == term.value,
         };
         is_equal != term.negated
     }

@@ -31,7 +31,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::{oneshot, watch};
 
 pub use at_rest::{AtRest, AtRestError, EncryptionError};
-pub use delivery::{Delivery, Told};
+pub use delivery::{Delivery, FrameStatus};
 pub use event::{Before, Change, Event, write_line};
 pub use feed::start;
 pub use filter::Filter;
@@ -57,7 +57,7 @@ pub struct Cache {
     applied: watch::Sender<u64>,
     waiting: Mutex<Waiting>,
     /// The newest heartbeat request to the feeder, and the one that it answered last.
-    asked: watch::Sender<u64>,
+    requested: watch::Sender<u64>,
     answered: watch::Sender<u64>,
     /// The writes under way, by key: the feeder need not decrypt their bytes.
     written: Mutex<HashMap<Arc<str>, Vec<Written>>>,
@@ -109,8 +109,8 @@ impl Cache {
     pub fn new(floor: u64, at_rest: AtRest) -> Self {
         let (resources, waiting, written) = (RwLock::default(), Mutex::default(), Mutex::default());
         let (floor, applied, recent) = (AtomicU64::new(floor), watch::Sender::new(floor), Arc::default());
-        let (asked, answered) = (watch::Sender::new(0), watch::Sender::new(0));
-        Self { resources, floor, lists_from: AtomicU64::new(0), applied, waiting, asked, answered, written, at_rest, recent }
+        let (requested, answered) = (watch::Sender::new(0), watch::Sender::new(0));
+        Self { resources, floor, lists_from: AtomicU64::new(0), applied, waiting, requested, answered, written, at_rest, recent }
     }
 
     /// The resource of that name, created at the first request.
@@ -157,9 +157,9 @@ impl Cache {
     /// Whether the feeder's loop runs, also when there is nothing to apply.
     pub async fn is_fed(&self) -> bool {
         let mut question = 0;
-        self.asked.send_modify(|asked| {
-            *asked += 1;
-            question = *asked;
+        self.requested.send_modify(|requested| {
+            *requested += 1;
+            question = *requested;
         });
         let mut answered = self.answered.subscribe();
         matches!(tokio::time::timeout(FUTURE_WAIT, answered.wait_for(|answered| *answered >= question)).await, Ok(Ok(_)))
@@ -167,7 +167,7 @@ impl Cache {
 
     /// For the feeder: the heartbeat requests, beginning with those from before its start.
     fn questions(&self) -> watch::Receiver<u64> {
-        let mut questions = self.asked.subscribe();
+        let mut questions = self.requested.subscribe();
         questions.mark_changed();
         questions
     }
@@ -205,8 +205,8 @@ impl Cache {
     }
 
     /// An object whose history the cache no longer has.
-    pub fn object(&self, place: NamespacedName, revision: u64, plain: Bytes) -> Result<Object, serde_json::Error> {
-        Object::new(place, revision, plain, None, &self.recent)
+    pub fn object(&self, name: NamespacedName, revision: u64, plain: Bytes) -> Result<Object, serde_json::Error> {
+        Object::new(name, revision, plain, None, &self.recent)
     }
 
     /// The bytes to store for an object.

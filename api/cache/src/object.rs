@@ -112,8 +112,8 @@ impl Object {
 
     /// A webhook's version of the object, at the same revision.
     pub fn converted(&self, value: Value) -> Result<Self, serde_json::Error> {
-        let place = (Arc::clone(&self.namespace), Arc::clone(&self.name));
-        Self::new(place, self.revision, encode(&value), Some(value), &self.recent)
+        let name = (Arc::clone(&self.namespace), Arc::clone(&self.name));
+        Self::new(name, self.revision, encode(&value), Some(value), &self.recent)
     }
 
     /// The bytes before its metadata: kind and version.
@@ -216,7 +216,7 @@ impl Object {
     }
 
     /// The same, and stays in memory for a while: for objects that are read again and again.
-    pub fn kept_value(&self) -> Arc<Value> {
+    pub fn shared_value(&self) -> Arc<Value> {
         let at_hand = self.value.lock().upgrade();
         at_hand.unwrap_or_else(|| {
             let value = self.value();

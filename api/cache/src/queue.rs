@@ -95,7 +95,7 @@ impl Receiver {
     }
 
     /// Waits for a delivery; returns false at the end.
-    pub async fn told(&mut self) -> bool {
+    pub async fn changed(&mut self) -> bool {
         poll_fn(|cx| self.poll_take(cx)).await.is_some()
     }
 }
@@ -117,7 +117,7 @@ mod tests {
         assert!(sender.send(&[delivery(3)]));
         let taken = poll_fn(|cx| receiver.poll_take(cx)).await.expect("deliveries");
         assert_eq!(taken.iter().map(|delivery| delivery.changes().len()).collect::<Vec<_>>(), [1, 2, 3]);
-        let waiting = tokio::spawn(async move { (receiver.told().await, receiver.told().await) });
+        let waiting = tokio::spawn(async move { (receiver.changed().await, receiver.changed().await) });
         tokio::task::yield_now().await;
         assert!(sender.send(&[delivery(1)]));
         tokio::task::yield_now().await;
@@ -131,7 +131,7 @@ mod tests {
         let most = WAITING_LEN_MAX as u64;
         assert!(sender.send(&[delivery(most - 1), delivery(1)]));
         assert!(!sender.send(&[delivery(1)]));
-        assert!(receiver.told().await);
+        assert!(receiver.changed().await);
         assert!(sender.send(&[delivery(1)]));
     }
 }

@@ -69,7 +69,7 @@ pub struct Page {
 #[derive(Clone, Debug)]
 pub struct Behind {
     /// The last place of the page before it.
-    pub place: NamespacedName,
+    pub name: NamespacedName,
     /// The number of objects after that position, if it was counted before: counting again for each page would make a long list
     /// quadratic.
     pub left: Option<usize>,
@@ -386,8 +386,8 @@ impl Objects {
     fn insert(&mut self, object: Arc<Object>, node_indexed: bool) {
         self.bytes += object.json_len();
         if node_indexed && let Some(node) = object.node() {
-            let place = (Arc::clone(&object.namespace), Arc::clone(&object.name));
-            self.by_node.entry(Arc::clone(node)).or_default().insert(place, Arc::clone(&object));
+            let name = (Arc::clone(&object.namespace), Arc::clone(&object.name));
+            self.by_node.entry(Arc::clone(node)).or_default().insert(name, Arc::clone(&object));
         }
         let names = match self.by_namespace.get_mut(&object.namespace) {
             Some(names) => names,
@@ -405,10 +405,10 @@ impl Objects {
         }
         if !self.by_node.is_empty()
             && let Some(node) = object.node()
-            && let Some(places) = self.by_node.get_mut(node)
+            && let Some(names) = self.by_node.get_mut(node)
         {
-            places.remove(&(Arc::clone(&object.namespace), Arc::clone(&object.name)));
-            if places.is_empty() {
+            names.remove(&(Arc::clone(&object.namespace), Arc::clone(&object.name)));
+            if names.is_empty() {
                 self.by_node.remove(node);
             }
         }
@@ -432,7 +432,7 @@ impl Objects {
     /// Up to `take` objects of the filter's namespace behind a place, with some changes undone.
     fn behind(&self, filter: &Filter, undone: &Undone, behind: Option<&Behind>, take: usize) -> Candidates {
         let namespace = filter.namespace.as_deref();
-        let mut found = self.merged(namespace, undone, behind.map(|behind| &behind.place));
+        let mut found = self.merged(namespace, undone, behind.map(|behind| &behind.name));
         let objects: Vec<Arc<Object>> = found.by_ref().take(take).cloned().collect();
         let known = match behind {
             Some(behind) => behind.left,
@@ -461,11 +461,11 @@ impl Objects {
         undone: &'a Undone,
         behind: Option<&'a NamespacedName>,
     ) -> impl Iterator<Item = &'a Arc<Object>> {
-        let is_behind = move |place: &NamespacedName| behind.is_none_or(|behind| place > behind);
+        let is_behind = move |name: &NamespacedName| behind.is_none_or(|behind| name > behind);
         let is_in_namespace = move |at: &str| namespace.is_none_or(|wanted| wanted == at);
         let mut put_back = undone
             .iter()
-            .filter(move |(place, _)| is_in_namespace(&place.0) && is_behind(place))
+            .filter(move |(name, _)| is_in_namespace(&name.0) && is_behind(name))
             .filter_map(|(_, object)| object.as_ref())
             .peekable();
         let mut present = self

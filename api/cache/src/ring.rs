@@ -86,8 +86,8 @@ impl Ring {
         let mut undone = BTreeMap::new();
         for event in self.events.iter().rev().take_while(|event| event.revision > revision) {
             let Some(object) = event.after.as_ref().or(event.old()) else { continue };
-            let place = (Arc::clone(&object.namespace), Arc::clone(&object.name));
-            undone.insert(place, event.old().cloned());
+            let name = (Arc::clone(&object.namespace), Arc::clone(&object.name));
+            undone.insert(name, event.old().cloned());
         }
         Some(undone)
     }

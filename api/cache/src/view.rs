@@ -17,13 +17,13 @@ impl Cache {
 
     fn selected(&self, resource: &GroupResource, filter: &Filter) -> Vec<Arc<Value>> {
         let page = self.existing(resource).map(|resource| resource.list(filter, 0)).unwrap_or_default();
-        page.items.iter().map(|object| object.kept_value()).collect()
+        page.items.iter().map(|object| object.shared_value()).collect()
     }
 }
 
 impl View for Cache {
     fn get(&self, resource: &GroupResource, namespace: Option<&str>, name: &str) -> Option<Arc<Value>> {
-        Some(self.existing(resource)?.get(namespace.unwrap_or_default(), name)?.kept_value())
+        Some(self.existing(resource)?.get(namespace.unwrap_or_default(), name)?.shared_value())
     }
 
     fn list(&self, resource: &GroupResource, namespace: Option<&str>) -> Vec<Arc<Value>> {

@@ -126,7 +126,7 @@ async fn appears(call: &Call, awaited: &Awaited) -> bool {
         return true;
     }
     // The first event about an object that did not exist is its creation.
-    tokio::time::timeout(AWAITED_FOR, subscription.events.told()).await.unwrap_or(false)
+    tokio::time::timeout(AWAITED_FOR, subscription.events.changed()).await.unwrap_or(false)
 }
 
 /// Nobody may hand out rights that they do not have: see `api_auth::authorize::escalation`. Nor may they make a policy read what

@@ -84,7 +84,7 @@ impl Definitions {
                 let rest = self.sync().await;
                 tokio::select! {
                     () = shutdown.cancelled() => return,
-                    told = changes.events.told() => if !told { break },
+                    changed = changes.events.changed() => if !changed { break },
                     _ = applied.changed(), if rest == Rest::Objects => {}
                     () = tokio::time::sleep(RETRY), if rest == Rest::Retry => {}
                 }

@@ -40,13 +40,13 @@ pub(crate) fn acting(
     if wanted.user.username.is_empty() {
         return if wanted.is_given { Err(nameless(&wanted.user)) } else { Ok(Arc::clone(user)) };
     }
-    let asked = Impersonation { access, user, attributes, wanted: &wanted.user };
+    let impersonation = Impersonation { access, user, attributes, wanted: &wanted.user };
     let mut first_refusal = None;
     for mode in [Mode::OwnNode, Mode::AnyNode, Mode::ServiceAccount, Mode::UserInfo, Mode::Legacy] {
         if !mode.concerns(user, &wanted.user) {
             continue;
         }
-        match asked.check(mode) {
+        match impersonation.check(mode) {
             Ok(()) => return Ok(Arc::new(mode.taken_for(wanted.user))),
             Err(refusal) => first_refusal = first_refusal.or(Some(refusal)),
         }

@@ -170,14 +170,14 @@ fn params(source: Option<&Source>, binding: &Binding, namespace: &str) -> Result
 pub(crate) async fn validate(
     policies: &Policies,
     call: &mut Call,
-    asked: AdmissionAttributes<'_>,
+    attributes: AdmissionAttributes<'_>,
     object: Option<&mut Value>,
 ) -> ApiResult<()> {
     let hooks = policies.validating.current();
     if hooks.is_empty() || webhook::is_policy(&call.served.kind) {
         return Ok(());
     }
-    let (mut findings, refusal) = examine(call, asked, object, &hooks).await?;
+    let (mut findings, refusal) = examine(call, attributes, object, &hooks).await?;
     findings.checks.iter().for_each(|checked| call.core.metrics.policies.validated(checked));
     if let Some(trail) = &call.trail {
         findings.annotations.drain(..).for_each(|(name, text)| trail.annotate(name, text));
@@ -188,11 +188,11 @@ pub(crate) async fn validate(
 
 async fn examine(
     call: &Call,
-    asked: AdmissionAttributes<'_>,
+    attributes: AdmissionAttributes<'_>,
     object: Option<&mut Value>,
     hooks: &[Hook],
 ) -> ApiResult<(Findings, Option<Value>)> {
-    let (request, forms, mut findings) = (request(call, asked.step, object), Forms::of(call), Findings::default());
+    let (request, forms, mut findings) = (request(call, attributes.step, object), Forms::of(call), Findings::default());
     let kinds: Vec<&Kind> = forms.kinds().collect();
     let mut sight = None;
     for hook in hooks {
@@ -212,8 +212,8 @@ async fn examine(
                 Some(sight) => sight,
                 none => none.insert(Sight::of(call, &request)?),
             };
-            let seen = sight.in_form(asked, &request, &forms, form).await?;
-            findings.validate(policy, binding, &sight.asked(&seen), params.as_deref());
+            let seen = sight.in_form(attributes, &request, &forms, form).await?;
+            findings.validate(policy, binding, &sight.attributes(&seen), params.as_deref());
         }
         findings.publish(&hook.policy);
     }

@@ -15,7 +15,7 @@ pub(crate) mod list;
 pub(crate) mod stream;
 
 use crate::registry::{External, Internal, Served};
-use api_cache::{Change, Delivery, Object, Page, Told, write_line};
+use api_cache::{Change, Delivery, FrameStatus, Object, Page, write_line};
 use api_wire::accept::{self, Answer, negotiate};
 use api_wire::gzip;
 use api_wire::json;
@@ -268,11 +268,11 @@ impl Presentation {
     }
 
     /// A watch's line for an object. `first` is whether the client has seen no table columns yet.
-    pub(crate) fn write_line(&self, change: Change, object: &Object, first: bool, out: &mut BytesMut) -> Told {
+    pub(crate) fn write_line(&self, change: Change, object: &Object, first: bool, out: &mut BytesMut) -> FrameStatus {
         if self.is_protobuf() {
-            let (frame, told) = framed(change, self.encoded(object));
+            let (frame, written) = framed(change, self.encoded(object));
             out.extend_from_slice(&frame);
-            return told;
+            return written;
         }
         match self.verbatim().filter(|_| self.served.is_current(object)) {
             Some(part) => write_line(change.word(), out, |out| part.write(object, out)),
@@ -281,21 +281,22 @@ impl Presentation {
                 write_line(change.word(), out, |out| out.extend_from_slice(&text));
             }
         }
-        Told::All
+        FrameStatus::Complete
     }
 
     /// A watch's lines for a delivery.
-    pub(crate) fn lines(&self, delivery: &Delivery, mut first: bool) -> (Bytes, Told) {
+    pub(crate) fn lines(&self, delivery: &Delivery, mut first: bool) -> (Bytes, FrameStatus) {
         let objects = || delivery.changes().iter().filter_map(|(change, event)| Some((*change, event.object(*change)?)));
         if self.verbatim_of(objects().map(|(_, object)| object)) == Some(Part::Whole) {
-            return (delivery.lines(), Told::All);
+            return (delivery.lines(), FrameStatus::Complete);
         }
         let mut lines = || {
             let mut lines = BytesMut::new();
             let mut write =
                 |(change, object): (Change, &Arc<Object>)| self.write_line(change, object, std::mem::take(&mut first), &mut lines);
-            let told = if objects().any(|line| write(line) == Told::Failed) { Told::Failed } else { Told::All };
-            (lines.freeze(), told)
+            let written =
+                if objects().any(|line| write(line) == FrameStatus::Failed) { FrameStatus::Failed } else { FrameStatus::Complete };
+            (lines.freeze(), written)
         };
         let is_shared = self.is_protobuf() && self.media.form == Form::Object && !self.served.is_view();
         if is_shared { delivery.frames(lines) } else { lines() }
@@ -352,10 +353,10 @@ fn item(mut object: Value) -> Value {
 }
 
 /// A watch's frame in protobuf; for an object without a protobuf form, a frame with the error.
-fn framed(change: Change, encoded: Result<Vec<u8>, EncodeError>) -> (Bytes, Told) {
+fn framed(change: Change, encoded: Result<Vec<u8>, EncodeError>) -> (Bytes, FrameStatus) {
     match encoded {
-        Ok(bytes) => (protobuf::frame(change.word(), &bytes), Told::All),
-        Err(error) => (unframed(&error), Told::Failed),
+        Ok(bytes) => (protobuf::frame(change.word(), &bytes), FrameStatus::Complete),
+        Err(error) => (unframed(&error), FrameStatus::Failed),
     }
 }
 

@@ -70,7 +70,7 @@ where
     H: Fn(Request<Body>) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response<Body>> + Send + 'static,
 {
-    let places = ConnectionLimiter::new(core.config.connections_max);
+    let limiter = ConnectionLimiter::new(core.config.connections_max);
     loop {
         let (stream, client) = tokio::select! {
             () = core.shutdown.cancelled() => return Ok(()),
@@ -83,7 +83,7 @@ where
                 }
             },
         };
-        let Some(place) = places.acquire(client.ip()).map(Arc::new) else {
+        let Some(slot) = limiter.acquire(client.ip()).map(Arc::new) else {
             tracing::debug!(%client, "too many connections, one turned away");
             continue;
         };
@@ -91,22 +91,22 @@ where
         let tls = (acceptor.clone(), verifier.clone());
         core.tasks.request("api-server/connection", async move {
             tokio::select! {
-                () = connection(&shutdown, handler, stream, tls, &place) => {}
-                () = place.evicted() => tracing::debug!(%client, "a connection made room for others"),
+                () = connection(&shutdown, handler, stream, tls, &slot) => {}
+                () = slot.evicted() => tracing::debug!(%client, "a connection made room for others"),
             }
         });
     }
 }
 
 /// The slot of the connection that a request came over. A tunnel after an upgrade holds it too.
-pub(crate) fn place(parts: &Parts) -> Option<Arc<ConnectionSlot>> {
+pub(crate) fn slot(parts: &Parts) -> Option<Arc<ConnectionSlot>> {
     parts.extensions.get().cloned()
 }
 
 /// Waits until another connection gets the slot; for ever without a slot.
-pub(crate) async fn lost(place: Option<&ConnectionSlot>) {
-    match place {
-        Some(place) => place.evicted().await,
+pub(crate) async fn lost(slot: Option<&ConnectionSlot>) {
+    match slot {
+        Some(slot) => slot.evicted().await,
         None => std::future::pending().await,
     }
 }
@@ -116,7 +116,7 @@ async fn connection<H, F>(
     handler: H,
     stream: TcpStream,
     (acceptor, verifier): (TlsAcceptor, Verifier),
-    place: &Arc<ConnectionSlot>,
+    slot: &Arc<ConnectionSlot>,
 ) where
     H: Fn(Request<Body>) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response<Body>> + Send + 'static,
@@ -130,9 +130,9 @@ async fn connection<H, F>(
         Ok(Err(error)) => return tracing::debug!(%error, "a TLS handshake failed"),
         Err(_) => return tracing::debug!("a TLS handshake took too long"),
     };
-    let shown = ClientCertificate::of(stream.get_ref().1.peer_certificates().unwrap_or_default(), &verifier);
-    if matches!(shown, ClientCertificate::User { .. }) {
-        place.protect();
+    let certificate = ClientCertificate::of(stream.get_ref().1.peer_certificates().unwrap_or_default(), &verifier);
+    if matches!(certificate, ClientCertificate::User { .. }) {
+        slot.protect();
     }
     let peer = stream.get_ref().0.peer_addr().ok().map(|address| Peer(address.ip().to_canonical()));
     let speaks_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP2);
@@ -145,11 +145,11 @@ async fn connection<H, F>(
     let service = service_fn(|request: Request<Incoming>| {
         let (handler, busy) = (handler.clone(), Busy::new(&activity));
         let (mut request, rest) = if speaks_http2 { drain::lend(request) } else { (request.map(Body::new), None) };
-        shown.mark(&mut request, Timestamp::now());
+        certificate.mark(&mut request, Timestamp::now());
         if let Some(peer) = peer {
             request.extensions_mut().insert(peer);
         }
-        request.extensions_mut().insert(Arc::clone(place));
+        request.extensions_mut().insert(Arc::clone(slot));
         async move { Ok::<_, Infallible>(busy.until_sent(drain::until_drained(handler(request).await, rest))) }
     });
     let io = TokioIo::new(stream);
@@ -271,14 +271,14 @@ mod tests {
     fn a_certificate_that_expires_during_a_connection_counts_no_more() {
         let directory = tempfile::tempdir().expect("a directory");
         let pki = Pki::open(directory.path(), &PkiConfig::for_cluster("cluster.local")).expect("keys");
-        let shown = Arc::new(crate::tls::ServingCertificate::of(&pki).expect("a certificate"));
-        let (_, verifier) = crate::tls::acceptor(&pki, shown).expect("a verifier");
+        let certificate = Arc::new(crate::tls::ServingCertificate::of(&pki).expect("a certificate"));
+        let (_, verifier) = crate::tls::acceptor(&pki, certificate).expect("a verifier");
         let jane = pki.issue_client("jane", &[], Duration::from_secs(3_600)).expect("a certificate");
         let chain = [CertificateDer::from_pem_slice(jane.certificate_pem.as_bytes()).expect("PEM")];
-        let shown = ClientCertificate::of(&chain, &verifier);
+        let certificate = ClientCertificate::of(&chain, &verifier);
         let is_jane = |after: SignedDuration| {
             let mut request = Request::new(Body::empty());
-            shown.mark(&mut request, Timestamp::now() + after);
+            certificate.mark(&mut request, Timestamp::now() + after);
             let user = request.extensions().get::<Identity>().map(|Identity(user)| user.username.clone());
             assert_eq!(user.is_none(), request.extensions().get::<UnknownCertificate>().is_some(), "one of the two");
             user.as_deref() == Some("jane")

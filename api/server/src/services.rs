@@ -78,10 +78,10 @@ impl Allocator {
         let mut claims = Claims::default();
         let mut taken = self.taken.lock();
         taken.refresh(served, cache);
-        let had = old.map(claims::of).unwrap_or_default();
+        let previous = old.map(claims::of).unwrap_or_default();
         let allocated = self
-            .address(service, &had, &taken, &mut claims)
-            .and_then(|()| self.node_ports(service, old.is_none(), &had, &taken, &mut claims));
+            .address(service, &previous, &taken, &mut claims)
+            .and_then(|()| self.node_ports(service, old.is_none(), &previous, &taken, &mut claims));
         allocated.map_err(|refusal| refusal.into_error(served, service))?;
         if claims.is_empty() {
             return Ok(None);
@@ -90,7 +90,7 @@ impl Allocator {
         Ok(Some(Reservation { allocator: Arc::clone(self), claims }))
     }
 
-    fn address(&self, service: &mut Value, had: &Claims, taken: &Taken, claims: &mut Claims) -> Result<(), Refusal> {
+    fn address(&self, service: &mut Value, previous: &Claims, taken: &Taken, claims: &mut Claims) -> Result<(), Refusal> {
         if !wants_cluster_ip(service) {
             return Ok(());
         }
@@ -103,7 +103,7 @@ impl Allocator {
             text => {
                 // Validation rejected a text that is no address.
                 let Ok(address) = text.parse::<Ipv4Addr>() else { return Ok(()) };
-                if had.addresses.contains(&address) {
+                if previous.addresses.contains(&address) {
                     return Ok(());
                 }
                 self.check_address(address, taken)?;
@@ -127,7 +127,7 @@ impl Allocator {
         Ok(())
     }
 
-    fn node_ports(&self, service: &mut Value, is_new: bool, had: &Claims, taken: &Taken, claims: &mut Claims) -> Result<(), Refusal> {
+    fn node_ports(&self, service: &mut Value, is_new: bool, previous: &Claims, taken: &Taken, claims: &mut Claims) -> Result<(), Refusal> {
         if !wants_node_ports(service) {
             return Ok(());
         }
@@ -137,10 +137,10 @@ impl Allocator {
             // As upstream, the protocols of one port of a new Service share one node port.
             let shared = port.filter(|_| is_new).and_then(|port| given.get(&port).copied());
             let node_port = match wanted.or(shared) {
-                Some(known) if had.ports.contains(&known) || claims.ports.contains(&known) => known,
-                Some(asked) => {
-                    self.check_port(&path, asked, taken)?;
-                    asked
+                Some(known) if previous.ports.contains(&known) || claims.ports.contains(&known) => known,
+                Some(requested) => {
+                    self.check_port(&path, requested, taken)?;
+                    requested
                 }
                 None => {
                     let free = pool.free(|port| u16::try_from(port).is_ok_and(|port| taken.has_port(port) || claims.ports.contains(&port)));
@@ -150,7 +150,7 @@ impl Allocator {
             if let Some(port) = port {
                 given.entry(port).or_insert(node_port);
             }
-            if !had.ports.contains(&node_port) {
+            if !previous.ports.contains(&node_port) {
                 claims.ports.insert(node_port);
             }
             *slot = node_port.into();

@@ -90,7 +90,7 @@ fn all_of(configuration: &Value) -> Vec<Webhook> {
 pub(crate) async fn mutate(
     webhooks: &Webhooks,
     call: &mut Call,
-    asked: AdmissionAttributes<'_>,
+    attributes: AdmissionAttributes<'_>,
     mut object: Option<&mut Value>,
     rounds: &mut Reinvocation,
 ) -> ApiResult<()> {
@@ -101,11 +101,11 @@ pub(crate) async fn mutate(
     rounds.begin(object.as_deref());
     let forms = Forms::of(call);
     for webhook in configured.iter() {
-        let Some(form) = form_for(call, asked, webhook, &forms, object.as_deref_mut()).await? else { continue };
+        let Some(form) = form_for(call, attributes, webhook, &forms, object.as_deref_mut()).await? else { continue };
         if !rounds.is_due(&webhook.id) {
             continue;
         }
-        let changed = change(&webhooks.client, call, asked, (webhook, &form), object.as_deref_mut()).await;
+        let changed = change(&webhooks.client, call, attributes, (webhook, &form), object.as_deref_mut()).await;
         if matches!(changed, Ok(true)) {
             rounds.changed();
         }
@@ -122,7 +122,7 @@ pub(crate) async fn mutate(
 pub(crate) async fn validate(
     webhooks: &Webhooks,
     call: &mut Call,
-    asked: AdmissionAttributes<'_>,
+    attributes: AdmissionAttributes<'_>,
     mut object: Option<&mut Value>,
 ) -> ApiResult<()> {
     let configured = webhooks.validating.current();
@@ -132,8 +132,8 @@ pub(crate) async fn validate(
     let forms = Forms::of(call);
     let mut questions = Vec::new();
     for webhook in configured.iter() {
-        if let Some(form) = form_for(call, asked, webhook, &forms, object.as_deref_mut()).await? {
-            questions.push((webhook, question(call, asked, webhook, &form, object.as_deref_mut()).await));
+        if let Some(form) = form_for(call, attributes, webhook, &forms, object.as_deref_mut()).await? {
+            questions.push((webhook, question(call, attributes, webhook, &form, object.as_deref_mut()).await));
         }
     }
     let (client, core) = (&webhooks.client, Arc::clone(&call.core));
@@ -153,18 +153,18 @@ pub(crate) async fn validate(
 /// The form in which a webhook wants to see the object; none: the request does not concern the webhook.
 async fn form_for(
     call: &Call,
-    asked: AdmissionAttributes<'_>,
+    attributes: AdmissionAttributes<'_>,
     webhook: &Webhook,
     forms: &Forms,
     object: Option<&mut Value>,
 ) -> ApiResult<Option<Arc<Served>>> {
-    let request = request(call, asked.step, object);
+    let request = request(call, attributes.step, object);
     let kinds: Vec<&Kind> = forms.kinds().collect();
     let Some(index) = webhook.concerns(&request, &kinds, &*call.core.cache)? else { return Ok(None) };
     if webhook.has_conditions() {
         let mut sight = Sight::of(call, &request)?;
-        let seen = sight.in_form(asked, &request, forms, index).await?;
-        let wants = webhook.wants(&sight.asked(&seen));
+        let seen = sight.in_form(attributes, &request, forms, index).await?;
+        let wants = webhook.wants(&sight.attributes(&seen));
         if !wants.map_err(|why| ApiError::denied(&call.served.name, request.object_name(), &why))? {
             return Ok(None);
         }
@@ -176,11 +176,11 @@ async fn form_for(
 async fn change(
     client: &Client,
     call: &mut Call,
-    asked: AdmissionAttributes<'_>,
+    attributes: AdmissionAttributes<'_>,
     (webhook, form): (&Webhook, &Served),
     mut object: Option<&mut Value>,
 ) -> Result<bool, Failure> {
-    let question = question(call, asked, webhook, form, object.as_deref_mut()).await;
+    let question = question(call, attributes, webhook, form, object.as_deref_mut()).await;
     let answer = ask((client, &call.core.metrics), webhook, question, MUTATING).await?;
     let Some(patch) = obey(call, webhook, answer).map_err(Failure::Refused)? else { return Ok(false) };
     let Some(object) = object else {
@@ -203,19 +203,19 @@ struct Question {
 
 async fn question(
     call: &Call,
-    asked: AdmissionAttributes<'_>,
+    attributes: AdmissionAttributes<'_>,
     webhook: &Webhook,
     form: &Served,
     object: Option<&mut Value>,
 ) -> Result<Question, Failure> {
-    if asked.step.dry_run && webhook.has_side_effects {
+    if attributes.step.dry_run && webhook.has_side_effects {
         let message = format!("admission webhook {:?} does not support dry run", webhook.name);
         return Err(Failure::Refused(ApiError::bad_request(message)));
     }
     let (uid, version) = (meta::new_uid(), if webhook.knows_v1 { "v1" } else { "v1beta1" });
     let shown = forms::show(call, form, object.as_deref()).await.map_err(Failure::Refused)?;
-    let old = forms::show(call, form, asked.step.old).await.map_err(Failure::Refused)?;
-    let request: Request<'_> = request(call, asked.step, object);
+    let old = forms::show(call, form, attributes.step.old).await.map_err(Failure::Refused)?;
+    let request: Request<'_> = request(call, attributes.step, object);
     let review = Review {
         uid: &uid,
         version,
@@ -223,11 +223,11 @@ async fn question(
         requested: &call.served.kind,
         object: shown,
         old,
-        options: options::of(call, asked),
+        options: options::of(call, attributes),
         request: &request,
     };
     let review = review.into_value();
-    Ok(Question { uid, version, operation: asked.step.operation.as_str(), review })
+    Ok(Question { uid, version, operation: attributes.step.operation.as_str(), review })
 }
 
 async fn ask(

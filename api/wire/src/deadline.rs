@@ -11,11 +11,11 @@ use crate::status::{ApiError, ApiResult};
 /// The limit of a request. As upstream, zero means the server's limit, and a longer timeout is cut to it.
 pub fn of(query: &Query, limit: Duration) -> ApiResult<Duration> {
     let Some(text) = query.filled("timeout") else { return Ok(limit) };
-    let asked =
+    let requested =
         parse_duration(text).map_err(|why| ApiError::bad_request(format!("invalid timeout specified in the request URL - {why}")))?;
     // A timeout below zero counts as zero.
-    let asked = u64::try_from(asked).map(Duration::from_nanos).unwrap_or_default();
-    Ok(if asked.is_zero() { limit } else { asked.min(limit) })
+    let requested = u64::try_from(requested).map(Duration::from_nanos).unwrap_or_default();
+    Ok(if requested.is_zero() { limit } else { requested.min(limit) })
 }
 
 #[cfg(test)]

@@ -270,8 +270,8 @@ impl DeleteOptions {
         body.field("preconditions", "v1.Preconditions", Value::as_object)?;
         let texts = |value: &Value| value.as_array()?.iter().map(|item| item.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>();
         let mut errors = Vec::new();
-        let asked = body.field("dryRun", "[]string", texts)?.unwrap_or_default();
-        let dry_run = check_dry_run(asked.iter().map(String::as_str).chain(query.all("dryRun")), &mut errors);
+        let requested = body.field("dryRun", "[]string", texts)?.unwrap_or_default();
+        let dry_run = check_dry_run(requested.iter().map(String::as_str).chain(query.all("dryRun")), &mut errors);
         let grace_period_seconds = match body.field("gracePeriodSeconds", "int64", Value::as_i64)? {
             Some(seconds) => Some(seconds),
             None => number(query, "gracePeriodSeconds")?,
@@ -283,8 +283,8 @@ impl DeleteOptions {
         let propagation = propagation(policy.as_deref(), orphan, &mut errors);
         let uid = body.text("preconditions.uid", "types.UID")?;
         let resource_version = body.text("preconditions.resourceVersion", "string")?;
-        let asked = body.field(IGNORE_READ_ERROR, "bool", Value::as_bool)?;
-        let ignore_read_error = asked.unwrap_or_else(|| query.flag(IGNORE_READ_ERROR));
+        let requested = body.field(IGNORE_READ_ERROR, "bool", Value::as_bool)?;
+        let ignore_read_error = requested.unwrap_or_else(|| query.flag(IGNORE_READ_ERROR));
         let conditions = [
             ("preconditions", uid.is_some() || resource_version.is_some()),
             ("orphanDependents", orphan.is_some()),

@@ -22,12 +22,12 @@ const WHOLE_BYTES_MAX: usize = 512 << 10;
 const PIECE_BYTES: usize = 4 << 10;
 
 /// Whether a client wants indented JSON. `asked` is the query parameter `pretty`, which decides if it is present.
-pub fn is_wanted(headers: &HeaderMap, asked: Option<&str>) -> bool {
+pub fn is_wanted(headers: &HeaderMap, requested: Option<&str>) -> bool {
     if accept::text(headers).is_some_and(|accept| accept.split([';', ',']).any(|part| part.trim() == "pretty=1")) {
         return true;
     }
-    if let Some(asked) = asked.filter(|asked| !asked.is_empty()) {
-        return parse_bool(asked).unwrap_or_default();
+    if let Some(requested) = requested.filter(|requested| !requested.is_empty()) {
+        return parse_bool(requested).unwrap_or_default();
     }
     let agent = headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
     TOOLS.iter().any(|tool| agent.starts_with(tool))
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn people_and_who_asks_get_it() {
-        for (agent, accept, asked, expected) in [
+        for (agent, accept, requested, expected) in [
             ("curl/7.88.1", "", None, true),
             ("Wget/1.21", "", None, true),
             ("Mozilla/5.0 (X11)", "", Some(""), true),
@@ -167,7 +167,7 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert(header::USER_AGENT, agent.parse().expect("text"));
             headers.insert(header::ACCEPT, accept.parse().expect("text"));
-            assert_eq!(is_wanted(&headers, asked), expected, "{agent} {accept} {asked:?}");
+            assert_eq!(is_wanted(&headers, requested), expected, "{agent} {accept} {requested:?}");
         }
     }
 

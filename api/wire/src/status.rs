@@ -220,13 +220,13 @@ impl ApiError {
     }
 
     /// The requested resource version was compacted.
-    pub fn too_old(asked: u64, oldest: TooOld) -> Self {
-        Self::expired(format!("too old resource version: {asked} ({})", oldest.oldest))
+    pub fn too_old(requested: u64, oldest: TooOld) -> Self {
+        Self::expired(format!("too old resource version: {requested} ({})", oldest.oldest))
     }
 
     /// The requested resource version does not exist yet.
-    pub fn too_large_version(asked: u64, at: NotYet) -> Self {
-        let message = format!("Too large resource version: {asked}, current: {}", at.current);
+    pub fn too_large_version(requested: u64, at: NotYet) -> Self {
+        let message = format!("Too large resource version: {requested}, current: {}", at.current);
         Self::timeout(&message, 1).cause("ResourceVersionTooLarge", "Too large resource version", "")
     }
 

@@ -9,15 +9,15 @@ use api_wire::json;
 use api_wire::options::{DeleteOptions, Propagation};
 
 /// `CreateOptions`, `UpdateOptions` or `DeleteOptions`; a connection has none.
-pub(crate) fn of(call: &Call, asked: AdmissionAttributes<'_>) -> Option<Value> {
-    let kind = match (asked.step.operation, asked.delete) {
+pub(crate) fn of(call: &Call, attributes: AdmissionAttributes<'_>) -> Option<Value> {
+    let kind = match (attributes.step.operation, attributes.delete) {
         (Operation::Create, _) => "CreateOptions",
         (Operation::Update, _) => "UpdateOptions",
         (Operation::Delete, Some(options)) => return Some(deletion(options)),
         (Operation::Delete, None) => "DeleteOptions",
         (Operation::Connect, _) => return None,
     };
-    let mut options = new(kind, asked.step.dry_run);
+    let mut options = new(kind, attributes.step.dry_run);
     for name in ["fieldManager", "fieldValidation"] {
         if let Some(value) = call.query.filled(name) {
             json::set(&mut options, &[name], value);

@@ -15,10 +15,10 @@ const FLAGS: [&str; 4] = ["stdin", "stdout", "stderr", "tty"];
 
 /// Runs admission for a connection. Then the call has the options that admission returned.
 pub(super) async fn through_admission(admission: &Admission, call: &mut Call, step: Step<'_>) -> ApiResult<()> {
-    let asked = of(call);
-    let mut options = asked.clone();
+    let requested = of(call);
+    let mut options = requested.clone();
     admission.mutate(call, step, Some(&mut options)).await?;
-    if options != asked {
+    if options != requested {
         ask_for(call, &options);
     }
     admission.validate(call, step, Some(&mut options)).await

@@ -65,12 +65,12 @@ pub(super) async fn open(connector: &Connector, call: &Call, target: &Target, mu
 
 /// Joins two upgraded connections in a background task.
 pub(crate) fn join_beside(core: &Core, Ends { client, backend }: Ends, parts: &Parts) {
-    let (shutdown, end, place) = (core.shutdown.clone(), audit::completion(parts), serve::place(parts));
+    let (shutdown, end, slot) = (core.shutdown.clone(), audit::completion(parts), serve::slot(parts));
     core.tasks.request("api-server/tunnel", async move {
         tokio::select! {
             () = shutdown.cancelled() => {}
             () = join(client, backend) => {}
-            () = serve::lost(place.as_deref()) => {}
+            () = serve::lost(slot.as_deref()) => {}
         }
         drop(end);
     });

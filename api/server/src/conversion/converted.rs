@@ -82,39 +82,39 @@ struct Generations {
 }
 
 impl Generations {
-    fn insert(&mut self, place: ObjectVersion, object: &Arc<Object>) {
+    fn insert(&mut self, object_version: ObjectVersion, object: &Arc<Object>) {
         if self.young_bytes > GENERATION_BYTES_MAX {
             self.old = std::mem::take(&mut self.young);
             self.young_bytes = 0;
         }
         self.young_bytes += object.json_len();
-        self.young.insert(place, Arc::clone(object));
+        self.young.insert(object_version, Arc::clone(object));
     }
 
-    fn get(&mut self, place: &ObjectVersion) -> Option<Arc<Object>> {
-        if let Some(object) = self.young.get(place) {
+    fn get(&mut self, object_version: &ObjectVersion) -> Option<Arc<Object>> {
+        if let Some(object) = self.young.get(object_version) {
             return Some(Arc::clone(object));
         }
-        let object = self.old.remove(place)?;
-        self.insert(place.clone(), &object);
+        let object = self.old.remove(object_version)?;
+        self.insert(object_version.clone(), &object);
         Some(object)
     }
 }
 
-fn place(object: &Object) -> ObjectVersion {
+fn object_version(object: &Object) -> ObjectVersion {
     (Arc::clone(&object.namespace), Arc::clone(&object.name), object.revision)
 }
 
 impl Converted {
     /// The converted object for a stored object's revision.
     pub(crate) fn object(&self, stored: &Object) -> Option<Arc<Object>> {
-        self.objects.lock().get(&place(stored))
+        self.objects.lock().get(&object_version(stored))
     }
 
     /// Stores a converted object.
     pub(crate) fn keep(&self, stored: &Object, value: Value) -> ApiResult<Arc<Object>> {
         let made = Arc::new(stored.converted(value).map_err(ApiError::internal)?);
-        self.objects.lock().insert(place(stored), &made);
+        self.objects.lock().insert(object_version(stored), &made);
         Ok(made)
     }
 

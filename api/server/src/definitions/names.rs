@@ -108,13 +108,13 @@ fn decide(definition: &Value, status: &mut Value, used: &Used, now: Timestamp) -
 
 /// Why a name is not available; empty if it is available.
 fn taken(requested: &Value, accepted: &Value, field: &str, used: &BTreeSet<String>) -> String {
-    let told = |name: &str| format!("{name:?} is already in use");
+    let in_use = |name: &str| format!("{name:?} is already in use");
     if field != "shortNames" {
         let name = text(requested, field);
-        return if name != text(accepted, field) && used.contains(name) { told(name) } else { String::new() };
+        return if name != text(accepted, field) && used.contains(name) { in_use(name) } else { String::new() };
     }
     let new = short_names(requested).filter(|name| !short_names(accepted).any(|own| own == *name));
-    let taken: Vec<String> = new.filter(|name| used.contains(*name)).map(told).collect();
+    let taken: Vec<String> = new.filter(|name| used.contains(*name)).map(in_use).collect();
     match taken.as_slice() {
         [] => String::new(),
         [one] => one.clone(),

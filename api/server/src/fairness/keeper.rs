@@ -28,8 +28,8 @@ pub(crate) async fn keep(loopback: Loopback) {
         reconcile(&loopback).await;
         let changed = tokio::select! {
             () = core.shutdown.cancelled() => return,
-            told = schemas.events.told() => told,
-            told = levels.events.told() => told,
+            changed = schemas.events.changed() => changed,
+            changed = levels.events.changed() => changed,
         };
         if !changed {
             tokio::select! {

@@ -25,7 +25,7 @@ use api_wire::status::{ApiError, ApiResult};
 pub(crate) async fn mutate(
     policies: &Policies,
     call: &Call,
-    asked: AdmissionAttributes<'_>,
+    attributes: AdmissionAttributes<'_>,
     object: Option<&mut Value>,
     rounds: &mut Reinvocation,
 ) -> ApiResult<()> {
@@ -33,26 +33,26 @@ pub(crate) async fn mutate(
     let Some(object) = object.filter(|_| !hooks.is_empty() && !webhook::is_policy(&call.served.kind)) else { return Ok(()) };
     rounds.begin(Some(&*object));
     let (forms, mut failures) = (Forms::of(call), Failures::default());
-    let due = due(call, asked, object, &forms, &hooks, &mut failures);
-    let mut turn = MutationRound { call, asked, forms: &forms, rounds, failures: &mut failures };
+    let due = due(call, attributes, object, &forms, &hooks, &mut failures);
+    let mut turn = MutationRound { call, attributes, forms: &forms, rounds, failures: &mut failures };
     for invocation in &due {
         turn.invoke(invocation, object).await?;
     }
     rounds.end(Some(&*object));
-    let refusal = failures.refusal(&request(call, asked.step, Some(object)));
+    let refusal = failures.refusal(&request(call, attributes.step, Some(object)));
     refusal.map_or(Ok(()), |status| Err(ApiError::verbatim(status)))
 }
 
 /// The invocations that match the request as it came in: the change of a policy does not make other policies match.
 fn due<'h>(
     call: &Call,
-    asked: AdmissionAttributes<'_>,
+    attributes: AdmissionAttributes<'_>,
     object: &mut Value,
     forms: &Forms,
     hooks: &'h [Hook],
     failures: &mut Failures,
 ) -> Vec<Invocation<'h>> {
-    let request = request(call, asked.step, Some(object));
+    let request = request(call, attributes.step, Some(object));
     let kinds: Vec<&Kind> = forms.kinds().collect();
     let mut complain = |policy: &Policy, binding: Option<&Binding>, why: &str| failures.misconfigured(policy, binding, why);
     hooks.iter().flat_map(|hook| invocations(call, &request, &kinds, hook, &mut complain)).collect()
@@ -61,7 +61,7 @@ fn due<'h>(
 /// The run of the policies in one round.
 struct MutationRound<'t> {
     call: &'t Call,
-    asked: AdmissionAttributes<'t>,
+    attributes: AdmissionAttributes<'t>,
     forms: &'t Forms,
     rounds: &'t mut Reinvocation,
     failures: &'t mut Failures,
@@ -81,7 +81,7 @@ impl MutationRound<'_> {
         let form = (*form, &*served);
         let is_due = {
             let (sight, seen) = self.look(form, object).await?;
-            policy.is_due(&sight.asked(&seen), params.as_deref())
+            policy.is_due(&sight.attributes(&seen), params.as_deref())
         };
         match is_due {
             Ok(true) => {}
@@ -99,7 +99,7 @@ impl MutationRound<'_> {
         for index in 0..policy.mutations() {
             let (change, evaluating) = {
                 let (sight, seen) = self.look(form, object).await?;
-                timed(|| policy.change(index, &sight.asked(&seen), params.as_deref()))
+                timed(|| policy.change(index, &sight.attributes(&seen), params.as_deref()))
             };
             let shown = forms::show(self.call, &served, Some(&*object)).await?.unwrap_or_default();
             let (changed, patching) = timed(|| change.and_then(|change| self.changed(&served, &shown, change)));
@@ -121,9 +121,9 @@ impl MutationRound<'_> {
     }
 
     async fn look(&self, form: (usize, &Served), object: &mut Value) -> ApiResult<(Sight<'_>, FormVariables)> {
-        let request = request(self.call, self.asked.step, Some(object));
+        let request = request(self.call, self.attributes.step, Some(object));
         let sight = Sight::of(self.call, &request)?;
-        Ok((sight, FormVariables::of(self.call, self.asked, &request, form).await?))
+        Ok((sight, FormVariables::of(self.call, self.attributes, &request, form).await?))
     }
 
     /// The changed form of the object; `None` if a `test` operation of a patch fails.
@@ -131,7 +131,7 @@ impl MutationRound<'_> {
         let changed = match change {
             Change::Apply(mut config) => {
                 let Gvk { group, version, kind } = Gvk::of_body(&form.kind, &self.call.subresource);
-                if self.asked.step.operation == Operation::Connect {
+                if self.attributes.step.operation == Operation::Connect {
                     // There is no schema for the options of connections, so they cannot be merged.
                     let why = "error applying patch: failed to convert patch object to typed object";
                     return Err(format!("{why}: no corresponding type for {group}/{version}, Kind={kind}").into());

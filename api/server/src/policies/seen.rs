@@ -30,7 +30,7 @@ impl FormVariables {
     /// When an object cannot be converted to the form.
     pub(crate) async fn of(
         call: &Call,
-        asked: AdmissionAttributes<'_>,
+        attributes: AdmissionAttributes<'_>,
         request: &Request<'_>,
         (index, form): (usize, &Served),
     ) -> ApiResult<Self> {
@@ -38,14 +38,14 @@ impl FormVariables {
             form: index,
             object: forms::show(call, form, request.object()).await?,
             old: forms::show(call, form, request.old).await?,
-            request: as_variable(call, asked, request, form),
+            request: as_variable(call, attributes, request, form),
         })
     }
 }
 
 /// The variable `request`: an AdmissionRequest without the fields that are separate variables.
-fn as_variable(call: &Call, asked: AdmissionAttributes<'_>, request: &Request<'_>, form: &Served) -> Value {
-    let options = options::of(call, asked);
+fn as_variable(call: &Call, attributes: AdmissionAttributes<'_>, request: &Request<'_>, form: &Served) -> Value {
+    let options = options::of(call, attributes);
     let (requested, form) = (&*call.served.kind, &*form.kind);
     let review = Review { uid: "", version: "v1", request, form, requested, object: None, old: None, options };
     let mut request = review.into_value().get_mut("request").map(Value::take).unwrap_or_default();
@@ -93,7 +93,7 @@ impl<'a> Sight<'a> {
     /// When an object cannot be converted to the form.
     pub(crate) async fn in_form(
         &mut self,
-        asked: AdmissionAttributes<'_>,
+        attributes: AdmissionAttributes<'_>,
         request: &Request<'_>,
         forms: &Forms,
         form: usize,
@@ -102,13 +102,13 @@ impl<'a> Sight<'a> {
             return Ok(Arc::clone(seen));
         }
         let served = forms.get(form).unwrap_or_else(|| Arc::clone(&self.call.served));
-        let seen = Arc::new(FormVariables::of(self.call, asked, request, (form, &served)).await?);
+        let seen = Arc::new(FormVariables::of(self.call, attributes, request, (form, &served)).await?);
         self.seen.push(Arc::clone(&seen));
         Ok(seen)
     }
 
     /// The variables for an evaluation.
-    pub(crate) fn asked<'s>(&'s self, seen: &'s FormVariables) -> policy::Activation<'s> {
+    pub(crate) fn attributes<'s>(&'s self, seen: &'s FormVariables) -> policy::Activation<'s> {
         policy::Activation {
             request: &seen.request,
             object: seen.object.as_ref(),

@@ -28,7 +28,7 @@ impl WatchConversion {
     pub(crate) async fn beginning(&self, Beginning { state, events, revision }: Beginning) -> ApiResult<Beginning> {
         let mut state = self.served.in_version(state).await?;
         state.retain(|object| self.filter.as_ref().is_none_or(|filter| filter.matches(object)));
-        let of_events = events.iter().flat_map(|told| told.changes()).filter_map(|(_, event)| event.after.clone()).collect();
+        let of_events = events.iter().flat_map(|converted| converted.changes()).filter_map(|(_, event)| event.after.clone()).collect();
         self.served.in_version(of_events).await?;
         let events = self.clone().deliveries(events).await?;
         Ok(Beginning { state, events, revision })
@@ -37,26 +37,26 @@ impl WatchConversion {
     /// Converts deliveries, in their order.
     pub(crate) async fn deliveries(self, deliveries: Vec<Arc<Delivery>>) -> ApiResult<Vec<Arc<Delivery>>> {
         let Some(converter) = self.served.converter() else { return Ok(deliveries) };
-        let mut told = Vec::with_capacity(deliveries.len());
+        let mut converted = Vec::with_capacity(deliveries.len());
         for (change, event) in deliveries.iter().flat_map(|together| together.changes()) {
             let event = converter.converted.event(event, || self.event(event)).await?;
             let change = match &self.filter {
                 None => Some(*change),
                 Some(filter) => event.change_for(filter),
             };
-            told.extend(change.map(|change| (change, event)));
+            converted.extend(change.map(|change| (change, event)));
         }
-        Ok(Delivery::of(told))
+        Ok(Delivery::of(converted))
     }
 
     async fn event(&self, event: &Event) -> ApiResult<Event> {
         let objects = event.old().into_iter().chain(&event.after).cloned().collect();
-        let mut shown = self.served.in_version(objects).await?.into_iter();
+        let mut converted = self.served.in_version(objects).await?.into_iter();
         let before = match &event.before {
-            Before::Object(_) => shown.next().map_or(Before::Nothing, Before::Object),
+            Before::Object(_) => converted.next().map_or(Before::Nothing, Before::Object),
             Before::Nothing => Before::Nothing,
             Before::Forgotten => Before::Forgotten,
         };
-        Ok(Event::new(event.revision, before, shown.next()))
+        Ok(Event::new(event.revision, before, converted.next()))
     }
 }

@@ -54,8 +54,8 @@ pub(crate) async fn respond(presentation: &Presentation, page: Page) -> Response
 
 fn metadata(page: &Page) -> Value {
     let mut metadata = json!({"resourceVersion": page.revision.to_string()});
-    if let Some(place) = &page.more {
-        json::set(&mut metadata, &["continue"], Token::after(page.revision, place, page.remaining).encode());
+    if let Some(last) = &page.more {
+        json::set(&mut metadata, &["continue"], Token::after(page.revision, last, page.remaining).encode());
     }
     if let Some(remaining) = page.remaining {
         json::set(&mut metadata, &["remainingItemCount"], remaining);
@@ -224,7 +224,7 @@ impl Token {
     pub(crate) fn behind(&self) -> Behind {
         let start = self.start.trim_end_matches('\0');
         let (namespace, name) = start.split_once('/').unwrap_or(("", start));
-        Behind { place: (namespace.into(), name.into()), left: self.left }
+        Behind { name: (namespace.into(), name.into()), left: self.left }
     }
 }
 
@@ -237,7 +237,7 @@ mod tests {
         for (namespace, name) in [("default", "x"), ("", "node-1")] {
             let token = Token::decode(&Token::after(7, &(namespace.into(), name.into()), Some(3)).encode()).expect("ours");
             assert_eq!(token.revision(), Some(7));
-            assert_eq!((token.behind().place, token.behind().left), ((namespace.into(), name.into()), Some(3)));
+            assert_eq!((token.behind().name, token.behind().left), ((namespace.into(), name.into()), Some(3)));
             assert_eq!((token.inconsistent().revision(), token.inconsistent().behind().left), (None, None));
         }
         for bad in ["", "!", "e30", &URL_SAFE_NO_PAD.encode(r#"{"v":"v9","rv":1,"start":"a"}"#)] {

@@ -14,7 +14,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::Presentation;
 use super::conversion::WatchConversion;
-use api_cache::{Beginning, Cache, Change, Delivery, Object, Subscription, Told};
+use api_cache::{Beginning, Cache, Change, Delivery, FrameStatus, Object, Subscription};
 use api_wire::status::ApiResult;
 
 /// How often a client that requested bookmarks gets one: about once a minute, as upstream.
@@ -79,8 +79,8 @@ impl WatchBody {
         if let Some(object) = self.state.next() {
             let first = std::mem::take(&mut self.first);
             let mut line = BytesMut::with_capacity(object.json_len() + LINE_BYTES);
-            let told = self.presentation.write_line(Change::Added, &object, first, &mut line);
-            self.end_if(told);
+            let written = self.presentation.write_line(Change::Added, &object, first, &mut line);
+            self.end_if(written);
             return Some(line.freeze());
         }
         if let Some(revision) = self.mark_initial_end.take() {
@@ -88,14 +88,14 @@ impl WatchBody {
         }
         let delivery = self.events.pop_front()?;
         let first = std::mem::take(&mut self.first);
-        let (lines, told) = self.presentation.lines(&delivery, first);
-        self.end_if(told);
+        let (lines, written) = self.presentation.lines(&delivery, first);
+        self.end_if(written);
         Some(lines)
     }
 
     /// After an object that could not be written nothing follows, because the watch would have a gap.
-    fn end_if(&mut self, told: Told) {
-        if told == Told::Failed {
+    fn end_if(&mut self, written: FrameStatus) {
+        if written == FrameStatus::Failed {
             (self.state, self.mark_initial_end) = (Vec::new().into_iter(), None);
             self.events.clear();
             self.ended = true;
@@ -152,10 +152,10 @@ impl http_body::Body for WatchBody {
             let applied = this.cache.applied();
             match this.subscription.events.poll_take(cx) {
                 Poll::Ready(None) => return Poll::Ready(None),
-                Poll::Ready(Some(told)) => {
+                Poll::Ready(Some(written)) => {
                     match this.conversion.clone() {
-                        None => this.events = told,
-                        Some(conversion) => this.converting = Some(Box::pin(conversion.deliveries(told.into()))),
+                        None => this.events = written,
+                        Some(conversion) => this.converting = Some(Box::pin(conversion.deliveries(written.into()))),
                     }
                     continue;
                 }

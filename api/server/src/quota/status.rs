@@ -64,12 +64,12 @@ async fn pass(quotas: &Quotas, counted: &mut Counted) -> bool {
     let mut fresh = Counted::new();
     let mut all_written = true;
     for quota in &stored {
-        let (place, upto) = ((Arc::clone(&quota.namespace), Arc::clone(&quota.name)), latest(&quotas.core.cache, quota));
-        if counted.get(&place) != Some(&upto) && !write(quotas, &served, quota).await {
+        let (name, upto) = ((Arc::clone(&quota.namespace), Arc::clone(&quota.name)), latest(&quotas.core.cache, quota));
+        if counted.get(&name) != Some(&upto) && !write(quotas, &served, quota).await {
             all_written = false;
             continue;
         }
-        fresh.insert(place, upto);
+        fresh.insert(name, upto);
     }
     quotas.ledger.keep(stored.iter().map(|quota| (&*quota.namespace, Scopes::from_quota(&quota.value()))));
     *counted = fresh;
@@ -86,8 +86,8 @@ fn latest(cache: &Cache, quota: &Object) -> u64 {
 async fn write(quotas: &Quotas, served: &Arc<Served>, quota: &Arc<Object>) -> bool {
     let old = quota.value();
     let hard = old.pointer("/spec/hard").cloned().unwrap_or_else(|| json!({}));
-    let known = LedgerSums { ledger: &quotas.ledger, cache: &quotas.core.cache };
-    let status = json!({"hard": hard, "used": resource_quota::used(&old, &known)});
+    let sums = LedgerSums { ledger: &quotas.ledger, cache: &quotas.core.cache };
+    let status = json!({"hard": hard, "used": resource_quota::used(&old, &sums)});
     if old.get("status") == Some(&status) || meta::is_deleting(&old) {
         return true;
     }

@@ -31,7 +31,7 @@ pub(crate) struct Socket {
     upgrade: WebSocketUpgrade,
     form: Form,
     /// The slot of the connection.
-    place: Option<Arc<ConnectionSlot>>,
+    slot: Option<Arc<ConnectionSlot>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl Socket {
             None if is_watch => Form::Lines,
             _ => Form::Binary,
         };
-        Some(Self { upgrade, form, place: super::place(parts) })
+        Some(Self { upgrade, form, slot: super::slot(parts) })
     }
 
     /// Sends the body of an answer in messages. An error stays a plain answer.
@@ -63,14 +63,14 @@ impl Socket {
         if !answer.status().is_success() {
             return answer;
         }
-        let Self { upgrade, form, place } = self;
+        let Self { upgrade, form, slot } = self;
         let is_protobuf = answer.headers().get(header::CONTENT_TYPE).is_some_and(|media| *media == protobuf::MEDIA_WATCH);
         let form = if is_protobuf { Form::Events } else { form };
         let end = audit::completion_of(trail);
         upgrade.on_upgrade(move |socket| async move {
             tokio::select! {
                 () = send(socket, answer.into_body(), form) => {}
-                () = super::lost(place.as_deref()) => {}
+                () = super::lost(slot.as_deref()) => {}
             }
             drop(end);
         })

@@ -75,26 +75,26 @@ pub(super) fn node_ports(service: &mut Value) -> Vec<NodePort<'_>> {
     if health {
         spec.entry("healthCheckNodePort").or_insert(Value::Null);
     }
-    let mut places = Vec::new();
+    let mut node_ports = Vec::new();
     for (field, value) in spec.iter_mut() {
         match field.as_str() {
-            "healthCheckNodePort" if health => places.push(place(path.child(field), None, value)),
+            "healthCheckNodePort" if health => node_ports.push(node_port(path.child(field), None, value)),
             "ports" => {
                 let ports = value.as_array_mut().into_iter().flatten().enumerate();
-                places.extend(ports.filter_map(|(at, port)| {
+                node_ports.extend(ports.filter_map(|(at, port)| {
                     let own = number(port.get("port"));
                     let slot = port.as_object_mut()?.entry("nodePort").or_insert(Value::Null);
-                    Some(place(path.child("ports").index(at).child("nodePort"), own, slot))
+                    Some(node_port(path.child("ports").index(at).child("nodePort"), own, slot))
                 }));
             }
             _ => {}
         }
     }
-    places.sort_by_key(|place| place.wanted.is_none());
-    places
+    node_ports.sort_by_key(|node_port| node_port.wanted.is_none());
+    node_ports
 }
 
-fn place(path: Path, port: Option<u16>, slot: &mut Value) -> NodePort<'_> {
+fn node_port(path: Path, port: Option<u16>, slot: &mut Value) -> NodePort<'_> {
     NodePort { path, port, wanted: number(Some(slot)), slot }
 }
 
@@ -190,25 +190,25 @@ fn port_key(port: &Value) -> PortKey {
 }
 
 fn keep_node_ports(new: &mut Value, old: &Value) {
-    let had: Vec<(PortKey, u16)> = spec(old, "ports")
+    let previous: Vec<(PortKey, u16)> = spec(old, "ports")
         .and_then(Value::as_array)
         .into_iter()
         .flatten()
         .filter_map(|port| Some((port_key(port), number(port.get("nodePort"))?)))
         .collect();
-    let asked: Vec<u16> = of(new).ports.into_iter().collect();
+    let requested: Vec<u16> = of(new).ports.into_iter().collect();
     for port in ports_mut(new).filter(|port| number(port.get("nodePort")).is_none()) {
         let key = port_key(port);
-        if let Some((_, number)) = had.iter().find(|(had, number)| *had == key && !asked.contains(number)) {
+        if let Some((_, number)) = previous.iter().find(|(previous, number)| *previous == key && !requested.contains(number)) {
             json::set(port, &["nodePort"], *number);
         }
     }
 }
 
 fn drop_node_ports(new: &mut Value, old: &Value) {
-    let had = of(old).ports;
+    let previous = of(old).ports;
     for port in ports_mut(new) {
-        if number(port.get("nodePort")).is_none_or(|number| had.contains(&number))
+        if number(port.get("nodePort")).is_none_or(|number| previous.contains(&number))
             && let Some(port) = port.as_object_mut()
         {
             port.remove("nodePort");

@@ -47,8 +47,8 @@ async fn stored_page(call: &Call, options: &ListOptions, filter: &Filter) -> Api
     if let Some(token) = &options.continue_token {
         return next_page(call, options, filter, &Token::decode(token)?);
     }
-    let asked = options.resource_version.filter(|revision| *revision > 0);
-    if let Some(revision) = asked {
+    let requested = options.resource_version.filter(|revision| *revision > 0);
+    if let Some(revision) = requested {
         let waited = call.core.cache.wait_for(revision).await;
         waited.map_err(|at| ApiError::too_large_version(revision, at))?;
     }
@@ -57,7 +57,7 @@ async fn stored_page(call: &Call, options: &ListOptions, filter: &Filter) -> Api
         Some(ref how) => *how == Match::Exact,
         None => options.limit.is_some(),
     };
-    match (asked.filter(|_| exact), options.limit) {
+    match (requested.filter(|_| exact), options.limit) {
         (Some(revision), limit) => past(call, filter, revision, None, limit).ok_or_else(ApiError::list_too_old),
         (None, None) => Ok(call.served.resource.list(filter, call.core.cache.applied())),
         (None, limit) => Ok(now(call, filter, None, limit)),

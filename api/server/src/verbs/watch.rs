@@ -27,13 +27,13 @@ pub(crate) async fn watch(call: &Call, options: &ListOptions) -> ApiResult<Respo
     options.check_watch()?;
     let filter = filter(call, options)?;
     call.check_readable(filter.namespace.as_deref())?;
-    let asked = options.resource_version.filter(|revision| *revision > 0);
-    let since = match (options.send_initial_events, asked) {
+    let requested = options.resource_version.filter(|revision| *revision > 0);
+    let since = match (options.send_initial_events, requested) {
         (Some(true), _) | (None, None) => Since::Everything,
         (Some(false), None) => Since::Now,
         (Some(false) | None, Some(revision)) => Since::Revision(revision),
     };
-    if let Some(revision) = asked {
+    if let Some(revision) = requested {
         let waited = call.core.cache.wait_for(revision).await;
         waited.map_err(|at| ApiError::too_large_version(revision, at))?;
     }
@@ -43,7 +43,7 @@ pub(crate) async fn watch(call: &Call, options: &ListOptions) -> ApiResult<Respo
         Ok(started) => started,
         // As upstream, the error is an event of the stream.
         Err(oldest) => {
-            let error = ApiError::too_old(asked.unwrap_or_default(), oldest);
+            let error = ApiError::too_old(requested.unwrap_or_default(), oldest);
             return Ok(stream(presentation.media, Body::from(presentation.failure(&error))));
         }
     };
