@@ -13,19 +13,19 @@ pub struct Access {
     /// CSV file of tokens: token,user,uid,"group1,group2".
     #[arg(long)]
     pub token_auth_file: Option<PathBuf>,
-    /// Whether requests without credentials are let through as system:anonymous.
+    /// Accept requests without credentials as user system:anonymous.
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
     pub anonymous_auth: bool,
-    /// Who issues ServiceAccount tokens; the API server's name in the cluster unless given.
+    /// Issuer of ServiceAccount tokens [default: the name of the API server in the cluster].
     #[arg(long)]
     pub service_account_issuer: Option<String>,
-    /// Where the keys of ServiceAccount tokens are published, when not under the issuer.
+    /// URL of the keys of ServiceAccount tokens, if they are not published under the issuer.
     #[arg(long)]
     pub service_account_jwks_uri: Option<String>,
-    /// Audiences that the API server itself takes tokens for; the issuer unless given.
+    /// Audiences of tokens that the API server accepts [default: the issuer].
     #[arg(long, value_delimiter = ',')]
     pub api_audiences: Vec<String>,
-    /// File with the EncryptionConfiguration that says how objects are kept in the store.
+    /// File with the EncryptionConfiguration for objects in the store.
     #[arg(long)]
     pub encryption_provider_config: Option<PathBuf>,
     #[command(flatten)]
@@ -34,25 +34,25 @@ pub struct Access {
     pub oidc: Oidc,
 }
 
-/// What is recorded.
+/// The audit log.
 #[derive(Args, Clone)]
 pub struct Audit {
-    /// File with the Policy that says which requests are recorded.
+    /// File with the audit Policy.
     #[arg(long)]
     pub audit_policy_file: Option<PathBuf>,
-    /// File that recorded requests are written to, `-` for standard output; without it nothing is recorded.
+    /// File of the audit log, `-` for standard output; without this flag there is no audit log.
     #[arg(long)]
     pub audit_log_path: Option<PathBuf>,
-    /// The form of what is written.
+    /// Format of the audit log.
     #[arg(long, default_value = "json", value_parser = ["json"])]
     pub audit_log_format: String,
-    /// Days that rotated audit logs are kept; 0 for ever.
+    /// Days to keep rotated audit logs; 0 keeps them forever.
     #[arg(long, default_value_t = 0)]
     pub audit_log_maxage: u32,
-    /// Rotated audit logs that are kept; 0 for all.
+    /// Maximum number of rotated audit logs; 0 keeps all.
     #[arg(long, default_value_t = 0)]
     pub audit_log_maxbackup: u32,
-    /// Megabytes after which the audit log is rotated; 0 for 100.
+    /// Size in megabytes at which the audit log is rotated; 0 means 100.
     #[arg(long, default_value_t = 0)]
     pub audit_log_maxsize: u32,
 }
@@ -63,28 +63,28 @@ pub struct Oidc {
     /// URL of the OpenID Connect provider, https.
     #[arg(long)]
     pub oidc_issuer_url: Option<String>,
-    /// The client that tokens must be for.
+    /// Client ID for which tokens must be issued.
     #[arg(long)]
     pub oidc_client_id: Option<String>,
-    /// The claim that is the user's name.
+    /// Claim with the name of the user.
     #[arg(long, default_value = "sub")]
     pub oidc_username_claim: String,
-    /// What user names are prefixed with; the issuer's URL and # for other claims than email unless given, `-` for nothing.
+    /// Prefix of user names, `-` for none [default: the URL of the issuer and #, except for the claim email].
     #[arg(long, default_value = "", hide_default_value = true)]
     pub oidc_username_prefix: String,
-    /// The claim that holds the user's groups.
+    /// Claim with the groups of the user.
     #[arg(long, default_value = "", hide_default_value = true)]
     pub oidc_groups_claim: String,
-    /// What groups are prefixed with.
+    /// Prefix of groups.
     #[arg(long, default_value = "", hide_default_value = true)]
     pub oidc_groups_prefix: String,
-    /// Claims that every token must have: key=value.
+    /// Claims that every token must have, as key=value.
     #[arg(long, value_delimiter = ',')]
     pub oidc_required_claim: Vec<String>,
-    /// Algorithms that tokens may be signed with.
+    /// Signature algorithms that tokens may use.
     #[arg(long, value_delimiter = ',', default_value = "RS256")]
     pub oidc_signing_algs: Vec<String>,
-    /// Authorities that the provider's certificate is checked against; this machine's unless given.
+    /// File with the certificate authorities of the provider [default: those of this machine].
     #[arg(long)]
     pub oidc_ca_file: Option<PathBuf>,
 }

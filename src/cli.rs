@@ -17,13 +17,13 @@ use crate::logging::Format;
 #[derive(Parser)]
 #[command(name = "skiff", version)]
 pub struct Cli {
-    /// What is logged, for example `info` or `warn,node_agent=debug`.
+    /// Log filter, for example `info` or `warn,node_agent=debug`.
     #[arg(long, global = true, default_value = "warn", env = "SKIFF_LOG")]
     pub log: String,
-    /// How it is logged: lines for people, or a JSON object a line.
+    /// Log format: lines for people, or one JSON object per line.
     #[arg(long, global = true, value_enum, default_value = "text", env = "SKIFF_LOG_FORMAT")]
     pub log_format: Format,
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -40,23 +40,23 @@ pub enum Command {
     Agent(Agent),
     /// Remove every container, namespace, mount, cgroup and rule that a node of this data directory made.
     Down(Down),
-    /// Look after the node's images, also while the node runs.
+    /// Manage the images of the node, also while the node runs.
     #[command(subcommand)]
     Image(Image),
-    /// Look after the database of a control plane that does not use etcd.
+    /// Manage the database of a control plane that does not use etcd.
     #[command(subcommand)]
     Db(Db),
-    /// Look after the tokens by which nodes join, while the server runs.
+    /// Manage the tokens with which nodes join, while the server runs.
     #[command(subcommand)]
     Token(Token),
     /// Print the version.
     Version,
 }
 
-/// Where everything is kept.
+/// The data directory.
 #[derive(Args, Clone)]
 pub struct DataDirArgs {
-    /// Directory that holds everything of this cluster on this machine.
+    /// Directory for all data of this cluster on this machine.
     #[arg(long, default_value = "/var/lib/skiff")]
     pub data_dir: PathBuf,
 }
@@ -68,11 +68,11 @@ impl DataDirArgs {
     }
 }
 
-/// Where a node keeps what lives no longer than one boot.
+/// The directory for state of one boot.
 #[derive(Args, Clone)]
 pub struct RunDir {
-    /// Directory of what belongs to one boot: sockets, process ids, namespaces, runc's state. It should be
-    /// on a tmpfs [default: /run/skiff/NAME, NAME following from the data directory].
+    /// Directory for state of one boot: sockets, process IDs, namespaces, the state of runc. It should be
+    /// on a tmpfs [default: /run/skiff/NAME; NAME is derived from the data directory].
     #[arg(long)]
     pub run_dir: Option<PathBuf>,
 }
@@ -85,16 +85,16 @@ impl RunDir {
     }
 }
 
-/// Addresses that all parts of a cluster have to agree on.
+/// Addresses that must be the same for all parts of a cluster.
 #[derive(Args, Clone)]
 pub struct Ranges {
-    /// Pod addresses of the whole cluster.
+    /// Range of Pod addresses of the whole cluster.
     #[arg(long, default_value = "10.244.0.0/16")]
     pub cluster_cidr: Ipv4Net,
-    /// Service addresses; the tenth is the cluster DNS'.
+    /// Range of Service addresses; the cluster DNS has the tenth address.
     #[arg(long, default_value = "10.96.0.0/12")]
     pub service_cluster_ip_range: Ipv4Net,
-    /// The cluster's DNS domain.
+    /// DNS domain of the cluster.
     #[arg(long, default_value = "cluster.local")]
     pub cluster_domain: String,
 }
@@ -106,31 +106,31 @@ impl Ranges {
     }
 }
 
-/// The API server and what runs beside it.
+/// The API server, the scheduler and the controllers.
 #[derive(Args, Clone)]
 pub struct ControlPlane {
     /// Port of the API server.
     #[arg(long, default_value_t = 6443)]
     pub secure_port: u16,
-    /// Address the API server listens on.
+    /// Address on which the API server listens.
     #[arg(long, default_value = "0.0.0.0")]
     pub bind_address: IpAddr,
-    /// Address that Pods and nodes reach the API server at, when it is not this machine's own.
+    /// Address at which Pods and nodes reach the API server, if it is not an address of this machine.
     #[arg(long)]
     pub advertise_address: Option<IpAddr>,
     #[command(flatten)]
     pub access: Access,
-    /// Further names and addresses for the server's certificate.
+    /// Additional names and addresses for the certificate of the server.
     #[arg(long, value_delimiter = ',')]
     pub tls_san: Vec<String>,
     /// Admission plugins to turn off.
     #[arg(long, value_delimiter = ',', value_parser = api_server::known_admission_plugin)]
     pub disable_admission_plugins: Vec<String>,
-    /// Requests that change nothing, answered at once.
+    /// Maximum number of read requests in flight.
     #[arg(long, default_value_t = 400)]
     pub max_requests_inflight: u32,
-    /// Requests that change something, answered at once; together with the former, the seats that
-    /// priority and fairness deals out.
+    /// Maximum number of write requests in flight; the sum of both is the number of seats that
+    /// API Priority and Fairness distributes.
     #[arg(long, default_value_t = 200)]
     pub max_mutating_requests_inflight: u32,
     /// Controllers to run: `*` for all, `name` to turn one on, `-name` to turn one off.
@@ -139,36 +139,36 @@ pub struct ControlPlane {
     /// Whether to run the scheduler.
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
     pub scheduler: bool,
-    /// Seconds without a heartbeat until a node is taken for lost.
+    /// Seconds without a heartbeat after which a node counts as lost.
     #[arg(long, default_value_t = 40)]
     pub node_monitor_grace_period: u64,
-    /// How long an Event is kept after it was last seen, such as 1h; 0 for ever.
+    /// Time to keep an Event after its last change, for example 1h; 0 keeps Events forever.
     #[arg(long, default_value = "1h", value_parser = duration::parse)]
     pub event_ttl: Duration,
     #[command(flatten)]
     pub etcd: Etcd,
 }
 
-/// Where the control plane keeps its state, when not in its data directory.
+/// The etcd servers of the control plane, if it uses etcd.
 #[derive(Args, Clone)]
 pub struct Etcd {
-    /// URLs of etcd servers; several API servers may share them. Unless given, the state is kept in a
+    /// URLs of etcd servers; several API servers may share them. Without this flag the state is in a
     /// database in the data directory.
     #[arg(long, value_delimiter = ',')]
     pub etcd_servers: Vec<String>,
-    /// File of the authority that signed the etcd servers' certificates.
+    /// File with the certificate authority of the etcd servers.
     #[arg(long, requires = "etcd_servers")]
     pub etcd_cafile: Option<PathBuf>,
-    /// File of the certificate that is shown to etcd.
+    /// File with the client certificate for etcd.
     #[arg(long, requires_all = ["etcd_servers", "etcd_keyfile"])]
     pub etcd_certfile: Option<PathBuf>,
-    /// File of that certificate's key.
+    /// File with the key of the client certificate for etcd.
     #[arg(long, requires = "etcd_certfile")]
     pub etcd_keyfile: Option<PathBuf>,
-    /// What all keys in etcd begin with.
+    /// Prefix of all keys in etcd.
     #[arg(long, default_value = "/registry")]
     pub etcd_prefix: String,
-    /// Time between compactions of etcd, such as 5m; 0 for none.
+    /// Time between compactions of etcd, for example 5m; 0 disables compaction.
     #[arg(long, default_value = "5m", value_parser = duration::parse)]
     pub etcd_compaction_interval: Duration,
 }
@@ -178,60 +178,60 @@ pub struct Etcd {
 pub struct NodeOptions {
     #[command(flatten)]
     pub run_dir: RunDir,
-    /// Name of the Node; this machine's hostname unless given.
+    /// Name of the Node [default: the hostname of this machine].
     #[arg(long)]
     pub node_name: Option<String>,
-    /// Address of the node; that of the default route unless given.
+    /// Address of the node [default: the address of the default route].
     #[arg(long)]
     pub node_ip: Option<IpAddr>,
-    /// Port of the node's own HTTPS server.
+    /// Port of the HTTPS server of the node.
     #[arg(long, default_value_t = 10_250)]
     pub kubelet_port: u16,
-    /// Port on which the node says without TLS whether it is well; 0 for none.
+    /// Port of the health endpoint of the node, without TLS; 0 disables it.
     #[arg(long, default_value_t = 10_248)]
     pub healthz_port: u16,
-    /// Address of that port.
+    /// Address of the health endpoint of the node.
     #[arg(long, default_value = "127.0.0.1")]
     pub healthz_bind_address: IpAddr,
-    /// Labels of the Node: a=b,c=d.
+    /// Labels of the Node, for example a=b,c=d.
     #[arg(long, value_delimiter = ',')]
     pub node_labels: Vec<String>,
-    /// Most Pods the node takes.
+    /// Maximum number of Pods on the node.
     #[arg(long, default_value_t = 110)]
     pub max_pods: u32,
-    /// Most processes and threads of one Pod; an eighth of what the kernel allows by default.
+    /// Maximum number of processes and threads of one Pod [default: an eighth of the limit of the kernel].
     #[arg(long, value_parser = clap::value_parser!(i64).range(1..))]
     pub pod_max_pids: Option<i64>,
-    /// Seconds that the node's Lease holds; it is renewed four times as often.
+    /// Seconds for which the Lease of the node is valid; the node renews it four times in this time.
     #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub node_lease_duration_seconds: u32,
-    /// Seconds between two looks at the node's own state; changes are reported at once.
+    /// Seconds between two reports of the node status; the node reports changes at once.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub node_status_update_frequency: u32,
-    /// What must stay free on the node, as `signal<quantity` or `signal<percent%`: with less, it takes no
-    /// further Pods and evicts some. Signals: memory.available, nodefs.available, nodefs.inodesFree,
+    /// Eviction thresholds, as `signal<quantity` or `signal<percent%`: below a threshold the node accepts no
+    /// further Pods and evicts Pods. Signals: memory.available, nodefs.available, nodefs.inodesFree,
     /// imagefs.available, imagefs.inodesFree, pid.available.
     #[arg(
         long,
         default_value = "memory.available<100Mi,nodefs.available<10%,nodefs.inodesFree<5%,imagefs.available<15%,imagefs.inodesFree<5%"
     )]
     pub eviction_hard: node_agent::Thresholds,
-    /// How much more than that is freed once it was short, as `signal=quantity` or `signal=percent%`.
+    /// Amount that an eviction frees beyond the threshold, as `signal=quantity` or `signal=percent%`.
     #[arg(long, default_value = "")]
     pub eviction_minimum_reclaim: node_agent::MinimumReclaim,
-    /// How long a node says that it is under pressure after the pressure has gone.
+    /// Time for which the node reports pressure after the pressure has ended.
     #[arg(long, default_value = "5m0s", value_parser = duration::parse)]
     pub eviction_pressure_transition_period: Duration,
-    /// Percent of the disk in use at which unused images go; 100 keeps them all.
+    /// Percent of disk usage above which the node removes unused images; 100 keeps all images.
     #[arg(long, default_value_t = 85, value_parser = clap::value_parser!(u8).range(0..=100))]
     pub image_gc_high_threshold: u8,
-    /// Percent of the disk in use down to which unused images go.
+    /// Percent of disk usage down to which the node removes unused images.
     #[arg(long, default_value_t = 80, value_parser = clap::value_parser!(u8).range(0..=100))]
     pub image_gc_low_threshold: u8,
-    /// Registries that are spoken to without TLS, as host:port.
+    /// Registries that are used without TLS, as host:port.
     #[arg(long, value_delimiter = ',')]
     pub insecure_registry: Vec<String>,
-    /// The resolver file for names outside the cluster.
+    /// Resolver file for names outside the cluster.
     #[arg(long, default_value = "/etc/resolv.conf")]
     pub resolv_conf: PathBuf,
 }
@@ -258,7 +258,7 @@ pub struct Server {
     pub ranges: Ranges,
     #[command(flatten)]
     pub control: ControlPlane,
-    /// How long the token in `node-token` is good, such as 24h; 0 for ever. It is made anew at a start when it is about to end.
+    /// Lifetime of the token in `node-token`, for example 24h; 0 is forever. The server renews it at a start if it is about to expire.
     #[arg(long, default_value = "24h", value_parser = duration::parse)]
     pub join_token_ttl: Duration,
 }
@@ -275,8 +275,8 @@ pub struct Agent {
     /// URL of the API server.
     #[arg(long)]
     pub server: String,
-    /// The token that `skiff server` wrote to `node-token` in its data directory, or that `skiff token create` printed; needed
-    /// once.
+    /// Token from the file `node-token` in the data directory of the server, or from `skiff token create`; needed
+    /// for the first start only.
     #[arg(long, env = "SKIFF_TOKEN", hide_env_values = true)]
     pub token: Option<String>,
 }
@@ -293,23 +293,23 @@ pub struct Down {
 /// `skiff token …`
 #[derive(Subcommand)]
 pub enum Token {
-    /// Make a token and print it.
+    /// Create a token and print it.
     Create {
         #[command(flatten)]
         data_dir: DataDirArgs,
-        /// How long it is good, such as 2h; 0 for ever.
+        /// Lifetime of the token, for example 2h; 0 is forever.
         #[arg(long, default_value = "24h", value_parser = duration::parse)]
         ttl: Duration,
-        /// What it is for.
+        /// Description of the token.
         #[arg(long, default_value = "")]
         description: String,
-        /// Groups that it authenticates as, beside system:bootstrappers.
+        /// Groups of the user of the token, in addition to system:bootstrappers.
         #[arg(long, value_delimiter = ',', default_value = api_auth::bootstrap::JOINING)]
         groups: Vec<String>,
-        /// What it may be used for.
+        /// Permitted uses of the token.
         #[arg(long, value_delimiter = ',', default_value = "signing,authentication")]
         usages: Vec<String>,
-        /// Print the command by which a node joins with it.
+        /// Print the command with which a node joins.
         #[arg(long)]
         print_join_command: bool,
     },
@@ -324,7 +324,7 @@ pub enum Token {
     Delete {
         #[command(flatten)]
         data_dir: DataDirArgs,
-        /// Its id, or the token itself.
+        /// ID of the token, or the token itself.
         id: String,
     },
 }
@@ -332,11 +332,11 @@ pub enum Token {
 /// `skiff image …`
 #[derive(Subcommand)]
 pub enum Image {
-    /// Put a .wasm or .wat file, an OCI layout or a docker-save archive into the store.
+    /// Import a .wasm or .wat file, an OCI layout or a docker-save archive into the store.
     Import {
         #[command(flatten)]
         data_dir: DataDirArgs,
-        /// Name to give it.
+        /// Name of the image.
         name: String,
         /// The file or directory.
         file: PathBuf,
@@ -347,22 +347,22 @@ pub enum Image {
         #[command(flatten)]
         data_dir: DataDirArgs,
     },
-    /// Fetch an image from its registry.
+    /// Pull an image from its registry.
     Pull {
         #[command(flatten)]
         data_dir: DataDirArgs,
-        /// Registries that are spoken to without TLS, as host:port.
+        /// Registries that are used without TLS, as host:port.
         #[arg(long, value_delimiter = ',')]
         insecure_registry: Vec<String>,
-        /// The image's name.
+        /// Name of the image.
         name: String,
     },
-    /// Remove an image by name or id.
+    /// Remove an image by name or ID.
     #[command(alias = "remove")]
     Rm {
         #[command(flatten)]
         data_dir: DataDirArgs,
-        /// The image's name or id.
+        /// Name or ID of the image.
         name: String,
     },
 }
@@ -374,7 +374,7 @@ pub enum Db {
     Backup {
         #[command(flatten)]
         data_dir: DataDirArgs,
-        /// The file to make.
+        /// The file to create.
         file: PathBuf,
     },
     /// Replace the database by a backup; the server must not run.
@@ -384,11 +384,11 @@ pub enum Db {
         /// The backup.
         file: PathBuf,
     },
-    /// Say whether the database, or a backup, is whole, and how big it is; also while the server runs.
+    /// Check the integrity of the database or of a backup, and print its size; also while the server runs.
     Check {
         #[command(flatten)]
         data_dir: DataDirArgs,
-        /// A backup, instead of the database.
+        /// A backup to check instead of the database.
         file: Option<PathBuf>,
     },
 }

@@ -33,52 +33,52 @@ enum Chore {
         /// Remove every trace of the demo instead.
         #[arg(long, conflicts_with = "release")]
         down: bool,
-        /// Take twice the time to build what the published figures are of.
+        /// Build with the optimizations of the published figures; this takes twice the time.
         #[arg(long)]
         release: bool,
     },
     /// Install what the tests need and run all of them.
     Test {
-        /// Only tests whose name contains this.
+        /// Run only tests whose name contains this text.
         filter: Option<String>,
     },
     /// Check format, lints and the dependencies: licences, sources and, where a database is found, advisories.
     Lint,
     /// Check the dependencies against a copy of RustSec's advisory database.
     Audit {
-        /// Its directory; otherwise the one that SKIFF_ADVISORY_DB names, or ~/.cargo/advisory-db.
+        /// Directory of the database [default: SKIFF_ADVISORY_DB or ~/.cargo/advisory-db].
         #[arg(long)]
         database: Option<std::path::PathBuf>,
     },
-    /// Measure, and print the figures.
+    /// Run the benchmarks and print the figures.
     Bench {
-        /// Which part: api, sched, pods, memory, scale; all unless given.
+        /// Part to run: api, sched, pods, memory or scale [default: all].
         part: Option<String>,
     },
-    /// Try the fuzz targets with inputs that follow from a seed.
+    /// Run the fuzz targets with inputs that are derived from a seed.
     Fuzz {
-        /// Which target; all, one after the other, unless given.
+        /// Target to run [default: all, one after the other].
         #[arg(default_value = "all")]
         target: String,
-        /// For how long each.
+        /// Duration of each target.
         #[arg(default_value_t = 60)]
         seconds: u64,
-        /// Another seed is another run.
+        /// Seed of the inputs.
         #[arg(default_value_t = 1)]
         seed: u64,
     },
-    /// Ask a cluster of its own everything that its OpenAPI documents allow, by schemathesis.
+    /// Send a cluster all requests that its OpenAPI documents allow, with schemathesis.
     Schemathesis {
-        /// Requests of each kind; the tests' run has few.
+        /// Number of requests of each kind; the tests send few.
         #[arg(default_value_t = 20)]
         examples: u32,
     },
-    /// Cut a whole machine's power again and again under load, and look what is lost or left.
+    /// Cut the power of a whole machine repeatedly under load, and check what is lost or left behind.
     Soak {
-        /// How many cuts; the tests' run has two.
+        /// Number of cuts; the tests make two.
         #[arg(long, default_value_t = 20)]
         rounds: u32,
-        /// Another seed cuts at other moments; a failure says its own.
+        /// Seed of the moments of the cuts; a failure prints its seed.
         #[arg(long)]
         seed: Option<u64>,
     },
