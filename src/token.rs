@@ -45,7 +45,7 @@ struct Terms {
 /// valid for longer than `LEFT_MIN`.
 pub async fn of_server(running: &Running, ttl: Duration) -> anyhow::Result<PathBuf> {
     let (data_dir, secrets) = (running.data_dir(), Api::<Secret>::namespaced(running.admin(), NAMESPACE));
-    let now = Timestamp::now();
+    let now = api_clock::now();
     if let Some(id) = stored_id(data_dir) {
         let kept = match secrets.get_opt(&format!("{PREFIX}{id}")).await {
             Ok(kept) => kept,
@@ -90,7 +90,7 @@ pub async fn run(command: cli::Token) -> anyhow::Result<()> {
         cli::Token::Create { data_dir, ttl, description, groups, usages, print_join_command } => {
             let client = admin(&data_dir).await?;
             let terms = Terms { ttl: (!ttl.is_zero()).then_some(ttl), description, groups, usages };
-            let token = create(&Api::namespaced(client.clone(), NAMESPACE), &terms, Timestamp::now()).await?;
+            let token = create(&Api::namespaced(client.clone(), NAMESPACE), &terms, api_clock::now()).await?;
             let (hash, url) = cluster(client).await?;
             match print_join_command {
                 true => say::line(format_args!("skiff agent --server {url} --token {hash}.{token}")),

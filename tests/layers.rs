@@ -4,6 +4,8 @@
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
+#[path = "layers/clock.rs"]
+mod clock;
 #[path = "layers/modules.rs"]
 mod modules;
 #[path = "layers/names.rs"]
@@ -21,9 +23,10 @@ use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 
 /// Our crates, each with those of our crates that it may import.
 const OURS: &[(&str, &[&str])] = &[
+    ("api-clock", &[]),
     ("api-files", &[]),
     ("api-metrics", &[]),
-    ("api-model", &[]),
+    ("api-model", &["api-clock"]),
     ("api-tasks", &["api-metrics"]),
     ("api-tls", &[]),
     ("api-store", &["api-files", "api-tasks"]),
@@ -31,16 +34,17 @@ const OURS: &[(&str, &[&str])] = &[
     ("api-cel", &["api-model", "api-schema"]),
     ("api-print", &["api-model"]),
     ("api-rules", &["api-cel", "api-model", "api-schema"]),
-    ("api-auth", &["api-files", "api-model"]),
+    ("api-auth", &["api-clock", "api-files", "api-model"]),
     ("api-admission", &["api-cel", "api-model"]),
     ("api-fairness", &["api-model"]),
-    ("api-cache", &["api-model", "api-rules", "api-store"]),
+    ("api-cache", &["api-clock", "api-model", "api-rules", "api-store"]),
     ("api-wire", &["api-admission", "api-auth", "api-cache", "api-model", "api-print", "api-rules", "api-store"]),
-    ("api-upstream", &["api-admission", "api-auth", "api-cache", "api-model", "api-tasks", "api-tls", "api-wire"]),
-    ("api-client", &["api-metrics", "api-tasks"]),
+    ("api-upstream", &["api-clock", "api-admission", "api-auth", "api-cache", "api-model", "api-tasks", "api-tls", "api-wire"]),
+    ("api-client", &["api-clock", "api-metrics", "api-tasks"]),
     (
         "api-server",
         &[
+            "api-clock",
             "api-metrics",
             "api-model",
             "api-schema",
@@ -57,8 +61,8 @@ const OURS: &[(&str, &[&str])] = &[
         ],
     ),
     ("sched-framework", &["api-model"]),
-    ("sched-scheduler", &["api-client", "api-model", "api-tasks", "sched-framework"]),
-    ("sched-controllers", &["api-cel", "api-client", "api-model", "api-tasks"]),
+    ("sched-scheduler", &["api-clock", "api-client", "api-model", "api-tasks", "sched-framework"]),
+    ("sched-controllers", &["api-clock", "api-cel", "api-client", "api-model", "api-tasks"]),
     ("runtimes-contract", &[]),
     ("runtimes-host", &["api-files", "runtimes-contract"]),
     ("runtimes-shim", &["runtimes-contract", "runtimes-host"]),
@@ -66,14 +70,15 @@ const OURS: &[(&str, &[&str])] = &[
     ("runtimes-wasmtime", &["runtimes-contract", "runtimes-host", "runtimes-shim"]),
     ("runtimes-runc", &["runtimes-contract", "runtimes-host", "runtimes-shim"]),
     ("runtimes-fake", &["runtimes-contract"]),
-    ("node-images", &["api-model", "runtimes-contract", "runtimes-host"]),
-    ("node-volumes", &["api-model", "runtimes-contract", "runtimes-host"]),
+    ("node-images", &["api-clock", "api-model", "runtimes-contract", "runtimes-host"]),
+    ("node-volumes", &["api-clock", "api-model", "runtimes-contract", "runtimes-host"]),
     ("node-netfilter", &[]),
     ("node-network", &["node-netfilter", "runtimes-contract", "runtimes-host"]),
     ("node-spdy", &[]),
     (
         "node-agent",
         &[
+            "api-clock",
             "api-client",
             "api-metrics",
             "api-model",
@@ -89,7 +94,7 @@ const OURS: &[(&str, &[&str])] = &[
         ],
     ),
     ("node-proxy", &["api-client", "api-tasks", "node-netfilter"]),
-    ("dns", &["api-client", "api-tasks"]),
+    ("dns", &["api-clock", "api-client", "api-tasks"]),
 ];
 
 /// Crates that may import every crate.
@@ -104,6 +109,7 @@ const DOORS: &[(&str, &[&str])] = &[
     ("axum", &["api-server", "api-upstream", "api-wire", "node-agent"]),
     ("cel", &["api-cel"]),
     ("prometheus", &["api-metrics"]),
+    ("rand", &["api-clock"]),
     ("wasmtime", &["runtimes-wasmtime"]),
     ("hickory", &["dns"]),
     ("rtnetlink", &["node-network"]),

@@ -140,7 +140,7 @@ pub struct Pki {
 impl Pki {
     /// Opens the directory at the current time and creates missing files.
     pub fn open(directory: &Path, config: &PkiConfig) -> Result<Self, PkiError> {
-        Self::open_at(directory, config, Timestamp::now())
+        Self::open_at(directory, config, api_clock::now())
     }
 
     /// Opens the directory at the given time.
@@ -222,7 +222,7 @@ impl Pki {
 
     /// Issues a certificate with a new key for a subject.
     pub fn issue(&self, subject: &Subject, validity: Duration) -> Result<Identity, PkiError> {
-        self.issue_at(subject, validity, Timestamp::now())
+        self.issue_at(subject, validity, api_clock::now())
     }
 
     /// [`Pki::issue`] at the given time.
@@ -248,7 +248,7 @@ impl Pki {
     /// request, the usages from the caller (upstream's words of `spec.usages`), and the certificate is no authority.
     /// Returns the certificate, PEM.
     pub fn sign_csr(&self, csr_pem: &str, usages: &[String], validity: Duration) -> Result<String, PkiError> {
-        self.ca.sign_request(csr_pem, usages, Timestamp::now(), validity)
+        self.ca.sign_request(csr_pem, usages, api_clock::now(), validity)
     }
 }
 

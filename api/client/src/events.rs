@@ -61,7 +61,7 @@ impl Recorder {
     }
 
     fn record(&self, object: &ObjectReference, kind: &'static str, reason: &str, message: String) {
-        let entry = Entry { object: object.clone(), kind, reason: reason.to_owned(), message, at: Timestamp::now() };
+        let entry = Entry { object: object.clone(), kind, reason: reason.to_owned(), message, at: api_clock::now() };
         if let Err(error) = self.queue.try_send(entry) {
             tracing::warn!(reason, %error, "event dropped");
         }

@@ -93,7 +93,7 @@ impl Heartbeat {
         let spec = lease.spec.get_or_insert_default();
         spec.holder_identity = Some(self.node_name.clone());
         spec.lease_duration_seconds = Some(seconds(self.duration));
-        spec.renew_time = Some(MicroTime(Timestamp::now()));
+        spec.renew_time = Some(MicroTime(api_clock::now()));
         if exists {
             self.leases.replace(&self.node_name, &PostParams::default(), &lease).await
         } else {
@@ -234,7 +234,7 @@ impl Candidate {
     async fn try_hold(&mut self) -> Result<bool, kube::Error> {
         let Some(mut lease) = self.leases.get_opt(&self.election.name).await? else {
             let mut lease = named(&self.election.name);
-            lease.spec = Some(claim(None, &self.election, Timestamp::now()));
+            lease.spec = Some(claim(None, &self.election, api_clock::now()));
             let made = self.leases.create(&PostParams::default(), &lease).await?;
             self.observe(made.spec.unwrap_or_default());
             return Ok(true);
@@ -244,7 +244,7 @@ impl Candidate {
         if !may_take(&spec, &self.election, since.elapsed()) {
             return Ok(false);
         }
-        lease.spec = Some(claim(Some(&spec), &self.election, Timestamp::now()));
+        lease.spec = Some(claim(Some(&spec), &self.election, api_clock::now()));
         let written = self.leases.replace(&self.election.name, &PostParams::default(), &lease).await?;
         self.observe(written.spec.unwrap_or_default());
         Ok(true)

@@ -72,17 +72,6 @@ impl Families {
         });
     }
 
-    /// Adds the CPU time and the memory of this process.
-    pub fn process(&mut self) {
-        crate::process::add(self);
-    }
-
-    /// Adds the parts that were published ([`crate::publish`]).
-    pub fn published(&mut self) {
-        let sources = crate::SOURCES.lock().clone();
-        sources.into_iter().for_each(|source| source(self));
-    }
-
     /// The text. A family without series is left out, as upstream does.
     pub fn text(mut self) -> String {
         self.0.retain(|family| !family.get_metric().is_empty());
@@ -154,18 +143,5 @@ mod tests {
             took_seconds_bucket{kind=\"k\",le=\"0.5\"} 1\ntook_seconds_bucket{kind=\"k\",le=\"2\"} 2\n\
             took_seconds_bucket{kind=\"k\",le=\"+Inf\"} 3\ntook_seconds_sum{kind=\"k\"} 9.25\ntook_seconds_count{kind=\"k\"} 3\n";
         assert_eq!(families.text(), expected);
-    }
-
-    #[test]
-    fn vectors_and_the_process_are_families() {
-        let counters = crate::counters("c_total", "Cs.", &["of"]).unwrap();
-        counters.with_label_values(&["x"]).inc();
-        let mut families = Families::default();
-        families.collect(&counters);
-        families.process();
-        let text = families.text();
-        assert!(text.starts_with("# HELP c_total Cs.\n# TYPE c_total counter\nc_total{of=\"x\"} 1\n"), "{text}");
-        let resident = text.lines().find_map(|line| line.strip_prefix("process_resident_memory_bytes ")?.parse().ok());
-        assert!(resident.is_some_and(|bytes: f64| bytes > 100_000.0), "{text}");
     }
 }

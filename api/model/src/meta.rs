@@ -1,8 +1,8 @@
 //! Reading and writing `metadata` of objects held as JSON values, and the random names that
 //! `generateName` and controllers append.
 
+use api_clock::rand::Rng;
 use jiff::Timestamp;
-use rand::Rng;
 use serde_json::{Map, Value};
 
 /// Upstream's alphabet for generated names: no vowels, no look-alikes.
@@ -95,7 +95,7 @@ pub fn micro_time(at: Timestamp) -> String {
 
 /// `len` random characters of upstream's safe alphabet.
 pub fn random_suffix(len: usize) -> String {
-    let mut rng = rand::rng();
+    let mut rng = api_clock::rng();
     (0..len).filter_map(|_| ALPHABET.get(rng.random_range(0..ALPHABET.len()))).map(|&b| char::from(b)).collect()
 }
 
@@ -107,7 +107,7 @@ pub fn generated_name(base: &str) -> String {
 
 /// A random version 4 UUID.
 pub fn new_uid() -> String {
-    uuid::Builder::from_random_bytes(rand::rng().random()).into_uuid().to_string()
+    uuid::Builder::from_random_bytes(api_clock::rng().random()).into_uuid().to_string()
 }
 
 #[cfg(test)]

@@ -22,7 +22,6 @@ use futures::FutureExt as _;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
-use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -100,7 +99,7 @@ impl Audit {
 pub(crate) fn start(audit: Option<&Arc<Audit>>, parts: &mut Parts, audit_id: Option<&HeaderValue>) -> Option<Arc<Trail>> {
     let audit = Arc::clone(audit?);
     let audit_id = audit_id.and_then(|id| id.to_str().ok()).unwrap_or_default();
-    let mut event = Event::new(Level::None, audit_id, Timestamp::now());
+    let mut event = Event::new(Level::None, audit_id, api_clock::now());
     event.request_uri = parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
     event.user_agent = text(&parts.headers, header::USER_AGENT.as_str()).to_owned();
     event.source_ips = source_ips(parts);
@@ -288,7 +287,7 @@ impl Trail {
         state.event.stage = stage;
         // The time of the first event is that at which the request came.
         if stage != Stage::RequestReceived {
-            state.event.stage_timestamp = Timestamp::now();
+            state.event.stage_timestamp = api_clock::now();
         }
         Some(state.event.line())
     }

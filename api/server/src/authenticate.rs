@@ -9,7 +9,6 @@ use api_model::request::UserInfo;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{HeaderMap, header, request::Parts};
-use jiff::Timestamp;
 
 use api_wire::status::{ApiError, ApiResult};
 
@@ -35,7 +34,7 @@ pub(crate) fn user(authenticator: &Authenticator, cache: &Cache, parts: &Parts) 
         return Err(ApiError::unauthorized());
     }
     let credentials = Credentials { client_certificate: None, bearer: bearer.as_deref() };
-    Ok(Arc::new(authenticator.authenticate(&credentials, cache, Timestamp::now())?))
+    Ok(Arc::new(authenticator.authenticate(&credentials, cache, api_clock::now())?))
 }
 
 fn bearer(headers: &HeaderMap) -> Option<String> {

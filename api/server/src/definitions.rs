@@ -16,7 +16,6 @@ use std::time::Duration;
 use api_model::kind::GroupResource;
 use api_model::meta;
 use http::{Method, StatusCode};
-use jiff::Timestamp;
 use serde_json::Value;
 
 pub(crate) use self::kinds::version_order;
@@ -116,7 +115,7 @@ impl Definitions {
     async fn sync(&mut self) -> Rest {
         let mut present = self.present();
         let values: Vec<Arc<Value>> = present.iter().map(|definition| Arc::clone(&definition.value)).collect();
-        for (definition, status) in present.iter_mut().zip(names::plan(&values, Timestamp::now())) {
+        for (definition, status) in present.iter_mut().zip(names::plan(&values, api_clock::now())) {
             definition.status = status;
         }
         // Before the status is written: a client that reads `Established` finds the kind.

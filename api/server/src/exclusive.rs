@@ -15,7 +15,6 @@ use std::time::Duration;
 use api_model::kind::GroupResource;
 use api_store::{Expect, Guard, Revision, StoreError, Write};
 use bytes::Bytes;
-use jiff::Timestamp;
 use serde_json::json;
 
 pub(crate) use self::lost::Locks;
@@ -130,12 +129,12 @@ fn lifetime(core: &Core) -> Duration {
 
 fn value(name: &str, attempt: &Attempt) -> Bytes {
     let lifetime_ms = u64::try_from(lifetime(&attempt.locks().core).as_millis()).unwrap_or(u64::MAX);
-    let until = Timestamp::now().as_millisecond().saturating_add_unsigned(lifetime_ms);
+    let until = api_clock::now().as_millisecond().saturating_add_unsigned(lifetime_ms);
     let (kind, version) = ("Lock", "skiff.internal/v1");
     encode(&json!({"kind": kind, "apiVersion": version, "metadata": {"name": name}, "until": until, "attempt": attempt.name()}))
 }
 
 fn is_over(held: &Object) -> bool {
     let until = held.value().get("until").and_then(serde_json::Value::as_i64).unwrap_or_default();
-    until < Timestamp::now().as_millisecond()
+    until < api_clock::now().as_millisecond()
 }

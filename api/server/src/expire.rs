@@ -34,7 +34,7 @@ pub(crate) async fn run(core: Arc<Core>) {
     loop {
         tokio::select! {
             () = core.shutdown.cancelled() => return,
-            () = tokio::time::sleep(LOOK_EVERY.min(ttl)) => pass(&core, Timestamp::now()).await,
+            () = tokio::time::sleep(LOOK_EVERY.min(ttl)) => pass(&core, api_clock::now()).await,
         }
     }
 }

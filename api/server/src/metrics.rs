@@ -52,8 +52,7 @@ impl Metrics {
         flow_control::add(&mut families, &gauges.flow_control);
         self.webhooks.collect(&mut families);
         self.policies.collect(&mut families);
-        families.published();
-        families.process();
+        api_metrics::add_process(&mut families);
         families.text()
     }
 }

@@ -12,7 +12,6 @@ use std::time::Duration;
 use api_model::kind::GroupResource;
 use api_store::{Expect, StoreError, Write};
 use bytes::Bytes;
-use jiff::Timestamp;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -66,7 +65,7 @@ impl Presence {
     async fn pass(&mut self) -> ApiResult<()> {
         let own = self.core().config.advertise_address;
         let value = json!({"kind": "Server", "apiVersion": "skiff.internal/v1", "metadata": {"name": own.to_string()},
-            "renewed": Timestamp::now().to_string()});
+            "renewed": api_clock::now().to_string()});
         self.write(own, Some(encode(&value))).await?;
         self.publish().await
     }

@@ -187,7 +187,7 @@ impl Presentation {
         }
         let version = self.media.meta_version();
         let metadata = json!({"resourceVersion": api_model::meta::resource_version(value)});
-        let row = row(version, (kind, value), value, self.include, Timestamp::now());
+        let row = row(version, (kind, value), value, self.include, api_clock::now());
         self.value(status, &table(version, metadata, kind, vec![row], true))
     }
 
@@ -199,7 +199,7 @@ impl Presentation {
             Form::Metadata => External::new(partial(self.media.meta_version(), &external)),
             Form::Table => {
                 let metadata = json!({"resourceVersion": api_model::meta::resource_version(object)});
-                let row = self.row(object, Timestamp::now());
+                let row = self.row(object, api_clock::now());
                 External::new(table(self.media.meta_version(), metadata, &self.served.kind, vec![row], true))
             }
         }
@@ -239,7 +239,7 @@ impl Presentation {
     /// A list that is not sent verbatim.
     pub(crate) fn list(&self, page: &Page, metadata: Value) -> Value {
         if self.media.form == Form::Table {
-            let now = Timestamp::now();
+            let now = api_clock::now();
             let rows = page.items.iter().map(|object| self.row(&self.served.current(object), now)).collect();
             return table(self.media.meta_version(), metadata, &self.served.kind, rows, true);
         }
@@ -261,7 +261,7 @@ impl Presentation {
                 json!({"kind": "PartialObjectMetadataList", "apiVersion": version, "metadata": metadata, "items": items})
             }
             Form::Table => {
-                let now = Timestamp::now();
+                let now = api_clock::now();
                 table(version, metadata, kind, values.map(|value| row(version, (kind, &value), &value, self.include, now)).collect(), true)
             }
         }

@@ -25,7 +25,7 @@ pub(crate) async fn run(connector: Arc<Connector>, aggregation: Arc<Aggregation>
         let (connector, aggregation, serving) = (Arc::clone(&connector), Arc::clone(&aggregation), Arc::clone(&serving));
         // This reads files, and writes those of certificates that are due.
         let looked = api_tasks::blocking("api-server/certificates", move || {
-            renew(&connector, &aggregation, &serving, Timestamp::now());
+            renew(&connector, &aggregation, &serving, api_clock::now());
         })
         .await;
         if let Err(error) = looked {

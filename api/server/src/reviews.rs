@@ -6,7 +6,6 @@ use api_model::request::{Attributes, UserInfo};
 use api_model::selector::{FieldSelector, FieldTerm};
 use axum::body::Body;
 use http::{Response, StatusCode};
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::call::Call;
@@ -52,9 +51,9 @@ fn answer(call: &Call, mut review: Value) -> ApiResult<Value> {
         "tokenreviews" if review.pointer("/spec/token").and_then(Value::as_str).unwrap_or_default().is_empty() => {
             return Err(ApiError::bad_request("token is required for TokenReview in authentication"));
         }
-        "tokenreviews" => return Ok(core.authenticator.token_review(&review, view, Timestamp::now())),
+        "tokenreviews" => return Ok(core.authenticator.token_review(&review, view, api_clock::now())),
         "selfsubjectreviews" => {
-            json::set(&mut review, &["metadata"], json!({"creationTimestamp": meta::time(Timestamp::now())}));
+            json::set(&mut review, &["metadata"], json!({"creationTimestamp": meta::time(api_clock::now())}));
             json::set(&mut review, &["status"], json!({"userInfo": *call.user}));
         }
         "selfsubjectrulesreviews" => {

@@ -145,7 +145,7 @@ async fn connection<H, F>(
     let service = service_fn(|request: Request<Incoming>| {
         let (handler, busy) = (handler.clone(), Busy::new(&activity));
         let (mut request, rest) = if speaks_http2 { drain::lend(request) } else { (request.map(Body::new), None) };
-        certificate.mark(&mut request, Timestamp::now());
+        certificate.mark(&mut request, api_clock::now());
         if let Some(peer) = peer {
             request.extensions_mut().insert(peer);
         }

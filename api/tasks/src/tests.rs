@@ -27,7 +27,7 @@ async fn failed(tasks: &Tasks) -> TaskFailure {
 /// The metrics of the process as text.
 fn metrics() -> String {
     let mut families = api_metrics::Families::default();
-    families.published();
+    api_metrics::add_process(&mut families);
     families.text()
 }
 

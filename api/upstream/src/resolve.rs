@@ -1,9 +1,9 @@
 //! Where a Service is. The server may run where the cluster's DNS and the Services' addresses do not
 //! reach, so it looks into EndpointSlices itself.
 
+use api_clock::rand::seq::SliceRandom;
 use api_model::kind::GroupResource;
 use api_model::view::View;
-use rand::seq::SliceRandom;
 use serde_json::Value;
 
 use api_wire::json;
@@ -38,7 +38,7 @@ pub enum ResolveError {
 pub fn targets(view: &dyn View, host: &str, port: u16) -> Result<Vec<(String, u16)>, ResolveError> {
     let Some(service) = Service::named_by(host) else { return Ok(vec![(host.to_owned(), port)]) };
     let mut targets = service.endpoints(view, port)?;
-    targets.shuffle(&mut rand::rng());
+    targets.shuffle(&mut api_clock::rng());
     targets.truncate(TRIES_MAX);
     Ok(targets)
 }

@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 use std::str::FromStr as _;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use hickory_proto::rr::rdata::{A, AAAA, CNAME, NS, PTR, SOA, SRV, TXT};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
@@ -118,8 +117,7 @@ impl Maker {
 
     fn soa_of(&self, zone: &Name) -> Record {
         // As in CoreDNS the serial is the time. No server transfers this zone.
-        let serial = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let serial = u32::try_from(serial & u64::from(u32::MAX)).unwrap_or(0);
+        let serial = u32::try_from(api_clock::now().as_second() & i64::from(u32::MAX)).unwrap_or(0);
         Self::record(zone, RData::SOA(SOA::new(self.server.clone(), self.mailbox.clone(), serial, 7_200, 1_800, 86_400, TTL)))
     }
 }

@@ -232,7 +232,7 @@ impl Renewal {
     pub async fn run(mut self, cancel: CancellationToken) {
         loop {
             let due = self.client_identity.renew_at().min(self.serving_identity.renew_at());
-            let wait = Duration::try_from(due.duration_since(jiff::Timestamp::now())).unwrap_or(Duration::ZERO);
+            let wait = Duration::try_from(due.duration_since(api_clock::now())).unwrap_or(Duration::ZERO);
             tokio::select! {
                 () = cancel.cancelled() => return,
                 () = tokio::time::sleep(wait.min(LOOK_PERIOD)) => {}
@@ -249,7 +249,7 @@ impl Renewal {
 
     async fn renew(&mut self) -> Result<(), JoinError> {
         let dir = self.join.data_dir.join("pki");
-        let now = jiff::Timestamp::now();
+        let now = api_clock::now();
         if self.client_identity.renew_at() <= now {
             self.client_identity = request::client(&self.client, &self.join).await?.keep(&dir, "kubelet-client")?;
             let renewed = connect(&self.join.server, &self.ca_pem, auth_by(&self.client_identity))?;

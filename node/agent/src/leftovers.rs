@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use runtimes_contract::{ContainerState, RuntimeError};
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
@@ -96,7 +95,7 @@ pub(crate) async fn remove(node: Arc<Node>, uid: String, found: Vec<RuntimeConta
         futures::future::join_all(found.iter().map(|one| stop(&node, one))).await;
         let mut backoff = Backoff::default();
         while let Err(error) = remove_once(&node, &names, &found).await {
-            backoff.next(Timestamp::now());
+            backoff.next(api_clock::now());
             let wait = go_duration(backoff.delay());
             tracing::warn!(
                 pod = %names,

@@ -4,9 +4,10 @@
 pub(crate) mod object;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use jiff::Timestamp;
+use tokio::time::Instant;
+
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::Node as ApiNode;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
@@ -150,7 +151,7 @@ impl Registrar {
             problem: self.health.text(),
             port: self.port,
             handlers: self.node.parts.runtimes.iter().map(|runtime| runtime.handler().to_owned()).collect(),
-            now: Timestamp::now(),
+            now: api_clock::now(),
         }
     }
 }
@@ -161,7 +162,7 @@ async fn renew(node: Arc<Node>, uid: String) {
     let name = &node.config.node_name;
     let mut retry = RETRY;
     loop {
-        let now = MicroTime(Timestamp::now());
+        let now = MicroTime(api_clock::now());
         let patch = json!({"spec": {"holderIdentity": name, "renewTime": now}});
         let renewal = async {
             match leases.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await {

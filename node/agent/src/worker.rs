@@ -84,7 +84,7 @@ impl Worker {
     ) -> Self {
         let pod = desired.borrow().pod.clone();
         node.note(&pod, None, true, reason, message);
-        let pod_record = adopt::rejected(&pod, reason, message, Timestamp::now());
+        let pod_record = adopt::rejected(&pod, reason, message, api_clock::now());
         Self::with(node, desired, pod_record, cancel)
     }
 
@@ -96,7 +96,7 @@ impl Worker {
         cancel: CancellationToken,
     ) -> Self {
         let pod = desired.borrow().pod.clone();
-        let (pod_record, useless) = adopt::adopt(&pod, found, Timestamp::now());
+        let (pod_record, useless) = adopt::adopt(&pod, found, api_clock::now());
         for one in useless {
             if let Err(error) = cleanup::remove_container(&node, &one.handler, &one.status.id).await {
                 tracing::warn!(container = %one.status.id, error = chain(&error), "container not removed");
@@ -161,7 +161,7 @@ impl Worker {
     /// Runs until the Pod is gone from node and API, or until cancelled: then containers continue to run.
     pub(crate) async fn run(mut self) {
         loop {
-            let now = Timestamp::now();
+            let now = api_clock::now();
             self.heed_eviction();
             self.note_ending(now);
             self.weigh_resize(now);
@@ -294,7 +294,7 @@ impl Worker {
 
     /// Waits for a report, a change of the Pod, or the time. False when the worker is to stop.
     async fn rest(&mut self, until: Option<Timestamp>) -> bool {
-        let wait = until.map_or(REST_MAX, |until| Duration::try_from(until.duration_since(Timestamp::now())).unwrap_or(Duration::ZERO));
+        let wait = until.map_or(REST_MAX, |until| Duration::try_from(until.duration_since(api_clock::now())).unwrap_or(Duration::ZERO));
         let rested = tokio::time::Instant::now() + wait.min(REST_MAX);
         let refreshes = self.record.ready_sandbox().is_some() && !self.record.refreshing && !self.record.ends(&self.pod);
         loop {
@@ -345,14 +345,14 @@ impl Worker {
             _ => None,
         };
         if let Some(due) = volumes_due {
-            let wait = Duration::try_from(due.duration_since(Timestamp::now())).unwrap_or(Duration::ZERO);
+            let wait = Duration::try_from(due.duration_since(api_clock::now())).unwrap_or(Duration::ZERO);
             self.volumes_at = self.volumes_at.min(tokio::time::Instant::now() + wait);
         }
         let begun = match &report {
             Report::Started(name, Ok(alive)) => Some((name.clone(), alive.clone())),
             _ => None,
         };
-        let now = Timestamp::now();
+        let now = api_clock::now();
         let notes = self.record.learn(&self.pod, report, now);
         self.announce(notes);
         if let Some((name, alive)) = begun {

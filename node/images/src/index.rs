@@ -2,7 +2,6 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use runtimes_host::files::{self, write_atomic};
 
@@ -148,5 +147,5 @@ fn merge(into: &mut Vec<String>, from: Vec<String>) {
 }
 
 pub(crate) fn now_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    api_clock::now().as_second().try_into().unwrap_or_default()
 }

@@ -25,7 +25,7 @@ pub struct Context<'a> {
 impl<'a> Context<'a> {
     /// As of now.
     pub fn new(pod_dir: PathBuf, pod: &'a Pod, allocatable: Allocatable, source: &'a dyn Source) -> Self {
-        Self { pod_dir, pod, allocatable, source, now: Timestamp::now() }
+        Self { pod_dir, pod, allocatable, source, now: api_clock::now() }
     }
 
     /// The Pod's namespace.

@@ -134,7 +134,7 @@ fn replace(volume: &Path, payload: &Payload, group: Option<u32>) -> Result<(), V
     // The files of a writer that was killed may take the space that this one needs.
     let current = fs::read_link(&data).ok();
     sweep_dated(volume, current.as_deref())?;
-    let stamp = jiff::Timestamp::now().strftime("..%Y_%m_%d_%H_%M_%S.%9f").to_string();
+    let stamp = api_clock::now().strftime("..%Y_%m_%d_%H_%M_%S.%9f").to_string();
     let fresh = volume.join(&stamp);
     let filled = fill(&fresh, payload, group).and_then(|()| {
         remove_if_there(&next)?;

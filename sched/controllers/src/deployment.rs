@@ -17,7 +17,6 @@ mod tests;
 use std::sync::Arc;
 
 use api_client::events::{Recorder, reference};
-use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentStatus, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::DeleteParams;
@@ -93,7 +92,7 @@ impl Controller for Deployments {
             return self.refuse(&deployment).await;
         }
         let sets = claim::claim(&self.client, claim::candidates(&self.sets, &deployment.metadata), deployment.as_ref(), &selector).await?;
-        let now = Timestamp::now();
+        let now = api_clock::now();
         let running =
             |set: &ReplicaSet| self.pods.indexed(BY_CONTROLLER, meta::uid(&set.metadata)).iter().any(|pod| !pods::is_terminal(pod));
         let plan = plan::plan(&Snapshot { deployment: &deployment, sets, runs_pods: &running, now });
@@ -155,7 +154,7 @@ impl Deployments {
             Err(failure) => {
                 let message = format!("Failed to create new replica set \"{}\": {}", meta::name(&set.metadata), failure.message());
                 self.recorder.warning(&reference(deployment), status::REPLICA_SET_CREATE_ERROR, message.clone());
-                let failed = status::with_create_failure(deployment, message, Timestamp::now());
+                let failed = status::with_create_failure(deployment, message, api_clock::now());
                 writes::set_status(&self.client, deployment, deployment.status.as_ref(), &failed).await?;
                 Err(failure)
             }

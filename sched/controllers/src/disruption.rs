@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 use api_client::events::{Recorder, reference};
 use api_client::informer::{Cached, Change, Informer, ObjectKey};
-use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -96,7 +95,7 @@ impl Controller for Disruption {
             true => self.scales.total(&key.namespace, &pods).await,
             false => Ok(scales::Total::default()),
         };
-        let planned = scale.and_then(|scale| plan::plan(&budget, &pods, &scale, Timestamp::now()));
+        let planned = scale.and_then(|scale| plan::plan(&budget, &pods, &scale, api_clock::now()));
         match planned {
             Ok(plan) => self.apply(&budget, plan).await,
             Err(unscaled) => self.fail_safe(&budget, &unscaled).await,
@@ -121,7 +120,7 @@ impl Disruption {
     async fn fail_safe(&self, budget: &PodDisruptionBudget, unscaled: &Unscaled) -> Result<Next, Failure> {
         let message = format!("Failed to calculate the number of expected pods: {unscaled}");
         self.recorder.warning(&reference(budget), "CalculateExpectedPodCountFailed", message);
-        let status = plan::failed(budget, &unscaled.to_string(), Timestamp::now());
+        let status = plan::failed(budget, &unscaled.to_string(), api_clock::now());
         gone_is_fine(writes::set_status(&self.client, budget, budget.status.as_ref(), &status).await)?;
         Ok(Next::After(unscaled.retry()))
     }

@@ -11,7 +11,6 @@ mod plan;
 use std::sync::Arc;
 
 use api_client::informer::{Change, Informer, ObjectKey};
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::PostParams;
 
@@ -72,7 +71,7 @@ impl Controller for Namespaces {
             self.finalize(key, meta::uid(&namespace.metadata)).await?;
             return Ok(Next::OnChange);
         }
-        let status = plan::status(&namespace, &outcome, Timestamp::now());
+        let status = plan::status(&namespace, &outcome, api_clock::now());
         gone_is_fine(writes::set_status(&self.client, namespace.as_ref(), namespace.status.as_ref(), &status).await)?;
         Err(Failure::Unfinished {
             object: format!("Namespace {key}"),

@@ -89,7 +89,7 @@ impl Controller for NodeLifecycle {
             self.removed(key);
             return Ok(Next::OnChange);
         };
-        let (clock, now) = (Instant::now(), Timestamp::now());
+        let (clock, now) = (Instant::now(), api_clock::now());
         let health = self.observe(key, &node, clock);
         if let Some(conditions) = health::conditions_of_lost(&node, &health, &self.timing, clock, now) {
             writes::patch_status(&self.client, node.as_ref(), json!({"conditions": conditions})).await?;
@@ -158,7 +158,7 @@ impl NodeLifecycle {
 
     async fn mark_pods(&self, node: &str) -> Result<(), Failure> {
         for pod in self.pods.indexed(BY_NODE, node).into_iter().filter(|pod| pods::is_ready(pod)) {
-            let conditions = health::pod_conditions_not_ready(&pod, Timestamp::now());
+            let conditions = health::pod_conditions_not_ready(&pod, api_clock::now());
             gone_is_fine(writes::patch_status(&self.client, pod.as_ref(), json!({"conditions": conditions})).await)?;
             self.recorder.warning(&reference(pod.as_ref()), "NodeNotReady", "Node is not ready");
         }

@@ -68,7 +68,7 @@ impl Controller for PodGc {
     type Key = ();
 
     async fn reconcile(&self, (): &()) -> Result<Next, Failure> {
-        let now = Timestamp::now();
+        let now = api_clock::now();
         let (pods, nodes) = (self.pods.list(), self.nodes.list());
         let plan = {
             let mut quarantine = self.quarantine.lock();

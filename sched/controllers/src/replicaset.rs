@@ -107,7 +107,7 @@ impl Controller for ReplicaSets {
         let active = claim::candidates(&self.pods, &set.metadata).into_iter().filter(|pod| pods::is_active(pod)).collect();
         let owned = claim::claim(&self.client, active, set.as_ref(), &selector).await?;
         let terminating = self.pods.indexed(BY_CONTROLLER, meta::uid(&set.metadata)).iter().filter(|pod| pods::is_terminating(pod)).count();
-        let now = Timestamp::now();
+        let now = api_clock::now();
         let managed = if settled && !meta::is_deleting(&set.metadata) { self.manage(&set, &owned, now).await } else { Ok(()) };
         let counted = Counted { active: &owned, terminating, failure: managed.as_ref().err().map(Failure::message) };
         let status = plan::status(&set, &counted, now);

@@ -76,7 +76,7 @@ impl Controller for TaintEviction {
         };
         let node = pods::node_name(&pod).and_then(|node| self.nodes.get(&ObjectKey::new("", node)));
         let taints = node.map(|node| plan::no_execute(&node)).unwrap_or_default();
-        let now = Timestamp::now();
+        let now = api_clock::now();
         let first_observed = self.leaving.lock().get(key).copied().unwrap_or(now);
         match plan::verdict(&taints, &plan::tolerations(&pod), first_observed, now) {
             Verdict::Stays => {

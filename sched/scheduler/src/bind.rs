@@ -54,7 +54,7 @@ impl Writer {
         if pod.unschedulable.as_ref().is_some_and(|(reason, written)| reason == "Unschedulable" && written == message) {
             return;
         }
-        let now = api_model::meta::time(jiff::Timestamp::now());
+        let now = api_model::meta::time(api_clock::now());
         let mut condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message});
         if pod.unschedulable.is_none()
             && let Some(fields) = condition.as_object_mut()

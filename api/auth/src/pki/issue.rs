@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
+use api_clock::rand::Rng as _;
 use jiff::Timestamp;
 use rcgen::{KeyPair, PublicKeyData, SigningKey};
 use x509_cert::attr::AttributeTypeAndValue;
@@ -235,7 +236,7 @@ impl Template {
         let signature_algorithm = signature_algorithm(key)?;
         let tbs_certificate = TbsCertificate {
             version: Version::V3,
-            serial_number: SerialNumber::new(&rand::random::<[u8; 16]>())?,
+            serial_number: SerialNumber::new(&api_clock::rng().random::<[u8; 16]>())?,
             signature: signature_algorithm.clone(),
             issuer: self.issuer,
             validity: Validity { not_before: time(not_before)?, not_after: time(self.not_after)? },

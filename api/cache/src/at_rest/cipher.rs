@@ -5,8 +5,8 @@ use aes_gcm::aes::cipher::block_padding::Pkcs7;
 use aes_gcm::aes::cipher::{BlockDecryptMut as _, BlockEncryptMut as _, KeyIvInit as _};
 use aes_gcm::aes::{Aes128, Aes192, Aes256};
 use aes_gcm::{AesGcm, KeyInit as _};
+use api_clock::rand::RngCore as _;
 use crypto_secretbox::XSalsa20Poly1305;
-use rand::RngCore as _;
 
 /// Seals and opens with one key. Failures have no reason: there is only one, a wrong key or changed bytes.
 pub(super) trait Cipher: Send + Sync {
@@ -107,6 +107,6 @@ impl Cipher for Cbc {
 
 fn random<const LEN: usize>() -> [u8; LEN] {
     let mut bytes = [0; LEN];
-    rand::rng().fill_bytes(&mut bytes);
+    api_clock::rng().fill_bytes(&mut bytes);
     bytes
 }

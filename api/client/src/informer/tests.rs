@@ -160,7 +160,7 @@ async fn a_kind_has_one_watch_while_anybody_holds_its_informer() {
     let other = informers.selected::<ConfigMap>("metadata.name=a");
     other.synced().await;
     let mut families = api_metrics::Families::default();
-    families.published();
+    api_metrics::add_process(&mut families);
     let text = families.text();
     let lists = |line: &str| line.starts_with("skiff_informer_lists_total{") && line.ends_with(",kind=\"configmaps\"} 1");
     assert!(text.lines().any(lists), "{text}");

@@ -10,7 +10,6 @@ use std::time::Duration;
 use api_model::kind::GroupResource;
 use futures::StreamExt as _;
 use http::StatusCode;
-use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -182,7 +181,7 @@ async fn found(aggregation: &Aggregation, remote: &Remote) -> (Condition, Option
 async fn write(keeper: &Keeper, remote: &Remote, found: &Condition) -> ApiResult<()> {
     let core = &keeper.aggregation.core;
     let Some(served) = core.registry.find(GROUP, "v1", PLURAL) else { return Ok(()) };
-    let now = Timestamp::now();
+    let now = api_clock::now();
     let is_new = |object: &Value| {
         let mut status = object.get("status").filter(|status| status.is_object()).cloned().unwrap_or_else(|| json!({}));
         condition::set(&mut status, found, now).then_some(status)

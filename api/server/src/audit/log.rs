@@ -153,7 +153,7 @@ impl Output {
 
     fn rotate(&mut self) -> io::Result<()> {
         self.file.flush()?;
-        let now = Timestamp::now();
+        let now = api_clock::now();
         std::fs::rename(&self.log.path, self.log.rotated(now))?;
         let (file, size) = append(&self.log.path)?;
         (self.file, self.size) = (Box::new(BufWriter::new(file)), size);

@@ -6,11 +6,11 @@
 mod location;
 
 use api_admission::Operation;
+use api_clock::rand::seq::IndexedRandom as _;
 use axum::body::Body;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri, header};
 use hyper::client::conn::http1::SendRequest;
-use rand::seq::IndexedRandom as _;
 
 use self::location::{Location, Reach};
 use api_upstream::backend::{self, ConnectError, Tls};
@@ -37,7 +37,7 @@ pub(super) async fn answer(connector: &Connector, mut call: Call, parts: Parts, 
     if call.rest.is_empty() && !is_upgrade && matches!(parts.method, Method::GET | Method::HEAD) {
         return redirect_to_root(&parts.uri);
     }
-    let location = candidates.choose(&mut rand::rng()).ok_or_else(|| ApiError::internal("nowhere to go"))?;
+    let location = candidates.choose(&mut api_clock::rng()).ok_or_else(|| ApiError::internal("nowhere to go"))?;
     forward(connector, &call, location, &prefix, parts, body).await
 }
 

@@ -58,7 +58,7 @@ pub(crate) async fn reconcile(loopback: &Loopback) {
     for schema in core.cache.list(&GroupResource::new(GROUP, "flowschemas"), None) {
         let level = json::text(&schema, &["spec", "priorityLevelConfiguration", "name"]);
         let exists = core.cache.get(&levels, None, level).is_some();
-        if let Some(changed) = with_condition(&schema, level, exists, Timestamp::now()) {
+        if let Some(changed) = with_condition(&schema, level, exists, api_clock::now()) {
             write(core, changed).await;
         }
     }

@@ -10,7 +10,6 @@ use api_model::kind::GroupResource;
 use api_model::meta;
 use api_rules::apply::{self, Target, Writer};
 use api_store::Expect;
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::core::WriteError;
@@ -93,7 +92,7 @@ async fn write(quotas: &Quotas, served: &Arc<Served>, quota: &Arc<Object>) -> bo
     }
     let mut new: Value = (*old).clone();
     json::set(&mut new, &["status"], status);
-    let now = meta::time(Timestamp::now());
+    let now = meta::time(api_clock::now());
     apply::record(&Target::new(&served.stored, Some("status")), Some(&old), &mut new, Writer { manager: MANAGER, now: &now });
     match quotas.core.put(served, &quota.namespace, &quota.name, Expect::At(quota.revision), new).await {
         // Somebody was faster. That change will cause another pass.

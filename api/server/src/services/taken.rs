@@ -3,8 +3,8 @@
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 
+use api_clock::rand::Rng;
 use ipnet::Ipv4Net;
-use rand::Rng;
 
 use super::{Addresses, Ports, claims};
 use crate::registry::Served;
@@ -106,7 +106,7 @@ impl Pool {
         if self.from > self.to {
             return None;
         }
-        let mut rng = rand::rng();
+        let mut rng = api_clock::rng();
         let low = self.preferred_from.min(self.to);
         let guessed = (0..GUESSES).map(|_| rng.random_range(low..=self.to)).find(|number| !is_taken(*number));
         guessed.or_else(|| (low..=self.to).chain(self.from..low).find(|number| !is_taken(*number)))

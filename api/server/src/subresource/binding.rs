@@ -4,7 +4,6 @@ use api_admission::Operation;
 use api_model::meta;
 use axum::body::Body;
 use http::{Response, StatusCode};
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::attributes::Step;
@@ -100,7 +99,7 @@ fn bound(pod: &Value, binding: &Value, node: &str) -> Value {
             json::set(&mut pod, &["metadata", field, key], value.clone());
         }
     }
-    let now = meta::time(Timestamp::now());
+    let now = meta::time(api_clock::now());
     let condition = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now});
     let mut conditions = pod.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
     conditions.retain(|condition| condition.get("type").and_then(Value::as_str) != Some("PodScheduled"));

@@ -7,7 +7,6 @@ use api_admission::Operation;
 use api_model::meta;
 use axum::body::Body;
 use http::{Response, StatusCode};
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use self::budget::Answer;
@@ -121,7 +120,7 @@ fn marked(pod: &Value) -> Value {
     let is_target = |condition: &&mut Value| condition.get("type").and_then(Value::as_str) == Some("DisruptionTarget");
     let condition = json!({
         "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting",
-        "lastProbeTime": null, "lastTransitionTime": meta::time(Timestamp::now()),
+        "lastProbeTime": null, "lastTransitionTime": meta::time(api_clock::now()),
     });
     match conditions.iter_mut().find(is_target) {
         Some(same) if same.get("status") == condition.get("status") && same.get("reason") == condition.get("reason") => return pod,

@@ -3,7 +3,6 @@
 use api_admission::Operation;
 use axum::body::Body;
 use http::{Response, StatusCode};
-use jiff::Timestamp;
 
 use crate::admission::Admission;
 use crate::attributes::Step;
@@ -33,6 +32,6 @@ pub(super) async fn request(admission: &Admission, call: &mut Call, bytes: &[u8]
     admission.mutate(call, step, Some(&mut request)).await?;
     admission.validate(call, step, Some(&mut request)).await?;
     let tokens = call.core.authenticator.tokens();
-    let answer = tokens.request(&call.namespace, &call.name, &request, &*call.core.cache, Timestamp::now())?;
+    let answer = tokens.request(&call.namespace, &call.name, &request, &*call.core.cache, api_clock::now())?;
     Ok(presentation.value(StatusCode::CREATED, &answer))
 }

@@ -8,7 +8,6 @@ use api_rules::apply::{self, Target, Typing, Writer};
 use api_rules::{Decoded, Duplicate, FieldValidation, check_fields, yaml_complaint};
 use axum::body::Body;
 use http::{Response, StatusCode};
-use jiff::Timestamp;
 use serde_json::Value;
 
 use super::create::create_object;
@@ -83,7 +82,7 @@ async fn create(path: &WritePath, call: &mut Call, config: &Internal, options: &
 /// The object with a configuration applied to it through the call's main resource or subresource.
 pub(crate) fn applied(call: &Call, live: Option<&Internal>, config: &Internal, options: &WriteOptions) -> ApiResult<Internal> {
     let target = Target::new(&call.served.stored, call.sub());
-    let writer = Writer { manager: &options.field_manager, now: &meta::time(Timestamp::now()) };
+    let writer = Writer { manager: &options.field_manager, now: &meta::time(api_clock::now()) };
     let applied = apply::apply(&target, live.map(|live| &**live), config, writer, options.force)?;
     Ok(Internal::new(applied))
 }

@@ -12,7 +12,6 @@ use api_model::meta;
 use api_store::Expect;
 use axum::body::Body;
 use http::{Response, StatusCode};
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use self::plan::{Plan, plan};
@@ -90,7 +89,7 @@ pub(crate) async fn delete_object(admission: &Admission, call: &mut Call, name: 
             let step = Step { operation: Operation::Delete, name, old: Some(&value), dry_run: options.dry_run };
             admission.delete(call, step, options).await?;
         }
-        match perform(call, (&object, &in_version), plan(&call.served, &value, options, Timestamp::now()), options.dry_run).await {
+        match perform(call, (&object, &in_version), plan(&call.served, &value, options, api_clock::now()), options.dry_run).await {
             Ok(outcome) => return Ok(outcome),
             Err(WriteError::Conflict) => call.core.cache.overtaken(&call.served.resource, &object.namespace, name, object.revision).await,
             Err(WriteError::Api(error)) => return Err(error),

@@ -2,7 +2,6 @@
 
 use api_model::meta;
 use api_rules::apply::{self, Target, Writer};
-use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::call::Call;
@@ -38,7 +37,7 @@ impl Recording {
     /// Enters the fields that `new` changes in `old`, or all fields of a new object.
     pub(crate) fn enter(&self, call: &Call, old: Option<&Internal>, new: &mut Internal) {
         let Self::By(manager) = self else { return };
-        let (served, writer) = (&call.served, Writer { manager, now: &meta::time(Timestamp::now()) });
+        let (served, writer) = (&call.served, Writer { manager, now: &meta::time(api_clock::now()) });
         if !served.is_recorded_externally() {
             return apply::record(&Target::new(&served.stored, call.sub()), old.map(|old| &**old), new, writer);
         }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use api_clock::rand::Rng;
 use axum::body::Body;
 use http::{HeaderValue, Response, header};
-use rand::Rng;
 
 use super::list::filter;
 use crate::call::Call;
@@ -54,7 +54,7 @@ pub(crate) async fn watch(call: &Call, options: &ListOptions) -> ApiResult<Respo
         bookmarks: options.bookmarks,
         mark_initial_end: options.send_initial_events == Some(true) && options.bookmarks,
         conversion,
-        timeout: options.timeout.unwrap_or_else(|| TIMEOUT_MIN.mul_f64(rand::rng().random_range(1.0..2.0))),
+        timeout: options.timeout.unwrap_or_else(|| TIMEOUT_MIN.mul_f64(api_clock::rng().random_range(1.0..2.0))),
     };
     let media = presentation.media;
     Ok(stream(media, Body::new(WatchBody::new(presentation, Arc::clone(&call.core.cache), beginning, subscription, wish))))

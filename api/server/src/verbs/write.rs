@@ -14,7 +14,6 @@ use api_store::Expect;
 use api_wire::status::{ApiError, ApiResult};
 use axum::body::Body;
 use http::{Response, StatusCode};
-use jiff::Timestamp;
 use serde_json::Value;
 
 use super::recording::Recording;
@@ -262,7 +261,7 @@ fn set_identity(object: &mut Value) {
         meta::unset(object, field);
     }
     meta::set(object, "uid", meta::new_uid());
-    meta::set(object, "creationTimestamp", meta::time(Timestamp::now()));
+    meta::set(object, "creationTimestamp", meta::time(api_clock::now()));
     if meta::name(object).is_empty() {
         let name = match meta::text(object, "generateName") {
             "" => return,

@@ -60,7 +60,7 @@ impl Identity {
 
     /// Whether it can be used now.
     pub fn is_good(&self) -> bool {
-        Timestamp::now() < self.not_after
+        api_clock::now() < self.not_after
     }
 
     /// Whether the certificate is for that address.

@@ -3,7 +3,9 @@
 //! the minimum reclaim is free as well, and a condition holds until it was not observed for a whole transition period.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::signal::{Condition, Pressure, Signal};
 use super::threshold::Thresholds;

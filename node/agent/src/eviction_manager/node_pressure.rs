@@ -60,7 +60,7 @@ async fn watch(node: &Arc<Node>) {
         }
         next_at_rest = tick + OBSERVED_AT_REST_EVERY;
         let Some(observed) = look(node).await else { continue };
-        let (config, now) = (&node.config, std::time::Instant::now());
+        let (config, now) = (&node.config, tokio::time::Instant::now());
         let verdict = state.look(&config.eviction_hard, &observed.signals, config.eviction_pressure_transition_period, now);
         node.pressure.send_if_modified(|pressure| std::mem::replace(pressure, verdict.pressure) != verdict.pressure);
         let Some(met) = verdict.met.filter(|_| Instant::now() >= not_before) else { continue };

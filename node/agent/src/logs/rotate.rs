@@ -4,7 +4,6 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use jiff::Timestamp;
 use runtimes_contract::{ContainerId, Runtime, RuntimeError};
 use thiserror::Error;
 
@@ -36,7 +35,7 @@ pub(crate) async fn rotate(
     if size < size_bytes_max {
         return Ok(());
     }
-    let stamp = Timestamp::now().strftime("%Y%m%d-%H%M%S").to_string();
+    let stamp = api_clock::now().strftime("%Y%m%d-%H%M%S").to_string();
     let mut rotated = log.as_os_str().to_owned();
     rotated.push(format!(".{stamp}"));
     let rotated = PathBuf::from(rotated);

@@ -90,7 +90,7 @@ enum OptionError {
 fn options(query: &LogOptions) -> Result<Options, OptionError> {
     let since = match (&query.since_time, query.since_seconds) {
         (Some(time), _) => Some(time.parse::<Timestamp>().map_err(OptionError::SinceTime)?),
-        (None, Some(seconds)) => Timestamp::now().checked_sub(SignedDuration::from_secs(seconds)).ok(),
+        (None, Some(seconds)) => api_clock::now().checked_sub(SignedDuration::from_secs(seconds)).ok(),
         (None, None) => None,
     };
     let stream = match query.stream.as_deref() {

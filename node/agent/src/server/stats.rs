@@ -8,7 +8,6 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use jiff::Timestamp;
 use runtimes_contract::Stats;
 use serde_json::{Value, json};
 
@@ -19,7 +18,7 @@ use crate::stats::container_stats;
 
 /// The kubelet's summary API, its CPU and memory.
 pub(super) async fn summary(State(node): State<Arc<Node>>) -> Response {
-    let now = Timestamp::now().to_string();
+    let now = api_clock::now().to_string();
     let usage = |stats: &Stats| {
         (
             json!({"time": now, "usageCoreNanoSeconds": stats.cpu_ns}),
@@ -79,7 +78,6 @@ pub(super) async fn metrics(State(node): State<Arc<Node>>) -> Response {
         "Current working set of the container in bytes",
         containers.iter().map(|(labels, stats)| (labels.clone(), number(stats.working_set_bytes))),
     );
-    families.published();
-    families.process();
+    api_metrics::add_process(&mut families);
     ([(header::CONTENT_TYPE, api_metrics::TEXT_FORMAT)], families.text()).into_response()
 }

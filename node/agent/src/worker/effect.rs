@@ -12,7 +12,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, Probe};
 use node_volumes::VolumeError;
 use runtimes_contract::RuntimeError;
@@ -74,7 +73,7 @@ impl Effects {
                     break ExitedInstance::from_exit(&alive.id, &alive.image_id, Some(alive.started_at), &exit, message);
                 }
                 Err(RuntimeError::NotFound(_)) => {
-                    break ExitedInstance::lost(Some(alive.id.0.clone()), alive.image_id.clone(), Some(alive.started_at), Timestamp::now());
+                    break ExitedInstance::lost(Some(alive.id.0.clone()), alive.image_id.clone(), Some(alive.started_at), api_clock::now());
                 }
                 Err(error) => {
                     tracing::warn!(container = %alive.id, error = chain(&error), "waiting for the container's end failed");

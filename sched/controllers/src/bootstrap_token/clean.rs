@@ -44,7 +44,7 @@ impl Controller for TokenCleaner {
 
     async fn reconcile(&self, key: &String) -> Result<Next, Failure> {
         let Some(secret) = self.secrets.get(&ObjectKey::new(NAMESPACE, key)) else { return Ok(Next::OnChange) };
-        match stays(&secret, Timestamp::now()) {
+        match stays(&secret, api_clock::now()) {
             None => Ok(Next::OnChange),
             Some(left) if !left.is_zero() => Ok(Next::After(left)),
             Some(_) => {

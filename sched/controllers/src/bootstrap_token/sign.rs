@@ -76,7 +76,7 @@ impl Controller for BootstrapSigner {
         let Some(info) = writes::get::<ConfigMap>(&self.client, &ObjectKey::new(NAMESPACE, NAME)).await? else {
             return Ok(Next::After(LOOK_EVERY));
         };
-        let patch = plan(&info.data.clone().unwrap_or_default(), &self.secrets.list(), Timestamp::now());
+        let patch = plan(&info.data.clone().unwrap_or_default(), &self.secrets.list(), api_clock::now());
         if !patch.is_empty() {
             writes::patch(&self.client, &info, json!({"data": patch})).await?;
         }

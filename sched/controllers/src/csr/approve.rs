@@ -17,7 +17,6 @@ use api_client::events::{Recorder, reference};
 use api_client::informer::{Change, Informer, ObjectKey};
 use api_client::lease::NODE_LEASE_NAMESPACE;
 use api_model::view::SERVICE_NAME;
-use jiff::Timestamp;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestCondition};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -174,7 +173,7 @@ impl Cluster for Approver {
             lease: self.leases.get(&ObjectKey::new(NODE_LEASE_NAMESPACE, name)),
             requests: &self.requests.list(),
             grace_period: self.grace_period,
-            now: Timestamp::now(),
+            now: api_clock::now(),
         };
         newcomer::check(csr, name, &present)
     }
@@ -253,7 +252,7 @@ impl Approver {
 
     async fn approve(&self, csr: &CertificateSigningRequest, message: &str) -> Result<(), Failure> {
         let mut conditions = csr.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
-        let now = Some(meta::whole_seconds(Timestamp::now()));
+        let now = Some(meta::whole_seconds(api_clock::now()));
         conditions.push(CertificateSigningRequestCondition {
             type_: "Approved".to_owned(),
             status: "True".to_owned(),

@@ -59,7 +59,7 @@ impl Controller for Cleaner {
 
     async fn reconcile(&self, key: &String) -> Result<Next, Failure> {
         let Some(csr) = self.requests.get(&ObjectKey::new("", key)) else { return Ok(Next::OnChange) };
-        let left = stays(&csr, Timestamp::now());
+        let left = stays(&csr, api_clock::now());
         if !left.is_zero() {
             return Ok(Next::After(left));
         }

@@ -88,7 +88,7 @@ impl Controller for Signing {
         let Some(csr) = self.requests.get(&ObjectKey::new("", key)) else { return Ok(Next::OnChange) };
         let status = match plan(&csr, self.duration_max) {
             Action::Nothing => return Ok(Next::OnChange),
-            Action::Fail(message) => failed(&csr, message, Timestamp::now()),
+            Action::Fail(message) => failed(&csr, message, api_clock::now()),
             Action::Sign(request) => json!({"certificate": ByteString(self.signer.sign(&request)?.into_bytes())}),
         };
         writes::patch_status(&self.client, csr.as_ref(), status).await?;

@@ -56,7 +56,7 @@ impl Controller for StaleDisruption {
     async fn reconcile(&self, key: &ObjectKey) -> Result<Next, Failure> {
         let Some(pod) = self.pods.get(key) else { return Ok(Next::OnChange) };
         let Some(since) = marked_since(&pod) else { return Ok(Next::OnChange) };
-        let now = Timestamp::now();
+        let now = api_clock::now();
         let left = Duration::try_from(TIMEOUT.saturating_sub(now.duration_since(since))).unwrap_or_default();
         if !left.is_zero() {
             return Ok(Next::After(left));

@@ -1,8 +1,8 @@
 //! Compares the ledger with a count of all objects, on a server's cache.
 
 use api_admission::resource_quota::Counted;
-use rand::rngs::StdRng;
-use rand::{Rng as _, SeedableRng as _};
+use api_clock::rand::rngs::StdRng;
+use api_clock::rand::{Rng as _, SeedableRng as _};
 use serde_json::json;
 
 use super::*;

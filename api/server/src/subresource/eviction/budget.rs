@@ -44,7 +44,7 @@ pub(super) async fn ask(core: &Core, pod: &Value, dry_run: bool) -> ApiResult<An
         if !is_ready(pod) && spares_unready(budget) {
             return Ok(Answer::NotCounted(name));
         }
-        let changed = disrupted(budget, pod, Timestamp::now())?;
+        let changed = disrupted(budget, pod, api_clock::now())?;
         if dry_run {
             return Ok(Answer::Granted);
         }

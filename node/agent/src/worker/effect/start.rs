@@ -5,7 +5,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Container;
 use node_images::Image;
 use node_volumes::UnknownVariable;
@@ -72,7 +71,7 @@ impl Effects {
             id,
             handler: runtime.handler().to_owned(),
             attempt,
-            started_at: Timestamp::now(),
+            started_at: api_clock::now(),
             image_id: spec::image_id(image),
             hash: spec_hash(container),
             resources: container.resources.clone().unwrap_or_default(),
@@ -169,7 +168,7 @@ impl Effects {
 
     /// It was created and did not start: upstream's `StartError`.
     fn not_started(&self, id: ContainerId, image: &Image, error: RuntimeError) -> StartFault {
-        let now = Timestamp::now();
+        let now = api_clock::now();
         StartFault::Ended(ExitedInstance {
             id: Some(id.0),
             image_id: spec::image_id(image),

@@ -36,7 +36,7 @@ impl Deadline {
         let mut work = std::pin::pin!(work);
         loop {
             let by = self.own.min(*self.of_pod.borrow_and_update()).max(least);
-            let wait = Duration::try_from(by.duration_since(Timestamp::now())).unwrap_or(Duration::ZERO);
+            let wait = Duration::try_from(by.duration_since(api_clock::now())).unwrap_or(Duration::ZERO);
             tokio::select! {
                 done = &mut work => return Some(done),
                 () = tokio::time::sleep(wait) => return None,
@@ -67,7 +67,7 @@ impl Effects {
             tracing::warn!(container = %alive.id, error = chain(&error), "stop signal not sent");
         }
         let heard = if deadline.at_once { SignedDuration::ZERO } else { SIGNAL_HEARD };
-        let least = Timestamp::now().checked_add(heard).unwrap_or(Timestamp::MAX);
+        let least = api_clock::now().checked_add(heard).unwrap_or(Timestamp::MAX);
         if deadline.bound(least, runtime.wait(&alive.id)).await.is_some() {
             return;
         }

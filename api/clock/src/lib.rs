@@ -1,0 +1,95 @@
+//! The wall clock and the random numbers of a process.
+//!
+//! Both come from one [`Source`]. A process normally uses the clock of the machine and a cryptographically secure generator
+//! that the kernel seeds. A simulation installs a source of its own before it starts any part, so that a run depends on the
+//! seed of the simulation alone. Monotonic time is tokio's (`tokio::time::Instant`), which tests and simulations pause.
+//!
+//! Decisions take the time as an argument; only loops, verbs and writers of timestamps call [`now`].
+
+use std::sync::OnceLock;
+
+use jiff::Timestamp;
+use rand::RngCore;
+
+pub use rand;
+
+/// Supplies time and random bytes.
+pub trait Source: Send + Sync {
+    /// The present time.
+    fn now(&self) -> Timestamp;
+
+    /// Fills a buffer with random bytes.
+    fn fill(&self, bytes: &mut [u8]);
+}
+
+static SOURCE: OnceLock<Box<dyn Source>> = OnceLock::new();
+
+/// Replaces the source for the rest of the process. Returns false, without an effect, after the first call.
+pub fn install(source: impl Source + 'static) -> bool {
+    SOURCE.set(Box::new(source)).is_ok()
+}
+
+/// The present time.
+pub fn now() -> Timestamp {
+    SOURCE.get().map_or_else(Timestamp::now, |source| source.now())
+}
+
+/// A generator of random numbers.
+pub fn rng() -> Rng {
+    Rng
+}
+
+/// The generator of [`rng`].
+#[derive(Clone, Copy, Debug)]
+pub struct Rng;
+
+impl RngCore for Rng {
+    fn next_u32(&mut self) -> u32 {
+        let mut bytes = [0; 4];
+        self.fill_bytes(&mut bytes);
+        u32::from_ne_bytes(bytes)
+    }
+
+    fn next_u64(&mut self) -> u64 {
+        let mut bytes = [0; 8];
+        self.fill_bytes(&mut bytes);
+        u64::from_ne_bytes(bytes)
+    }
+
+    fn fill_bytes(&mut self, bytes: &mut [u8]) {
+        match SOURCE.get() {
+            Some(source) => source.fill(bytes),
+            None => rand::rng().fill_bytes(bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::Rng as _;
+
+    use super::*;
+
+    struct Fixed;
+
+    impl Source for Fixed {
+        fn now(&self) -> Timestamp {
+            Timestamp::UNIX_EPOCH
+        }
+
+        fn fill(&self, bytes: &mut [u8]) {
+            bytes.fill(7);
+        }
+    }
+
+    #[test]
+    fn an_installed_source_supplies_time_and_chance() {
+        assert_ne!(now(), Timestamp::UNIX_EPOCH);
+        assert_ne!(rng().random::<u128>(), rng().random::<u128>());
+        assert!(install(Fixed));
+        assert!(!install(Fixed), "the first source stays");
+        assert_eq!(now(), Timestamp::UNIX_EPOCH);
+        assert_eq!(rng().random::<[u8; 4]>(), [7; 4]);
+        assert_eq!(rng().next_u32(), 0x0707_0707);
+    }
+}
