@@ -57,7 +57,7 @@ use crate::checks::Checks;
 pub use device::validate_admin_access;
 pub use mandatory::flow_control as mandatory_flow_control;
 
-/// The functions of a kind's file, always in this order.
+/// The functions of a kind's file, in the order of the file.
 pub struct Rules {
     /// Adds defaults.
     pub default: fn(&mut Value),
@@ -67,7 +67,7 @@ pub struct Rules {
     pub prepare_update: fn(Option<&str>, &mut Value, &Value),
     /// Checks a new object.
     pub validate_create: fn(&At<'_>, &mut Checks),
-    /// Checks a change from the third argument to the second.
+    /// Checks a change; the second argument is the new object, the third the old one.
     pub validate_update: fn(Option<&str>, &At<'_>, &At<'_>, &mut Checks),
     /// Warnings about an object.
     pub warnings: fn(&At<'_>) -> Vec<String>,
@@ -154,7 +154,7 @@ pub fn rules(kind: &Kind) -> Option<&'static Rules> {
     })
 }
 
-/// Field selectors beside `metadata.name` and `metadata.namespace`.
+/// Field selectors other than `metadata.name` and `metadata.namespace`.
 pub fn field_selectors(kind: &Kind) -> &'static [&'static str] {
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "Pod") => &[

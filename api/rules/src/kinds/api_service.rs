@@ -1,4 +1,4 @@
-//! APIService: a group version and who answers for it, the server itself or one behind a Service.
+//! APIService: a group version and the server that serves it, either this server or a server behind a Service.
 
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ fn default(object: &mut Value) {
     }
 }
 
-/// What the server answers for itself is there from the first moment.
+/// A local APIService is available as soon as it exists.
 fn prepare_create(object: &mut Value) {
     let is_local = object.pointer("/spec/service").is_none_or(Value::is_null);
     let now = object.pointer("/metadata/creationTimestamp").cloned().unwrap_or_default();

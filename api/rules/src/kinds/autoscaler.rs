@@ -13,11 +13,11 @@ use crate::{format, quantity};
 /// The rules of HorizontalPodAutoscalers.
 pub const RULES: Rules = Rules::new(default, validate_create, validate_update);
 
-/// How far back recommendations may at most be looked at.
+/// The longest stabilization window, over which the autoscaler looks at its recommendations.
 const STABILIZATION_SECONDS_MAX: i64 = 3_600;
 /// The longest period of a scaling policy.
 const PERIOD_SECONDS_MAX: i64 = 1_800;
-/// What is aimed at where no metric is named.
+/// The target utilization when the object names no metric.
 const CPU_PERCENT: i64 = 80;
 const SOURCES: [(&str, &str); 5] = [
     ("ContainerResource", "containerResource"),
@@ -88,7 +88,7 @@ fn validate_update(sub: Option<&str>, new: &At<'_>, _old: &At<'_>, checks: &mut 
     }
 }
 
-/// A kind and a name, each a path segment.
+/// Checks kind and name; each must be a path segment.
 fn reference(reference: &At<'_>, checks: &mut Checks) {
     for field in ["kind", "name"] {
         segment(&reference.get(field), "", checks);
@@ -112,7 +112,7 @@ fn metric(metric: &At<'_>, checks: &mut Checks) {
     if !kinds.contains(&kind.text()) {
         checks.not_supported(&kind, &kinds);
     }
-    // Upstream looks into the first of these that is there, and no further.
+    // As upstream, only the first of these fields that is set is checked.
     let present: Vec<&str> =
         ["object", "external", "pods", "resource", "containerResource"].into_iter().filter(|field| metric.get(field).exists()).collect();
     if let Some(field) = present.first() {

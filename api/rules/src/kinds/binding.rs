@@ -1,4 +1,4 @@
-//! Binding: a scheduler's word on where a Pod goes.
+//! Binding: the scheduler's decision to run a Pod on a node.
 
 use super::Rules;
 use crate::at::At;

@@ -1,5 +1,5 @@
-//! CertificateSigningRequest. The requesting user's name and groups are written into the spec by the
-//! server, which knows them.
+//! CertificateSigningRequest. The server writes name and groups of the requesting user into the spec,
+//! because it has authenticated the user.
 
 use std::collections::HashSet;
 
@@ -42,7 +42,7 @@ const USAGES: [&str; 23] = [
     "timestamping",
 ];
 
-/// The request itself never changes; approval touches conditions alone, and status leaves approval alone.
+/// The spec never changes. `approval` changes only conditions; `status` does not change the conditions of approval.
 fn prepare_update(sub: Option<&str>, new: &mut Value, old: &Value) {
     strategy::keep(new, old, "spec");
     let of = |object: &Value| object.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
@@ -102,7 +102,7 @@ fn validate_create(object: &At<'_>, checks: &mut Checks) {
     conditions(&object.find("status.conditions"), checks);
 }
 
-/// The request must be PEM; whether the signature holds is for the signer to see.
+/// The request must be PEM. The signer, not this check, verifies the signature.
 fn pem(request: &str) -> Result<(), &'static str> {
     const WRONG: &str = "PEM block type must be CERTIFICATE REQUEST";
     let bytes = STANDARD.decode(request).map_err(|_| WRONG)?;
@@ -117,7 +117,7 @@ fn pem(request: &str) -> Result<(), &'static str> {
     }
 }
 
-/// `domain/path`, the domain fully qualified.
+/// `domain/path`; the domain must be fully qualified.
 pub(super) fn signer(name: &At<'_>, checks: &mut Checks) {
     if name.text().is_empty() {
         return checks.required(name, "");

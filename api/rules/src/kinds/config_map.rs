@@ -8,7 +8,7 @@ use crate::format;
 /// The rules of ConfigMaps.
 pub const RULES: Rules = Rules::new(|_| {}, validate_create, validate_update);
 
-/// Upstream's limit of a Secret's and of a ConfigMap's content.
+/// Upstream's limit for the content of a Secret or ConfigMap.
 pub const CONTENT_BYTES_MAX: usize = 1024 * 1024;
 
 fn validate_create(object: &At<'_>, checks: &mut Checks) {
@@ -34,13 +34,13 @@ fn validate_create(object: &At<'_>, checks: &mut Checks) {
     }
 }
 
-/// Bytes that a well-formed base64 text stands for.
+/// The number of bytes that a well-formed base64 text decodes to.
 pub fn decoded_len(text: &str) -> usize {
     let padding = text.bytes().rev().take_while(|b| *b == b'=').count();
     (text.len() / 4 * 3).saturating_sub(padding)
 }
 
-/// What was made immutable stays so.
+/// An immutable object stays immutable, and so do these fields.
 pub fn immutable(new: &At<'_>, old: &At<'_>, fields: &[&str], checks: &mut Checks) {
     const WORDS: &str = "field is immutable when `immutable` is set";
     if !old.get("immutable").flag() {

@@ -1,8 +1,8 @@
-//! CustomResourceDefinition: names, versions, conversion, and for each version what `schema.rs` and
-//! `subresources.rs` look at.
+//! CustomResourceDefinition: names, versions and conversion. The files below check versions, schemas and
+//! expressions.
 //!
-//! Upstream validates a form of the object in which what all versions share stands in the spec itself;
-//! messages name the fields of that form (`spec.validation.openAPIV3Schema`), and so do ours.
+//! Upstream validates an internal form of the object, in which the fields that all versions share are in the spec
+//! itself. Messages name the fields of that form (`spec.validation.openAPIV3Schema`), and so do ours.
 
 mod expressions;
 mod schema;
@@ -24,7 +24,7 @@ use crate::format;
 pub const RULES: Rules =
     Rules { prepare_create, prepare_update, warnings: schema::warnings, ..Rules::new(default, validate_create, validate_update) };
 
-/// Names, conversion and, where the definition is new, the version that is stored.
+/// Defaults of conversion and names.
 fn default(object: &mut Value) {
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
     spec.entry("conversion").or_insert_with(|| json!({"strategy": "None"}));
@@ -57,7 +57,8 @@ fn prepare_update(sub: Option<&str>, new: &mut Value, _old: &Value) {
     }
 }
 
-/// A version that was ever stored stays in the status until somebody has rewritten every object.
+/// Adds the storage version to `status.storedVersions`. A version stays there until a user has rewritten every object
+/// and removes it.
 fn remember_storage_version(object: &mut Value) {
     let version = storage_version(&At::root(object)).map(str::to_owned);
     let (Some(version), Some(status)) = (version, object.get_mut("status").and_then(Value::as_object_mut)) else { return };
@@ -228,7 +229,7 @@ fn stored_versions(object: &At<'_>, checks: &mut Checks) {
 
 const APPROVED: &str = "api-approved.kubernetes.io";
 
-/// Groups of the Kubernetes community need somebody's approval.
+/// Groups of the Kubernetes community need an approval annotation.
 fn approval(object: &At<'_>, old: Option<&At<'_>>, checks: &mut Checks) {
     let group = object.find("spec.group");
     let is_protected =

@@ -13,7 +13,8 @@ use crate::pod::{self, defaults};
 pub const RULES: Rules =
     Rules { prepare_create, prepare_update, warnings: workload::warnings, ..Rules::new(default, validate_create, validate_update) };
 
-/// Counts changes of the template; `apps/v1` shows an internal field of old as this annotation.
+/// Counts changes of the template. Upstream's internal type has a field for it, which `apps/v1` shows as this
+/// annotation.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 fn default(object: &mut Value) {

@@ -30,7 +30,7 @@ fn default(object: &mut Value) {
     defaults::template(spec);
 }
 
-/// Whoever writes the status leaves the labels alone.
+/// A write of the status does not change labels.
 fn prepare_update(sub: Option<&str>, new: &mut Value, old: &Value) {
     if sub == Some("status") {
         let labels = old.pointer("/metadata/labels").cloned();

@@ -1,5 +1,5 @@
-//! Devices (dynamic resource allocation): what drivers offer (ResourceSlice, DeviceClass), what Pods ask
-//! for (ResourceClaim and its template), and what keeps devices from use (DeviceTaintRule).
+//! Devices (dynamic resource allocation): devices of drivers (ResourceSlice, DeviceClass), requests of Pods
+//! (ResourceClaim and its template), and taints of devices (DeviceTaintRule).
 
 mod admin;
 mod attribute;
@@ -34,17 +34,17 @@ pub const SLICE: Rules = Rules::new(|_| {}, slice::validate_create, slice::valid
 /// The rules of DeviceTaintRules.
 pub const TAINT_RULE: Rules = Rules::new(|_| {}, taint::validate_rule, taint::update_rule);
 
-/// Longest list of requests, constraints or configurations.
+/// Most requests, constraints or configurations in a list.
 const LIST_LEN_MAX: usize = 32;
-/// Longest list of selectors.
+/// Most selectors in a list.
 const SELECTORS_MAX: usize = 32;
-/// Longest expression of a selector.
+/// The longest selector expression, in bytes.
 const EXPRESSION_LEN_MAX: usize = 10 * 1024;
-/// Longest parameters of a driver's own.
+/// The longest driver-specific parameters, in bytes of JSON.
 const PARAMETERS_LEN_MAX: usize = 10 * 1024;
-/// Longest name of a pool.
+/// The longest name of a pool.
 const POOL_NAME_LEN_MAX: usize = 253;
-/// Longest part of a qualified name after the slash.
+/// The longest part of a qualified name after the slash.
 const ID_LEN_MAX: usize = 32;
 
 fn validate_class(class: &At<'_>, checks: &mut Checks) {
@@ -61,7 +61,7 @@ fn validate_class(class: &At<'_>, checks: &mut Checks) {
     }
 }
 
-/// Checks every element of a list that is no longer than `max`; a longer one is not looked into.
+/// Checks every element of a list. In a list longer than `max`, no element is checked.
 fn list(list: &At<'_>, max: usize, checks: &mut Checks, mut each: impl FnMut(&At<'_>, &mut Checks)) {
     if list.len() > max {
         return checks.too_many(list, max);
@@ -69,7 +69,7 @@ fn list(list: &At<'_>, max: usize, checks: &mut Checks, mut each: impl FnMut(&At
     list.items().for_each(|item| each(&item, checks));
 }
 
-/// The same where elements must differ in a field of theirs.
+/// As `list`, and the elements' texts (or their fields `key`, if not empty) must be unique.
 fn set(list: &At<'_>, max: usize, key: &str, checks: &mut Checks, mut each: impl FnMut(&At<'_>, &mut Checks)) {
     if list.len() > max {
         return checks.too_many(list, max);
@@ -95,7 +95,7 @@ fn selectors(selectors: &At<'_>, checks: &mut Checks) {
     });
 }
 
-/// What a driver is told about a device: for the driver alone to read.
+/// Configuration for the driver; its parameters have no schema here.
 fn configuration(config: &At<'_>, checks: &mut Checks) {
     let opaque = config.get("opaque");
     if !opaque.exists() {
@@ -105,7 +105,7 @@ fn configuration(config: &At<'_>, checks: &mut Checks) {
     raw(&opaque.get("parameters"), PARAMETERS_LEN_MAX, checks);
 }
 
-/// A JSON object of any content.
+/// Any JSON object of at most `max` bytes.
 fn raw(at: &At<'_>, max: usize, checks: &mut Checks) {
     match at.value() {
         None => checks.required(at, ""),
@@ -115,7 +115,7 @@ fn raw(at: &At<'_>, max: usize, checks: &mut Checks) {
     }
 }
 
-/// One or more subdomains between slashes.
+/// One or more DNS subdomains, separated by slashes.
 fn pool_name(name: &At<'_>, checks: &mut Checks) {
     if name.text().is_empty() {
         return checks.required(name, "");
@@ -130,7 +130,7 @@ fn pool_name(name: &At<'_>, checks: &mut Checks) {
     }
 }
 
-/// A C identifier, which may have a driver's domain before it.
+/// A C identifier, which may have a driver's domain as prefix.
 fn qualified_name(at: &At<'_>, name: &str, checks: &mut Checks) {
     match name.split('/').collect::<Vec<_>>().as_slice() {
         [id] => identifier(at, id, checks),
@@ -151,7 +151,7 @@ fn qualified_name(at: &At<'_>, name: &str, checks: &mut Checks) {
     }
 }
 
-/// A qualified name with its domain.
+/// A qualified name that must have a domain.
 fn fully_qualified_name(name: &At<'_>, checks: &mut Checks) {
     qualified_name(name, name.text(), checks);
     if !name.text().contains('/') {
@@ -168,7 +168,7 @@ fn identifier(at: &At<'_>, id: &str, checks: &mut Checks) {
     }
 }
 
-/// NodePrepareResources is left out only together with its counterpart.
+/// NodePrepareResources may be skipped only together with NodeUnprepareResources.
 fn skipped_operations(list: &At<'_>, checks: &mut Checks) {
     const ALL: [&str; 3] = ["*", "NodePrepareResources", "NodeUnprepareResources"];
     set(list, ALL.len(), "", checks, |operation, checks| {
@@ -182,7 +182,7 @@ fn skipped_operations(list: &At<'_>, checks: &mut Checks) {
     }
 }
 
-/// Conditions that must hold before a Pod is bound, and those that make it fail: both or none.
+/// Conditions that must be true before a Pod is bound, and conditions that fail the binding. A device has both or none.
 fn binding_conditions(device: &At<'_>, checks: &mut Checks) {
     const CONDITIONS_MAX: usize = 4;
     let (wanted, failing) = (device.get("bindingConditions"), device.get("bindingFailureConditions"));
@@ -201,7 +201,7 @@ fn binding_conditions(device: &At<'_>, checks: &mut Checks) {
     }
 }
 
-/// A uid in its usual writing.
+/// A uid in its normalized form.
 fn uid(at: &At<'_>, checks: &mut Checks) {
     let groups: Vec<usize> = at.text().split('-').map(str::len).collect();
     let hex = at.text().bytes().all(|b| b == b'-' || b.is_ascii_digit() || (b'a'..=b'f').contains(&b));

@@ -60,7 +60,7 @@ fn address(address: &At<'_>, checks: &mut Checks) {
     not_special_ip(&ip, checks);
 }
 
-/// Addresses that mean the sender itself, or nobody, are no endpoints.
+/// Unspecified, loopback and link-local addresses cannot be endpoints.
 pub fn not_special_ip(at: &At<'_>, checks: &mut Checks) {
     let Ok(ip) = at.text().parse::<IpAddr>() else {
         return checks.invalid_value(&at.path, at.text(), "must be a valid IP address");

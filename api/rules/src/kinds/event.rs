@@ -1,5 +1,5 @@
-//! Events, of both groups: one object under two names for its fields. The server stores the core
-//! form, and turns one into the other.
+//! Events of both groups: one object whose fields have two sets of names. The server stores the core
+//! form and converts between the forms.
 
 use super::Rules;
 use crate::at::At;
@@ -19,7 +19,7 @@ fn validate_core(event: &At<'_>, checks: &mut Checks) {
     check(event, &event.get("involvedObject"), &event.get("reportingComponent"), &event.get("message"), checks);
 }
 
-/// What both forms share. An Event with an `eventTime` is one of the new kind.
+/// The checks of both forms. An Event with an `eventTime` has the new form.
 fn check(event: &At<'_>, involved: &At<'_>, controller: &At<'_>, note: &At<'_>, checks: &mut Checks) {
     let own = event.find("metadata.namespace").text();
     let theirs = At::new(involved.get("namespace").value(), event.get("involvedObject").get("namespace").path);

@@ -1,4 +1,4 @@
-//! FlowSchema: which requests belong together, and to which priority level.
+//! FlowSchema: which requests it selects, and their priority level.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ mod rule;
 /// The rules of FlowSchemas.
 pub const RULES: Rules = Rules::new(default, validate_create, validate_update);
 
-/// Precedence of a schema that says nothing of it, and the highest.
+/// The default precedence, and the highest one.
 const PRECEDENCE: i64 = 1_000;
 const PRECEDENCE_MAX: i64 = 10_000;
 
@@ -56,7 +56,7 @@ fn precedence(name: &str, at: &At<'_>, checks: &mut Checks) {
     }
 }
 
-/// Every condition has a type of its own.
+/// The types of conditions must be unique.
 pub(super) fn validate_conditions(object: &At<'_>, checks: &mut Checks) {
     let mut seen: Vec<&str> = Vec::new();
     for condition in object.find("status.conditions").items() {

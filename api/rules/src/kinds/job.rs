@@ -15,7 +15,7 @@ use crate::{format, meta};
 /// The rules of Jobs.
 pub const RULES: Rules = Rules { prepare_create, warnings: workload::warnings, ..Rules::new(default, validate_create, validate_update) };
 
-/// Labels that the server puts on a Job's Pods: today's and those of old.
+/// Labels that the server adds to a Job's Pods: the old name and the current one.
 const UID_LABELS: [&str; 2] = ["controller-uid", "batch.kubernetes.io/controller-uid"];
 const NAME_LABELS: [&str; 2] = ["job-name", "batch.kubernetes.io/job-name"];
 const COMPLETION_MODES: [&str; 2] = ["Indexed", "NonIndexed"];
@@ -46,7 +46,7 @@ fn default(object: &mut Value) {
     }
 }
 
-/// Defaults of a failure policy: conditions must hold.
+/// Defaults of a failure policy: the status of a condition pattern.
 pub fn failure_policy(spec: &mut Fields) {
     if let Some(policy) = inner(spec, "podFailurePolicy") {
         for rule in each(policy, "rules") {
@@ -57,7 +57,7 @@ pub fn failure_policy(spec: &mut Fields) {
     }
 }
 
-/// The server selects a Job's Pods by its uid, unless the user takes that on. The uid must be set by now.
+/// The server sets a selector for the Job's uid, unless the user manages the selector. The uid must be set before.
 fn prepare_create(object: &mut Value) {
     let (name, uid) = (api_model::meta::name(object).to_owned(), api_model::meta::uid(object).to_owned());
     let Some(spec) = edit::spec(object) else {
@@ -83,7 +83,7 @@ fn validate_create(object: &At<'_>, checks: &mut Checks) {
     validate(object, checks);
 }
 
-/// The Pods of an indexed Job have its name and their index as host names.
+/// The host name of a Pod of an indexed Job is the name of the Job with the index.
 fn host_names(object: &At<'_>, checks: &mut Checks) {
     let (name, spec) = (object.find("metadata.name"), object.get("spec"));
     let completions = spec.get("completions").int();
@@ -130,7 +130,7 @@ fn generated_selector(object: &At<'_>, spec: &At<'_>, checks: &mut Checks) {
     }
 }
 
-/// Checks the part of a spec that a CronJob's template has too.
+/// Checks the spec of a Job or of a CronJob's template.
 pub fn validate_spec(spec: &At<'_>, checks: &mut Checks) {
     for field in ["parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"] {
         checks.not_negative(&spec.get(field));
@@ -145,7 +145,7 @@ pub fn validate_spec(spec: &At<'_>, checks: &mut Checks) {
     let restart = template.get("spec").get("restartPolicy");
     match restart.text() {
         "OnFailure" | "Never" => {}
-        // What the field holds when the user left it out: say that it must be chosen.
+        // `Always` is the default of a template, so the message says that the user must choose a value.
         "Always" => checks.required(&restart, "valid values: \"OnFailure\", \"Never\""),
         _ => checks.not_supported(&restart, &["OnFailure", "Never"]),
     }
@@ -183,7 +183,7 @@ fn validate_update(sub: Option<&str>, new: &At<'_>, old: &At<'_>, checks: &mut C
     template(new, old, checks);
 }
 
-/// An indexed Job may grow and shrink as long as all its indexes run at once.
+/// The completions of an indexed Job may change as long as they equal the parallelism.
 fn completions(new: &At<'_>, old: &At<'_>, checks: &mut Checks) {
     let elastic = new.get("completionMode").text() == "Indexed" && new.get("completions").int() == new.get("parallelism").int();
     let (now, before) = (new.get("completions"), old.get("completions"));
@@ -199,7 +199,7 @@ fn completions(new: &At<'_>, old: &At<'_>, checks: &mut Checks) {
     }
 }
 
-/// A suspended Job that never started may still be told where to run.
+/// The placement of a suspended Job that never started may still change.
 fn template(new: &At<'_>, old: &At<'_>, checks: &mut Checks) {
     let (now, before) = (new.find("spec.template"), old.find("spec.template"));
     let mut munged = now.shown();

@@ -19,7 +19,7 @@ pub const RULES: Rules = Rules::new(default, validate_create, |_, new, _, checks
 const KINDS: [&str; 3] = ["Pod", "Container", "PersistentVolumeClaim"];
 const LISTS: [&str; 5] = ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"];
 
-/// For containers, what is left out follows from what is there: limit from max, request from limit, else from min.
+/// Defaults for containers: the limit is max; the request is the limit, else min.
 fn default(object: &mut Value) {
     let Some(spec) = edit::spec(object) else {
         return;
@@ -85,7 +85,7 @@ fn names(limit: &At<'_>, kind: &str, checks: &mut Checks) {
     }
 }
 
-/// Each amount must lie where the others leave room for it.
+/// Checks that min, request, default and max are in ascending order.
 fn amounts(limit: &At<'_>, name: &str, checks: &mut Checks) {
     let of = |list: &str| limit.get(list).key(name);
     let (min, max, default, request) = (of("min"), of("max"), of("default"), of("defaultRequest"));
@@ -132,7 +132,7 @@ fn ratio(ratio: &At<'_>, min: &At<'_>, max: &At<'_>, checks: &mut Checks) {
     let (Some(wanted), Some(least), Some(most)) = (nano(ratio), nano(min), nano(max)) else {
         return;
     };
-    // max/min < ratio, without a fraction: both sides times min, in billionths.
+    // ratio > max / min, without a division: both sides times `min`; the ratio is in billionths.
     let exceeds = least > 0 && wanted.saturating_mul(least) > most.saturating_mul(1_000_000_000);
     if exceeds {
         let thousandths = most.saturating_mul(1_000_000) / least;

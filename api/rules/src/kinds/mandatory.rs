@@ -1,6 +1,6 @@
-//! The FlowSchemas and PriorityLevelConfigurations that no server can do without: whatever else is
-//! stored, every request falls under one of them. They hold even while they are not stored, and what
-//! they say cannot be changed; only of the exempt level the shares may be.
+//! The FlowSchemas and PriorityLevelConfigurations that every server needs: every request matches one of them, whatever
+//! else is stored. They apply even while they are not stored. Their specs cannot change, except the shares of the
+//! exempt level.
 
 use api_model::meta;
 use api_model::zero::same;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::at::At;
 use crate::checks::Checks;
 
-/// The objects.
+/// The mandatory objects.
 pub fn flow_control() -> Vec<Value> {
     let api_version = "flowcontrol.apiserver.k8s.io/v1";
     let object =
@@ -38,7 +38,7 @@ pub fn flow_control() -> Vec<Value> {
     ]
 }
 
-/// Whatever these groups ask for.
+/// Rules for every request of these groups.
 fn everything(groups: &[&str]) -> Value {
     let subjects: Vec<Value> = groups.iter().map(|name| json!({"kind": "Group", "group": {"name": name}})).collect();
     json!([{
@@ -48,7 +48,7 @@ fn everything(groups: &[&str]) -> Value {
     }])
 }
 
-/// An object of a mandatory name has the mandatory spec.
+/// An object with a mandatory name must have the mandatory spec.
 pub fn validate(kind: &str, object: &At<'_>, checks: &mut Checks) {
     let (name, spec) = (object.find("metadata.name").text(), object.get("spec"));
     let is_it = |fixed: &Value| fixed.get("kind").is_some_and(|found| found == kind) && meta::name(fixed) == name;

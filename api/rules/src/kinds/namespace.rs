@@ -38,7 +38,7 @@ fn prepare_create(object: &mut Value) {
     }
 }
 
-/// Finalizers change through `finalize` alone.
+/// Only `finalize` changes the finalizers.
 fn prepare_update(sub: Option<&str>, new: &mut Value, old: &Value) {
     if sub != Some("finalize") {
         strategy::keep(new, old, "spec");

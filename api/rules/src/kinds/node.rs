@@ -26,7 +26,7 @@ fn default(object: &mut Value) {
     }
 }
 
-/// `podCIDR` is the first of `podCIDRs`.
+/// `podCIDR` equals the first of `podCIDRs`.
 fn mirror_cidrs(spec: &mut crate::edit::Fields) {
     let first = spec.get("podCIDRs").and_then(|list| list.get(0)).cloned();
     match (spec.get("podCIDR").filter(|cidr| !is_zero(cidr)).cloned(), first) {
@@ -57,7 +57,7 @@ fn validate_create(object: &At<'_>, checks: &mut Checks) {
     }
 }
 
-/// Upstream reports taints as if they stood in the metadata.
+/// Upstream reports taints below `metadata`.
 fn taints(object: &At<'_>, checks: &mut Checks) {
     let path = object.get("metadata").path.child("taints");
     pod::taints(&At::new(object.find("spec.taints").value(), path), checks);

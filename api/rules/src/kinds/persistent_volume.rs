@@ -14,7 +14,7 @@ use crate::{difference, quantity};
 /// The rules of PersistentVolumes.
 pub const RULES: Rules = Rules { prepare_create, ..Rules::new(default, validate_create, validate_update) };
 
-/// Fields of the spec that are no volume source.
+/// Fields of the spec that are not volume sources.
 const OTHER_FIELDS: [&str; 9] = [
     "capacity",
     "accessModes",
@@ -104,7 +104,7 @@ fn validate_update(sub: Option<&str>, new: &At<'_>, old: &At<'_>, checks: &mut C
         let path = new.get("spec").get("persistentvolumesource");
         checks.forbidden(&path, format!("spec.persistentvolumesource is immutable after creation\n{changes}"));
     }
-    // Upstream names these two without `spec`.
+    // Upstream reports these two fields without `spec`.
     let top = |at: At<'_>, name: &str| (at.shown(), api_model::field::Path::new(name));
     let mode = new.find("spec.volumeMode");
     if !mode.same(&old.find("spec.volumeMode")) {

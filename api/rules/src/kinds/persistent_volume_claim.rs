@@ -25,7 +25,7 @@ fn default(object: &mut Value) {
     }
 }
 
-/// `dataSource` and `dataSourceRef` mean the same where both can.
+/// Fills `dataSource` or `dataSourceRef` from the other one, unless `dataSourceRef` has a namespace.
 fn mirror_data_source(spec: &mut Fields) {
     let (old, new) = (spec.get("dataSource").cloned(), spec.get("dataSourceRef").cloned());
     match (old, new) {

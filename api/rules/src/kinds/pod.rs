@@ -1,4 +1,4 @@
-//! Pod: defaults, phase and quality of service at birth, and what may change afterwards.
+//! Pod: defaults, phase and quality-of-service class of a new Pod, and the allowed changes.
 
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ fn default(object: &mut Value) {
     }
 }
 
-/// `podIP` and the first of `podIPs` are the same; who writes one need not write the other.
+/// `podIP` equals the first of `podIPs`; a writer may set only one of them.
 fn mirror_ips(status: &mut Fields) {
     let first = status.get("podIPs").and_then(|list| list.get(0)).and_then(|ip| ip.get("ip")).and_then(Value::as_str).map(str::to_owned);
     let single = text(status, "podIP").to_owned();
@@ -59,8 +59,8 @@ fn prepare_create(object: &mut Value) {
     }
 }
 
-/// `matchLabelKeys` and `mismatchLabelKeys` of Pod affinity name labels of the Pod itself; their values
-/// join the term's selector when the Pod is made.
+/// `matchLabelKeys` and `mismatchLabelKeys` of Pod affinity name labels of the Pod itself. When the Pod is created,
+/// the values of these labels become requirements of the term's selector.
 fn select_by_own_labels(object: &mut Value) {
     let labels = api_model::meta::labels(object).cloned().unwrap_or_default();
     let Some(affinity) = edit::spec(object).and_then(|spec| inner(spec, "affinity")) else {

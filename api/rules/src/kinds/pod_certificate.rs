@@ -18,14 +18,14 @@ use crate::{conditions, format};
 /// The rules of PodCertificateRequests.
 pub const RULES: Rules = Rules::new(default, validate_create, validate_update);
 
-/// How long a certificate may live at most, where the request does not say.
+/// The default of the longest lifetime of the certificate.
 const EXPIRATION_SECONDS: i64 = 86_400;
 const EXPIRATION_SECONDS_MIN: i64 = 3_600;
 const EXPIRATION_SECONDS_MAX: i64 = 7_862_400;
-/// How far from its ends a certificate may be renewed.
+/// The least time between `beginRefreshAt` and either end of the validity.
 const REFRESH_SECONDS_MIN: i64 = 600;
 const VERDICTS: [&str; 3] = ["Denied", "Failed", "Issued"];
-/// What a request says of its Pod, by the check its text must pass.
+/// Fields of the request about the Pod: names, then uids.
 const NAMES: [&str; 3] = ["nodeName", "podName", "serviceAccountName"];
 const UIDS: [&str; 3] = ["nodeUID", "podUID", "serviceAccountUID"];
 
@@ -72,7 +72,7 @@ fn request(at: &At<'_>, checks: &mut Checks) {
     }
 }
 
-/// The spec never changes; the status says at most one verdict, and that for good.
+/// The spec never changes. The status has at most one verdict, and a verdict never changes.
 fn validate_update(sub: Option<&str>, new: &At<'_>, old: &At<'_>, checks: &mut Checks) {
     checks.immutable(&new.get("spec"), &old.get("spec"));
     if sub != Some("status") {
@@ -100,7 +100,7 @@ fn validate_update(sub: Option<&str>, new: &At<'_>, old: &At<'_>, checks: &mut C
     certificate(&new.get("status"), &new.get("spec"), verdicts(&conditions).iter().any(|kind| kind == "Issued"), checks);
 }
 
-/// A chain comes with its times and with the verdict that it was issued, and not otherwise.
+/// A certificate chain needs its times and the verdict `Issued`; without a chain, these must be absent.
 fn certificate(status: &At<'_>, spec: &At<'_>, issued: bool, checks: &mut Checks) {
     let chain = status.get("certificateChain");
     if chain.text().is_empty() {
@@ -127,7 +127,7 @@ fn certificate(status: &At<'_>, spec: &At<'_>, issued: bool, checks: &mut Checks
     times(status, spec, leaf, checks);
 }
 
-/// The seconds between which the first certificate holds, where all blocks are certificates.
+/// The validity of the first certificate, in Unix seconds; `None` if a block is not a certificate.
 fn leaf(blocks: &[Result<Pem, x509_parser::error::PEMError>]) -> Option<(i64, i64)> {
     let mut found = None;
     for block in blocks {

@@ -1,6 +1,6 @@
 //! Admission policies and their bindings: ValidatingAdmissionPolicy, MutatingAdmissionPolicy,
-//! ValidatingAdmissionPolicyBinding and MutatingAdmissionPolicyBinding. Each kind has a file below; here is
-//! what they share: which requests are meant, conditions, variables and parameters.
+//! ValidatingAdmissionPolicyBinding and MutatingAdmissionPolicyBinding. Each kind has a file below. This file checks
+//! the parts that they share: matched requests, conditions, variables and parameters.
 
 mod binding;
 pub mod expressions;
@@ -17,7 +17,7 @@ use crate::checks::Checks;
 use crate::edit::{Fields, fill_absent, inner};
 use crate::format;
 
-/// Conditions that a request can be held against before anything else is evaluated.
+/// Most match conditions, which are evaluated before all other expressions.
 const MATCH_CONDITIONS_MAX: usize = 64;
 
 /// The defaults of a policy's spec.
@@ -28,7 +28,7 @@ fn default_spec(spec: &mut Fields) {
     }
 }
 
-/// What both kinds of policies say of requests and parameters.
+/// Checks the failure policy, the parameters and the matched requests of both kinds of policies.
 fn constraints(spec: &At<'_>, checks: &mut Checks) {
     let failure_policy = spec.get("failurePolicy");
     if failure_policy.exists() {

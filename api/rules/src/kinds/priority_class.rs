@@ -12,7 +12,7 @@ use crate::pod::PREEMPTION_POLICIES;
 pub const RULES: Rules = Rules::new(default, validate_create, validate_update);
 
 const USER_PRIORITY_MAX: i64 = 1_000_000_000;
-/// The classes that may carry the reserved prefix, with their values.
+/// The classes that may have the reserved prefix, with their values.
 const SYSTEM: [(&str, i64); 2] = [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
 
 fn default(object: &mut Value) {

@@ -1,4 +1,4 @@
-//! PriorityLevelConfiguration: how many requests of one importance run at once, and how the others wait.
+//! PriorityLevelConfiguration: how many of its requests run at the same time, and how the others wait.
 
 use serde_json::Value;
 
@@ -12,10 +12,10 @@ use crate::edit::{fill, fill_absent, inner, make, spec, text};
 pub const RULES: Rules = Rules::new(default, validate_create, validate_update);
 
 const EXEMPT: &str = "exempt";
-/// Shares of a level that says nothing of them.
+/// The default shares of a level.
 const SHARES: i64 = 30;
 const QUEUES_MAX: i64 = 10_000_000;
-/// Bits of the hash that a flow's queues are drawn with.
+/// The bits of the hash that selects the queues of a flow.
 const HASH_BITS: u32 = 60;
 
 fn default(object: &mut Value) {
@@ -123,9 +123,9 @@ fn queuing(queuing: &At<'_>, checks: &mut Checks) {
     }
 }
 
-/// Upstream's estimate of how many bits of a hash a hand uses up.
+/// Upstream's estimate of how many bits of the hash a hand uses.
 fn entropy_bits(queues: i64, hand: i64) -> u32 {
     let needed = f64::from(u32::try_from(queues).unwrap_or(u32::MAX)).log2() * f64::from(u32::try_from(hand).unwrap_or(u32::MAX));
-    // The first number that is not smaller: rounding up without a narrowing conversion.
+    // Rounds up without a narrowing conversion: the first number that is not smaller.
     (0..=HASH_BITS).find(|bits| f64::from(*bits) >= needed).unwrap_or(u32::MAX)
 }

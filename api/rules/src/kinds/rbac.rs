@@ -104,7 +104,7 @@ fn role_ref(role: &At<'_>, kinds: &[&str], checks: &mut Checks) {
     }
 }
 
-/// A ServiceAccount without a namespace is one of the RoleBinding's own; the authorizer looks for it there.
+/// A ServiceAccount without a namespace is valid only in a RoleBinding.
 fn subjects(binding: &At<'_>, namespaced: bool, checks: &mut Checks) {
     for subject in binding.get("subjects").items() {
         let (kind, name, group) = (subject.get("kind"), subject.get("name"), subject.get("apiGroup"));

@@ -12,7 +12,7 @@ use crate::pod::{self, defaults};
 /// The rules of ReplicationControllers.
 pub const RULES: Rules = Rules { warnings: workload::warnings, ..Rules::new(default, validate_create, validate_update) };
 
-/// Selector and labels come from the template where they are left out.
+/// An absent selector and absent labels are taken from the template.
 fn default(object: &mut Value) {
     let labels = object.pointer("/spec/template/metadata/labels").cloned();
     if let Some(spec) = edit::spec(object) {

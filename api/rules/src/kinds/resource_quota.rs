@@ -71,7 +71,7 @@ fn selector(spec: &At<'_>, hard: &At<'_>, checks: &mut Checks) {
     let selector = spec.get("scopeSelector");
     let expressions = selector.get("matchExpressions");
     let mut scopes = HashSet::new();
-    // Upstream names the list here, not the element.
+    // As upstream, the path does not contain the index of the element.
     let named = |at: At<'_>, field: &str| (at.shown(), expressions.path.child(field));
     for expression in expressions.items() {
         let scope = expression.get("scopeName").text();

@@ -1,4 +1,4 @@
-//! Secret: its types, and `stringData`, which becomes `data` on the way in.
+//! Secret: its types, and `stringData`, which is merged into `data` when the object is read.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -44,7 +44,7 @@ fn validate_create(object: &At<'_>, checks: &mut Checks) {
     content(object, &data, checks);
 }
 
-/// What each type must hold.
+/// Checks the keys that each type requires.
 fn content(object: &At<'_>, data: &At<'_>, checks: &mut Checks) {
     match object.get("type").text() {
         "kubernetes.io/service-account-token" => {
@@ -77,7 +77,7 @@ fn json_map(at: &At<'_>, checks: &mut Checks) {
     }
     let bytes = STANDARD.decode(at.text()).unwrap_or_default();
     if let Err(error) = serde_json::from_slice::<Map<String, Value>>(&bytes) {
-        // The error's own text may quote what it found.
+        // The error's own text may quote secret data.
         let place = format!("not a JSON object: line {}, column {}", error.line(), error.column());
         checks.invalid_value(&at.path, "<secret contents redacted>", place);
     }

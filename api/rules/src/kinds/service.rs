@@ -1,5 +1,5 @@
-//! Service: its addresses are allocated by the server between defaulting and validation; here is what
-//! the user may ask for and what may change.
+//! Service: the values that a user may request, and the allowed changes. The server allocates addresses between
+//! defaulting and validation.
 
 mod allocated;
 

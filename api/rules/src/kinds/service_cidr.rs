@@ -1,4 +1,4 @@
-//! ServiceCIDR and IPAddress: the ranges that Services get their addresses from, and who has which.
+//! ServiceCIDR and IPAddress: the ranges of Service addresses, and the owners of addresses.
 
 use ipnet::IpNet;
 
@@ -43,7 +43,7 @@ fn validate_address(object: &At<'_>, checks: &mut Checks) {
     if !parent.exists() {
         return checks.required(&parent, "");
     }
-    // The core group is the empty one, so nothing can be asked of an absent group.
+    // The core group is the empty text, so an absent group is valid.
     if !parent.get("group").text().is_empty() {
         checks.dns_subdomain(&parent.get("group"));
     }

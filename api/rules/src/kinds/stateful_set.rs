@@ -13,7 +13,7 @@ use crate::{meta, pod};
 /// The rules of StatefulSets.
 pub const RULES: Rules = Rules { warnings: workload::warnings, ..Rules::new(default, validate_create, validate_update) };
 
-/// What may change in the spec.
+/// Fields of the spec that may change.
 const CHANGEABLE: [&str; 7] = [
     "replicas",
     "ordinals",
@@ -75,7 +75,8 @@ fn validate_create(object: &At<'_>, checks: &mut Checks) {
     workload::selector(&spec.get("selector"), "statefulset", checks);
     let template = spec.get("template");
     workload::selector_matches(&spec.get("selector"), &template, checks);
-    // The Pod spec waits for its claims' volumes, so upstream checks it when a Pod is made.
+    // The Pod spec refers to volumes of claims that do not exist yet, so upstream checks the spec when a Pod is
+    // created.
     checks.labels(&At::new(template.find("metadata.labels").value(), template.path.child("labels")));
     let annotations = At::new(template.find("metadata.annotations").value(), template.path.child("annotations"));
     meta::annotations(&annotations, checks);

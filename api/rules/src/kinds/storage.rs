@@ -22,9 +22,9 @@ pub const CAPACITY: Rules = Rules::new(|_| {}, validate_capacity, update_capacit
 /// The rules of VolumeAttributesClasses.
 pub const ATTRIBUTES_CLASS: Rules = Rules::new(|_| {}, validate_attributes_class, update_attributes_class);
 
-/// Longest id of a node in a driver's own words.
+/// The longest id of a node in the form of a driver.
 const NODE_ID_LEN_MAX: usize = 256;
-/// How often a driver may at most be asked how many volumes a node takes.
+/// The shortest period in which a driver reports how many volumes a node takes.
 const ALLOCATABLE_PERIOD_SECONDS_MIN: i64 = 10;
 const PARAMETERS_BYTES_MAX: usize = 256 * 1024;
 const PARAMETERS_MAX: usize = 512;
@@ -55,7 +55,7 @@ fn validate_class(class: &At<'_>, checks: &mut Checks) {
     }
 }
 
-/// The name of what makes volumes.
+/// The name of a provisioner.
 fn provisioner(name: &At<'_>, checks: &mut Checks) {
     if name.text().is_empty() {
         checks.required(name, "");
@@ -126,7 +126,7 @@ fn validate_driver(driver: &At<'_>, checks: &mut Checks) {
     let spec = driver.get("spec");
     for field in ["attachRequired", "podInfoOnMount", "storageCapacity", "seLinuxMount"] {
         if !spec.get(field).exists() {
-            // Upstream has a name of its own for one of them.
+            // Upstream's message has another name for this field.
             let shown = if field == "attachRequired" { "attachedRequired" } else { field };
             checks.required(&At::new(None, spec.path.child(shown)), "");
         }
@@ -142,7 +142,7 @@ fn validate_driver(driver: &At<'_>, checks: &mut Checks) {
     }
 }
 
-/// Each audience once, and tokens that live from ten minutes to what 32 bits of seconds hold.
+/// Audiences must be unique, and tokens must live from ten minutes to 2^32 seconds.
 fn token_requests(requests: &At<'_>, checks: &mut Checks) {
     const LIFE_SECONDS_MIN: i64 = 600;
     const LIFE_SECONDS_MAX: i64 = 1 << 32;
@@ -188,7 +188,7 @@ fn validate_node(node: &At<'_>, checks: &mut Checks) {
     }
 }
 
-/// Upstream's complaints about a key name the driver rather than the key.
+/// As upstream, an error of a key has the path of the driver.
 fn topology_keys(driver: &At<'_>, checks: &mut Checks) {
     let mut seen = HashSet::new();
     for key in driver.get("topologyKeys").items() {
@@ -203,7 +203,7 @@ fn topology_keys(driver: &At<'_>, checks: &mut Checks) {
     }
 }
 
-/// A driver that a node has keeps what it is; only how many volumes it takes may change.
+/// The id and the topology keys of a driver do not change on a node; the number of its volumes may change.
 fn update_node(new: &At<'_>, old: &At<'_>, checks: &mut Checks) {
     validate_node(new, checks);
     for before in old.find("spec.drivers").items() {

@@ -1,4 +1,4 @@
-//! StorageVersionMigration: a wish that every object of a resource is written anew.
+//! StorageVersionMigration: a request to rewrite every object of a resource.
 
 use super::Rules;
 use crate::at::At;

@@ -1,4 +1,4 @@
-//! Every kind once through the whole crate: what becomes of a minimal object, and what is refused.
+//! Every kind through the whole crate: the defaulted form of a minimal object, and the errors of invalid ones.
 
 mod requests;
 mod stable;
@@ -19,7 +19,7 @@ const POLICY_BINDING: &str = "spec: {policyName: p, validationActions: [Deny], p
 
 const DEFINITION: &str = "metadata: {name: widgets.example.com}\nspec: {group: example.com, scope: Namespaced, names: {plural: widgets, kind: Widget}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer, default: 1}}}}}}}]}";
 
-/// `(group, plural, a body that is good)`.
+/// `(group, plural, a valid body)`.
 fn good() -> Vec<(&'static str, &'static str, String)> {
     let workload = format!("spec: {{selector: {{matchLabels: {{app: x}}}}, {TEMPLATE}}}");
     let job = "spec: {template: {metadata: {labels: {app: x}}, spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}";
@@ -137,13 +137,13 @@ fn every_kind_has_a_good_object_and_its_defaults_hold_still() {
     }
 }
 
-/// Cases of one kind, as a snapshot.
+/// A snapshot of the errors of new objects of one kind.
 fn refused(group: &str, plural: &str, cases: &[&str]) {
     let table = table(cases, |case| create_problems(kind(group, plural), case));
     insta::assert_snapshot!(format!("refused-{plural}.{group}"), table);
 }
 
-/// Changes of one kind from a good object, as a snapshot.
+/// A snapshot of the errors of changes, each from the valid object of one kind.
 fn changes(group: &str, plural: &str, sub: Option<&str>, cases: &[&str]) {
     let (_, _, base) = good().into_iter().find(|(g, p, _)| *g == group && *p == plural).expect("has a good object");
     let table = table(cases, |case| update_problems(kind(group, plural), sub, &base, case));

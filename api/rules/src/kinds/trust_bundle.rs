@@ -1,4 +1,4 @@
-//! ClusterTrustBundle: certificates of authorities that Pods may be given to trust.
+//! ClusterTrustBundle: certificates of authorities that Pods may trust.
 
 use api_model::message::Message;
 use std::collections::BTreeMap;
@@ -14,9 +14,9 @@ use crate::format;
 /// The rules of ClusterTrustBundles.
 pub const RULES: Rules = Rules::new(|_| {}, validate_create, validate_update);
 
-/// Longest bundle.
+/// The longest bundle, in bytes.
 const BUNDLE_BYTES_MAX: usize = 1024 * 1024;
-/// What messages show of a bundle.
+/// The value of a bundle in messages.
 const OMITTED: &str = "<value omitted>";
 
 fn validate_create(object: &At<'_>, checks: &mut Checks) {
@@ -32,7 +32,7 @@ fn validate(object: &At<'_>, checks: &mut Checks) {
     }
 }
 
-/// A bundle of a signer bears the signer's name, with colons for slashes, before its own.
+/// The name of a signer's bundle starts with the signer's name, in which colons replace slashes, and a colon.
 fn name(name: &At<'_>, signer: &str, checks: &mut Checks) {
     let text = name.text();
     if text.is_empty() {
@@ -54,7 +54,7 @@ fn name(name: &At<'_>, signer: &str, checks: &mut Checks) {
     checks.format(name, wrong);
 }
 
-/// At least one certificate of an authority, each once, and nothing else.
+/// A bundle has at least one certificate of an authority, has each once, and has nothing else.
 fn bundle(at: &At<'_>, checks: &mut Checks) {
     if at.text().len() > BUNDLE_BYTES_MAX {
         return checks.too_long(at, BUNDLE_BYTES_MAX);
@@ -62,7 +62,7 @@ fn bundle(at: &At<'_>, checks: &mut Checks) {
     let before = checks.count();
     let mut anchors: BTreeMap<Vec<u8>, Vec<usize>> = BTreeMap::new();
     for (number, block) in Pem::iter_from_buffer(at.text().as_bytes()).enumerate() {
-        // What is no block ends the bundle, as upstream's decoder has it.
+        // As in upstream's decoder, the first text that is not a block ends the bundle.
         let Ok(block) = block else { break };
         match anchor(&block) {
             Ok(()) => anchors.entry(block.contents).or_default().push(number),

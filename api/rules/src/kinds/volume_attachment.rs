@@ -1,4 +1,4 @@
-//! VolumeAttachment: the wish that a volume be attached to a node, and how far that has come.
+//! VolumeAttachment: a request to attach a volume to a node, and its progress.
 
 use super::Rules;
 use super::storage::driver_name;
@@ -14,7 +14,7 @@ const MESSAGE_LEN_MAX: usize = 1024;
 
 fn validate_create(object: &At<'_>, checks: &mut Checks) {
     validate(object, checks);
-    // What is new since the first version of the kind is held against new objects alone.
+    // These checks are newer than the kind, so they apply only to new objects.
     let attacher = object.find("spec.attacher");
     if !attacher.text().is_empty() {
         driver_name(&attacher, checks);
@@ -47,7 +47,7 @@ fn source(source: &At<'_>, checks: &mut Checks) {
     }
 }
 
-/// Only volumes of CSI drivers may be attached without a PersistentVolume.
+/// Only volumes of CSI drivers can be attached without a PersistentVolume.
 fn inline(spec: &At<'_>, checks: &mut Checks) {
     if spec.get("claimRef").exists() {
         checks.forbidden(&spec.get("claimRef"), "may not be specified in the context of inline volumes");

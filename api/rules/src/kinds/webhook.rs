@@ -16,11 +16,11 @@ pub mod rule;
 /// The rules of both kinds.
 pub const RULES: Rules = Rules::new(default, validate_create, validate_update);
 
-/// Versions of AdmissionReview of which a webhook must know one.
+/// Versions of AdmissionReview; a webhook must support one of them.
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 const REVIEW_VERSIONS_WORDS: &str = "v1, v1beta1";
 const SIDE_EFFECTS: [&str; 2] = ["None", "NoneOnDryRun"];
-/// Answers may take this many seconds.
+/// The allowed timeouts, in seconds.
 const TIMEOUT_SECONDS: std::ops::RangeInclusive<i64> = 1..=30;
 
 fn default(object: &mut Value) {
@@ -48,7 +48,7 @@ fn validate_create(object: &At<'_>, checks: &mut Checks) {
     validate_all(object, None, checks);
 }
 
-/// Conditions that an update leaves as they were are not compiled again.
+/// Match conditions that an update does not change are not compiled again.
 fn validate_update(_sub: Option<&str>, new: &At<'_>, old: &At<'_>, checks: &mut Checks) {
     validate_all(new, Some(old), checks);
 }
@@ -93,7 +93,7 @@ fn validate(webhook: &At<'_>, old: Option<&At<'_>>, checks: &mut Checks) {
     review_versions(&webhook.get("admissionReviewVersions"), checks);
 }
 
-/// A webhook's name is a domain name of its owner's.
+/// The name of a webhook must be a domain name with at least three labels.
 fn name(at: &At<'_>, checks: &mut Checks) {
     if at.text().is_empty() {
         return checks.required(at, "");

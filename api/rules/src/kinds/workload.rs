@@ -1,5 +1,5 @@
-//! What Deployment, ReplicaSet, StatefulSet, DaemonSet, ReplicationController and Job share: a
-//! selector, a template that it must match, and counts in the status that must make sense.
+//! Shared checks of Deployment, ReplicaSet, StatefulSet, DaemonSet, ReplicationController and Job: the selector,
+//! the template, and the counts of the status.
 
 use api_model::selector::Selector;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use crate::at::At;
 use crate::checks::Checks;
 use crate::format;
 
-/// A selector must be there, well-formed and not empty. `owner` is what upstream's message calls the kind.
+/// A selector must be set, valid and not empty. `owner` is upstream's name of the kind in messages.
 pub fn selector(selector: &At<'_>, owner: &str, checks: &mut Checks) {
     if !selector.exists() {
         return checks.required(selector, "");
@@ -27,7 +27,7 @@ pub fn selector_matches(selector: &At<'_>, template: &At<'_>, checks: &mut Check
     matches(&parsed, template, checks);
 }
 
-/// The same for a selector that is parsed already.
+/// As `selector_matches`, for a parsed selector.
 pub fn matches(selector: &Selector, template: &At<'_>, checks: &mut Checks) {
     let labels = template.get("metadata").get("labels");
     if !selector.is_everything() && !selector.matches_by(&|key| labels.get(key).value().and_then(Value::as_str)) {
@@ -35,7 +35,7 @@ pub fn matches(selector: &Selector, template: &At<'_>, checks: &mut Checks) {
     }
 }
 
-/// A template of Pods that always restart and have no deadline.
+/// The Pods of the template must always restart and must have no deadline.
 pub fn always_restarts(template: &At<'_>, owner: &str, checks: &mut Checks) {
     let spec = template.get("spec");
     if spec.get("restartPolicy").text() != "Always" {
@@ -68,12 +68,12 @@ fn percent(at: &At<'_>) -> Option<i64> {
     (!digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())).then(|| digits.parse().unwrap_or(i64::MAX))
 }
 
-/// Whether a number or percentage is nothing at all.
+/// Whether a number or percentage is zero.
 pub fn is_nothing(at: &At<'_>) -> bool {
     percent(at).unwrap_or_else(|| at.int()) == 0
 }
 
-/// Counts of a status: none negative, those in `bounded` not above `replicas`.
+/// Counts of a status: no count is negative, and no count in `bounded` is greater than `replicas`.
 pub fn status_counts(status: &At<'_>, all: &[&str], bounded: &[&str], checks: &mut Checks) {
     for field in all {
         checks.not_negative(&status.get(field));
@@ -90,7 +90,7 @@ pub fn status_counts(status: &At<'_>, all: &[&str], bounded: &[&str], checks: &m
     }
 }
 
-/// A collision count only grows.
+/// A collision count must not decrease.
 pub fn collision_count(new: &At<'_>, old: &At<'_>, checks: &mut Checks) {
     let (now, before) = (new.find("status.collisionCount"), old.find("status.collisionCount"));
     if now.int() < before.int() {

@@ -1,4 +1,4 @@
-//! Cron's five fields and its `@` words, as upstream's parser (robfig/cron) takes them.
+//! The schedule syntax of upstream's parser (robfig/cron): five fields, or a descriptor such as `@daily`.
 
 use api_model::go::parse_duration;
 use api_model::message::Message;
@@ -19,7 +19,7 @@ struct Field {
     names: &'static [&'static str],
 }
 
-/// What is wrong with a schedule.
+/// Checks a schedule; the error is the problem.
 pub fn check(text: &str) -> Result<(), Message> {
     if let Some(duration) = text.strip_prefix("@every ") {
         return parse_duration(duration).map(drop).map_err(|why| format!("failed to parse duration {text}: {why}").into());

@@ -1,5 +1,5 @@
-//! The rules of a schema (`x-kubernetes-validations`): they compile against their schema, and
-//! their estimated cost stays below the limits.
+//! The validation rules of a schema (`x-kubernetes-validations`): each must compile against its schema, and
+//! its estimated cost must be below the limits.
 
 use api_cel::{ESTIMATED_COST_MAX, Expression, Type, repeated};
 use api_model::field::{FieldError, Path};
@@ -12,22 +12,22 @@ use crate::custom::field_path;
 use crate::custom::rules::env;
 
 const RULES: &str = "x-kubernetes-validations";
-/// Upstream's `StaticEstimatedCRDCostLimit`: what all rules of a schema may cost together.
+/// Upstream's `StaticEstimatedCRDCostLimit`: the limit for the cost of all rules of a schema together.
 const TOTAL_COST_MAX: u64 = 100_000_000;
-/// How much too expensive is told as a number.
+/// Above this factor, the message no longer gives the exact factor.
 const FACTOR_MAX: f64 = 100.0;
 
-/// What the checks of a schema know of the schemas around it: upstream's `CELSchemaContext`.
+/// The context of a schema from the schemas above it: upstream's `CELSchemaContext`.
 #[derive(Clone)]
 struct SchemaContext {
     is_root: bool,
-    /// How many values an object can have that this schema describes.
+    /// The most values of this schema that one object can have.
     repeated: u64,
-    /// The list or map whose elements cannot be told apart, so that nothing is known of what they were.
+    /// The list or map whose elements have no identity, so that an element has no old value.
     uncorrelatable: Option<Path>,
 }
 
-/// Checks every rule of a schema that is otherwise good.
+/// Checks every rule of a schema. The other checks of the schema must have passed.
 pub fn validate(schema: &At<'_>, checks: &mut Checks) {
     let structural = Structural::parse(&schema.shown());
     let mut walk = Walk { total: 0, checks };
@@ -45,7 +45,7 @@ struct Walk<'c> {
     checks: &'c mut Checks,
 }
 
-/// The location of a rule: its path, the schema that it belongs to, and what is known of the schemas around it.
+/// The location of a rule: its path, the schema that it belongs to, and the context of that schema.
 struct RuleLocation<'r> {
     path: &'r Path,
     schema: &'r Structural,
@@ -109,7 +109,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Adds the cost of an expression at all values that its schema describes.
+    /// Adds the cost of an expression, for all values of its schema.
     fn spend(&mut self, expression: &Expression, (field, what): (&str, &str), location: &RuleLocation<'_>) {
         let cost = expression.estimate(location.schema).saturating_mul(location.context.repeated);
         if cost > ESTIMATED_COST_MAX {

@@ -1,5 +1,5 @@
-//! One `openAPIV3Schema`: what of JSON schema may stand in it, and the extensions that bind lists and maps.
-//! That it is structural is told by `structural.rs`.
+//! One `openAPIV3Schema`: the allowed keywords of JSON schema, and the extensions for lists and maps.
+//! `structural.rs` checks that the schema is structural.
 
 use std::collections::BTreeSet;
 
@@ -12,9 +12,9 @@ use crate::checks::Checks;
 use crate::custom;
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
-/// Fields of JSON schema that no definition may have.
+/// Keywords of JSON schema that no definition may use.
 const UNSUPPORTED: [&str; 6] = ["id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"];
-/// What the root may say where the status is a subresource, in upstream's order and Go's names.
+/// The keywords that the root may use when the status is a subresource, in upstream's order and with Go's names.
 const AT_ROOT: [(&str, &str); 21] = [
     ("Description", "description"),
     ("Type", "type"),
@@ -38,7 +38,7 @@ const AT_ROOT: [(&str, &str); 21] = [
     ("Example", "example"),
     ("XPreserveUnknownFields", "x-kubernetes-preserve-unknown-fields"),
 ];
-/// [`AT_ROOT`] goes on with this one.
+/// The last allowed keyword after [`AT_ROOT`].
 const VALIDATIONS: &str = "x-kubernetes-validations";
 const REASONS: [&str; 4] = ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
 
@@ -64,7 +64,7 @@ pub fn validate(schema: &At<'_>, has_status: bool, checks: &mut Checks) {
     }
 }
 
-/// Warnings about a definition: formats that nobody checks.
+/// Warnings about unknown formats, which no server checks.
 pub fn warnings(object: &At<'_>) -> Vec<String> {
     let mut unknown = BTreeSet::new();
     for version in object.find("spec.versions").items() {
@@ -96,7 +96,7 @@ fn root_of_status(schema: &At<'_>, checks: &mut Checks) {
     }
 }
 
-/// Every schema that stands directly in a schema.
+/// Every direct child of a schema.
 fn children<'a>(schema: &At<'a>) -> Vec<At<'a>> {
     let one = ["items", "not", "additionalProperties"].into_iter().map(|name| schema.get(name));
     let listed = ["allOf", "anyOf", "oneOf"].into_iter().flat_map(|name| schema.get(name).items());
@@ -104,12 +104,12 @@ fn children<'a>(schema: &At<'a>) -> Vec<At<'a>> {
     one.chain(listed).chain(named).filter(|child| child.value().is_some_and(|child| child.is_object())).collect()
 }
 
-/// Where in the schema a place is.
+/// The position of a schema in the whole schema.
 #[derive(Clone, Copy, Default)]
 struct Within<'w> {
-    /// In the type or metadata of an object.
+    /// Whether the schema is below `apiVersion`, `kind` or `metadata` of an object.
     in_meta: bool,
-    /// Why there may be no defaults here; empty where they may be.
+    /// Why defaults are forbidden here; empty where they are allowed.
     no_defaults: &'w str,
 }
 
@@ -131,7 +131,7 @@ fn place(schema: &At<'_>, within: Within<'_>, checks: &mut Checks) {
 }
 
 impl<'w> Within<'w> {
-    /// The same for a schema in `parent`.
+    /// The position of `child` in `parent`, where `self` is the position of `parent`.
     fn below(self, parent: &At<'_>, child: &At<'_>, parent_is_embedded: bool) -> Self {
         let meta = ["apiVersion", "kind", "metadata"].into_iter().find(|name| child.path == parent.get("properties").key(name).path);
         let parent_is_root = parent.path.to_string().ends_with("openAPIV3Schema");
@@ -216,7 +216,7 @@ fn bound_to(schema: &At<'_>, extension: &At<'_>, wanted: &str, values: &[&str], 
     }
 }
 
-/// Lists of maps: the keys are scalars that every element has.
+/// The keys of a list of type `map` must be scalars, and every element must have them.
 fn list_map(schema: &At<'_>, checks: &mut Checks) {
     let (list_type, keys, items) = (schema.get("x-kubernetes-list-type"), schema.get("x-kubernetes-list-map-keys"), schema.get("items"));
     if keys.len() > 0 && list_type.text() != "map" {
@@ -292,7 +292,7 @@ fn validation_rule(schema: &At<'_>, index: usize, rule: &At<'_>, checks: &mut Ch
     }
 }
 
-/// Defaults must be what the schema itself would accept.
+/// A default must be valid for its own schema.
 fn defaults(schema: &At<'_>, is_root: bool, checks: &mut Checks) {
     let default = schema.get("default");
     if let (Some(json), Some(value)) = (schema.value(), default.value()) {

@@ -1,5 +1,5 @@
-//! Whether a schema is structural: a type at every place, and junctions that only narrow what stands
-//! outside of them. KEP 1979's rules, in upstream's words.
+//! Whether a schema is structural: every node has a type, and junctions (`allOf`, `anyOf`, `oneOf`, `not`) only
+//! restrict what is specified outside of them. The rules are those of KEP 1979, the messages upstream's.
 
 use api_model::field::FieldError;
 use api_model::zero::is_zero;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::at::At;
 use crate::checks::Checks;
 
-/// How a place is reached; the words differ.
+/// How the node is reached; the messages differ.
 #[derive(Clone, Copy, PartialEq)]
 enum Level {
     Root,
@@ -17,7 +17,7 @@ enum Level {
     Field,
 }
 
-/// What may not stand in a junction, with what it must be instead.
+/// Keywords that a junction must not contain, each with the message.
 const NOT_NESTED: [(&str, &str); 12] = [
     ("type", "must be empty to be structural"),
     ("additionalProperties", "must be undefined to be structural"),
@@ -138,7 +138,7 @@ fn meta_fields(schema: &At<'_>, level: Level, checks: &mut Checks) {
     }
 }
 
-/// Whether these are the two types of something that is a number or a text, which may be spelled out.
+/// Whether these are the two types of an int-or-string value, which `anyOf` may list.
 fn is_int_or_string(any_of: &At<'_>) -> bool {
     any_of.value() == Some(&json!([{"type": "integer"}, {"type": "string"}]))
 }
@@ -159,7 +159,7 @@ fn junctions(schema: &At<'_>, checks: &mut Checks) {
     }
 }
 
-/// What stands in a junction.
+/// Checks a schema within a junction.
 fn nested(schema: &At<'_>, spelled_types: bool, checks: &mut Checks) {
     if !spelled_types {
         junctions(schema, checks);
@@ -182,7 +182,7 @@ fn nested(schema: &At<'_>, spelled_types: bool, checks: &mut Checks) {
     }
 }
 
-/// Whatever a junction speaks of is specified outside of it.
+/// Every field in a junction must also be specified outside of it.
 fn complete(schema: &At<'_>, checks: &mut Checks) {
     in_junctions(schema, schema, checks);
     let properties = schema.get("properties").entries().map(|(_, property)| property);

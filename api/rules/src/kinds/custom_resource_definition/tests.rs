@@ -1,4 +1,4 @@
-//! What is refused in a definition, and in whose words.
+//! Invalid definitions and upstream's messages about them.
 
 use crate::testing::{create_problems, kind, new, table, update_problems};
 

@@ -17,7 +17,7 @@ use crate::format;
 const SELECTABLE_FIELDS_MAX: usize = 8;
 const WARNING_LEN_MAX: usize = 256;
 
-/// What every version of a definition must be.
+/// Checks the versions of a definition.
 pub fn validate(spec: &At<'_>, checks: &mut Checks) {
     let versions = spec.get("versions");
     each(spec, checks);
@@ -54,7 +54,8 @@ fn each(spec: &At<'_>, checks: &mut Checks) {
     }
 }
 
-/// A field of every version; where all versions hold the same, once and under the spec's own name for it.
+/// A field of every version. If all versions have the same value, it is returned once, with the path `of_spec` of the
+/// spec.
 fn shared<'a>(spec: &At<'a>, field: &str, of_spec: &str) -> Vec<At<'a>> {
     let all: Vec<At<'a>> = spec.get("versions").items().map(|version| version.get(field)).collect();
     match all.split_first() {
@@ -165,7 +166,7 @@ fn selectable_fields(fields: &At<'_>, schema: &Value, checks: &mut Checks) {
     }
 }
 
-/// The type of what a simple path leads to.
+/// The type of the field at a simple path.
 fn selected<'s>(schema: &'s Structural, path: &str) -> Result<&'s str, Message> {
     let path = path.strip_prefix('.').ok_or("does not start with a dot")?;
     let mut at = schema;

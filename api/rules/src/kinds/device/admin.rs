@@ -1,5 +1,5 @@
-//! Devices for administrators: who asks for access to what others use has to be in a namespace that is marked
-//! for it (upstream's DRAAdminAccess, KEP 5018).
+//! Administrator access to devices that are in use: the namespace of a claim that requests it must have a label
+//! (upstream's DRAAdminAccess, KEP 5018).
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use serde_json::Value;
 
 use crate::at::At;
 
-/// A namespace's label that allows it, with the value `true`.
+/// The label of a namespace that allows administrator access when its value is `true`.
 const LABEL: &str = "resource.kubernetes.io/admin-access";
 
-/// What is wrong with a claim or a template, or with a claim's status, where it is. `old` is the object before a
-/// change, `namespace` finds the namespace that it is in; that is asked for only where access is.
+/// The error of a claim, of its status or of a template. `old` is the object before a change. `namespace` returns the
+/// namespace of the object; it is called only when the object requests administrator access.
 pub fn validate_admin_access(
     kind: &Kind,
     sub: Option<&str>,
@@ -26,7 +26,7 @@ pub fn validate_admin_access(
         return Vec::new();
     }
     let asked = match (kind.plural.as_str(), sub, old) {
-        // Neither spec changes later.
+        // The spec of a claim or template never changes, so only creation is checked.
         ("resourceclaims", None, None) => requested(&At::root(new).get("spec")),
         ("resourceclaimtemplates", None, None) => requested(&At::root(new).find("spec.spec")),
         ("resourceclaims", Some("status"), Some(old)) if granted(old).is_none() => granted(new),
@@ -52,14 +52,15 @@ fn is_marked(namespace: &Value) -> bool {
     meta::labels(namespace).and_then(|labels| labels.get(LABEL)).and_then(Value::as_str) == Some("true")
 }
 
-/// The first request that asks for it, as upstream names it: without `exactly`, and in a template like in a claim.
+/// The path of the first request with administrator access, in upstream's form: without `exactly`, and in a template
+/// the same path as in a claim.
 fn requested(spec: &At<'_>) -> Option<Path> {
     let asks = |request: &At<'_>| request.find("exactly.adminAccess").value() == Some(&Value::Bool(true));
     let index = spec.find("devices.requests").items().position(|request| asks(&request))?;
     Some(Path::new("spec").child("devices").child("requests").index(index).child("adminAccess"))
 }
 
-/// The first device that was given so.
+/// The path of the first device that is allocated with administrator access.
 fn granted(claim: &Value) -> Option<Path> {
     let results = At::root(claim).find("status.allocation.devices.results");
     results.items().map(|result| result.get("adminAccess")).find(|given| given.value() == Some(&Value::Bool(true))).map(|given| given.path)

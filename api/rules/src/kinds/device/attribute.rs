@@ -1,4 +1,4 @@
-//! What a driver tells of a device: attributes, each with exactly one value or list of values.
+//! Attributes that a driver publishes of a device; each has exactly one value or one list of values.
 
 use std::sync::LazyLock;
 
@@ -7,10 +7,10 @@ use regex::Regex;
 use crate::at::At;
 use crate::checks::Checks;
 
-/// Longest text of an attribute.
+/// The longest text of an attribute.
 const TEXT_LEN_MAX: usize = 64;
 
-/// A version as semver.org has it (2.0.0).
+/// A version in the form of semver.org (2.0.0).
 static VERSION: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let (number, build) = (r"(0|[1-9]\d*)", "[0-9A-Za-z-]+");
     let release = r"(0|[1-9]\d*|\d*[A-Za-z-][0-9A-Za-z-]*)";
@@ -41,7 +41,7 @@ pub(super) fn validate(attribute: &At<'_>, checks: &mut Checks) {
     }
 }
 
-/// How many values an attribute has; a list counts each of its own.
+/// The number of values of an attribute; a list counts each of its values.
 pub(super) fn values(attribute: &At<'_>) -> usize {
     let listed: usize = ["bools", "ints", "strings", "versions"].iter().map(|field| attribute.get(field).len()).sum();
     listed.max(1)

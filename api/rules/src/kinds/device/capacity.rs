@@ -1,13 +1,13 @@
-//! How much of something a device has, and in what amounts it may be asked for where claims share it.
+//! Capacities of a device, and the amounts that claims may request where they share the device.
 
 use crate::at::At;
 use crate::checks::Checks;
 use crate::quantity;
 
-/// Most amounts to choose from.
+/// Most values in `validValues`.
 const VALUES_MAX: usize = 10;
 
-/// Checks a capacity; `shared` is whether several claims may have a part of the device.
+/// Checks a capacity; `shared` says whether several claims may share the device.
 pub(super) fn validate(capacity: &At<'_>, shared: bool, checks: &mut Checks) {
     let policy = capacity.get("requestPolicy");
     if !policy.exists() {
@@ -92,7 +92,7 @@ fn range(range: &At<'_>, default: &At<'_>, most: &At<'_>, checks: &mut Checks) {
     }
 }
 
-/// Everything that is said must be a whole number of steps from the least.
+/// Every amount must be the minimum plus a whole number of steps.
 fn step(step: &At<'_>, min: &At<'_>, others: [&At<'_>; 2], most: &At<'_>, checks: &mut Checks) {
     if nano(step) <= 0 {
         return checks.invalid(step, "must be greater than zero");

@@ -1,5 +1,5 @@
-//! ResourceClaim and ResourceClaimTemplate: requests for devices, what they must have in common, and what
-//! their drivers are told.
+//! ResourceClaim and ResourceClaimTemplate: requests for devices, constraints on them, and configuration for
+//! their drivers.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::checks::Checks;
 use crate::edit::{self, each};
 use crate::meta;
 
-/// What references to a request that does not exist are told.
+/// The message about a reference to a request that does not exist.
 const NO_REQUEST: &str = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
 
 pub(super) fn default(object: &mut Value) {
@@ -44,7 +44,7 @@ pub(super) fn validate_template(template: &At<'_>, checks: &mut Checks) {
     validate_spec(&spec.get("spec"), checks);
 }
 
-/// Nothing of a claim changes but its status.
+/// Only the status of a claim may change.
 pub(super) fn validate_update(sub: Option<&str>, new: &At<'_>, old: &At<'_>, checks: &mut Checks) {
     match sub {
         Some("status") => status::validate(new, old, &RequestNames::new(&new.find("spec.devices")), checks),
@@ -75,13 +75,13 @@ fn constraint(constraint: &At<'_>, names: &RequestNames<'_>, checks: &mut Checks
     } else if distinct.exists() {
         fully_qualified_name(&distinct, checks);
     } else {
-        // Upstream's words, though nothing is set.
+        // Upstream's text, although no field is set.
         let detail = "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required, but multiple fields are set";
         checks.required(constraint, detail);
     }
 }
 
-/// The requests of a claim, each with the names of its alternatives.
+/// The names of the requests of a claim, each with the names of its subrequests.
 pub(super) struct RequestNames<'a>(HashMap<&'a str, Vec<&'a str>>);
 
 impl<'a> RequestNames<'a> {
@@ -97,7 +97,7 @@ impl<'a> RequestNames<'a> {
         }
     }
 
-    /// A reference to a request, or to one of its alternatives.
+    /// A reference to a request or to one of its subrequests.
     pub(super) fn validate(&self, reference: &At<'_>, checks: &mut Checks) {
         let parts: Vec<&str> = reference.text().split('/').collect();
         if parts.len() > 2 {
@@ -113,7 +113,7 @@ impl<'a> RequestNames<'a> {
         }
     }
 
-    /// A set of such references.
+    /// A set of references to requests.
     pub(super) fn validate_all(&self, references: &At<'_>, checks: &mut Checks) {
         set(references, LIST_LEN_MAX, "", checks, |reference, checks| self.validate(reference, checks));
     }

@@ -1,4 +1,4 @@
-//! One request of a claim: for devices of one class, or for the first of several alternatives.
+//! One request of a claim: for devices of one class, or a list of alternatives of which the first that fits is used.
 
 use super::{EXPRESSION_LEN_MAX, LIST_LEN_MAX, default_tolerations, selectors, set, taint};
 use crate::at::At;
@@ -27,7 +27,7 @@ fn fill_in(request: &mut Fields) {
     default_tolerations(request);
 }
 
-/// Checks a request; `devices` is the claim's part that it stands in.
+/// Checks a request; `devices` is the claim's `devices` field, which contains the request.
 pub(super) fn validate(request: &At<'_>, devices: &At<'_>, checks: &mut Checks) {
     let (name, exactly, alternatives) = (request.get("name"), request.get("exactly"), request.get("firstAvailable"));
     checks.dns_label(&name);
@@ -66,7 +66,7 @@ fn one(request: &At<'_>, name: &str, devices: &At<'_>, checks: &mut Checks) {
     super::list(&request.get("tolerations"), TOLERATIONS_MAX, checks, taint::toleration);
 }
 
-/// An attribute worked out from others, which some constraint on the request speaks of.
+/// A derived attribute: an expression over other attributes. A constraint on this request must refer to it.
 fn derived(attribute: &At<'_>, request: &str, devices: &At<'_>, checks: &mut Checks) {
     let (name, expression) = (attribute.get("name"), attribute.get("expression"));
     for at in [&name, &expression] {

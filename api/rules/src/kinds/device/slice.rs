@@ -8,7 +8,7 @@ use crate::checks::Checks;
 use crate::kinds::storage::driver_name;
 use crate::{format, pod, quantity};
 
-/// Most devices, and most where a device has taints, counters or lists.
+/// Most devices of a slice; the second limit applies where a device has taints, counters or lists.
 const DEVICES_MAX: usize = 128;
 const ADVANCED_DEVICES_MAX: usize = 64;
 const ATTRIBUTES_AND_CAPACITIES_MAX: usize = 32;
@@ -70,7 +70,7 @@ fn is_advanced(device: &At<'_>) -> bool {
     lists || device.get("taints").len() > 0 || device.get("consumesCounters").len() > 0
 }
 
-/// The ways in which a slice or a device says on which nodes it is.
+/// The fields of a slice or device that select its nodes.
 fn places(owner: &At<'_>, checks: &mut Checks) -> Vec<&'static str> {
     let (name, selector, all) = (owner.get("nodeName"), owner.get("nodeSelector"), owner.get("allNodes"));
     let mut found = Vec::new();
@@ -143,7 +143,7 @@ fn device_places(device: &At<'_>, by_device: bool, checks: &mut Checks) {
     }
 }
 
-/// Counters under the name of their set.
+/// Checks the counters of the set with this name.
 fn counter_set(counters: &At<'_>, name: &str, checks: &mut Checks) {
     let (name, counters) = (counters.get(name), counters.get("counters"));
     if name.text().is_empty() {
@@ -164,7 +164,7 @@ fn counter_set(counters: &At<'_>, name: &str, checks: &mut Checks) {
     }
 }
 
-/// An attribute that tells parts of devices apart: every device that consumes counters has it, as a text.
+/// The attribute that distinguishes partitions of a device: every device that consumes counters must have it as a text.
 fn partition_type(spec: &At<'_>, checks: &mut Checks) {
     let at = spec.get("partitionTypeAttribute");
     let consumes = |device: &At<'_>| device.get("consumesCounters").len() > 0;
@@ -190,7 +190,7 @@ fn partition_type(spec: &At<'_>, checks: &mut Checks) {
     }
 }
 
-/// What using a device takes of the node's own resources.
+/// The amounts of the node's own resources that a use of the device takes.
 fn node_resources(resources: &At<'_>, capacities: &At<'_>, checks: &mut Checks) {
     let sign = |at: &At<'_>| quantity::parse(at.text()).map_or(1, |parsed| parsed.nano().signum());
     for (name, resource) in resources.entries() {

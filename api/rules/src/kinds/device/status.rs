@@ -1,4 +1,4 @@
-//! The status of a ResourceClaim: which devices it got, who may use them, and how the devices are.
+//! The status of a ResourceClaim: allocated devices, users of the claim, and the state of the devices.
 
 use std::collections::HashSet;
 
@@ -11,9 +11,9 @@ use crate::checks::Checks;
 use crate::kinds::storage::driver_name;
 use crate::{conditions, pod};
 
-/// Most users of a claim at once.
+/// Most users of a claim at the same time.
 const RESERVED_MAX: usize = 256;
-/// Most devices of a claim.
+/// Most allocated devices of a claim.
 const RESULTS_MAX: usize = 32;
 const CONDITIONS_MAX: usize = 8;
 const DATA_LEN_MAX: usize = 10 * 1024;
@@ -51,7 +51,7 @@ pub(super) fn validate(new: &At<'_>, old: &At<'_>, names: &RequestNames<'_>, che
 fn allocation(allocation: &At<'_>, names: &RequestNames<'_>, checks: &mut Checks) {
     let devices = allocation.get("devices");
     list(&devices.get("results"), RESULTS_MAX, checks, |result, checks| self::result(result, names, checks));
-    // Those of the classes and those of the claim.
+    // Configurations of the classes and of the claim.
     list(&devices.get("config"), 2 * LIST_LEN_MAX, checks, |config, checks| {
         checks.one_of(&config.get("source"), &["FromClaim", "FromClass"]);
         names.validate_all(&config.get("requests"), checks);
@@ -70,7 +70,7 @@ fn result(result: &At<'_>, names: &RequestNames<'_>, checks: &mut Checks) {
     skipped_operations(&result.get("skipNodeOperations"), checks);
 }
 
-/// Driver, pool and device name a device; a share of it has an id besides.
+/// Driver, pool and device identify a device; a share of a device also has an id.
 fn place(device: &At<'_>, checks: &mut Checks) {
     driver_name(&device.get("driver"), checks);
     pool_name(&device.get("pool"), checks);

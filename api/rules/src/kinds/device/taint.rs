@@ -1,4 +1,4 @@
-//! What keeps claims off devices, and what lets them on all the same.
+//! Taints of devices, and the tolerations of requests.
 
 use super::pool_name;
 use crate::at::At;

@@ -1,4 +1,4 @@
-//! `PolicyRulesWithSubjects`: whose requests, and for what.
+//! `PolicyRulesWithSubjects`: the subjects and the requests that a FlowSchema selects.
 
 use crate::at::At;
 use crate::checks::Checks;

@@ -1,5 +1,5 @@
-//! A Job's own words on failure and success: `podFailurePolicy`, `successPolicy`, and how many indexes
-//! may fail.
+//! The policies of a Job for failure and success: `podFailurePolicy`, `successPolicy`, and limits of failures in each
+//! index and of failed indexes.
 
 use api_model::message::Message;
 use std::collections::HashSet;
@@ -11,7 +11,7 @@ use crate::at::At;
 use crate::checks::Checks;
 
 const FAILED_INDEXES_MAX: i64 = 100_000;
-/// With more completions than this, a limit on failures an index binds the Job to lower limits.
+/// With a limit of failures an index and more completions than this, lower limits apply.
 const COMPLETIONS_MANY: i64 = 100_000;
 const PARALLELISM_OF_MANY_MAX: i64 = 10_000;
 const FAILED_INDEXES_OF_MANY_MAX: i64 = 10_000;
@@ -23,7 +23,7 @@ const ACTIONS: [&str; 4] = ["Count", "FailIndex", "FailJob", "Ignore"];
 const STATUSES: [&str; 3] = ["False", "True", "Unknown"];
 const OPERATORS: [&str; 2] = ["In", "NotIn"];
 
-/// Checks completion mode and what depends on it: limits of failures an index and of failed indexes.
+/// Checks the completion mode and the fields that depend on it: limits of failures an index and of failed indexes.
 pub fn indexes(spec: &At<'_>, checks: &mut Checks) {
     let (per_index, failed) = (spec.get("backoffLimitPerIndex"), spec.get("maxFailedIndexes"));
     checks.not_negative(&per_index);
@@ -70,13 +70,13 @@ fn indexed(spec: &At<'_>, checks: &mut Checks) {
     at_most(checks, &failed, FAILED_INDEXES_OF_MANY_MAX, &when);
 }
 
-/// Checks when Pods are replaced: those of a failure policy only when it has seen them fail.
+/// Checks `podReplacementPolicy`; with a failure policy, Pods are replaced only after they have failed.
 pub fn replacement(spec: &At<'_>, checks: &mut Checks) {
     let allowed: &[&str] = if spec.get("podFailurePolicy").exists() { &["Failed"] } else { &["Failed", "TerminatingOrFailed"] };
     checks.one_of_if_set(&spec.get("podReplacementPolicy"), allowed);
 }
 
-/// Checks what the Job makes of failed Pods.
+/// Checks the failure policy.
 pub fn failure(spec: &At<'_>, checks: &mut Checks) {
     let policy = spec.get("podFailurePolicy");
     if !policy.exists() {
@@ -112,13 +112,13 @@ pub fn failure(spec: &At<'_>, checks: &mut Checks) {
     }
 }
 
-/// Go's rendering of a list of choices.
+/// A list of choices as Go prints it.
 fn valid(choices: &[&str]) -> String {
     let quoted: Vec<String> = choices.iter().map(|choice| format!("{choice:?}")).collect();
     format!("valid values: [{}]", quoted.join(" "))
 }
 
-/// A complaint about an element as a whole, which upstream does not show.
+/// An error of an element as a whole; as upstream, the message does not contain the element.
 fn whole(at: &At<'_>, detail: &str, checks: &mut Checks) {
     checks.push(FieldError { value: None, ..FieldError::invalid(&at.path, "", detail) });
 }
@@ -169,7 +169,7 @@ fn pod_conditions(conditions: &At<'_>, checks: &mut Checks) {
     }
 }
 
-/// Checks when the Job counts as done before all its indexes are.
+/// Checks the success policy: when the Job is complete before all of its indexes are.
 pub fn success(spec: &At<'_>, checks: &mut Checks) {
     let policy = spec.get("successPolicy");
     if !policy.exists() {
@@ -212,7 +212,7 @@ fn success_rule(rule: &At<'_>, completions: i64, checks: &mut Checks) {
     }
 }
 
-/// How many indexes a list such as `0,2-4` names; they must grow and stay below the completions.
+/// The number of indexes in a list such as `0,2-4`; they must ascend and be less than the completions.
 fn count_indexes(list: &str, completions: i64) -> Result<i64, Message> {
     let (mut last, mut total) = (None, 0);
     for interval in list.split(',').filter(|_| !list.is_empty()) {

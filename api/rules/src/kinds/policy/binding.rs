@@ -1,5 +1,5 @@
-//! ValidatingAdmissionPolicyBinding and MutatingAdmissionPolicyBinding: where a policy is in force, with
-//! which parameters, and what becomes of whom it refuses.
+//! ValidatingAdmissionPolicyBinding and MutatingAdmissionPolicyBinding: the requests to which a policy applies, its
+//! parameters, and the actions on requests that the policy rejects.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ use crate::kinds::Rules;
 
 /// The rules of bindings of validating policies.
 pub const VALIDATING: Rules = Rules::new(default, validate_validating, |_, new, _, checks| validate_validating(new, checks));
-/// The rules of bindings of mutating policies, which have no actions to choose from.
+/// The rules of bindings of mutating policies, which have no actions.
 pub const MUTATING: Rules = Rules::new(default, validate_mutating, |_, new, _, checks| validate_mutating(new, checks));
 
 const ACTIONS: [&str; 3] = ["Audit", "Deny", "Warn"];
@@ -43,7 +43,7 @@ fn validate_mutating(object: &At<'_>, checks: &mut Checks) {
     }
     let matched = spec.get("matchResources");
     if matched.exists() {
-        // The path is spelled as upstream spells it.
+        // Upstream's spelling of the path.
         matching::validate(&At::new(matched.value(), spec.path.child("matchResouces")), checks);
     }
 }

@@ -1,5 +1,5 @@
-//! Expressions of policies, compiled when the policy is written: a mistake is told to who makes it rather
-//! than to whose request comes by.
+//! Expressions of policies. They are compiled when the policy is written, so that its author gets the errors, and
+//! not the users whose requests it matches.
 
 use api_cel::Env;
 use api_cel::admission::{self, Wanted};
@@ -8,7 +8,7 @@ use super::MATCH_CONDITIONS_MAX;
 use crate::at::At;
 use crate::checks::Checks;
 
-/// What the expressions of one policy may name.
+/// The variables of the expressions of one policy.
 pub struct Expressions {
     has_params: bool,
     builds_objects: bool,
@@ -16,7 +16,7 @@ pub struct Expressions {
 }
 
 impl Expressions {
-    /// Of a policy's spec, before its variables are known.
+    /// The variables of a policy with this spec, before its variables are declared.
     pub fn new(spec: &At<'_>, builds_objects: bool) -> Self {
         Self { has_params: spec.get("paramKind").exists(), builds_objects, variables: Vec::new() }
     }
@@ -30,7 +30,7 @@ impl Expressions {
         }
     }
 
-    /// Checks the variables, each of which may name those before it.
+    /// Checks the variables and declares them; each may refer to the variables before it.
     pub fn declare(&mut self, variables: &At<'_>, checks: &mut Checks) {
         for variable in variables.items() {
             let (name, expression) = (variable.get("name"), variable.get("expression"));
@@ -50,21 +50,21 @@ impl Expressions {
         }
     }
 
-    /// Checks an expression that may ask the authorizer.
+    /// Checks an expression, which may use the authorizer.
     pub fn check(&self, at: &At<'_>, text: &str, wanted: Wanted, checks: &mut Checks) {
         if let Err(complaint) = admission::compile(text, &self.env(true), wanted) {
             checks.invalid(at, complaint.to_string());
         }
     }
 
-    /// Checks the expression of a message, which may not.
+    /// Checks the expression of a message, which may not use the authorizer.
     pub fn check_message(&self, at: &At<'_>, checks: &mut Checks) {
         if let Err(complaint) = admission::compile(at.text(), &self.env(false), Wanted::Text) {
             checks.invalid(at, complaint.to_string());
         }
     }
 
-    /// Checks match conditions. They are evaluated before anything else, so there are no variables yet.
+    /// Checks match conditions. They are evaluated before the variables, so they cannot refer to them.
     pub fn conditions(&self, conditions: &At<'_>, checks: &mut Checks) {
         if conditions.len() > MATCH_CONDITIONS_MAX {
             checks.too_many(conditions, MATCH_CONDITIONS_MAX);
@@ -93,7 +93,7 @@ impl Expressions {
     }
 }
 
-/// Whether conditions need not be looked at: neither they nor the kind of parameters have changed.
+/// Whether the conditions need no check, because the conditions and the kind of parameters have not changed.
 pub fn conditions_are_old(new: &At<'_>, old: &At<'_>) -> bool {
     ["paramKind", "matchConditions"].iter().all(|field| new.get(field).same(&old.get(field)))
 }

@@ -1,4 +1,4 @@
-//! `MatchResources`: which requests a policy or a binding is about.
+//! `MatchResources`: the requests to which a policy or a binding applies.
 
 use serde_json::json;
 
@@ -10,7 +10,7 @@ use crate::kinds::webhook::rule;
 
 const LISTS: [&str; 2] = ["resourceRules", "excludeResourceRules"];
 
-/// Fills in what leaves nothing out.
+/// Adds defaults, which exclude no request.
 pub fn default(matched: &mut Fields) {
     fill_absent(matched, "matchPolicy", "Equivalent");
     fill_absent(matched, "namespaceSelector", json!({}));
@@ -22,7 +22,7 @@ pub fn default(matched: &mut Fields) {
     }
 }
 
-/// Checks what is there.
+/// Checks the policy, the selectors and the rules.
 pub fn validate(matched: &At<'_>, checks: &mut Checks) {
     let policy = matched.get("matchPolicy");
     if policy.exists() {

@@ -1,4 +1,4 @@
-//! MutatingAdmissionPolicy: expressions that make changes to the object of a request.
+//! MutatingAdmissionPolicy: expressions that change the object of a request.
 
 use api_cel::admission::Wanted;
 use serde_json::Value;
@@ -13,10 +13,10 @@ use crate::kinds::Rules;
 /// The rules of the kind.
 pub const RULES: Rules = Rules::new(default, validate_create, validate_update);
 
-/// What is deleted is not changed.
+/// The operations of a rule; DELETE is not among them.
 const OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
 
-/// The ways to state a change, each with the field that holds its expression.
+/// The patch types, each with the field that holds its expression.
 const PATCH_TYPES: [(&str, &str, Wanted); 2] =
     [("ApplyConfiguration", "applyConfiguration", Wanted::Object), ("JSONPatch", "jsonPatch", Wanted::Patches)];
 

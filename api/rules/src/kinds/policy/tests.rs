@@ -1,4 +1,4 @@
-//! Tables over policies and bindings and what is wrong with them.
+//! Policies and bindings with their errors.
 
 use crate::testing::{create_problems, kind, table, update_problems};
 

@@ -1,4 +1,4 @@
-//! ValidatingAdmissionPolicy: expressions that must hold of a request.
+//! ValidatingAdmissionPolicy: expressions that must be true for a request.
 
 use api_cel::admission::Wanted;
 use serde_json::Value;
@@ -14,7 +14,7 @@ use crate::kinds::Rules;
 pub const RULES: Rules = Rules::new(default, validate_create, validate_update);
 
 const AUDIT_ANNOTATIONS_MAX: usize = 20;
-/// Shorter than an annotation may be, since what puts texts together makes longer ones than itself.
+/// Less than the limit of an annotation, because an expression that joins texts can yield a longer text than itself.
 const VALUE_EXPRESSION_BYTES_MAX: usize = 5 * 1024;
 const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
 const NEITHER: &str = "validations or auditAnnotations must contain at least one item";
@@ -108,7 +108,7 @@ fn annotation(at: &At<'_>, policy: &str, expressions: &Expressions, checks: &mut
 }
 
 fn status(status: &At<'_>, checks: &mut Checks) {
-    // Upstream leaves the list's own name out of the paths.
+    // Upstream's paths do not contain the name of the list.
     for warning in status.find("typeChecking.expressionWarnings").items() {
         for field in ["warning", "fieldRef"] {
             if warning.get(field).text().trim().is_empty() {

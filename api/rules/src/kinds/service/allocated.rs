@@ -1,5 +1,5 @@
-//! Addresses and node ports of a Service across updates: what was allocated is kept unless the user
-//! says otherwise, so that a manifest without them can be applied again and again.
+//! Addresses and node ports of a Service across updates: an update keeps allocated values unless it
+//! sets others, so that a manifest without them can be applied repeatedly.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::edit::{self, Fields, each, fill, fill_absent, is_list_empty, text};
 use crate::strategy;
 
-/// `clusterIP` and the first of `clusterIPs` are one field under two names.
+/// `clusterIP` equals the first of `clusterIPs`.
 pub fn mirror_cluster_ips(spec: &mut Fields) {
     let single = text(spec, "clusterIP").to_owned();
     if !single.is_empty() && is_list_empty(spec, "clusterIPs") {
@@ -17,8 +17,8 @@ pub fn mirror_cluster_ips(spec: &mut Fields) {
     }
 }
 
-/// Upstream's IP families on a cluster with IPv4 alone. Those of an address of the other family are left to whoever
-/// gives out addresses, and refuses it.
+/// Upstream's defaults of IP families on a cluster with IPv4 only. The families of a Service with an IPv6 address stay
+/// absent; the allocator rejects that address.
 pub fn families(spec: &mut Fields) {
     if text(spec, "type") == "ExternalName" {
         return;
@@ -40,8 +40,7 @@ pub fn families(spec: &mut Fields) {
     }
 }
 
-/// An update keeps what was allocated unless it says otherwise, so that a manifest without addresses
-/// and node ports can be applied again and again.
+/// Keeps allocated values unless the update sets others.
 pub fn prepare_update(sub: Option<&str>, new: &mut Value, old: &Value) {
     if sub == Some("status") {
         return;
@@ -82,7 +81,7 @@ fn carry_cluster_ips(spec: &mut Fields, before: &Fields) {
             }
         }
     } else if single != text(before, "clusterIP") && spec.get("clusterIPs") == before.get("clusterIPs") {
-        // Only the old field was changed: the new one follows.
+        // Only `clusterIP` was changed, so `clusterIPs` follows.
         spec.insert("clusterIPs".to_owned(), if single.is_empty() { json!([]) } else { json!([single]) });
     } else if single.is_empty()
         && let Some(first) = spec.get("clusterIPs").and_then(|list| list.get(0)).cloned()
@@ -109,7 +108,7 @@ fn carry_node_ports(spec: &mut Fields, before: &Fields, kind: &str, old_kind: &s
     for port in each(spec, "ports") {
         let known = old.iter().find(|old| key(old) == key(port)).and_then(|old| old.get("nodePort").cloned());
         match known {
-            // Turning back to ClusterIP gives up what was allocated.
+            // A change back to ClusterIP releases the node port.
             Some(known) if !needs(kind) && port.get("nodePort") == Some(&known) => {
                 port.remove("nodePort");
             }

@@ -1,4 +1,4 @@
-//! Kinds that say how the server treats requests.
+//! Kinds that configure how the server handles requests.
 
 use super::*;
 

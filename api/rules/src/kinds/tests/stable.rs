@@ -1,11 +1,11 @@
-//! Kinds that are stored, defaulted and checked, though nothing of ours acts on them.
+//! Kinds that are stored, defaulted and checked, although no part of Skiff acts on them.
 
 use super::{changes, refused};
 use crate::testing::{create_problems, kind, new, read, update_problems};
 
 const CA: &str = include_str!("ca.pem");
 const LEAF: &str = include_str!("leaf.pem");
-/// An empty request, signed.
+/// An empty certificate request, signed.
 const REQUEST: &str = "MIG6MGICAQAwADBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABJs2rIhKdmYV2cSnnnfMd7VF2S3FvESxZpNgR+pkWonhCEPD/IcweMle+cQVKHkW+jbRvgqoRaHBrUUGClgS90WgADAKBggqhkjOPQQDAgNIADBFAiBhvBfxC7po2LiHz35hM+/wgdSrWFy7Ss1IIBXtsPJwVQIhAO4NajvZuimK0GMRpG0j/wLTdVbCt6h/x5hXFFXE1BFp";
 const SLICE: &str = "driver: d.example.com, pool: {name: a/b, resourceSliceCount: 1, generation: 0}";
 
@@ -19,7 +19,7 @@ fn bundle(signer: &str, pem: &str) -> String {
     format!("spec: {{signerName: '{signer}', trustBundle: {}}}", serde_json::Value::from(pem))
 }
 
-/// `(group, plural, a body that is good)`.
+/// `(group, plural, a valid body)`.
 pub fn good() -> Vec<(&'static str, &'static str, String)> {
     let fixed = [
         (
@@ -159,7 +159,7 @@ fn administrators_access_needs_a_marked_namespace() {
     assert_eq!(status(&given("false"), &claim, None), "");
 }
 
-/// A new object that has its status, too.
+/// A new object with its status.
 fn new_with_status(kind: &api_model::kind::Kind, yaml: &str) -> serde_json::Value {
     let (mut object, status) = (new(kind, yaml), read(kind, yaml).get("status").cloned());
     if let Some(status) = status {

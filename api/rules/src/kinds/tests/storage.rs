@@ -1,4 +1,4 @@
-//! Storage, and limits of namespaces.
+//! Kinds of storage, and limits of namespaces.
 
 use super::*;
 

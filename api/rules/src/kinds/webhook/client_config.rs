@@ -1,10 +1,10 @@
-//! `WebhookClientConfig`: where a webhook is, by URL or as a Service.
+//! `WebhookClientConfig`: the address of a webhook, as a URL or a Service.
 
 use crate::at::At;
 use crate::checks::Checks;
 use crate::format;
 
-/// How a URL must look.
+/// The required form of a URL.
 const FORM: &str = "; desired format: https://host[/path]";
 
 /// Checks a client config.

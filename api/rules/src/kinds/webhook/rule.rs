@@ -1,4 +1,4 @@
-//! `RuleWithOperations`: which requests are meant. Webhooks and admission policies share it.
+//! `RuleWithOperations`: the requests that a rule matches. Webhooks and admission policies share it.
 
 use crate::at::At;
 use crate::checks::Checks;
@@ -25,7 +25,7 @@ pub fn validate(rule: &At<'_>, checks: &mut Checks) {
     checks.one_of_if_set(&rule.get("scope"), &SCOPES);
 }
 
-/// A list of words of which `*` makes all others superfluous.
+/// A list of words; beside `*` no other word is allowed.
 fn words(list: &At<'_>, what: &str, checks: &mut Checks) {
     if list.len() == 0 {
         checks.required(list, "");
@@ -35,8 +35,7 @@ fn words(list: &At<'_>, what: &str, checks: &mut Checks) {
     }
 }
 
-/// Resources as `pods`, `pods/status`, `pods/*`, `*/scale`, `*` or `*/*`, none of which may be within
-/// another.
+/// Resources such as `pods`, `pods/status`, `pods/*`, `*/scale`, `*` or `*/*`; none may include another one.
 fn resources(list: &At<'_>, checks: &mut Checks) {
     if list.len() == 0 {
         checks.required(list, "");
