@@ -114,7 +114,7 @@ fn update(managers: &mut Managers, id: Id, Comparison { changed, removed }: Comp
     }
 }
 
-/// A valid configuration was not applied.
+/// The configuration is valid but was not applied.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct ApplyConflict(pub Conflicts);

@@ -46,7 +46,7 @@ fn each(condition: &At<'_>, checks: &mut Checks) {
     }
 }
 
-/// Letters, digits, and inside also `_`, `,` and `:`.
+/// A reason: letters and digits, and between them also `_`, `,` and `:`.
 fn reason(text: &str) -> Vec<String> {
     let word = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
     let starts = text.starts_with(|c: char| c.is_ascii_alphabetic());

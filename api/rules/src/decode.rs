@@ -80,7 +80,8 @@ pub enum DecodeError {
 }
 
 impl DecodeError {
-    /// Upstream's message for a [`DecodeError::Type`] or [`DecodeError::Strict`] of a POST or PUT, which names the kind. `version` is the bare version, without group.
+    /// Upstream's message for a [`DecodeError::Type`] or [`DecodeError::Strict`] of a POST or PUT, which names the
+    /// kind. `version` is the bare version, without group.
     pub fn handled_as(&self, kind: &str, version: &str) -> String {
         format!("{kind} in version {} cannot be handled as a {kind}: {self}", Value::from(version))
     }

@@ -200,14 +200,14 @@ pub fn cidr(text: &str) -> Vec<String> {
     vec![complaint.to_owned()]
 }
 
-/// As Go's `netip.ParsePrefix` reads it.
+/// Parses a range as Go's `netip.ParsePrefix` does.
 fn strict_cidr(text: &str) -> Option<ipnet::IpNet> {
     let (address, length) = text.split_once('/')?;
     let is_short = length == "0" || !length.starts_with(['0', '+']);
     ipnet::IpNet::new(address.parse().ok()?, length.parse().ok().filter(|_| is_short)?).ok()
 }
 
-/// As Go's parsers once read it: leading zeros of a decimal number are ignored.
+/// Parses a range as old versions of Go did: leading zeros of a decimal number are ignored.
 fn sloppy_cidr(text: &str) -> Option<ipnet::IpNet> {
     let (address, length) = text.split_once('/')?;
     let short = |number: &str| match number.trim_start_matches('0') {

@@ -68,7 +68,7 @@ fn put(object: &mut Value, path: &str, value: Value) {
     }
 }
 
-/// The replicas of a custom resource that has a scale subresource: a count.
+/// The replicas of a custom resource with a scale subresource must be a count.
 pub(crate) fn validate_custom(kind: &Kind, object: &Value, checks: &mut crate::checks::Checks) {
     let Some(paths) = kind.custom.as_ref().and_then(|custom| custom.scale.as_ref()) else { return };
     let root = crate::at::At::root(object);
@@ -89,7 +89,7 @@ pub fn validate(scale: &Value) -> Vec<api_model::field::FieldError> {
     checks.into_errors()
 }
 
-/// The selector as a query string, which autoscalers want; a ReplicationController's is a plain map.
+/// The selector as a query string, which autoscalers need. The selector of a ReplicationController is a plain map.
 fn selector(object: &Value) -> Option<String> {
     let selector = object.get("spec")?.get("selector")?.as_object()?;
     let is_label_selector =

@@ -1,4 +1,4 @@
-//! For tests: an object's way through this crate, as the server would lead it.
+//! For tests: passes an object through the functions of this crate in the order of the server.
 
 use api_model::kind::Kind;
 use serde_json::Value;
@@ -12,7 +12,7 @@ pub fn kind(group: &str, plural: &str) -> &'static Kind {
 
 /// A body, checked against its schema and defaulted.
 pub fn read(kind: &Kind, yaml: &str) -> Value {
-    // YAML 1.2, in which `y` and `n` are good for names.
+    // The parser reads YAML 1.2, in which `y` and `n` are strings and so can be names.
     let mut object: Value = serde_yaml::from_str(yaml).expect("yaml");
     if object.is_null() {
         object = Value::Object(serde_json::Map::new());
@@ -22,7 +22,7 @@ pub fn read(kind: &Kind, yaml: &str) -> Value {
     object
 }
 
-/// A new object just before validation: named `a`, in `default`, with a uid, unless it says otherwise.
+/// A new object just before validation. The defaults are the name `a`, the namespace `default` and a uid.
 pub fn new(kind: &Kind, yaml: &str) -> Value {
     let mut object = read(kind, yaml);
     let namespace = if kind.namespaced { "default" } else { "" };
@@ -36,12 +36,12 @@ pub fn new(kind: &Kind, yaml: &str) -> Value {
     object
 }
 
-/// What is wrong with a new object, one line each.
+/// The errors of a new object, one per line.
 pub fn create_problems(kind: &Kind, yaml: &str) -> String {
     lines(&validate_create(kind, &new(kind, yaml)))
 }
 
-/// What is wrong with changing an object to another, one line each.
+/// The errors of an update, one per line.
 pub fn update_problems(kind: &Kind, sub: Option<&str>, old: &str, new_yaml: &str) -> String {
     let mut old = new(kind, old);
     api_model::meta::set(&mut old, "resourceVersion", "1");
@@ -61,7 +61,7 @@ fn lines(errors: &[api_model::field::FieldError]) -> String {
     errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
-/// Cases and what comes of them, for a snapshot.
+/// A table of cases and their results, for a snapshot.
 pub fn table(cases: &[&str], problems: impl Fn(&str) -> String) -> String {
     cases.iter().map(|case| format!("{}\n  => {}\n", case.trim_end(), problems(case).replace('\n', "\n     "))).collect()
 }

@@ -59,7 +59,7 @@ fn merge_elements(list: List<'_>, live: Vec<Value>, config: &[Value]) -> Vec<Val
                     }
                 }
             }
-            // Another element places it, in the order of the configuration.
+            // The merge puts this element at another position, in the order of the configuration.
             Slot::Shared(_) => {}
         }
     }
@@ -71,7 +71,7 @@ fn merge_elements(list: List<'_>, live: Vec<Value>, config: &[Value]) -> Vec<Val
 enum Slot {
     /// The configuration does not mention it.
     Kept(Value),
-    /// Both have it.
+    /// The configuration and the live list have it.
     Shared(Element),
 }
 

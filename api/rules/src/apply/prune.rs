@@ -1,5 +1,5 @@
-//! Removal of what a manager no longer states: a field goes if the manager owned it, does not state it
-//! this time, and nobody else owns it.
+//! Removes the fields that a manager no longer sets: a field is removed if the manager owned it, its configuration no
+//! longer sets it, and no other manager owns it.
 
 use serde_json::Value;
 
@@ -7,16 +7,16 @@ use super::extract::every;
 use super::set::{Element, FieldSet};
 use super::typing::{Form, Typing};
 
-/// The merged object without what was given up. `last` is what the manager owned before, `owned` what
-/// anybody owns now, the manager's new configuration included.
+/// The merged object without the fields that the manager gave up. `last` are the fields that the manager owned before;
+/// `owned` are the fields that any manager owns now, including those of the new configuration.
 pub(super) fn prune(typing: Typing<'_>, merged: Value, last: &FieldSet, owned: &FieldSet) -> Value {
     if last.is_empty() {
         return merged;
     }
     let last = typing.with_parents(last);
     let all = every(typing, &merged).children;
-    // Without all of it; with what is owned put back; and with what nobody owned before put back too,
-    // such as defaults beside the field that was given up.
+    // First all of `last` is removed. Then the fields that a manager owns are put back, and also the fields that no
+    // manager owned before, such as defaults beside a field that was given up.
     let bare = every(typing, &without(typing, &merged, &last)).children;
     let unowned = all.difference(&bare.union(&typing.with_parents(owned)));
     let kept = every(typing, &without(typing, &merged, &unowned)).children;
@@ -29,7 +29,7 @@ fn without(typing: Typing<'_>, object: &Value, removed: &FieldSet) -> Value {
     object
 }
 
-/// Removes the paths of a set; answers whether anything is left.
+/// Removes the paths of a set. Returns whether anything is left.
 fn remove(typing: Typing<'_>, value: &mut Value, removed: &FieldSet) -> bool {
     let form = typing.form(value);
     match (form, value) {

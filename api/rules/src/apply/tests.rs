@@ -1,5 +1,5 @@
-//! Scenarios of shared ownership, as the documents of structured-merge-diff and upstream's tests tell
-//! them, each on a served kind.
+//! Scenarios of shared ownership from the documents of structured-merge-diff and from upstream's tests, each on a
+//! served kind.
 
 mod hands;
 mod lists;
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::*;
 
-/// An object and those who write to it, one second after the other.
+/// An object and its writes, one second after another.
 struct Story {
     kind: std::sync::Arc<Kind>,
     sub: Option<&'static str>,
@@ -72,7 +72,7 @@ impl Story {
         self.try_apply(manager, config, false).expect_err("a conflict")
     }
 
-    /// Puts a whole object, whose managers the one who puts it does not know.
+    /// Puts a whole object without `managedFields`.
     fn put(&mut self, manager: &str, object: Value) -> &mut Self {
         let (mut new, now) = (self.named(object), self.now());
         record(&Target::new(&self.kind, self.sub), self.object.as_ref(), &mut new, Writer { manager, now: &now });
@@ -89,7 +89,7 @@ impl Story {
         self.object().pointer(pointer).cloned().unwrap_or_default()
     }
 
-    /// Who owns what, a line for an entry.
+    /// The entries of the managers with their fields, one per line.
     fn owners(&self) -> Vec<String> {
         let entries = managers::stated(self.object()).cloned().unwrap_or_default();
         let line = |entry: &Value| {

@@ -14,7 +14,7 @@ use regex::Regex;
 
 use crate::format;
 
-/// The known formats without dashes, which are ignored; the type checks cover those of numbers.
+/// The known formats, without dashes, because dashes are ignored. The type checks cover the formats of numbers.
 const KNOWN: &[&str] = &[
     "bsonobjectid",
     "byte",
@@ -85,10 +85,10 @@ pub fn is_valid(format: &str, text: &str) -> bool {
     }
 }
 
-/// Octets of a compiled pattern of these.
+/// Most bytes of a compiled pattern.
 const PATTERN_BYTES_MAX: usize = 4 << 20;
 
-/// Compiles a constant pattern; a broken one would match nothing.
+/// Compiles a constant pattern.
 fn pattern(text: &str) -> Regex {
     #[expect(clippy::expect_used, reason = "the patterns below are constants, compiled by a test")]
     regexp::compile(text, PATTERN_BYTES_MAX).expect("a constant pattern")

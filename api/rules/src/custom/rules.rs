@@ -203,7 +203,7 @@ fn short(rule: &ValidationRule) -> &str {
 
 fn failed(rule: &Rule, told: &ValidationRule, schema: &Structural, value: &Value, path: &Path, message: String) -> FieldError {
     let path = path.join(&rule.field_path);
-    // Of whole objects and lists the value is not shown.
+    // The message contains no value of an object or list.
     let shown = (!matches!(schema.kind.as_str(), "object" | "array")).then(|| value.clone());
     match told.reason.as_str() {
         "FieldValueForbidden" => FieldError::forbidden(&path, message),

@@ -1,4 +1,4 @@
-//! Custom objects against their schemas.
+//! Custom objects and their schemas.
 
 use std::sync::Arc;
 
@@ -196,7 +196,8 @@ fn rules_are_told_when_they_do_not_hold() {
     insta::assert_snapshot!(table(&changes, |case| crate::testing::update_problems(&kind, None, old, case)));
 }
 
-/// Elements of a list without keys cannot be told apart: as long as the list is the same, what is in it may stay.
+/// Elements of a list without keys have no identity. A failed rule in one is no error as long as the whole list is
+/// unchanged.
 #[test]
 fn what_stands_in_an_unchanged_list_may_stay() {
     let kind = widgets(RULED);
@@ -249,19 +250,19 @@ fn rules_warn_of_what_an_update_leaves_as_it_was() {
     let (errors, warnings) = told(json!({"size": 9}), json!({"size": 8}));
     assert_eq!(errors, ["spec.size: Invalid value: 8: too large", "spec.size: Invalid value: 8: it stays"]);
     assert_eq!(warnings, Vec::<String>::new());
-    // What is in a map that is owned as a whole is told apart all the same.
+    // Fields of an atomic map are correlated with their old values too.
     let whole = |b: u32| json!({"whole": {"a": 9, "b": b}});
     assert_eq!(told(whole(1), whole(2)), warned("spec.whole.a: Invalid value: 9: failed rule: self < 5"));
-    // Elements with keys may change their places.
+    // Elements with keys may change their order.
     let parts = |names: [&str; 2]| json!({"parts": names.map(|name| json!({"name": name, "count": 9}))});
     let rule = "failed rule: self.all(part, part.count < 5)";
     assert_eq!(told(parts(["a", "b"]), parts(["b", "a"])), warned(&format!("spec.parts: Invalid value: {rule}")));
     assert_eq!(told(parts(["a", "b"]), parts(["a", "c"])), refused(&format!("spec.parts: Invalid value: {rule}")));
-    // Of fields without a schema nobody can tell whether they have changed.
+    // Fields without a schema are not compared, so their value counts as changed.
     let loose = json!({"loose": {"unknown": 1}});
     assert_eq!(told(loose.clone(), loose), refused("spec.loose: Invalid value: failed rule: has(self.a)"));
     assert_eq!(told(json!({"loose": {}}), json!({"loose": {}})), warned("spec.loose: Invalid value: failed rule: has(self.a)"));
-    // A rule without a result is no rule that was broken before.
+    // A rule without a result is an error even when the value is unchanged.
     let (errors, _) = told(json!({"port": "x"}), json!({"port": "x"}));
     assert!(errors.len() == 1 && errors[0].contains("no such overload"), "{errors:?}");
 }

@@ -50,7 +50,7 @@ impl Scanner<'_> {
         self.text.get(self.at).copied()
     }
 
-    /// The next byte that is no white space.
+    /// The next byte that is not white space.
     fn solid(&mut self) -> Option<u8> {
         while matches!(self.peek(), Some(b' ' | b'\t' | b'\r' | b'\n')) {
             self.at += 1;

@@ -1,4 +1,4 @@
-//! Good bodies, bad bodies, hostile bodies.
+//! Valid, invalid and hostile bodies.
 
 use std::time::{Duration, Instant};
 
@@ -108,7 +108,7 @@ fn plain_scalars_are_read_as_yaml_1_1() {
         ("|-\n  yes", json!("yes")),
         ("-", json!([null])),
     ] {
-        // What stands before it takes more bytes than characters.
+        // The text before the value has more bytes than characters.
         let body = format!("# é\nb: é\na:\n  {text}\n");
         assert_eq!(decode(body.as_bytes(), true).map(|decoded| decoded.value), Ok(json!({"b": "é", "a": wanted})), "{text}");
     }
@@ -135,7 +135,7 @@ fn aliases_and_merge_keys_work_within_bounds() {
     assert!(decoded.duplicates.is_empty());
 }
 
-/// Time that any bounded input may take here, with room for a busy machine.
+/// Asserts that the work ends within a time that is long enough for a busy machine.
 fn quickly<T>(work: impl FnOnce() -> T) -> T {
     let start = Instant::now();
     let result = work();

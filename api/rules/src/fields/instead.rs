@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{Trail, Walk, go_type, short_name};
 use crate::decode::DecodeError;
 
-/// Objects without fields, whose presence is their meaning.
+/// Objects without fields; only their presence has a meaning.
 const WITHOUT_FIELDS: [&str; 4] = [
     "CustomResourceSubresourceStatus",
     "WorkloadPodGroupAllDisruptionMode",
@@ -41,7 +41,7 @@ impl Walk {
     }
 }
 
-/// As upstream's own unmarshaler: unknown fields are not reported.
+/// As upstream's own unmarshaler, this check does not report unknown fields.
 fn within(schema: Option<&Schema>, value: &mut Value, trail: &Trail<'_>) -> Result<(), DecodeError> {
     schema.map_or(Ok(()), |schema| Walk::default().value(schema, value, trail))
 }

@@ -1,4 +1,4 @@
-//! Unknown fields, wrong types, canonical writing.
+//! Unknown fields, wrong types, and canonical forms.
 
 use super::*;
 use crate::decode::decode;

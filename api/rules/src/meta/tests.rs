@@ -1,4 +1,4 @@
-//! Metadata of every kind: names, sizes, owners, what is immutable.
+//! Metadata of every kind: names, sizes, owners, immutable fields.
 
 use crate::testing::{create_problems, kind, new, table, update_problems};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Cases of all three kinds, and laws that must hold for any input.
+//! Cases of all three patch kinds, and properties that hold for any input.
 
 use super::operations::{DEPTH_MAX, depth};
 use super::*;
@@ -90,8 +90,8 @@ fn json_patches_are_bounded() {
     assert!(matches!(json(&json!({}), &Value::Array(doubling)), Err(PatchError::CopyTooLarge(_))));
 }
 
-/// Each pair of moves wraps the object once more; what comes of thousands could neither be stored and
-/// read again nor walked on a thread's stack.
+/// Each pair of moves wraps the object once more. An object after thousands of them could not be stored and read again,
+/// and code that walks it would exhaust its stack.
 #[test]
 fn json_patches_do_not_pile_up_without_end() {
     let wrap = [
@@ -104,14 +104,14 @@ fn json_patches_do_not_pile_up_without_end() {
     let allowed = json(&object, &tower(100)).expect("fits");
     assert_eq!(depth(&allowed), 102);
     assert!(matches!(json(&object, &tower(3_000)), Err(PatchError::NotApplicable(_))));
-    // Many moves that lead nowhere are fine.
+    // Many moves that do not nest the object are allowed.
     let swap = [json!({"op": "move", "from": "/a", "path": "/b"}), json!({"op": "move", "from": "/b", "path": "/a"})];
     let swaps = Value::Array(swap.iter().cycle().take(9_000).cloned().collect());
     assert_eq!(json(&object, &swaps), Ok(object.clone()));
 }
 
-/// Measuring what a move has made of a large object takes time in proportion to the object: ten thousand times that
-/// would keep a thread busy for a minute.
+/// Measuring the nesting of a large object takes time in proportion to the object. Ten thousand measurements would take
+/// a minute of CPU time.
 #[test]
 fn many_moves_in_a_large_and_deep_object_cost_little() {
     let deep = (0..DEPTH_MAX - 3).fold(json!([]), |inner, _| json!([inner]));
@@ -146,7 +146,7 @@ fn pod() -> &'static Schema {
     api_schema::of_gvk("", "v1", "Pod").expect("served")
 }
 
-/// A Pod around a list of containers.
+/// A Pod with a list of containers.
 fn with(containers: Value) -> Value {
     json!({"spec": {"containers": containers}})
 }
@@ -282,7 +282,7 @@ fn long_lists_cost_little() {
     assert_eq!(merged.pointer("/spec/containers/0/env").and_then(Value::as_array).map(Vec::len), Some(40_000));
 }
 
-/// Any JSON value of modest size.
+/// Any JSON value of a small size.
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -302,7 +302,7 @@ fn any_map() -> impl Strategy<Value = Value> {
     prop::collection::btree_map("[a-d]", any_json(), 0..5).prop_map(|map| Value::Object(map.into_iter().collect()))
 }
 
-/// The merge patch from one object to another; `None` where none exists, because a null is wanted.
+/// The merge patch from one object to another; `None` where the target has a null, which no merge patch can set.
 fn diff(from: &Value, to: &Value) -> Option<Value> {
     let (Value::Object(a), Value::Object(b)) = (from, to) else {
         return None;

@@ -1,13 +1,13 @@
-//! The spec of a PersistentVolumeClaim, which also stands in the template of a Pod's ephemeral volume.
+//! The spec of a PersistentVolumeClaim, which the template of an ephemeral volume contains too.
 
 use crate::at::At;
 use crate::checks::Checks;
 use crate::pod::resources;
 use crate::{format, quantity};
 
-/// What a claim or a volume may offer.
+/// Access modes of a claim or volume.
 pub const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
-/// Files or a device.
+/// Volume modes: a device or a file system.
 pub const VOLUME_MODES: [&str; 2] = ["Block", "Filesystem"];
 
 /// Checks the spec of a claim.
@@ -15,7 +15,7 @@ pub fn validate(spec: &At<'_>, checks: &mut Checks) {
     access_modes(&spec.get("accessModes"), "at least 1 access mode is required", checks);
     checks.label_selector(&spec.get("selector"));
     let asked = spec.find("resources.requests.storage");
-    // Upstream leaves `requests` out of this path.
+    // Upstream's path does not contain `requests`.
     let at = At::new(asked.value(), spec.get("resources").path.key("storage"));
     if !at.exists() {
         checks.required(&at, "");
@@ -54,7 +54,7 @@ fn data_source(source: &At<'_>, checks: &mut Checks) {
     }
 }
 
-/// At least one access mode, all known, and `ReadWriteOncePod` only alone.
+/// There must be at least one access mode, all must be known, and `ReadWriteOncePod` must be the only one.
 pub fn access_modes(modes: &At<'_>, missing: &str, checks: &mut Checks) {
     if modes.len() == 0 {
         checks.required(modes, missing);

@@ -1,4 +1,4 @@
-//! Containers of all three sorts: what they share, and what each sort may not have.
+//! Containers, init containers and ephemeral containers: the shared checks, and the fields that each sort may not have.
 
 use std::collections::HashSet;
 
@@ -102,7 +102,7 @@ fn ephemeral(containers: &At<'_>, regular: &At<'_>, inits: &At<'_>, context: &Co
     }
 }
 
-/// What every container must satisfy.
+/// The checks of every container.
 fn common(container: &At<'_>, context: &Context<'_>, checks: &mut Checks) {
     let name = container.get("name");
     if name.text().is_empty() {
@@ -126,7 +126,7 @@ fn common(container: &At<'_>, context: &Context<'_>, checks: &mut Checks) {
     security::validate_container(&container.get("securityContext"), context.host_users, checks);
 }
 
-/// Blanks around an image name, which old templates may have but Pods may not.
+/// Rejects white space around an image name. Existing templates may contain it, Pods may not.
 pub fn image_not_padded(image: &At<'_>, checks: &mut Checks) {
     if image.text().trim() != image.text() {
         checks.invalid(image, "must not have leading or trailing whitespace");
@@ -179,7 +179,7 @@ fn resize_policy(policies: &At<'_>, context: &Context<'_>, checks: &mut Checks) 
         if !seen.insert(resource.text()) {
             checks.push(api_model::field::FieldError::duplicate(&policy.path, resource.text()));
         }
-        // Upstream names the list here, not the element.
+        // As upstream, the path does not contain the index of the element.
         checks.one_of(&At::new(resource.value(), policies.path.clone()), &["cpu", "memory"]);
         let at = At::new(restart.value(), policies.path.clone());
         checks.one_of(&at, &["NotRequired", "RestartContainer"]);

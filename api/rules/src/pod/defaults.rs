@@ -1,15 +1,15 @@
 //! Defaults of Pod specs: upstream's `SetDefaults_PodSpec`, `_Container`, `_Volume`, `_Probe` and
-//! their like for every spec, and `SetDefaults_Pod` for Pods alone.
+//! similar functions for every spec, and `SetDefaults_Pod` for Pods only.
 
 use serde_json::{Value, json};
 
 use crate::edit::{Fields, each, fill, fill_absent, inner, make, text};
 
-/// Mode of the files of a volume: 0644.
+/// The file mode of volumes: 0644.
 const FILE_MODE: i64 = 0o644;
 
-/// Defaults that only a Pod gets, not a template: applied when a Pod is made, so that a change of
-/// default does not roll every workload out anew.
+/// Defaults of a Pod that a template does not get. They are added when the Pod is created, so that a change of a
+/// default does not start a rollout of every workload.
 pub fn pod(spec: &mut Fields) {
     template_spec(spec);
     for list in ["containers", "initContainers"] {
@@ -59,7 +59,7 @@ pub fn template(owner: &mut Fields) {
     }
 }
 
-/// The field's old name `serviceAccount` is kept equal to `serviceAccountName`.
+/// Keeps the field's old name `serviceAccount` equal to `serviceAccountName`.
 fn mirror_service_account(spec: &mut Fields) {
     let new = text(spec, "serviceAccountName").to_owned();
     let name = if new.is_empty() { text(spec, "serviceAccount").to_owned() } else { new };
@@ -112,7 +112,7 @@ fn container(container: &mut Fields) {
     }
 }
 
-/// `Always` for the tag `latest`, written or implied; `IfNotPresent` for any other tag or a digest.
+/// `Always` for the tag `latest`, explicit or implied; `IfNotPresent` for any other tag or a digest.
 fn pull_policy(image: &str) -> &'static str {
     let (name, digest) = image.split_once('@').map_or((image, None), |(name, digest)| (name, Some(digest)));
     let last = name.rsplit('/').next().unwrap_or_default();
@@ -154,7 +154,7 @@ fn resource_field_ref(source: &mut Fields) {
     }
 }
 
-/// The default of each kind of volume.
+/// The defaults of a volume, by its kind.
 fn volume(volume: &mut Fields) {
     if volume.iter().all(|(name, value)| name == "name" || value.is_null()) {
         volume.insert("emptyDir".to_owned(), json!({}));

@@ -9,7 +9,7 @@ const NAMESERVERS_MAX: usize = 3;
 const SEARCHES_MAX: usize = 32;
 const SEARCH_LIST_CHARS_MAX: usize = 2048;
 
-/// Checks `dnsConfig` beside `dnsPolicy`.
+/// Checks `dnsConfig` and `dnsPolicy`.
 pub fn validate(spec: &At<'_>, checks: &mut Checks) {
     let config = spec.get("dnsConfig");
     let (servers, searches) = (config.get("nameservers"), config.get("searches"));

@@ -5,7 +5,7 @@ use crate::at::At;
 use crate::checks::Checks;
 use crate::format;
 
-/// What `fieldRef` may name in an environment variable.
+/// The fields that `fieldRef` of an environment variable may name.
 const ENV_FIELDS: [&str; 9] = [
     "metadata.name",
     "metadata.namespace",
@@ -17,7 +17,7 @@ const ENV_FIELDS: [&str; 9] = [
     "status.podIP",
     "status.podIPs",
 ];
-/// What `fieldRef` may name in a volume.
+/// The fields that `fieldRef` of a volume may name.
 const VOLUME_FIELDS: [&str; 5] = ["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
 
 /// Checks `env`.
@@ -74,7 +74,7 @@ fn key_ref(reference: &At<'_>, checks: &mut Checks) {
     }
 }
 
-/// Checks a `fieldRef`; a volume may name other fields than a variable.
+/// Checks a `fieldRef`; volumes and variables may name different fields.
 pub fn field_ref(reference: &At<'_>, in_volume: bool, checks: &mut Checks) {
     let (version, field) = (reference.get("apiVersion"), reference.get("fieldPath"));
     if version.text().is_empty() {

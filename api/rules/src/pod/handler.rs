@@ -5,7 +5,7 @@ use crate::at::At;
 use crate::checks::Checks;
 use crate::format;
 
-/// Checks lifecycle hooks and probes of a container that may have them.
+/// Checks the lifecycle hooks and probes of a container whose sort may have them.
 pub fn validate_hooks(container: &At<'_>, context: &Context<'_>, checks: &mut Checks) {
     let lifecycle = container.get("lifecycle");
     for hook in ["postStart", "preStop"] {

@@ -1,4 +1,4 @@
-//! The quality-of-service class of a Pod, and what its containers ask for together.
+//! The quality-of-service class of a Pod, and the sum of its containers' requests.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ pub fn class(spec: &At<'_>) -> &'static str {
     if guaranteed && requests == limits { "Guaranteed" } else { "Burstable" }
 }
 
-/// Adds compute resources above zero to a sum; answers how many there were.
+/// Adds the compute resources above zero to a sum. Returns how many were added.
 fn add(sum: &mut BTreeMap<&'static str, i128>, list: &At<'_>) -> usize {
     let mut found = 0;
     for name in COMPUTE {
@@ -53,8 +53,8 @@ pub fn is_pod_level(name: &str) -> bool {
     COMPUTE.contains(&name) || name.starts_with("hugepages-")
 }
 
-/// Upstream's `AggregateContainerRequests` without overhead: containers run together with the
-/// sidecars, each init container runs with the sidecars started before it.
+/// Upstream's `AggregateContainerRequests` without overhead. Containers run together with the sidecars; each init
+/// container runs together with the sidecars that were started before it.
 pub fn aggregate_requests(spec: &At<'_>) -> Amounts {
     let mut total = Amounts::new();
     for container in spec.get("containers").items() {
@@ -97,7 +97,7 @@ fn most(high: &mut Amounts, other: &Amounts) {
     }
 }
 
-/// Pod-level requests that are left out: what the containers ask for together, else the limit.
+/// Defaults of Pod-level requests: the sum of the containers' requests, else the limit.
 pub fn default_pod_level(spec: &mut Fields) {
     let limits: Map<String, Value> =
         spec.get("resources").and_then(|r| r.get("limits")).and_then(Value::as_object).cloned().unwrap_or_default();

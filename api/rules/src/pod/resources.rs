@@ -11,7 +11,7 @@ use crate::checks::{Checks, NOT_NEGATIVE};
 use crate::format;
 use crate::quantity::{self, Quantity, compare};
 
-/// Counted things, as quotas name them.
+/// Resources of quotas that are counted.
 const INTEGERS: [&str; 9] = [
     "pods",
     "resourcequotas",
@@ -23,7 +23,7 @@ const INTEGERS: [&str; 9] = [
     "services.nodeports",
     "services.loadbalancers",
 ];
-/// Measured things, as quotas name them.
+/// Resources of quotas that are measured.
 const COMPUTE: [&str; 10] = [
     "cpu",
     "memory",
@@ -41,12 +41,12 @@ const FIELD_REFS: [&str; 6] =
     ["limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu", "requests.ephemeral-storage", "requests.memory"];
 const BYTE_DIVISORS: [&str; 13] = ["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];
 
-/// Whether a resource is Kubernetes' own: its name has no domain, or kubernetes.io's.
+/// Whether a resource belongs to Kubernetes: its name has no domain, or the domain kubernetes.io.
 pub fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
-/// Whether requests may be below limits.
+/// Whether the request of a resource may be less than its limit.
 pub fn is_overcommit_allowed(name: &str) -> bool {
     is_native(name) && !is_huge_page(name)
 }
@@ -59,7 +59,7 @@ fn is_quota_huge_page(name: &str) -> bool {
     is_huge_page(name) || name.starts_with("requests.hugepages-")
 }
 
-/// Whether the quota system knows an unqualified name.
+/// Whether quotas know a name without a domain.
 pub fn is_standard_quota(name: &str) -> bool {
     COMPUTE.contains(&name) || INTEGERS.contains(&name) || is_quota_huge_page(name)
 }
@@ -68,7 +68,8 @@ fn is_extended(name: &str) -> bool {
     !is_native(name) && !name.starts_with("requests.") && format::qualified_name(&format!("requests.{name}")).is_empty()
 }
 
-/// A resource name anywhere: qualified, and if without a domain, a known one.
+/// Checks a resource name for any use: it must be qualified, and without a domain it must be known.
+/// Returns whether it is valid.
 pub fn validate_name(path: &Path, name: &str, checks: &mut Checks) -> bool {
     let wrong = format::qualified_name(name);
     if !wrong.is_empty() {
@@ -123,12 +124,12 @@ pub fn validate(resources: &At<'_>, context: &Context<'_>, checks: &mut Checks) 
     claim_names(&resources.get("claims"), context, checks);
 }
 
-/// Checks a resource list as if it were limits: `overhead`.
+/// Checks a resource list by the rules of limits; used for `overhead`.
 pub fn validate_limits_only(list: &At<'_>, checks: &mut Checks) {
     limits(&At::new(list.value(), list.path.child("limits")), validate_container_name, checks);
 }
 
-/// Checks `resources` of the Pod as a whole.
+/// Checks `resources` of the whole Pod.
 pub fn validate_pod_level(spec: &At<'_>, checks: &mut Checks) {
     let resources = spec.get("resources");
     if !resources.exists() {
@@ -215,7 +216,7 @@ fn huge_pages_divide(name: &str, quantity: &At<'_>, checks: &mut Checks) {
     }
 }
 
-/// A container's claims must be the Pod's.
+/// The claims of a container must be claims of the Pod.
 fn claim_names(claims: &At<'_>, context: &Context<'_>, checks: &mut Checks) {
     let mut seen = HashSet::new();
     for claim in claims.items() {

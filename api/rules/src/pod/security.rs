@@ -9,18 +9,18 @@ use super::volume::descending_path;
 use crate::at::At;
 use crate::checks::Checks;
 
-/// Highest user and group id.
+/// The highest user or group id.
 const ID_MAX: i64 = u32::MAX as i64;
 const SYSCTL_LEN_MAX: usize = 253;
 const SYSCTL_FORMAT: &str = r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
 const PROFILE_TYPES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
-/// Longest path less one.
+/// The longest path: Linux' `PATH_MAX` less one.
 const APPARMOR_LEN_MAX: usize = 4095;
 
 #[expect(clippy::expect_used, reason = "the expression is a constant, compiled by a test")]
 static SYSCTL: LazyLock<Regex> = LazyLock::new(|| Regex::new(SYSCTL_FORMAT).expect("a valid expression"));
 
-/// Checks the Pod's `securityContext` and the host namespaces beside it.
+/// Checks the Pod's `securityContext` and the fields of host namespaces.
 pub fn validate_pod(spec: &At<'_>, checks: &mut Checks) {
     let context = spec.get("securityContext");
     for field in ["fsGroup", "runAsUser", "runAsGroup"] {

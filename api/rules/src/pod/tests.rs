@@ -1,9 +1,9 @@
-//! Pods: what becomes of a minimal one, and what is refused.
+//! Pods: the defaulted form of a minimal Pod, and the errors of invalid ones.
 
 use crate::testing::{create_problems, kind, new, read, table, update_problems};
 use serde_json::{Value, json};
 
-/// A Pod around some fields of its spec, with one good container unless the fields hold containers.
+/// A Pod with these fields in its spec, and with one valid container unless the fields contain containers.
 fn pod(fields: &str) -> String {
     let container = if fields.contains("containers:") && !fields.contains("initContainers:") || fields.contains("\ncontainers:") {
         ""
@@ -14,7 +14,7 @@ fn pod(fields: &str) -> String {
     format!("spec:\n{indented}")
 }
 
-/// A Pod with one container around some of its fields.
+/// A Pod with one container with these fields.
 fn container(fields: &str) -> String {
     let (name, image) = (
         if fields.contains("name: ") && fields.starts_with("name") { "" } else { "name: c, " },
@@ -197,7 +197,7 @@ fn a_pod_changes_in_its_images_and_little_else() {
     insta::assert_snapshot!(table(&cases, |case| update_problems(kind("", "pods"), None, BASE, case)));
 }
 
-/// No `runAsUser` and `runAsUser: 0` are worlds apart; no `hostNetwork` and `hostNetwork: false` are not.
+/// An absent `runAsUser` differs from `runAsUser: 0`; an absent `hostNetwork` equals `hostNetwork: false`.
 #[test]
 fn zeros_of_pointers_may_not_come_or_go() {
     let pod =

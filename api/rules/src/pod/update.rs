@@ -1,5 +1,5 @@
-//! What may change in a Pod: almost nothing through the Pod itself, its status through `status`, its
-//! ephemeral containers and its resources through the subresources made for them.
+//! The allowed changes of a Pod: a few fields through the Pod itself, the status through `status`, and ephemeral
+//! containers and resources through their subresources.
 
 use api_model::zero::same;
 use serde_json::{Map, Value};
@@ -10,7 +10,7 @@ use crate::checks::Checks;
 use crate::edit::{Fields, each};
 use crate::{difference, format};
 
-/// Upstream's list of what an update may touch.
+/// Upstream's list of the fields that an update may change.
 const UPDATABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
@@ -43,7 +43,7 @@ pub fn validate(new: &At<'_>, old: &At<'_>, checks: &mut Checks) {
     }
 }
 
-/// The new spec with everything that may change put back to the old: what then differs is forbidden.
+/// The new spec in which every changeable field has its old value. A remaining difference is forbidden.
 fn munge(new: &At<'_>, old: &At<'_>, checks: &mut Checks) -> Value {
     let mut spec = new.value().and_then(Value::as_object).cloned().unwrap_or_default();
     for list in ["containers", "initContainers"] {
@@ -71,7 +71,7 @@ fn put(fields: &mut Fields, name: &str, old: &At<'_>) {
     };
 }
 
-/// A Pod behind a scheduling gate may still have its placement narrowed.
+/// The node selection of a Pod with a scheduling gate may become narrower.
 fn gated(spec: &mut Fields, new: &At<'_>, old: &At<'_>, checks: &mut Checks) {
     let (now, before) = (new.get("nodeSelector"), old.get("nodeSelector"));
     if before.entries().any(|(key, value)| now.key(key).text() != value.text()) {
@@ -109,7 +109,7 @@ fn only_additions(new: &At<'_>, old: &At<'_>) -> bool {
     })
 }
 
-/// False where the error makes further checks pointless.
+/// Returns false for an error after which the update has no further checks.
 fn deadline(new: &At<'_>, old: &At<'_>, checks: &mut Checks) -> bool {
     let (now, before) = (new.get("activeDeadlineSeconds"), old.get("activeDeadlineSeconds"));
     match (now.number(), before.number()) {
@@ -167,7 +167,7 @@ pub fn validate_status(new: &At<'_>, old: &At<'_>, checks: &mut Checks) {
     for condition in status.get("conditions").items() {
         let kind = condition.get("type").text();
         for message in format::qualified_name(kind) {
-            // Upstream reports these below `metadata`.
+            // Upstream's path is below `metadata`.
             let path = new.get("metadata").get("conditions").path.child("Type");
             checks.invalid_value(&path, kind, message);
         }
@@ -198,7 +198,7 @@ pub fn validate_status(new: &At<'_>, old: &At<'_>, checks: &mut Checks) {
     }
 }
 
-/// A container that has ended for good stays ended.
+/// A container that has ended and will not restart must stay terminated.
 fn transitions(new: &At<'_>, old: &At<'_>, policy: &str, exempt: &[&str], checks: &mut Checks) {
     if policy == "Always" {
         return;
@@ -287,7 +287,7 @@ fn resized(new: &At<'_>, old: &At<'_>, checks: &mut Checks) {
     }
 }
 
-/// For `ephemeralcontainers`: the old Pod with the new ephemeral containers.
+/// The object of a write to `ephemeralcontainers`: the old Pod with the new ephemeral containers.
 pub fn prepare_ephemeral(new: &mut Value, old: &Value) {
     let wanted = new.pointer("/spec/ephemeralContainers").cloned();
     carry(new, old);
@@ -296,7 +296,7 @@ pub fn prepare_ephemeral(new: &mut Value, old: &Value) {
     }
 }
 
-/// For `resize`: the old Pod with the new containers' resources.
+/// The object of a write to `resize`: the old Pod with the new containers' resources.
 pub fn prepare_resize(new: &mut Value, old: &Value) {
     let wanted = new.get("spec").cloned().unwrap_or_default();
     carry(new, old);
@@ -315,7 +315,7 @@ pub fn prepare_resize(new: &mut Value, old: &Value) {
     }
 }
 
-/// Everything from the old Pod but the revision that the caller read.
+/// Copies the old Pod, and keeps the resource version of the request.
 fn carry(new: &mut Value, old: &Value) {
     let version = api_model::meta::resource_version(new).to_owned();
     *new = old.clone();

@@ -14,7 +14,7 @@ use crate::quantity;
 
 pub use mounts::{validate_devices, validate_mounts};
 
-/// Volume kinds in the order in which upstream looks at them.
+/// Kinds of volumes, in the order of upstream's checks.
 const KINDS: [&str; 31] = [
     "emptyDir",
     "hostPath",
@@ -52,7 +52,7 @@ const FILE_MODE_MAX: i64 = 0o777;
 const FILE_MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
 const HOST_PATH_TYPES: [&str; 8] = ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
 
-/// Checks all volumes; answers the good ones by name.
+/// Checks all volumes. Returns the valid ones by name.
 pub fn validate_all<'a>(volumes: &At<'a>, pod_name: Option<&str>, checks: &mut Checks) -> HashMap<&'a str, At<'a>> {
     let mut good = HashMap::new();
     let pod_name = pod_name.filter(|name| !name.is_empty());
@@ -106,7 +106,7 @@ fn source(volume: &At<'_>, pod_name: Option<&str>, checks: &mut Checks) {
     }
 }
 
-/// Checks the source of a PersistentVolume; answers how many there are.
+/// Checks the sources of a PersistentVolume. Returns their number.
 pub fn persistent_source(spec: &At<'_>, checks: &mut Checks) -> usize {
     let mut found = 0;
     for kind in KINDS {
@@ -245,7 +245,7 @@ fn mode(mode: &At<'_>, checks: &mut Checks) {
     }
 }
 
-/// A Secret or ConfigMap as a volume.
+/// Checks a volume of a Secret or ConfigMap.
 fn keys(source: &At<'_>, name: &str, checks: &mut Checks) {
     required(source, &[name], checks);
     mode(&source.get("defaultMode"), checks);
@@ -356,7 +356,7 @@ fn no_backsteps(path: &Path, target: &str, checks: &mut Checks) {
     }
 }
 
-/// A relative path that does not start with `..`, which the kubelet keeps for itself.
+/// A relative path that does not start with `..`; the kubelet reserves such names.
 fn not_reserved_path(path: &Path, target: &str, checks: &mut Checks) {
     descending_path(path, target, checks);
     if target.starts_with("..") && !target.starts_with("../") {

@@ -1,11 +1,11 @@
-//! Warnings about Pod specs that may be stored all the same (`pkg/api/pod/warnings.go`).
+//! Warnings about valid Pod specs (`pkg/api/pod/warnings.go`).
 
 use std::collections::{BTreeMap, HashSet};
 
 use crate::at::At;
 use crate::quantity;
 
-/// Node labels with what replaces them.
+/// Deprecated node labels and their replacements.
 const OLD_LABELS: [(&str, &str); 5] = [
     ("beta.kubernetes.io/arch", "deprecated since v1.14; use \"kubernetes.io/arch\" instead"),
     ("beta.kubernetes.io/os", "deprecated since v1.14; use \"kubernetes.io/os\" instead"),
@@ -30,7 +30,7 @@ const OLD_VOLUMES: [(&str, &str); 9] = [
     ("rbd", "deprecated in v1.28, non-functional in v1.31+"),
 ];
 
-/// Warnings about what holds `metadata` and `spec`: a Pod, or a template.
+/// Warnings about an object with `metadata` and `spec`: a Pod or a template.
 pub fn for_pod(owner: &At<'_>) -> Vec<String> {
     let spec = owner.get("spec");
     let mut warnings = Vec::new();
@@ -69,7 +69,7 @@ fn old(name: &str) -> Option<&'static str> {
     OLD_LABELS.iter().find(|(label, _)| *label == name).map(|(_, words)| *words)
 }
 
-/// Warnings about a node selector that names labels of old.
+/// Warnings about a node selector with deprecated labels.
 pub fn old_labels(selector: &At<'_>) -> Vec<String> {
     selector.entries().filter_map(|(name, value)| Some(format!("{}: {}", value.path, old(name)?))).collect()
 }

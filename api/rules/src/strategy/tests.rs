@@ -1,4 +1,4 @@
-//! What the server owns, for built-in kinds and for custom ones.
+//! Fields that only the server writes, for built-in kinds and for custom resources.
 
 use crate::testing::{kind, new, read};
 use crate::{prepare_create, prepare_update};

@@ -1,4 +1,4 @@
-//! How fields come into hands, change hands, and go when the last hand lets go.
+//! How managers get fields, take them from other managers, and remove them by giving them up.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn who_states_the_same_shares_it() {
     let mut story = Story::config_map();
     story.apply("a", json!({"data": {"k": "1"}})).apply("b", json!({"data": {"k": "1", "l": "2"}}));
     assert_eq!(story.owners(), ["a Apply: .data.k", "b Apply: .data.k .data.l"]);
-    // Either may let go without effect while the other holds on.
+    // A manager gives up a field without effect while another manager owns it.
     story.apply("a", json!({}));
     assert_eq!((story.at("/data"), story.owners()), (json!({"k": "1", "l": "2"}), vec!["b Apply: .data.k .data.l".to_owned()]));
     story.apply("b", json!({"data": {"l": "2"}}));
@@ -51,7 +51,7 @@ fn force_takes_the_field_from_its_owner() {
     story.apply("a", json!({"data": {"k": "1", "l": "1"}})).force("b", json!({"data": {"k": "2"}}));
     assert_eq!(story.at("/data"), json!({"k": "2", "l": "1"}));
     assert_eq!(story.owners(), ["a Apply: .data.l", "b Apply: .data.k"]);
-    // The one who lost it conflicts now, and loses nothing by not stating it.
+    // The manager that lost the field now gets a conflict, and loses nothing else when it omits the field.
     assert!(story.conflict("a", json!({"data": {"k": "1", "l": "1"}})).contains("conflict with \"b\": .data.k"));
     story.apply("a", json!({"data": {"l": "1"}}));
     assert_eq!(story.at("/data"), json!({"k": "2", "l": "1"}));
@@ -86,7 +86,7 @@ fn defaults_beside_what_was_given_up_stay() {
     story.apply("a", deployment(None, json!([{"name": "c", "image": "i"}])));
     assert_eq!(story.at("/spec/replicas"), Value::Null);
     assert_eq!(story.at("/spec/template/spec/containers"), json!([{"name": "c", "image": "i", "imagePullPolicy": "Always"}]));
-    // A list's element goes with all that is in it, owned or not.
+    // An element of a list is removed with all of its fields, owned or not.
     story.apply("a", deployment(None, json!([{"name": "d", "image": "i"}])));
     assert_eq!(story.at("/spec/template/spec/containers"), json!([{"name": "d", "image": "i"}]));
 }
@@ -143,7 +143,7 @@ fn a_status_is_applied_through_its_own_door() {
             "controller Apply/status: .status.conditions[type=\"Ready\"] .status.conditions[type=\"Ready\"].status .status.conditions[type=\"Ready\"].type"
         )
     );
-    // The main door owns no status.
+    // The main resource cannot own the status.
     story.sub = None;
     story.apply("other", json!({"status": {"replicas": 3}}));
     assert!(!story.owners().iter().any(|line| line.starts_with("other")), "{:?}", story.owners());
@@ -158,7 +158,7 @@ fn kubectl_takes_over_from_itself() {
     let object = |story: &Story, applied: Value, data: Value| json!({"metadata": {"annotations": {(LAST_APPLIED): last(story, applied)}}, "data": data});
     let first = object(&story, json!({"k": "1", "l": "1"}), json!({"k": "1", "l": "1"}));
     story.put("kubectl-client-side-apply", first);
-    // Another manager's wish is a conflict; kubectl's own is none.
+    // A change by another manager is a conflict; a change by kubectl itself is not.
     let by_other = story.conflict("other", json!({"data": {"k": "2"}}));
     assert_eq!(by_other, "Apply failed with 1 conflict: conflict with \"kubectl-client-side-apply\" using v1: .data.k");
     story.apply("kubectl", json!({"data": {"k": "2", "l": "1"}}));
@@ -166,7 +166,7 @@ fn kubectl_takes_over_from_itself() {
     let annotation: Value =
         serde_json::from_str(story.object()["metadata"]["annotations"][LAST_APPLIED].as_str().expect("kept")).expect("JSON");
     assert_eq!(annotation["data"], json!({"k": "2", "l": "1"}));
-    // What somebody has changed since is theirs.
+    // A field that another manager has changed since then belongs to that manager.
     let changed = object(&story, json!({"k": "2", "l": "1"}), json!({"k": "2", "l": "3"}));
     story.put("editor", changed);
     let refused = story.conflict("kubectl", json!({"data": {"k": "4", "l": "4"}}));

@@ -1,4 +1,4 @@
-//! Lists by keys, sets and atomic ones; types that are not known; what does not fit.
+//! Lists with keys, sets and atomic lists; unknown types; values that do not fit their type.
 
 use super::*;
 
@@ -24,7 +24,7 @@ fn elements_are_told_apart_by_their_keys() {
         story.conflict("b", json!({"spec": {"template": {"spec": {"containers": [container("app", json!({"image": "other"}))]}}}})),
         "Apply failed with 1 conflict: conflict with \"a\": .spec.template.spec.containers[name=\"app\"].image"
     );
-    // b lets go of all of its own; the element that a holds on to stays, without b's part.
+    // b gives up all of its fields. The element that a also owns stays, without the fields of b.
     story.apply("b", json!({}));
     assert_eq!(names(&story), ["log", "app"]);
     assert_eq!(story.at("/spec/template/spec/containers/1"), json!({"name": "app", "image": "i"}));

@@ -1,4 +1,4 @@
-//! What creates, updates and patches leave in `managedFields`.
+//! The entries in `managedFields` after creates, updates and patches.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn an_update_owns_what_it_changed() {
     story.put("a", json!({"data": {"k": "1", "l": "1", "m": "1"}}));
     story.put("b", json!({"metadata": {"labels": {"x": "y"}}, "data": {"k": "2", "l": "1"}}));
     assert_eq!(story.owners(), ["a Update: .data .data.l", "b Update: .data.k .metadata.labels .metadata.labels.x"]);
-    // Nothing new, no new time.
+    // A write without a change does not change the time.
     let before = story.at("/metadata/managedFields");
     story.put("c", json!({"metadata": {"labels": {"x": "y"}}, "data": {"k": "2", "l": "1"}}));
     assert_eq!(story.at("/metadata/managedFields"), before);
@@ -60,7 +60,7 @@ fn users_may_set_and_clear_managers_on_the_main_resource_alone() {
         story.put("u", json!({"metadata": {"managedFields": empty}, "data": {"k": "1"}}));
         assert_eq!(story.at("/metadata/managedFields"), Value::Null);
     }
-    // Until somebody applies, nobody is recorded.
+    // Managers are not recorded until the next apply.
     story.put("u", json!({"data": {"k": "2"}}));
     assert_eq!(story.at("/metadata/managedFields"), Value::Null);
 }
@@ -100,7 +100,7 @@ fn times_alone_are_no_change() {
     }
 }
 
-/// The short way of [`record`] leads where the long one does.
+/// The fast path of [`record`] has the same result as the slow path.
 #[test]
 fn who_changes_their_own_again_is_recorded_like_everybody() {
     let base = json!({"metadata": {"labels": {"l": "1"}}, "data": {"a": "1", "b": "1"}});

@@ -1,4 +1,4 @@
-//! Laws and writing of sets.
+//! Properties of sets, and their written form.
 
 use proptest::prelude::*;
 use serde_json::Map;

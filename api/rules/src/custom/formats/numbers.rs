@@ -12,7 +12,7 @@ static CREDIT_CARD: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-/// The number of a credit card, whatever stands between the digits.
+/// The number of a credit card; all characters other than digits are ignored.
 pub(super) fn is_credit_card(text: &str) -> bool {
     let number: String = text.chars().filter(char::is_ascii_digit).collect();
     let luhn = |(index, digit): (usize, u32)| match digit * 2 {
@@ -39,7 +39,7 @@ pub(super) fn is_isbn13(text: &str) -> bool {
     number.len() == 13 && number.bytes().all(|b| b.is_ascii_digit()) && sum.is_multiple_of(10)
 }
 
-/// Without white space and dashes.
+/// The text without white space and dashes.
 fn bare(text: &str) -> String {
     text.chars().filter(|c| !matches!(c, '\t' | '\n' | '\x0c' | '\r' | ' ' | '-')).collect()
 }

@@ -1,4 +1,4 @@
-//! Texts that have a format beside such as have not.
+//! Texts that have a format, and texts that do not.
 
 use super::*;
 

@@ -11,7 +11,7 @@ static DATE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\d{4}-\d{2}-\d{2}$"))
 static TIME: LazyLock<Regex> = LazyLock::new(|| pattern("^([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))$"));
 static AMOUNT: LazyLock<Regex> = LazyLock::new(|| pattern(r"(\d+)\s*([A-Za-zµ]+)"));
 
-/// Names of units, and beginnings of names.
+/// Names of units, and prefixes of names.
 const UNITS: [&str; 11] = ["ns", "us", "µs", "ms", "s", "m", "h", "hr", "d", "w", "wk"];
 const UNIT_BEGINNINGS: [&str; 8] = ["nano", "micro", "milli", "sec", "min", "hour", "day", "week"];
 
@@ -20,7 +20,7 @@ pub(super) fn is_date(text: &str) -> bool {
     DATE.is_match(text) && text.parse::<jiff::civil::Date>().is_ok()
 }
 
-/// `date-time` of RFC 3339; what follows a second `T` is not looked at.
+/// `date-time` of RFC 3339; the text after a second `T` is ignored.
 pub(super) fn is_date_time(text: &str) -> bool {
     let text = text.to_lowercase();
     let mut parts = text.split('t');
@@ -30,7 +30,7 @@ pub(super) fn is_date_time(text: &str) -> bool {
     is_date(date) && at_most(1, "23") && at_most(2, "59") && at_most(3, "59")
 }
 
-/// What Go knows, or anything that holds an amount of a unit: `10 minutes`.
+/// A duration in Go's form, or a text that contains an amount and a unit: `10 minutes`.
 pub(super) fn is_duration(text: &str) -> bool {
     if parse_duration(text).is_ok() {
         return true;

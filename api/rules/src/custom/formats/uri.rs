@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 
 use api_model::percent;
 
-/// Whether it is one.
+/// Whether a text is an absolute URI or an absolute path.
 pub(super) fn is_request_uri(text: &str) -> bool {
     let is_control = |b: u8| b < b' ' || b == 0x7f;
     if text.is_empty() || text.bytes().any(is_control) {
@@ -24,7 +24,7 @@ pub(super) fn is_request_uri(text: &str) -> bool {
     }
 }
 
-/// The scheme, if there is one, and what follows; none where a colon stands first.
+/// The scheme, if there is one, and the rest; `None` for a text that starts with a colon.
 fn scheme(text: &str) -> Option<(Option<&str>, &str)> {
     let end = text.find(|c: char| !c.is_ascii_alphanumeric() && !"+-.".contains(c)).unwrap_or(text.len());
     let (scheme, rest) = text.split_at(end);
@@ -55,7 +55,7 @@ fn is_host(host: &str) -> bool {
     };
     let is_port = port.is_empty() || port.strip_prefix(':').is_some_and(|port| port.bytes().all(|b| b.is_ascii_digit()));
     let is_plain = |b: u8| !b.is_ascii() || b.is_ascii_alphanumeric() || b"!$&'()*+,;=:[]<>\"-_.~%".contains(&b);
-    // Escapes in a host's name are for what is not ASCII.
+    // A host name may contain escapes only for bytes that are not ASCII.
     let is_high = |rest: &str| rest.starts_with("25") || rest.starts_with(|c: char| c.to_digit(16).is_some_and(|digit| digit >= 8));
     is_port && name.bytes().all(is_plain) && percent::is_valid(name) && name.split('%').skip(1).all(is_high)
 }

@@ -1,4 +1,4 @@
-//! What may stand instead of a schema, and what else no schema tells of.
+//! Values that are allowed instead of a schema, and other values without a schema.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 use super::*;
 use crate::fields::{FieldValidation, check_fields};
 
-/// What becomes of a definition with that schema.
+/// A definition with that schema after the check.
 fn checked(schema: Value) -> Result<Value, String> {
     stored(json!({"openAPIV3Schema": schema}), json!({})).map(|version| version["schema"]["openAPIV3Schema"].clone())
 }
@@ -74,7 +74,7 @@ fn what_cannot_be_is_refused_in_gos_words() {
     insta::assert_snapshot!(lines.join("\n"));
 }
 
-/// Whoever adds one to this list tells what it may be.
+/// A value that is added to this list needs a rule for its allowed forms.
 #[test]
 fn these_are_the_values_whose_schema_says_nothing() {
     let mut found = BTreeSet::new();

@@ -1,5 +1,5 @@
-//! The order of a merged list: elements that the patch speaks of stand in the patch's order, the
-//! others keep theirs, and where the two are interleaved the old list decides.
+//! The order of a merged list. Elements of the patch have the order of the patch, and the other elements keep their
+//! order. Where the two are interleaved, the old list decides.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ fn places(list: &[Value], key: &ElementKey) -> Places {
     places
 }
 
-/// The patch's list must be in the order that `$setElementOrder` states.
+/// The patch's list must have the order that `$setElementOrder` states.
 pub fn check(list: &[Value], wanted: &[Value], key: &ElementKey, field: &str) -> Result<(), PatchError> {
     let places = places(wanted, key);
     let mut last = None;
@@ -43,7 +43,7 @@ pub fn normalize(merged: Vec<Value>, wanted: &[Value], before: &[Value], key: &E
     let (wanted, before) = (places(wanted, key), places(before, key));
     let (mut named, mut others): (Vec<Value>, Vec<Value>) = merged.into_iter().partition(|item| wanted.contains_key(&key.id(item)));
     named.sort_by_key(|item| wanted.get(&key.id(item)).copied());
-    // What the old list does not have stays last, in the order of its coming.
+    // Elements that the old list does not have stay last, in their present order.
     others.sort_by_key(|item| before.get(&key.id(item)).copied().unwrap_or(usize::MAX));
     let mut sorted = Vec::with_capacity(named.len() + others.len());
     let mut others = others.into_iter().peekable();
