@@ -1,4 +1,4 @@
-//! Who may do what: roles, their bindings, and certificates.
+//! Roles, their bindings, and certificates.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -78,7 +78,7 @@ fn signing_request(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-/// Denied wins over approved, whatever the conditions' values: they are only ever true.
+/// Denied has priority over approved. The status of the conditions is ignored, because it can only be true.
 fn request_condition(object: &Value) -> String {
     let has = |kind: &str| list(object, "status.conditions").iter().any(|condition| text(condition, "type") == kind);
     let mut words = vec![match (has("Denied"), has("Approved")) {

@@ -1,4 +1,4 @@
-//! Namespaces and what lies in them beside workloads: configuration, identities, quotas.
+//! Namespaces, and their objects other than workloads: configuration, identities, quotas.
 
 use jiff::Timestamp;
 use serde_json::Value;

@@ -1,5 +1,5 @@
-//! Columns of custom resources: the name, and what `additionalPrinterColumns` says; age where it says
-//! nothing.
+//! Columns of custom resources: the name and `additionalPrinterColumns`, or the name and the age where the definition
+//! has no columns.
 
 use api_model::json_path::{JsonPath, printed};
 use api_model::kind::{Custom, CustomColumn, Slot};
@@ -41,7 +41,7 @@ pub(crate) fn cells(custom: &Custom, object: &Value, now: Timestamp) -> Vec<Valu
     cells
 }
 
-/// A value in a column of some type; nothing where it does not fit.
+/// A value in the form of its column's type; `None` where it does not fit the type.
 fn cell(column: &CustomColumn, value: &Value, now: Timestamp) -> Option<Value> {
     match column.kind.as_str() {
         _ if value.is_null() => None,

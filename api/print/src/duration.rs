@@ -1,10 +1,10 @@
-//! Durations for people, with the precision that matters at each length: upstream's
+//! Durations for people, with a precision that depends on the length: upstream's
 //! `k8s.io/apimachinery/pkg/util/duration.HumanDuration`.
 
 use jiff::SignedDuration;
 
-/// `5s`, `2m3s`, `15m`, `3h5m`, `47h`, `3d4h`, `10d`, `2y10d`, `9y`. Clocks of two machines may differ by
-/// less than two seconds; a time further ahead is `<invalid>`.
+/// `5s`, `2m3s`, `15m`, `3h5m`, `47h`, `3d4h`, `10d`, `2y10d`, `9y`. The clocks of two machines may differ, so a time
+/// less than two seconds ahead is `0s`; a time further ahead is `<invalid>`.
 pub fn human(duration: SignedDuration) -> String {
     let seconds = duration.as_secs();
     let (minutes, hours) = (seconds / 60, seconds / 3600);
@@ -24,7 +24,7 @@ pub fn human(duration: SignedDuration) -> String {
     }
 }
 
-/// A larger unit and, unless it is zero, the smaller one's rest.
+/// The larger unit, and the rest in the smaller unit unless it is zero.
 fn two(large: i64, large_unit: &str, small: i64, small_unit: &str) -> String {
     if small == 0 { format!("{large}{large_unit}") } else { format!("{large}{large_unit}{small}{small_unit}") }
 }

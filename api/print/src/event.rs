@@ -1,5 +1,5 @@
-//! Events, in the shapes of both groups that serve them: `v1` and `events.k8s.io/v1` name the same fields
-//! differently.
+//! Events in the forms of both groups that serve them: `v1` and `events.k8s.io/v1` have different names for the
+//! same fields.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -51,7 +51,7 @@ fn event(event: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-/// How long ago the first of these times that is set was.
+/// The time since the first of these times that is set.
 fn seen(event: &Value, paths: &[&str], now: Timestamp) -> Option<String> {
     paths.iter().find(|path| time(event, path).is_some()).map(|path| since(event, path, now))
 }

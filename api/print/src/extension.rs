@@ -1,5 +1,5 @@
-//! What changes the API server itself: webhooks, admission policies, flow control, custom resources,
-//! aggregated APIs; and devices.
+//! Kinds that extend or configure the API server: webhooks, admission policies, flow control, custom resources,
+//! aggregated APIs. Also devices.
 
 use jiff::Timestamp;
 use serde_json::Value;

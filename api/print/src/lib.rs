@@ -1,6 +1,6 @@
-//! What `kubectl get` shows: the columns of each kind and the cells of one object's row, as upstream's
-//! `pkg/printers/internalversion` fills them. Pure functions of a JSON value and a time; the namespace
-//! column, headers and alignment are the client's business.
+//! The table of `kubectl get`: the columns of each kind and the cells of one object's row, as upstream's
+//! `pkg/printers/internalversion` fills them. All functions are pure, over a JSON value and a time. The client adds the
+//! namespace column, the headers and the alignment.
 //!
 //! A kind is one `Printer` in the file of its family: its columns and the function that fills them.
 
@@ -38,7 +38,7 @@ pub fn columns(kind: &Kind) -> Cow<'_, [Column<'_>]> {
     }
 }
 
-/// The cells of one object, one for each of [`columns`], those of lower priority included.
+/// The cells of one object, one for each of [`columns`], including those of lower priority.
 pub fn cells(kind: &Kind, object: &Value, now: Timestamp) -> Vec<Value> {
     match &kind.custom {
         Some(custom) => custom::cells(custom, object, now),
@@ -46,7 +46,7 @@ pub fn cells(kind: &Kind, object: &Value, now: Timestamp) -> Vec<Value> {
     }
 }
 
-/// The conditions of a row (`TableRowCondition`): that a Pod has ended, so that clients may leave it out.
+/// The conditions of a row (`TableRowCondition`): one says that a Pod has ended, so that clients may omit the row.
 pub fn row_conditions(kind: &Kind, object: &Value) -> Option<Value> {
     if !kind.group.is_empty() || kind.kind != "Pod" {
         return None;

@@ -1,4 +1,4 @@
-//! Services and what stands behind and before them.
+//! Services, their endpoints, and the kinds that route traffic to them.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::printer::{AGE, NAME, Printer, SELECTOR, text as column};
 use crate::read::{age, at, list, map, name, number, plain, some_of, text, text_or, texts};
 use crate::selector;
 
-/// How many hosts, addresses or ports a cell shows before it counts the rest.
+/// Most hosts, addresses or ports in a cell; the cell shows the number of the others.
 const SHOWN_MAX: usize = 3;
 
 pub(crate) const PRINTERS: &[Printer] = &[
@@ -126,7 +126,7 @@ fn external_ip(object: &Value) -> String {
     }
 }
 
-/// The addresses, else names, that a load balancer gave.
+/// The address of each entry of a load balancer, or else its host name.
 fn load_balancer(object: &Value) -> BTreeSet<String> {
     let points = list(object, "status.loadBalancer.ingress").iter();
     let address = |point: &Value| match (text(point, "ip"), text(point, "hostname")) {
@@ -187,7 +187,7 @@ fn ingress(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-/// The hosts of the first rules. The rest is counted in rules, with and without a host, as upstream does.
+/// The hosts of the first rules. As upstream, the number of the others counts all rules, with and without a host.
 fn hosts(rules: &[Value]) -> String {
     let (mut shown, mut more) = (Vec::new(), false);
     for rule in rules {

@@ -1,4 +1,4 @@
-//! Nodes, and what is decided about how Pods run on them.
+//! Nodes, and kinds that determine how Pods run on them.
 
 use std::collections::BTreeSet;
 
@@ -89,7 +89,7 @@ fn status(object: &Value) -> String {
     if flag_or(object, "spec.unschedulable", false) { format!("{ready},SchedulingDisabled") } else { ready.to_owned() }
 }
 
-/// Roles by `node-role.kubernetes.io/ROLE` and `kubernetes.io/role=ROLE`.
+/// Roles from the labels `node-role.kubernetes.io/ROLE` and `kubernetes.io/role=ROLE`.
 fn roles(object: &Value) -> BTreeSet<&str> {
     let labels = api_model::meta::labels(object).into_iter().flatten();
     labels

@@ -1,4 +1,5 @@
-//! Pods, whose STATUS column sums up phase, conditions and every container's state, and PodTemplates.
+//! Pods and PodTemplates. The STATUS column of a Pod summarizes its phase, its conditions and the state of every
+//! container.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -66,17 +67,17 @@ fn readiness_gates(pod: &Value) -> String {
     format!("{met}/{}", gates.len())
 }
 
-/// What the containers of a Pod come to.
+/// The summary of all containers of a Pod.
 struct Summary {
     reason: String,
     ready: usize,
-    /// Containers that count for readiness: the ordinary ones and the init containers that keep running.
+    /// Containers that count for readiness: the main containers and the sidecars.
     total: usize,
     restarts: i64,
     last_restart: Option<Timestamp>,
 }
 
-/// Restarts and the time of the last one.
+/// The number of restarts, and the time of the last one.
 #[derive(Clone, Copy, Default)]
 struct Restarts {
     count: i64,
@@ -121,7 +122,7 @@ impl Summary {
     }
 }
 
-/// What the init containers come to.
+/// The summary of the init containers.
 struct Init {
     /// Why the Pod is not initialized; `None` when it is.
     reason: Option<String>,
@@ -159,8 +160,8 @@ impl Init {
     }
 }
 
-/// Sets the reason that the ordinary containers give, the first of them last so that it wins, and answers
-/// how many are ready.
+/// Sets the reason from the main containers; the first container is read last, so that its reason wins. Returns how
+/// many containers are ready.
 fn main_containers(pod: &Value, reason: &mut String, restarts: &mut Restarts) -> usize {
     let mut ready = 0;
     for status in list(pod, "status.containerStatuses").iter().rev() {
@@ -180,7 +181,7 @@ fn main_containers(pod: &Value, reason: &mut String, restarts: &mut Restarts) ->
     ready
 }
 
-/// Why a container ended, in its own words or by signal or exit code.
+/// Why a container ended: its reason, or else its signal or exit code.
 fn ended(terminated: &Value) -> String {
     match (text(terminated, "reason"), number(terminated, "signal")) {
         ("", 0) => format!("ExitCode:{}", number(terminated, "exitCode")),

@@ -1,9 +1,9 @@
-//! A printer: the columns of a kind and the function that fills them; and the columns that several kinds share.
+//! A printer: the columns of a kind and the function that fills them. Also the columns that several kinds share.
 
 use jiff::Timestamp;
 use serde_json::Value;
 
-/// A column definition, as `meta.k8s.io/v1 TableColumnDefinition` carries it.
+/// A column definition: `TableColumnDefinition` of `meta.k8s.io/v1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Column<'a> {
     /// Heading, for example `Name`.
@@ -13,9 +13,9 @@ pub struct Column<'a> {
     pub kind: &'a str,
     /// `name` marks the column that identifies the row.
     pub format: &'a str,
-    /// What the column tells.
+    /// The meaning of the column.
     pub description: &'a str,
-    /// 0 is always shown, 1 only with `-o wide`.
+    /// A column of priority 0 is always shown, one of priority 1 only with `-o wide`.
     pub priority: i32,
 }
 
@@ -42,7 +42,7 @@ pub(crate) const fn integer(name: &'static str, description: &'static str) -> Co
     column(name, "integer", description)
 }
 
-/// A column of truth values.
+/// A column of booleans.
 pub(crate) const fn boolean(name: &'static str, description: &'static str) -> Column<'static> {
     column(name, "boolean", description)
 }

@@ -1,5 +1,5 @@
-//! Reading fields of objects for cells: absent and ill-typed fields count as empty, as they do in the Go
-//! structures that upstream prints from.
+//! Reads fields of objects for cells. As in the Go structs that upstream prints, fields that are absent or have a wrong
+//! type count as empty.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -16,7 +16,7 @@ pub(crate) fn text<'a>(object: &'a Value, path: &str) -> &'a str {
     at(object, path).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The text at a path, or other words when it is empty.
+/// The text at a path, or `other` when it is empty.
 pub(crate) fn text_or(object: &Value, path: &str, other: &str) -> Value {
     Value::from(match text(object, path) {
         "" => other,
@@ -29,7 +29,7 @@ pub(crate) fn number(object: &Value, path: &str) -> i64 {
     at(object, path).and_then(Value::as_i64).unwrap_or_default()
 }
 
-/// The truth value at a path, or another one when it is absent.
+/// The boolean at a path, or `other` when it is absent.
 pub(crate) fn flag_or(object: &Value, path: &str, other: bool) -> bool {
     at(object, path).and_then(Value::as_bool).unwrap_or(other)
 }
@@ -54,7 +54,7 @@ pub(crate) fn len(object: &Value, path: &str) -> usize {
     map(object, path).map_or(0, Map::len)
 }
 
-/// A quantity, or a number or text: as it is written.
+/// A quantity, number or text as it is written in the object.
 pub(crate) fn plain(value: Option<&Value>, absent: &str) -> String {
     match value {
         Some(Value::String(text)) => text.clone(),
@@ -83,7 +83,7 @@ pub(crate) fn time(object: &Value, path: &str) -> Option<Timestamp> {
     text(object, path).parse().ok()
 }
 
-/// How long the time at a path is past.
+/// The time since the time at a path.
 pub(crate) fn since(object: &Value, path: &str, now: Timestamp) -> String {
     time(object, path).map_or_else(|| "<unknown>".to_owned(), |then| duration::human(now.duration_since(then)))
 }
@@ -105,7 +105,7 @@ pub(crate) fn containers(object: &Value, path: &str) -> (Value, Value) {
     (join("name").into(), join("image").into())
 }
 
-/// At most `max` items, separated by `separator`, and how many more there are.
+/// At most `max` items, separated by `separator`, and the number of the others.
 pub(crate) fn some_of(items: &[String], max: usize, separator: &str) -> String {
     let shown = items.get(..max).unwrap_or(items).join(separator);
     if items.len() > max { format!("{shown} + {} more...", items.len() - max) } else { shown }

@@ -148,14 +148,14 @@ fn phase(object: &Value) -> Value {
     if api_model::meta::is_deleting(object) { "Terminating".into() } else { text(object, "status.phase").into() }
 }
 
-/// Each mode once, in upstream's order.
+/// Each access mode once, in upstream's order.
 fn access_modes(object: &Value, path: &str) -> String {
     let modes = texts(object, path);
     let names = [("ReadWriteOnce", "RWO"), ("ReadOnlyMany", "ROX"), ("ReadWriteMany", "RWX"), ("ReadWriteOncePod", "RWOP")];
     names.iter().filter(|(mode, _)| modes.contains(mode)).map(|(_, short)| *short).collect::<Vec<_>>().join(",")
 }
 
-/// The class by the annotation of old, else by its field.
+/// The class from the deprecated annotation, or else from the field.
 fn storage_class_name(object: &Value) -> Value {
     match annotation(object, "volume.beta.kubernetes.io/storage-class") {
         Some(class) => class.into(),
@@ -167,7 +167,7 @@ fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     map(object, "metadata.annotations")?.get(key)?.as_str()
 }
 
-/// The name of a class, marked where claims without a class get it.
+/// The name of a class, with a mark for the default class.
 fn class_name(object: &Value) -> Value {
     let defaults = [
         "storageclass.kubernetes.io/is-default-class",

@@ -4,12 +4,12 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// The time at which all tests look.
+/// The present time of all tests.
 pub(crate) fn now() -> Timestamp {
     "2024-01-02T12:00:00Z".parse().expect("a time")
 }
 
-/// The row of an object made an hour and a half ago, cells separated by bars.
+/// The row of an object that is an hour and a half old; bars separate the cells.
 pub(crate) fn row(group: &str, kind: &str, mut object: Value) -> String {
     let metadata = json!({"name": "x", "creationTimestamp": "2024-01-02T10:30:00Z"});
     let object_metadata = object.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
@@ -23,7 +23,7 @@ pub(crate) fn row(group: &str, kind: &str, mut object: Value) -> String {
     for (cell, column) in cells.iter().zip(printer.columns) {
         let fits = match column.kind {
             "integer" => cell.is_i64() || cell.is_u64(),
-            // Upstream fills some columns of other types with text.
+            // Upstream writes text into some columns of other types.
             _ => cell.is_string() || cell.is_boolean() || cell.is_number(),
         };
         assert!(fits, "{kind} {}: {cell}", column.name);

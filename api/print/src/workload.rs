@@ -1,4 +1,5 @@
-//! What makes and guards Pods: Deployments and their kin, Jobs, autoscalers, disruption budgets.
+//! Workloads and kinds that scale or protect them: Deployments and similar kinds, Jobs, autoscalers, disruption
+//! budgets.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -279,7 +280,7 @@ fn autoscaler(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-/// The first two metrics as `PRESENT/WANTED`, and how many more there are. `autoscaling/v1` knows only CPU.
+/// The first two metrics as `PRESENT/WANTED`, and the number of the others. `autoscaling/v1` has only CPU.
 fn metrics(object: &Value) -> String {
     if let Some(wanted) = at(object, "spec.targetCPUUtilizationPercentage").and_then(Value::as_i64) {
         let present = at(object, "status.currentCPUUtilizationPercentage").and_then(Value::as_i64);
