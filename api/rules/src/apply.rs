@@ -2,7 +2,7 @@
 //!
 //! [`record`] records the fields that a create, update or patch changed in `metadata.managedFields`. [`apply`] merges a
 //! configuration into an object, removes the fields that its manager no longer sets, and rejects changes to fields of other
-//! managers unless forced. The schema tells how a value is owned: as a whole, by field, or by element. Rules and messages
+//! managers unless forced. The schema says how a value is owned: as a whole, by field, or by element. Rules and messages
 //! are upstream's (structured-merge-diff, KEP-555). Managers of different API versions are compared in the stored form,
 //! where all versions have the same fields. Where a conversion webhook makes versions differ, [`settle`] removes changed
 //! fields from managers of other versions.

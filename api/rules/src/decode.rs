@@ -129,7 +129,7 @@ fn decode_json(text: &str, whole_floats: bool) -> Result<Decoded, DecodeError> {
     }
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let json = |error: serde_json::Error| {
-        // Go would accept the text; this decoder has a limit of its own, such as the nesting.
+        // Go would accept the text; it exceeds a limit of this decoder, such as the nesting.
         DecodeError::Json(go_syntax::complaint(text.as_bytes()).unwrap_or_else(|| error.to_string()))
     };
     let value = Tracked(&mut context).deserialize(&mut deserializer).map_err(json)?;

@@ -4,7 +4,7 @@
 use api_schema::{Additional, Structural};
 use serde_json::Value;
 
-/// Fields that every object has, also one that is embedded in another.
+/// Fields that every object has, embedded objects too.
 pub const META_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 /// A node of a schema during the walk beside a value.

@@ -264,7 +264,7 @@ mod tests {
             ("01Gi", "01Gi"),
             ("08Gi", "8Gi"),
             ("1.500m", "2m"),
-            // quantity.go:379 caps binary suffixes alone.
+            // quantity.go:379 caps only binary suffixes.
             ("8Ei", "9223372036854775807"),
             ("99999999999999999999Ki", "9223372036854775807"),
             ("10E", "10E"),

@@ -1,4 +1,4 @@
-//! Repairs JSON that is no valid text: bytes that are no UTF-8, and escapes of a single surrogate (`\ud83d` alone), which
+//! Repairs JSON that is not valid text: bytes that are not UTF-8, and escapes of a single surrogate (`\ud83d` alone), which
 //! come from clients that cut a message within an emoji. Go's decoder reads both as U+FFFD.
 
 use std::borrow::Cow;

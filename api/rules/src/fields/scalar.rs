@@ -52,7 +52,7 @@ fn integer(format: Format, value: &Value) -> bool {
     }
 }
 
-/// Upstream has an unmarshaler of its own here, so the message names no field.
+/// Upstream's type has its own unmarshaler, so the message names no field.
 fn int_or_string(value: &Value) -> Result<(), DecodeError> {
     let found = match value {
         Value::String(_) => return Ok(()),

@@ -1,6 +1,6 @@
 //! The FlowSchemas and PriorityLevelConfigurations that every server needs: every request matches one of them, whatever
-//! else is stored. They apply even while they are not stored. Their specs cannot change, except the shares of the
-//! exempt level.
+//! else is stored. They apply even while they are not stored. Their specs cannot change, except
+//! `spec.exempt` of the exempt level.
 
 use api_model::meta;
 use api_model::zero::same;

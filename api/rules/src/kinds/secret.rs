@@ -44,7 +44,7 @@ fn validate_create(object: &At<'_>, checks: &mut Checks) {
     content(object, &data, checks);
 }
 
-/// Checks the keys that each type requires.
+/// Checks the data and the annotation that the type requires.
 fn content(object: &At<'_>, data: &At<'_>, checks: &mut Checks) {
     match object.get("type").text() {
         "kubernetes.io/service-account-token" => {

@@ -49,7 +49,7 @@ pub fn node_selector(selector: &At<'_>, checks: &mut Checks) {
     }
 }
 
-/// Label values are checked where a term is required; one that is merely preferred may match nothing.
+/// Checks a term. `check_values` is set for required terms; a preferred term may have label values that match nothing.
 fn node_term(term: &At<'_>, check_values: bool, checks: &mut Checks) {
     for expression in term.get("matchExpressions").items() {
         let (operator, values) = (expression.get("operator"), expression.get("values"));

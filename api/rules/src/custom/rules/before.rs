@@ -13,7 +13,7 @@ const TYPE_FIELDS: [&str; 2] = ["apiVersion", "kind"];
 pub struct Before<'v> {
     /// `None` where the value cannot be correlated with an old one.
     pub old: Option<&'v Value>,
-    /// Whether comparing with `old` tells if the value changed.
+    /// Whether a comparison with `old` shows if the value has changed.
     is_telling: bool,
     /// Whether the value cannot be correlated, and the nearest value above that can be correlated has not changed.
     is_within_unchanged: bool,

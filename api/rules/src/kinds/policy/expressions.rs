@@ -16,7 +16,7 @@ pub struct Expressions {
 }
 
 impl Expressions {
-    /// The variables of a policy with this spec, before its variables are declared.
+    /// For a policy with this spec; no variables are declared yet.
     pub fn new(spec: &At<'_>, builds_objects: bool) -> Self {
         Self { has_params: spec.get("paramKind").exists(), builds_objects, variables: Vec::new() }
     }
