@@ -59,13 +59,13 @@ pub fn yaml_complaint(duplicates: &[Duplicate]) -> String {
 /// A body does not decode. All errors are bad requests (400).
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum DecodeError {
-    /// The body is no JSON.
+    /// The body is not JSON.
     #[error("couldn't get version/kind; json parse error: {0}")]
     Json(String),
-    /// The body is no YAML.
+    /// The body is not YAML.
     #[error("error converting YAML to JSON: {0}")]
     Yaml(String),
-    /// The body is no UTF-8.
+    /// The body is not UTF-8.
     #[error("body is not valid UTF-8 from byte {0} on")]
     Utf8(usize),
     /// There is more than one YAML document.

@@ -91,7 +91,7 @@ pub fn strategic(schema: &Schema, original: &Value, patch: &Value) -> Result<Val
     }
 }
 
-/// Go's message about a patch that is no map.
+/// Go's message about a patch that is not a map.
 fn no_map(value: &Value) -> String {
     format!("json: cannot unmarshal {} into Go value of type map[string]interface {{}}", json_type(value))
 }

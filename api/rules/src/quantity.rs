@@ -19,7 +19,7 @@ const EXPONENT_MAX: i32 = 1_000_000;
 /// Digits of numbers that upstream reads into 64 bits.
 const FAST_DIGITS_MAX: usize = 18;
 
-/// A text is no quantity. The messages are upstream's.
+/// A text is not a quantity. The messages are upstream's.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum QuantityError {
     /// The format is wrong.
@@ -219,7 +219,7 @@ fn decimal(nano: i128, exponent: bool) -> String {
     }
 }
 
-/// Compares two quantities; a text that is no quantity counts as zero.
+/// Compares two quantities; a text that is not a quantity counts as zero.
 pub fn compare(a: &str, b: &str) -> Ordering {
     let nano = |text: &str| parse(text).map_or(0, Quantity::nano);
     nano(a).cmp(&nano(b))

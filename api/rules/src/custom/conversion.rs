@@ -19,7 +19,7 @@ const CHANGEABLE: [&str; 2] = ["labels", "annotations"];
 /// A converted object is not acceptable.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum Unacceptable {
-    /// It is no object of the requested version.
+    /// It is not an object of the requested version.
     #[error("returned invalid {place}: {why}", place = of_index(*.index, *.of))]
     Form {
         /// Its index in the response.
@@ -74,7 +74,7 @@ pub fn review(version: &str, uid: &str, wanted: &str, objects: &[&Value]) -> Val
 /// The objects of a response.
 ///
 /// # Errors
-/// When it is no response to this request, or reports a failure.
+/// When it is not a response to this request, or reports a failure.
 pub fn answered(mut answer: Value, version: &str, uid: &str) -> Result<Vec<Value>, Message> {
     let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
     let (found_version, found_kind) = (text(answer.get("apiVersion")), text(answer.get("kind")));
@@ -107,7 +107,7 @@ pub fn answered(mut answer: Value, version: &str, uid: &str) -> Result<Vec<Value
 /// annotations. `index` is its index among the `of` objects of the request.
 ///
 /// # Errors
-/// When it is no object of the requested version, or another object.
+/// When it is not an object of the requested version, or another object.
 pub fn accept(original: &Value, mut converted: Value, wanted: &str, (index, of): (usize, usize)) -> Result<Value, Unacceptable> {
     form(original, &converted, wanted).map_err(|why| Unacceptable::Form { index, of, why })?;
     for (what, field) in [("name", "name"), ("namespace", "namespace"), ("UID", "uid")] {

@@ -1,4 +1,4 @@
-//! The error messages of Go's JSON decoder (`encoding/json`) for a text that is no JSON.
+//! The error messages of Go's JSON decoder (`encoding/json`) for a text that is not JSON.
 
 /// The end of reading.
 enum Fault {

@@ -62,7 +62,7 @@ impl<'t> Context<'t> {
         self.duplicates
     }
 
-    /// The value of a string of a YAML text that is no string in YAML 1.1.
+    /// The value of a string of a YAML text that is not a string in YAML 1.1.
     fn resolved(&self, value: &str) -> Option<Value> {
         super::yaml11::resolve(self.yaml?, value)
     }

@@ -9,7 +9,7 @@ const PROPERTIES_LEN_MAX: usize = 64;
 const NUMBER_LEN_MAX: usize = 512;
 
 /// The value in YAML 1.1 of a text that the parser returned as a string, if the text is plain in the YAML text that it is
-/// borrowed from and is no string in YAML 1.1.
+/// borrowed from and is not a string in YAML 1.1.
 pub fn resolve(text: &str, found: &str) -> Option<Value> {
     let value = meaning(found)?;
     let at = found.as_ptr().addr().checked_sub(text.as_ptr().addr())?;

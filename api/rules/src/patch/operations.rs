@@ -49,7 +49,7 @@ enum Fault {
 /// The operations of a patch.
 ///
 /// # Errors
-/// When the patch is no list of operations.
+/// When the patch is not a list of operations.
 pub(super) fn decoded(patch: &Value) -> Result<Vec<Operation>, PatchError> {
     decoded_as_go(patch).map_err(|why| PatchError::Malformed(format!("error decoding patch: {why}")))
 }
