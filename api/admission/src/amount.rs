@@ -17,14 +17,14 @@ pub fn milli(value: &Value) -> Result<i128, QuantityError> {
     }
 }
 
-/// A list of quantities; one that does not parse was refused when its object was written and counts
-/// as nothing.
+/// Parses a list of quantities. A quantity that does not parse is left out: the server rejects such quantities when
+/// their object is written.
 pub fn list(value: Option<&Value>) -> Amounts {
     let entries = value.and_then(Value::as_object).into_iter().flatten();
     entries.filter_map(|(name, value)| milli(value).ok().map(|amount| (name.clone(), amount))).collect()
 }
 
-/// Adds to a sum, which never wraps: one amount is far from the largest number, and no sum goes beyond it.
+/// Adds to a sum. The addition saturates; no real sum comes near the largest number.
 pub fn add(sum: &mut Amounts, other: &Amounts) {
     for (name, amount) in other {
         let have = sum.entry(name.clone()).or_default();
@@ -32,7 +32,7 @@ pub fn add(sum: &mut Amounts, other: &Amounts) {
     }
 }
 
-/// Raises to the larger of each.
+/// Raises each amount to the larger one of both lists.
 pub fn raise(to: &mut Amounts, other: &Amounts) {
     for (name, amount) in other {
         let have = to.entry(name.clone()).or_default();
@@ -40,8 +40,8 @@ pub fn raise(to: &mut Amounts, other: &Amounts) {
     }
 }
 
-/// The text of an amount, in powers of 1024 where `like` is written so (or, with nothing to go by,
-/// where the resource counts bytes), else of 1000.
+/// The text of an amount. The suffix is a power of 1024 if the suffix of `like` is one. Without `like`, the suffix is a
+/// power of 1024 if the resource counts bytes. Otherwise, it is a power of 1000.
 pub fn text(name: &str, milli: i128, like: Option<&str>) -> String {
     let binary = match like {
         Some(like) => like.ends_with('i'),
@@ -63,7 +63,7 @@ pub fn text(name: &str, milli: i128, like: Option<&str>) -> String {
     found.map_or_else(|| whole.to_string(), |(suffix, unit)| format!("{}{suffix}", whole / unit))
 }
 
-/// A quantity's text as upstream would write it again.
+/// The text of a quantity as upstream writes it after parsing.
 pub fn canonical(name: &str, value: &Value) -> String {
     let like = value.as_str();
     milli(value).map_or_else(|_| like.unwrap_or_default().to_owned(), |amount| text(name, amount, like))

@@ -43,7 +43,7 @@ pub enum Denied {
         message: String,
         /// Causes for `details`.
         causes: Box<[Cause]>,
-        /// The object whose creation would let the request be admitted, where it is expected soon.
+        /// The object after whose creation the request would be admitted, if a controller is about to create it.
         awaits: Option<Box<Awaited>>,
     },
     /// Reason `Invalid`.
@@ -86,7 +86,7 @@ impl Denied {
         }
     }
 
-    /// The same error, which can be retried when an object is created: upstream retries for a second.
+    /// The same error, with the object whose creation makes a retry worthwhile. Upstream retries for one second.
     #[must_use]
     pub fn until(mut self, awaited: Awaited) -> Self {
         if let Self::Forbidden { awaits, .. } = &mut self {
@@ -95,7 +95,7 @@ impl Denied {
         self
     }
 
-    /// The object to wait for briefly before the client gets the error.
+    /// The object that the server briefly waits for before it returns the error to the client.
     pub fn awaits(&self) -> Option<&Awaited> {
         match self {
             Self::Forbidden { awaits, .. } => awaits.as_deref(),
@@ -110,7 +110,7 @@ impl Denied {
     }
 }
 
-/// Upstream's `extractResourceName`: an object's name is generated only after admission.
+/// Upstream's `extractResourceName`. The name of an object with `generateName` is generated only after admission.
 fn told_name<'r>(request: &'r Request<'_>) -> &'r str {
     let generated = || request.object().map(|object| meta::text(object, "generateName")).unwrap_or_default();
     [request.object_name(), generated()].into_iter().find(|name| !name.is_empty()).unwrap_or("Unknown")

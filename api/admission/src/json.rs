@@ -1,4 +1,4 @@
-//! Reading and writing objects held as JSON values.
+//! Reads and writes fields of objects that are JSON values.
 
 use serde_json::{Map, Value};
 
@@ -22,19 +22,19 @@ pub fn map<'a>(object: &'a Value, field: &str) -> Option<&'a Map<String, Value>>
     object.get(field).and_then(Value::as_object)
 }
 
-/// Whether a field is there and not null.
+/// Whether a field is present and not null.
 pub fn has(object: &Value, field: &str) -> bool {
     object.get(field).is_some_and(|v| !v.is_null())
 }
 
-/// Sets a field of a map; anything else is left alone.
+/// Sets a field of a map; does nothing for other values.
 pub fn set(object: &mut Value, field: &str, value: impl Into<Value>) {
     if let Some(map) = object.as_object_mut() {
         map.insert(field.to_owned(), value.into());
     }
 }
 
-/// The map at a field, made where absent; `None` where the object is no map.
+/// The map at a field, created if absent; `None` if the object is no map.
 pub fn map_mut<'a>(object: &'a mut Value, field: &str) -> Option<&'a mut Map<String, Value>> {
     let entry = object.as_object_mut()?.entry(field).or_insert_with(|| Value::Object(Map::new()));
     if entry.is_null() {
@@ -43,7 +43,7 @@ pub fn map_mut<'a>(object: &'a mut Value, field: &str) -> Option<&'a mut Map<Str
     entry.as_object_mut()
 }
 
-/// The list at a field, made where absent; `None` where the object is no map.
+/// The list at a field, created if absent; `None` if the object is no map.
 pub fn list_mut<'a>(object: &'a mut Value, field: &str) -> Option<&'a mut Vec<Value>> {
     let entry = object.as_object_mut()?.entry(field).or_insert_with(|| Value::Array(Vec::new()));
     if entry.is_null() {
@@ -57,7 +57,7 @@ pub fn annotation<'a>(object: &'a Value, key: &str) -> &'a str {
     object.get("metadata").and_then(|m| m.get("annotations")).and_then(|a| a.get(key)).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Whether an annotation is there, be it empty.
+/// Whether an annotation is present, even with an empty value.
 pub fn has_annotation(object: &Value, key: &str) -> bool {
     object.get("metadata").and_then(|m| m.get("annotations")).and_then(|a| a.get(key)).is_some()
 }

@@ -74,7 +74,8 @@ impl Rule {
     }
 }
 
-/// Parses a label selector. An absent one matches everything; one that does not parse is never stored.
+/// Parses a label selector. An absent selector matches everything. The server never stores a selector that does not
+/// parse.
 pub(crate) fn selector(value: Option<&Value>) -> Selector {
     match value.filter(|value| !value.is_null()) {
         None => Selector::default(),

@@ -20,9 +20,8 @@ pub mod service_account;
 pub mod storage_object_in_use_protection;
 pub mod taint_nodes_by_condition;
 
-/// Upstream's plugins without an effect here: they are off by default or concern kinds that are not served. Naming them has
-/// no effect. StorageObjectInUseProtection is one of them: its finalizers would stay for ever, since no controller removes
-/// them.
+/// Upstream's plugins that have no effect here: they are off by default, or concern kinds that are not served. A flag
+/// may name them. StorageObjectInUseProtection is one of them: no controller would remove its finalizers.
 pub const ABSENT: &[&str] = &[
     "AlwaysAdmit",
     "AlwaysDeny",

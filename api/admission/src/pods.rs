@@ -1,4 +1,4 @@
-//! What several plugins ask of a Pod.
+//! Functions on Pods that several plugins use.
 
 use api_model::kind::GroupResource;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::amount::{self, Amounts};
 use crate::json;
 
-/// A Pod with this annotation mirrors a static Pod of a node.
+/// The annotation of mirror Pods, which represent the static Pods of a node.
 pub const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// `pods` of the core group.
@@ -14,7 +14,7 @@ pub fn resource() -> GroupResource {
     GroupResource::new("", "pods")
 }
 
-/// Whether a Pod mirrors a static one.
+/// Whether a Pod is a mirror Pod.
 pub fn is_mirror(pod: &Value) -> bool {
     json::has_annotation(pod, MIRROR)
 }
@@ -29,13 +29,13 @@ pub fn containers(spec: &Value) -> impl Iterator<Item = &Value> {
     ["initContainers", "containers", "ephemeralContainers"].into_iter().flat_map(|field| json::list(spec, field))
 }
 
-/// What a Pod asks for: the containers' sum or the init containers' need at some moment,
-/// whichever is larger, and the overhead. Figures for the Pod as a whole win over sums.
+/// The requests of a Pod: the larger one of the sum over the containers and the peak of the init containers, plus the
+/// overhead. Values for the whole Pod take precedence over sums.
 pub fn requests(spec: &Value) -> Amounts {
     total(spec, "requests")
 }
 
-/// What a Pod is limited to; counted as [`requests`].
+/// The limits of a Pod, computed like [`requests`].
 pub fn limits(spec: &Value) -> Amounts {
     total(spec, "limits")
 }
@@ -50,7 +50,7 @@ fn total(spec: &Value, which: &str) -> Amounts {
     for container in json::list(spec, "containers") {
         amount::add(&mut sum, &of_container(container, which));
     }
-    // Sidecars run beside everything that starts after them.
+    // A sidecar keeps running beside all containers that start after it.
     let (mut sidecars, mut peak) = (Amounts::new(), Amounts::new());
     for container in json::list(spec, "initContainers") {
         let mut need = of_container(container, which);
@@ -68,7 +68,7 @@ fn total(spec: &Value, which: &str) -> Amounts {
         sum.insert(name, whole);
     }
     for (name, overhead) in amount::list(spec.get("overhead")) {
-        // A limit that was not set stays so.
+        // The overhead sets no limit where the containers set none.
         match sum.get_mut(&name) {
             Some(amount) => *amount = amount.saturating_add(overhead),
             None if which == "requests" => {
@@ -80,7 +80,7 @@ fn total(spec: &Value, which: &str) -> Amounts {
     sum
 }
 
-/// The Secrets that a Pod's spec names, whatever for.
+/// The Secrets that any field of a Pod's spec names.
 pub fn secrets(spec: &Value) -> Vec<&str> {
     let mut names: Vec<&str> = json::list(spec, "imagePullSecrets").iter().map(|s| json::text(s, "name")).collect();
     names.extend(json::list(spec, "volumes").iter().flat_map(secrets_of_volume));

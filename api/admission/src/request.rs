@@ -30,8 +30,8 @@ impl Operation {
     }
 }
 
-/// A request. For a subresource, `kind` is the parent's and `object`
-/// the body: the parent for `status`, else a Binding, an Eviction, a TokenRequest, …
+/// A request. For a subresource, `kind` is the parent's kind and `object` is the body: the parent for `status`,
+/// otherwise a Binding, an Eviction, a TokenRequest and so on.
 #[derive(Debug)]
 pub struct Request<'a> {
     /// The operation.
@@ -42,11 +42,11 @@ pub struct Request<'a> {
     pub subresource: &'a str,
     /// Namespace in the path; empty at cluster scope.
     pub namespace: &'a str,
-    /// Name in the path or of the created object; empty where the name is not generated yet.
+    /// Name in the path or of the created object; empty if the name is not generated yet.
     pub name: &'a str,
     /// The user.
     pub user: &'a UserInfo,
-    /// The object to store, or the body; on connect the options of the connection; `None` on delete.
+    /// The object to store, or the body. On connect: the options of the connection. `None` on delete.
     pub object: Option<&'a mut Value>,
     /// The stored object; `None` on create and connect.
     pub old: Option<&'a Value>,
@@ -55,12 +55,12 @@ pub struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// Whether the request is for that resource itself, not a subresource.
+    /// Whether the request is for the given resource itself, not a subresource.
     pub fn is(&self, group: &str, resource: &str) -> bool {
         self.subresource.is_empty() && self.kind.group == group && self.kind.plural == resource
     }
 
-    /// Whether the request is for that subresource of that resource.
+    /// Whether the request is for the given subresource of the given resource.
     pub fn is_sub(&self, group: &str, resource: &str, subresource: &str) -> bool {
         self.subresource == subresource && self.kind.group == group && self.kind.plural == resource
     }
@@ -70,7 +70,7 @@ impl Request<'_> {
         self.object.as_deref()
     }
 
-    /// The name in the path, else the object's own.
+    /// The name in the path; if it is empty, the name in the object.
     pub fn object_name(&self) -> &str {
         match self.name {
             "" => self.object().map(meta::name).unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! A view over a handful of objects, and requests about them, for the tables of the plugins.
+//! A view over a few objects, and requests for them, for the table tests of the plugins.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::request::{Operation, Request};
 pub struct Objects(BTreeMap<GroupResource, BTreeMap<(String, String), Arc<Value>>>);
 
 impl Objects {
-    /// With these objects, each with its `apiVersion` and `kind`.
+    /// A view with these objects. Each needs `apiVersion` and `kind`.
     pub fn new(objects: impl IntoIterator<Item = Value>) -> Self {
         let mut view = Self::default();
         for object in objects {
@@ -50,16 +50,16 @@ pub fn kind_of(object: &Value) -> &'static Kind {
     kind::find_by_kind(text("apiVersion"), text("kind")).unwrap_or_else(|| panic!("{object} is of no served kind"))
 }
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Debug, PartialEq)]
 pub struct Outcome {
-    /// The object as the plugin left it.
+    /// The object after the plugin ran.
     pub object: Value,
     /// Warnings for the client.
     pub warnings: Vec<String>,
 }
 
-/// A request in the making.
+/// Builds a request.
 pub struct Ask<'a> {
     operation: Operation,
     object: Value,
@@ -78,22 +78,22 @@ impl<'a> Ask<'a> {
         Self { operation, object, old, user: UserInfo::new("jane", &["system:authenticated"]), subresource: "", kind, name, namespace }
     }
 
-    /// The object is created.
+    /// A request that creates the object.
     pub fn create(object: Value) -> Self {
         Self::new(Operation::Create, object, None)
     }
 
-    /// The object is replaced.
+    /// A request that replaces the object.
     pub fn update(old: &'a Value, object: Value) -> Self {
         Self::new(Operation::Update, object, Some(old))
     }
 
-    /// The object is deleted.
+    /// A request that deletes the object.
     pub fn delete(old: &'a Value) -> Self {
         Self::new(Operation::Delete, Value::Null, Some(old))
     }
 
-    /// A body is sent to a subresource.
+    /// A request that sends a body to a subresource.
     pub fn create_sub(parent: &'a Value, subresource: &'a str, body: Value) -> Self {
         Self {
             operation: Operation::Create,
@@ -104,12 +104,12 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// By another user.
+    /// Sets the user.
     pub fn by(self, username: &str, groups: &[&str]) -> Self {
         Self { user: UserInfo::new(username, groups), ..self }
     }
 
-    /// Through a subresource.
+    /// Sets the subresource.
     pub fn sub(self, subresource: &'a str) -> Self {
         Self { subresource, ..self }
     }
@@ -135,23 +135,23 @@ impl<'a> Ask<'a> {
         Ok(Outcome { object: self.object, warnings })
     }
 
-    /// Through a function that may refuse it.
+    /// Runs a check on the request.
     pub fn checked(self, view: &dyn View, check: impl FnOnce(&Request<'_>, &dyn View) -> Result<(), Denied>) -> Result<Outcome, Denied> {
         self.run(view, |request, view, _| check(request, view))
     }
 
-    /// Through a plugin's first step.
+    /// Runs the mutating step of a plugin on the request.
     pub fn admit(self, plugin: &dyn Plugin, view: &dyn View) -> Result<Outcome, Denied> {
         self.run(view, |request, view, warnings| plugin.admit(request, view, warnings))
     }
 
-    /// Through a plugin's second step.
+    /// Runs the validating step of a plugin on the request.
     pub fn validate(self, plugin: &dyn Plugin, view: &dyn View) -> Result<Outcome, Denied> {
         self.run(view, |request, view, warnings| plugin.validate(request, view, warnings))
     }
 }
 
-/// The message of a refusal, or `ok`.
+/// The message of a rejection, or `ok`.
 pub fn verdict(outcome: Result<Outcome, Denied>) -> String {
     match outcome {
         Ok(_) => "ok".to_owned(),

@@ -38,17 +38,18 @@ pub fn is_exempt(kind: &Kind) -> bool {
     kind.group == "admissionregistration.k8s.io" && EXEMPT.contains(&kind.plural.as_str())
 }
 
-/// Whether policies are not evaluated for a kind: for policies and their bindings, but not for webhook configurations.
+/// Whether policies are not evaluated for a kind. This holds for policies and their bindings, but not for webhook
+/// configurations.
 pub fn is_policy(kind: &Kind) -> bool {
     is_exempt(kind) && kind.kind.contains("AdmissionPolicy")
 }
 
 impl Webhook {
-    /// The index of the form in which the webhook gets the object; `None` when the request does not match. The first form
-    /// is that of the request, the others are the same resource in other groups and versions.
+    /// The index of the form in which the webhook gets the object; `None` if the request does not match. The first form
+    /// is the form of the request. The others are the same resource in other groups and versions.
     ///
     /// # Errors
-    /// When the namespace of the request, whose labels are needed, does not exist.
+    /// The namespace of the request does not exist, and its labels are needed.
     pub fn concerns(&self, request: &Request<'_>, forms: &[&Kind], view: &dyn View) -> Result<Option<usize>, Denied> {
         let by_rules = || {
             let forms = if self.equivalent { forms } else { forms.get(..1).unwrap_or_default() };
@@ -59,16 +60,16 @@ impl Webhook {
         Ok(in_namespace(&self.namespaces, request, view)?.then_some(form))
     }
 
-    /// Whether it has match conditions.
+    /// Whether the webhook has match conditions.
     pub fn has_conditions(&self) -> bool {
         !self.conditions.is_empty()
     }
 
-    /// Whether a matching request meets its match conditions. A webhook with the failure policy `Ignore` is skipped where
-    /// its conditions fail to evaluate.
+    /// Whether a matching request meets the match conditions. If the conditions fail to evaluate and the failure policy
+    /// is `Ignore`, the webhook is skipped.
     ///
     /// # Errors
-    /// When the conditions fail to evaluate, which rejects the request.
+    /// The conditions fail to evaluate and the failure policy is `Fail`. The server rejects the request.
     pub fn wants(&self, activation: &Activation<'_>) -> Result<bool, Message> {
         match self.conditions.hold(&activation.scope(None)) {
             Err(why) if self.fails_open => {

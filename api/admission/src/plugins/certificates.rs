@@ -1,6 +1,6 @@
-//! Plugins about certificates: who may approve for a signer (CertificateApproval), who may sign for it
-//! (CertificateSigning), who may say whom its clients are to trust (ClusterTrustBundleAttest), and that
-//! nobody asks the client signer for `system:masters` (CertificateSubjectRestriction).
+//! Plugins for certificates. CertificateApproval checks who approves requests for a signer. CertificateSigning checks
+//! who signs for it. ClusterTrustBundleAttest checks who publishes its trust bundles. CertificateSubjectRestriction
+//! rejects requests to the client signer for the group `system:masters`.
 
 mod subject;
 
@@ -22,25 +22,25 @@ const BUNDLES: &str = "clustertrustbundles";
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 const MASTERS: &str = "system:masters";
 
-/// Who may approve.
+/// Checks that the user may approve for the signer.
 pub struct CertificateApproval {
     /// The authorizer.
     pub allows: Allows,
 }
 
-/// Who may sign.
+/// Checks that the user may sign for the signer.
 pub struct CertificateSigning {
     /// The authorizer.
     pub allows: Allows,
 }
 
-/// Who may publish what is trusted on a signer's behalf.
+/// Checks that the user may publish trust bundles for the signer.
 pub struct ClusterTrustBundleAttest {
     /// The authorizer.
     pub allows: Allows,
 }
 
-/// What may be asked for.
+/// Rejects requests for the group `system:masters`.
 pub struct CertificateSubjectRestriction;
 
 impl Plugin for CertificateApproval {
@@ -52,7 +52,7 @@ impl Plugin for CertificateApproval {
         if request.operation != Operation::Update || !request.is_sub(GROUP, REQUESTS, "approval") {
             return Ok(());
         }
-        // The stored request counts: the signer's name cannot be changed on the way.
+        // The check uses the signer of the stored request: an update cannot change the signer.
         let signer = request.old.map(signer).unwrap_or_default();
         if allowed(&self.allows, request, view, "approve", signer) {
             return Ok(());
@@ -71,7 +71,7 @@ impl Plugin for CertificateSigning {
         let (Some(old), Some(new)) = (request.old, request.object()) else { return Ok(()) };
         let certificate = |of: &Value| json::text_at(of, "/status/certificate").to_owned();
         let signs_request = is_status(REQUESTS) && (certificate(old) != certificate(new) || failed(old) != failed(new));
-        // Of a Pod's request the whole status is its signer's.
+        // The signer owns the whole status of a PodCertificateRequest.
         let signs_for_pod = is_status(POD_REQUESTS) && old.get("status") != new.get("status");
         if !signs_request && !signs_for_pod {
             return Ok(());
@@ -130,7 +130,7 @@ fn failed(request: &Value) -> Vec<&Value> {
     conditions.filter(|c| json::text(c, "type") == "Failed").collect()
 }
 
-/// Whether the user holds the verb for that signer, or for all signers of its domain.
+/// Whether the user may use the verb on the signer, or on all signers of its domain.
 fn allowed(allows: &Allows, request: &Request<'_>, view: &dyn View, verb: &str, signer: &str) -> bool {
     let domain = signer.split('/').next().unwrap_or_default();
     [signer.to_owned(), format!("{domain}/*")].into_iter().any(|name| {

@@ -1,4 +1,4 @@
-//! DefaultIngressClass: an Ingress that names no class gets the default one.
+//! DefaultIngressClass: sets the default class on an Ingress without a class.
 
 use api_model::kind::GroupResource;
 use api_model::view::View;
@@ -10,7 +10,7 @@ use crate::plugin::Plugin;
 use crate::request::{Operation, Request};
 
 const IS_DEFAULT: &str = "ingressclass.kubernetes.io/is-default-class";
-/// The annotation in which an Ingress named its class before there was a field.
+/// The annotation for the class of an Ingress, older than the field.
 const OLD_CLASS: &str = "kubernetes.io/ingress.class";
 
 /// The plugin.

@@ -1,4 +1,4 @@
-//! DefaultStorageClass: a claim that names no class gets the default one.
+//! DefaultStorageClass: sets the default class on a claim without a class.
 
 use api_model::kind::GroupResource;
 use api_model::meta;
@@ -11,7 +11,7 @@ use crate::plugin::Plugin;
 use crate::request::{Operation, Request};
 
 const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
-/// The annotation in which claims named their class before there was a field.
+/// The annotation for the class of a claim, older than the field.
 const OLD_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
 /// The plugin.
@@ -38,8 +38,8 @@ impl Plugin for DefaultStorageClass {
     }
 }
 
-/// The name of the class that an annotation marks as the default: of several the newest, then the
-/// first by name, as upstream.
+/// The name of the default class, which an annotation marks. Of several, the newest one counts, then the first by name,
+/// as upstream.
 pub fn newest_default(view: &dyn View, classes: &GroupResource, annotation: &str) -> Option<String> {
     let mut defaults: Vec<_> = view.list(classes, None).into_iter().filter(|c| json::annotation(c, annotation) == "true").collect();
     let created = |class: &Value| meta::text(class, "creationTimestamp").to_owned();

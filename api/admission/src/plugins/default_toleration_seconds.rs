@@ -1,5 +1,5 @@
-//! DefaultTolerationSeconds: a Pod stays five minutes on a node that is not ready or unreachable,
-//! unless it says something of that itself.
+//! DefaultTolerationSeconds: adds tolerations that keep a Pod for five minutes on a node that is not ready or
+//! unreachable, unless the Pod has its own tolerations for these taints.
 
 use api_model::view::View;
 use serde_json::{Value, json};

@@ -1,7 +1,6 @@
-//! DenyServiceExternalIPs: nobody gives a Service addresses from outside of the cluster. Whoever may
-//! write a Service would otherwise draw everybody's packets to such an address to Pods of their own
-//! (CVE-2020-8554). Upstream has the plugin off by default, and has deprecated the field (KEP-5707);
-//! here it is on.
+//! DenyServiceExternalIPs: rejects new `externalIPs` of Services. Without it, a user who may write Services could
+//! direct the traffic of others to own Pods (CVE-2020-8554). Upstream has the plugin off by default, and has deprecated
+//! the field (KEP-5707). Here it is on.
 
 use api_model::view::View;
 use serde_json::Value;
@@ -22,7 +21,7 @@ impl Plugin for DenyServiceExternalIPs {
         if !matches!(request.operation, Operation::Create | Operation::Update) || !request.is("", "services") {
             return Ok(());
         }
-        // What a Service had before the plugin was on, it may keep or give up.
+        // A Service may keep or drop the addresses that it already has.
         let (new, old) = (external_ips(request.object()), external_ips(request.old));
         if new.iter().all(|ip| old.contains(ip)) {
             return Ok(());

@@ -1,5 +1,5 @@
-//! LimitRanger: containers get the namespace's default requests and limits, and Pods, containers
-//! and claims that ask for too little or too much are refused.
+//! LimitRanger: sets the namespace's default requests and limits of containers, and rejects Pods, containers and claims
+//! below the minimum or above the maximum.
 
 use api_model::kind::GroupResource;
 use api_model::meta;
@@ -58,7 +58,7 @@ impl Plugin for LimitRanger {
     }
 }
 
-/// A Pod's resources are set when it is made and when it is resized.
+/// A Pod's resources are set when it is created and when it is resized.
 fn concerns_pod(request: &Request<'_>) -> bool {
     match request.operation {
         Operation::Create => request.is("", "pods"),
@@ -102,7 +102,7 @@ fn set_defaults(pod: &mut Value, range: &Value) {
     }
 }
 
-/// Sets what is missing of a container's list; answers which, in order of name.
+/// Sets the missing entries of a container's requests or limits. Returns the names of the set entries, sorted.
 fn fill(container: &mut Value, list: &str, defaults: &Map<String, Value>) -> Vec<String> {
     if defaults.is_empty() || json::map_mut(container, "resources").is_none() {
         return Vec::new();

@@ -1,5 +1,5 @@
-//! NamespaceLifecycle: nothing is made in a namespace that does not exist or is going away, and
-//! the namespaces that the cluster itself needs are not deleted.
+//! NamespaceLifecycle: rejects new objects in a namespace that does not exist or is being deleted, and rejects the
+//! deletion of the namespaces that the cluster needs.
 
 use api_model::kind::GroupResource;
 use api_model::meta;

@@ -1,5 +1,5 @@
-//! NodeRestriction: a node writes only its own Node, Lease and CSINode and its own Pods, and only
-//! what is a node's to write. The node authorizer decides which requests get here at all.
+//! NodeRestriction: a node writes only its own Node, Lease and CSINode and its own Pods, and only the fields that a
+//! node may write. Before admission, the node authorizer decides which requests a node may make at all.
 
 mod own_node;
 mod token;
@@ -25,7 +25,7 @@ const LEASE_NAMESPACE: &str = "kube-node-lease";
 const NODE_SIGNERS: [&str; 2] = ["kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet"];
 /// The plugin.
 pub struct NodeRestriction {
-    /// The authorizer: it knows the audiences that administrators let nodes ask for.
+    /// The authorizer, which knows the audiences that administrators allow for tokens of nodes.
     pub allows: Allows,
 }
 
@@ -73,7 +73,7 @@ fn refuse(message: impl Into<String>) -> Result<(), Problem> {
     Err(Problem::Refused(message.into()))
 }
 
-/// Upstream prints the operation so.
+/// The operation in upstream's messages.
 fn operation(request: &Request<'_>) -> &'static str {
     match request.operation {
         Operation::Create => "CREATE",
@@ -85,8 +85,8 @@ fn operation(request: &Request<'_>) -> &'static str {
 
 fn pod(node: &str, request: &Request<'_>, view: &dyn View) -> Result<(), Problem> {
     match (request.subresource, request.operation) {
-        // Beyond upstream, whose nodes show their static Pods: a mirror Pod with the labels that a Service looks for is one
-        // of its endpoints, in any namespace.
+        // Stricter than upstream, where kubelets create mirror Pods for their static Pods. A mirror Pod whose labels
+        // match a Service's selector would become an endpoint of that Service, in any namespace.
         ("", Operation::Create) => refuse(format!("node {node:?} cannot create pods: no node here runs static pods")),
         ("", Operation::Delete) => {
             let pod = stored_pod(request.namespace, request.name, view)?;
@@ -160,7 +160,7 @@ fn claim(node: &str, request: &Request<'_>) -> Result<(), Problem> {
     Ok(())
 }
 
-/// What a node offers is its own; changes of it are the node authorizer's to judge.
+/// A node creates and deletes only its own ResourceSlices. The node authorizer checks updates.
 fn slice(node: &str, request: &Request<'_>) -> Result<(), Problem> {
     let (slice, verb) = match request.operation {
         Operation::Create => (request.object(), "create"),
@@ -173,7 +173,7 @@ fn slice(node: &str, request: &Request<'_>) -> Result<(), Problem> {
     }
 }
 
-/// A node asks for certificates of nodes in its own name. Names and usages are the signer's to check.
+/// A node requests certificates only for its own name. The signer checks names and usages.
 fn certificate(request: &Request<'_>) -> Result<(), Problem> {
     let Some(csr) = request.object().filter(|_| request.operation == Operation::Create) else { return Ok(()) };
     if !NODE_SIGNERS.contains(&json::text_at(csr, "/spec/signerName")) {

@@ -1,4 +1,4 @@
-//! PersistentVolumeClaimResize: a claim grows only where its class allows it.
+//! PersistentVolumeClaimResize: a claim grows only if its class allows it.
 
 use api_model::kind::GroupResource;
 use api_model::view::View;

@@ -1,7 +1,6 @@
-//! PodSecurity: the Pod Security Standards (`privileged`, `baseline`, `restricted`), asked for by
-//! labels of the namespace. `enforce` refuses Pods; `warn` tells the client, also about the Pod
-//! templates of Deployments and the like; `audit` is for the audit log, which this part leaves to
-//! others. The checks themselves are in [`checks`].
+//! PodSecurity: the Pod Security Standards (`privileged`, `baseline`, `restricted`), which labels of the namespace
+//! select. `enforce` rejects Pods. `warn` sends warnings to the client, also for the Pod templates of Deployments and
+//! other kinds. `audit` is not implemented here. The checks are in [`checks`].
 
 pub mod checks;
 
@@ -22,17 +21,17 @@ use crate::request::{Operation, Request};
 
 const PREFIX: &str = "pod-security.kubernetes.io/";
 const MODES: [&str; 3] = ["enforce", "audit", "warn"];
-/// Existing Pods looked at when a namespace's level is raised: upstream's.
+/// How many existing Pods are checked when the level of a namespace changes; upstream's number.
 const EXISTING_PODS_MAX: usize = 3000;
 
 /// How much a Pod may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Anything.
+    /// No restrictions.
     Privileged,
-    /// Nothing that is known to lead out of the container.
+    /// Prevents known ways to escape from the container.
     Baseline,
-    /// What current best practice asks for.
+    /// Follows current best practice.
     Restricted,
 }
 
@@ -57,7 +56,7 @@ impl fmt::Display for Level {
     }
 }
 
-/// A level with the version of the standards, which is told in messages; the checks are the latest.
+/// A level with the version of the standards. The version stands only in messages: the checks are always the latest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Policy {
     level: Level,
@@ -105,7 +104,7 @@ impl Plugin for PodSecurity {
     }
 }
 
-/// New Pods, ephemeral containers, and changes of what runs.
+/// Whether the Pod of a request is checked: new Pods, new ephemeral containers, and updates that change images.
 fn concerns_pod(request: &Request<'_>) -> bool {
     match request.operation {
         Operation::Create => request.is("", "pods"),
@@ -119,7 +118,7 @@ fn images(pod: Option<&Value>) -> Vec<&str> {
     pod.map(pods::spec).into_iter().flat_map(pods::containers).map(|c| json::text(c, "image")).collect()
 }
 
-/// The Pod spec inside an object that makes Pods.
+/// The Pod spec in an object that creates Pods.
 fn template<'a>(request: &Request<'_>, object: &'a Value) -> Option<&'a Value> {
     if !request.subresource.is_empty() || !matches!(request.operation, Operation::Create | Operation::Update) {
         return None;
@@ -138,8 +137,8 @@ fn label<'a>(namespace: &'a Value, name: &str) -> Option<&'a str> {
     meta::labels(namespace)?.get(&format!("{PREFIX}{name}"))?.as_str()
 }
 
-/// What a namespace asks for. A level that does not exist counts as the strictest, as upstream;
-/// the label was refused when it was written, unless the plugin was off then.
+/// The policy of a namespace. An unknown level counts as the strictest level, as upstream. The plugin rejects labels
+/// with unknown levels, unless it was off when the label was written.
 fn policy(namespace: &Value, mode: &str) -> Policy {
     let level = label(namespace, mode).map_or(Level::Privileged, |text| Level::parse(text).unwrap_or(Level::Restricted));
     let version = label(namespace, &format!("{mode}-version")).unwrap_or("latest").to_owned();
@@ -184,7 +183,7 @@ fn good_version(text: &str) -> bool {
     text == "latest" || text.strip_prefix("v1.").is_some_and(|minor| minor.parse::<u16>().is_ok_and(|n| n.to_string() == minor))
 }
 
-/// Pods that are there already stay; who raises the level is told of those that would not pass.
+/// Existing Pods stay. The client that raises the level gets warnings about the Pods that would fail the checks.
 fn warn_of_existing(namespace: &str, wanted: &Policy, view: &dyn View, warnings: &mut Vec<String>) {
     let mut by_problem: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for pod in view.list(&pods::resource(), Some(namespace)).iter().take(EXISTING_PODS_MAX) {
@@ -202,7 +201,7 @@ fn warn_of_existing(namespace: &str, wanted: &Policy, view: &dyn View, warnings:
     warnings.extend(lines);
 }
 
-/// The first Pod's name, and how many others.
+/// The name of the first Pod, and the number of the others.
 fn told(names: &[String]) -> String {
     let first = names.first().map(String::as_str).unwrap_or_default();
     match names.len() {

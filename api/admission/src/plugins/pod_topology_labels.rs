@@ -1,5 +1,5 @@
-//! PodTopologyLabels: a Pod that gets a node gets the labels that say where the node is, so that what runs in it can
-//! read them.
+//! PodTopologyLabels: copies the topology labels of the node to a Pod that is bound to it, so that the Pod's containers
+//! can read them.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ impl Plugin for PodTopologyLabels {
         if request.operation != Operation::Create {
             return Ok(());
         }
-        // A Binding's labels become the Pod's.
+        // The labels of a Binding are added to the Pod.
         let is_binding = request.is_sub("", "pods", "binding");
         if !is_binding && !request.is("", "pods") {
             return Ok(());
@@ -50,7 +50,7 @@ impl Plugin for PodTopologyLabels {
     }
 }
 
-/// What a node says of where it is; nothing of one that does not exist.
+/// The topology labels of a node; empty if the node does not exist.
 fn labels_of(node: &str, view: &dyn View) -> BTreeMap<String, Value> {
     let Some(node) = view.get(&GroupResource::new("", "nodes"), None, node).filter(|_| !node.is_empty()) else {
         return BTreeMap::new();

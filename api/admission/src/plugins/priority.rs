@@ -1,4 +1,4 @@
-//! Priority: a Pod's PriorityClass is turned into the number that the scheduler and the nodes go by.
+//! Priority: resolves a Pod's PriorityClass to the number that the scheduler and the kubelets use.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::pods;
 use crate::request::{Operation, Request};
 
 const PREEMPT: &str = "PreemptLowerPriority";
-/// The classes that every cluster has, good before they are stored.
+/// The built-in classes, which are valid even before they are stored.
 const SYSTEM: [(&str, i64); 2] = [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
 
 /// The plugin.
@@ -58,7 +58,7 @@ fn classes() -> GroupResource {
     GroupResource::new("scheduling.k8s.io", "priorityclasses")
 }
 
-/// Of several defaults, which a race can leave, the lowest.
+/// The default class. A race can create several; the lowest one counts.
 fn default_class(view: &dyn View) -> Option<Arc<Value>> {
     let classes = view.list(&classes(), None).into_iter();
     let defaults = classes.filter(|c| c.get("globalDefault").and_then(Value::as_bool) == Some(true));
@@ -113,7 +113,7 @@ fn resolve(request: &mut Request<'_>, view: &dyn View) -> Result<(), Denied> {
     Ok(())
 }
 
-/// An old client that does not know the fields does not take them away.
+/// Keeps the fields when an old client that does not know them leaves them out.
 fn keep(request: &mut Request<'_>) {
     let Some(old) = request.old.and_then(|old| old.get("spec")) else { return };
     let Some(spec) = request.object.as_deref_mut().and_then(|pod| pod.get_mut("spec")) else { return };

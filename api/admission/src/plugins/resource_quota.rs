@@ -1,8 +1,9 @@
 //! ResourceQuota: limits the total usage of a namespace's objects.
 //!
-//! The usage is the sum over the stored objects; a check stores nothing. So the usage cannot drift, and a check is a pure
-//! function of a view and of [`Sums`]. The caller provides the sums; the server updates them as objects come and go. Two
-//! concurrent requests could both pass with the same sums, so the server calls [`check`] under the lock that orders its
+//! The usage is the sum over the stored objects. A check stores nothing, so the usage cannot drift, and a check is a
+//! pure function of a view and of [`Sums`]. The caller provides the sums; the server updates them when objects are
+//! written or deleted. Two concurrent requests could both pass with the same sums. So the server calls [`check`] under
+//! the lock that orders its writes, after everything else that may reject the request, as upstream does.
 //! writes, after everything else that may reject the request, as upstream does.
 
 mod scope;
@@ -27,14 +28,14 @@ use crate::json;
 use crate::pods;
 use crate::request::{Operation, Request};
 
-/// A quota on one of these requires a value from each container.
+/// A quota on one of these resources requires a value in each container.
 const SAID_BY_CONTAINERS: [&str; 6] = ["cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory"];
 
 /// Upstream's name of the plugin.
 pub const NAME: &str = "ResourceQuota";
 
-/// Checks the quotas of the namespace: the quotas are those of the view, the usage is that of the sums. To avoid races, the
-/// caller holds the lock that orders writes and passes the state just before the write.
+/// Checks the quotas of the namespace. The view has the quotas, the sums have the usage. To avoid races, the caller
+/// holds the lock that orders writes and passes the state just before the write.
 pub fn check(request: &Request<'_>, view: &dyn View, sums: &dyn Sums) -> Result<(), Denied> {
     let Some(object) = request.object().filter(|_| concerns(request)) else { return Ok(()) };
     let resource = request.kind.group_resource();
@@ -66,7 +67,7 @@ pub fn sources(quota: &Value) -> BTreeSet<GroupResource> {
     hard.into_iter().flatten().filter_map(|(name, _)| usage::source(name)).collect()
 }
 
-/// Whether quotas apply to such a request.
+/// Whether quotas apply to a request.
 pub fn concerns(request: &Request<'_>) -> bool {
     if request.namespace.is_empty() {
         return false;
@@ -78,7 +79,7 @@ pub fn concerns(request: &Request<'_>) -> bool {
     }
 }
 
-/// The increase of the usage, without the resources that decrease.
+/// The increase of the usage. Resources that decrease are left out.
 fn growth(resource: &GroupResource, new: &Value, old: Option<&Value>) -> Amounts {
     let before = old.map(|old| usage::amounts(resource, old)).unwrap_or_default();
     let mut delta = usage::amounts(resource, new);

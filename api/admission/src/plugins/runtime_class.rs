@@ -1,5 +1,5 @@
-//! RuntimeClass: a Pod's RuntimeClass exists, and what it costs and where it runs are written into
-//! the Pod.
+//! RuntimeClass: checks that a Pod's RuntimeClass exists, and writes its overhead and its scheduling rules into the
+//! Pod.
 
 use api_model::message::Message;
 use std::sync::Arc;
@@ -101,7 +101,7 @@ fn node_selector(spec: &Value, class: &Value) -> Result<Map<String, Value>, Mess
     Ok(selector)
 }
 
-/// Both lists as one, without those that another covers.
+/// Merges both lists, without tolerations that another one covers.
 fn merge_tolerations(own: &[Value], added: &[Value]) -> Vec<Value> {
     let all: Vec<&Value> = own.iter().chain(added).collect();
     let mut merged: Vec<Value> = Vec::new();
@@ -115,7 +115,7 @@ fn merge_tolerations(own: &[Value], added: &[Value]) -> Vec<Value> {
     merged
 }
 
-/// Whether `wide` tolerates all that `narrow` does.
+/// Whether `wide` tolerates all taints that `narrow` tolerates.
 fn covers(wide: &Value, narrow: &Value) -> bool {
     let field = |of: &Value, name: &str| json::text(of, name).to_owned();
     let operator = |of: &Value| if json::text(of, "operator").is_empty() { "Equal".to_owned() } else { field(of, "operator") };

@@ -1,6 +1,5 @@
-//! ServiceAccount: every Pod runs as a ServiceAccount that exists, gets its image pull secrets and,
-//! unless it says otherwise, a volume with a token, the cluster's certificate authority and the
-//! namespace's name.
+//! ServiceAccount: checks that the ServiceAccount of a Pod exists. Adds its image pull secrets and, unless the Pod or
+//! the account opts out, a volume with a token, the cluster's CA certificate and the name of the namespace.
 
 use api_model::message::Message;
 use std::sync::Arc;
@@ -19,7 +18,8 @@ use crate::request::{Operation, Request};
 const DEFAULT: &str = "default";
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const VOLUME_PREFIX: &str = "kube-api-access-";
-/// A kubelet that asks for exactly this gets a token that outlives clients which never read it again.
+/// Upstream's number. For a request with exactly this lifetime, the server issues a longer token for clients that never
+/// read the file again.
 const TOKEN_SECONDS: i64 = 3607;
 const ENFORCE_SECRETS: &str = "kubernetes.io/enforce-mountable-secrets";
 
@@ -90,7 +90,7 @@ fn account(request: &Request<'_>, view: &dyn View) -> Result<Arc<Value>, Denied>
     view.get(&resource, Some(namespace), name).ok_or_else(|| {
         let message = format!("error looking up service account {namespace}/{name}: serviceaccount {name:?} not found");
         let denied = Denied::forbidden(request, message);
-        // A controller makes it for each new namespace, perhaps this very moment.
+        // A controller creates the default account of each new namespace, perhaps at this moment.
         match name {
             DEFAULT => denied.until(Awaited { resource, namespace: namespace.to_owned(), name: name.to_owned() }),
             _ => denied,
@@ -98,7 +98,7 @@ fn account(request: &Request<'_>, view: &dyn View) -> Result<Arc<Value>, Denied>
     })
 }
 
-/// The Pod's word, else the account's, else yes.
+/// The value of the Pod, else the value of the account, else true.
 fn automounts(account: &Value, spec: &Value) -> bool {
     let says = |of: &Value| of.get("automountServiceAccountToken").and_then(Value::as_bool);
     says(spec).or_else(|| says(account)).unwrap_or(true)
@@ -162,8 +162,8 @@ fn check_mirror(spec: &Value) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Only what the account lists may be used, where the account says so. Upstream overlooks volumes of other kinds
-/// than `secret`.
+/// If the account enforces it, a Pod may use only the Secrets that the account lists. Upstream ignores all volumes but
+/// those of kind `secret`.
 fn check_secrets(account: &Value, spec: &Value) -> Result<(), Message> {
     let listed = |field: &str, secret: &str| json::list(account, field).iter().any(|s| json::text(s, "name") == secret);
     let name = meta::name(account);

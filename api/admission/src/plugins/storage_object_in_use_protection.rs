@@ -1,5 +1,4 @@
-//! StorageObjectInUseProtection: claims and volumes get the finalizer that keeps them while they
-//! are used.
+//! StorageObjectInUseProtection: adds the finalizer that keeps claims and volumes while they are in use.
 
 use api_model::meta;
 use api_model::view::View;

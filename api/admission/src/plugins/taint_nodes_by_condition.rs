@@ -1,4 +1,4 @@
-//! TaintNodesByCondition: a new Node takes no Pods until it is found ready.
+//! TaintNodesByCondition: adds the not-ready taint to a new Node.
 
 use api_model::view::View;
 use serde_json::{Value, json};

@@ -13,7 +13,7 @@ pub enum Change {
     Patch(Json),
 }
 
-/// The deepest nesting, and the most parts and characters, of a change.
+/// The limits of a change: the nesting, and the number of parts and characters.
 const DEPTH_MAX: usize = 500;
 const SIZE_MAX: u64 = 4 << 20;
 

@@ -1,10 +1,10 @@
-//! What is counted about policies: each time one had something to say, or could not say it.
+//! The results of policies that the metrics count.
 
 use std::time::Duration;
 
 use super::compiled::{NOT_COMPILED, OUT_OF_BUDGET};
 
-/// One expression of a validating policy, and what came of it.
+/// The result of one expression of a validating policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checked {
     /// The policy's name.
@@ -13,14 +13,13 @@ pub struct Checked {
     pub binding: String,
     /// See [`error_type`].
     pub error_type: &'static str,
-    /// `allow`, `deny`, `audit` or `warn`. What simply agrees is not counted, as upstream has it.
+    /// `allow`, `deny`, `audit` or `warn`. Successful validations are not counted, as upstream.
     pub enforcement_action: String,
     /// How long the expression took.
     pub took: Duration,
 }
 
-/// Upstream's word for what went wrong, by the message about it: also an object that does not follow the rule is an
-/// `invalid_error`.
+/// Upstream's error type, by the error message. A failed validation is also an `invalid_error`.
 pub fn error_type(message: Option<&str>) -> &'static str {
     match message {
         None => "no_error",

@@ -9,7 +9,7 @@ pub(super) const OUT_OF_BUDGET: &str = "validation failed due to running out of 
 /// The start of the message about an expression that does not compile.
 pub(super) const NOT_COMPILED: &str = "compilation";
 
-/// An expression with its text. An expression that does not compile was stored by another version of the server; each
+/// An expression with its text. If the expression does not compile, another version of the server stored it; each
 /// evaluation of it fails.
 #[derive(Debug)]
 pub(super) struct Compiled {
@@ -23,7 +23,7 @@ pub(super) struct Compiled {
 pub(super) enum Failed {
     /// The expression failed; others can be evaluated.
     Alone(String),
-    /// The budget is spent: no further expression is evaluated.
+    /// The budget is spent, so no further expression is evaluated.
     Budget,
 }
 

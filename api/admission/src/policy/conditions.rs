@@ -13,7 +13,7 @@ use crate::json;
 pub(crate) struct Conditions(Vec<Compiled>);
 
 impl Conditions {
-    /// From a list of `matchConditions`.
+    /// Compiles a list of `matchConditions`.
     pub(crate) fn new(owner: &Value, has_params: bool) -> Self {
         let listed = json::list(owner, "matchConditions");
         if listed.is_empty() {
@@ -23,15 +23,15 @@ impl Conditions {
         Self(listed.iter().map(|condition| Compiled::new(json::text(condition, "expression").trim(), &env, Wanted::Bool)).collect())
     }
 
-    /// Whether there are none.
+    /// Whether the list is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether all are true. A false condition decides, even where others fail to evaluate.
+    /// Whether all conditions are true. One false condition makes the result false, even if others fail to evaluate.
     ///
     /// # Errors
-    /// When no condition is false and some fail to evaluate.
+    /// No condition is false and some fail to evaluate.
     pub(crate) fn hold<'v>(&'v self, scope: &Scope<'v>) -> Result<bool, Message> {
         let mut budget = Budget::new(MATCH_CONDITIONS_COST_MAX);
         let mut errors = Vec::new();

@@ -11,7 +11,7 @@ use super::change::Change;
 use super::compiled::Failed;
 use super::hooks::{Policy, Validation};
 
-/// Most bytes of a message from an expression; a longer one is ignored.
+/// The maximum of bytes of a message from an expression; a longer message is ignored.
 const MESSAGE_BYTES_MAX: usize = 5 * 1024;
 
 /// The variables of the expressions of a policy: cel-go's activation.
@@ -38,13 +38,13 @@ pub(super) struct Refusal {
     pub(super) index: usize,
     /// The message.
     pub(super) message: String,
-    /// The reason of the Status; empty for the usual one.
+    /// The reason of the Status; empty for the default reason.
     pub(super) reason: String,
     /// The duration of its evaluation.
     pub(super) took: Duration,
 }
 
-/// A failed evaluation, and its duration.
+/// A failed evaluation and its duration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Valueless {
     /// The message.
@@ -60,7 +60,7 @@ pub(super) struct Validated {
     pub(super) passed_over: Vec<Valueless>,
     /// Keys and values for the audit log.
     pub(super) annotations: Vec<(String, String)>,
-    /// Failed evaluations of annotations, which reject the request whatever the actions of the binding are.
+    /// Failed evaluations of annotations. They reject the request with any actions of the binding.
     pub(super) failed_annotations: Vec<Valueless>,
 }
 
@@ -166,7 +166,7 @@ impl Policy {
     /// Whether a request meets the match conditions of a mutating policy.
     ///
     /// # Errors
-    /// When its conditions fail to evaluate.
+    /// The conditions fail to evaluate.
     pub fn is_due(&self, activation: &Activation<'_>, params: Option<&Json>) -> Result<bool, Message> {
         self.conditions.hold(&self.scope(activation, params))
     }
@@ -174,7 +174,7 @@ impl Policy {
     /// Evaluates one mutation of a policy.
     ///
     /// # Errors
-    /// When its expression fails, or its result is no change.
+    /// The expression fails, or its result is no change.
     pub fn change(&self, index: usize, activation: &Activation<'_>, params: Option<&Json>) -> Result<Change, Message> {
         let Some(mutation) = self.mutations.get(index) else { return Err(format!("policy {} has no mutation {index}", self.name).into()) };
         let scope = self.scope(activation, params);
@@ -184,8 +184,8 @@ impl Policy {
 }
 
 impl Validation {
-    /// The message of a failed validation: that of the message expression if it is usable, else the fixed one, else the
-    /// expression.
+    /// The message of a failed validation: the result of the message expression if it is usable, else the fixed
+    /// message, else the expression's text.
     fn words<'v>(&'v self, scope: &Scope<'v>, budget: &mut Budget) -> Result<String, Failed> {
         let made = match self.made_message.as_ref().map(|message| message.evaluate(scope, budget)) {
             Some(Err(Failed::Budget)) => return Err(Failed::Budget),

@@ -37,7 +37,7 @@ impl Failures {
         });
     }
 
-    /// The Status of a rejected request. The code is that of Forbidden whatever the reason is.
+    /// The Status of a rejected request. The code is always 403, whatever the reason is.
     pub fn refusal(&self, request: &Request<'_>) -> Option<Json> {
         let first = self.messages.first()?;
         Some(status(request, first, self.reason.unwrap_or("Forbidden"), 403, &self.messages))

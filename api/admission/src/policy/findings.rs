@@ -12,7 +12,7 @@ use super::hooks::{Binding, Policy};
 use crate::denied::Denied;
 use crate::request::Request;
 
-/// Most bytes of an annotation's value.
+/// The maximum of bytes of an annotation's value.
 const ANNOTATION_BYTES_MAX: usize = 10 * 1024;
 /// The audit annotation for failures of bindings with the action `Audit`.
 const FAILURE: &str = "validation.policy.admission.k8s.io/validation_failure";
@@ -20,7 +20,7 @@ const FAILURE: &str = "validation.policy.admission.k8s.io/validation_failure";
 /// The results so far.
 #[derive(Debug, Default)]
 pub struct Findings {
-    /// The first rejection, which is the one that the client gets.
+    /// The first rejection: the client gets this one.
     denied: Option<(String, String)>,
     /// Warnings for the client.
     pub warnings: Vec<String>,

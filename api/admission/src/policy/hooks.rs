@@ -72,8 +72,7 @@ pub struct Hook {
 }
 
 impl Policy {
-    /// From an object of either kind. Policies are validated before they are stored, so what is missing
-    /// reads as empty.
+    /// Reads a policy of either kind. Policies are validated before they are stored, so missing fields count as empty.
     pub fn from(object: &Value) -> Self {
         let spec = object.get("spec").unwrap_or(&Value::Null);
         let param_kind = spec.get("paramKind").filter(|kind| !kind.is_null()).map(ParamKind::from);
@@ -99,13 +98,13 @@ impl Policy {
         }
     }
 
-    /// How many changes it makes.
+    /// The number of mutations.
     pub fn mutations(&self) -> usize {
         self.mutations.len()
     }
 }
 
-/// The variables, each of which may name those before it, and what the other expressions may name.
+/// The variables, and the names that the other expressions may use. Each variable may use the variables before it.
 fn variables(spec: &Value, builds_objects: bool, has_params: bool) -> (Env, Vec<(String, Compiled)>) {
     let env = admission::env(has_params, true);
     let env = if builds_objects { env.building_objects() } else { env };
@@ -165,7 +164,7 @@ impl Binding {
 pub struct Bindings(BTreeMap<String, Vec<Binding>>);
 
 impl Bindings {
-    /// From objects of either kind, in the order of their names.
+    /// Reads bindings of either kind, in the order of their names.
     pub fn new<'a>(objects: impl Iterator<Item = &'a Value>) -> Self {
         let mut bindings = Self::default();
         for binding in objects.map(Binding::from) {
@@ -174,7 +173,7 @@ impl Bindings {
         bindings
     }
 
-    /// A policy with its bindings; `None` without a binding.
+    /// A policy with its bindings; `None` if it has no binding.
     pub fn hook(&mut self, policy: &Arc<Policy>) -> Option<Hook> {
         let bindings = self.0.remove(&policy.name)?.into();
         Some(Hook { policy: Arc::clone(policy), bindings })

@@ -54,11 +54,11 @@ impl Named {
 }
 
 impl Match {
-    /// The index of the form of the object that matches; `None` where the request does not match. The first form is that
-    /// of the request. Without rules every request matches.
+    /// The index of the form of the object that matches; `None` if the request does not match. The first form is the
+    /// form of the request. Without rules every request matches.
     ///
     /// # Errors
-    /// When the namespace of the request, whose labels are needed, does not exist.
+    /// The namespace of the request does not exist, and its labels are needed.
     pub fn form(&self, request: &Request<'_>, forms: &[&Kind], view: &dyn View) -> Result<Option<usize>, Denied> {
         let forms = if self.equivalent { forms } else { forms.get(..1).unwrap_or_default() };
         let by = |rules: &[Named]| forms.iter().position(|form| rules.iter().any(|rule| rule.matches(request, form)));

@@ -1,4 +1,4 @@
-//! Parameters: objects that a binding hands to its policy, found by name or by labels.
+//! Parameters: objects that a binding passes to its policy, selected by name or by labels.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::json;
 
-/// Of which kind parameters are.
+/// The kind of the parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParamKind {
     /// `v1`, `example.com/v1`.
@@ -22,26 +22,26 @@ impl From<&Value> for ParamKind {
     }
 }
 
-/// Where the objects of one kind are, as bindings look for them.
+/// Reads the objects of one kind for bindings.
 pub trait Params {
-    /// Whether the kind's objects are in namespaces.
+    /// Whether the kind is namespaced.
     fn is_namespaced(&self) -> bool;
 
-    /// The object of that name; `namespace` is empty for objects in none.
+    /// The object of the given name; `namespace` is empty for cluster-scoped objects.
     fn get(&self, namespace: &str, name: &str) -> Option<Arc<Value>>;
 
-    /// All objects in a namespace, or of a kind without.
+    /// All objects in a namespace; `namespace` is empty for cluster-scoped objects.
     fn list(&self, namespace: &str) -> Vec<Arc<Value>>;
 }
 
-/// Which objects a binding hands to its policy.
+/// The reference to the objects that a binding passes to its policy.
 #[derive(Clone, Debug)]
 pub struct ParamRef {
     name: String,
-    /// Empty: that of the request.
+    /// Empty means the namespace of the request.
     namespace: String,
     selector: Selector,
-    /// Whether to find none is a mistake rather than a reason to leave the policy out.
+    /// Whether a missing object is an error; otherwise the policy is skipped.
     must_exist: bool,
 }
 
@@ -58,7 +58,7 @@ impl From<&Value> for ParamRef {
 }
 
 impl ParamKind {
-    /// A kind that is not served, as upstream words it.
+    /// The message for a kind that is not served, as upstream words it.
     pub fn missing(&self) -> String {
         let (group, version) = self.api_version.split_once('/').unwrap_or(("", &self.api_version));
         format!("failed to find resource referenced by paramKind: '{group}/{version}, Kind={}'", self.kind)
@@ -68,22 +68,22 @@ impl ParamKind {
 /// Why a binding's parameters cannot be used. The messages are upstream's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParamError {
-    /// The parameters are namespaced, the request is not, and the binding names no namespace.
+    /// The parameters are namespaced, the request is cluster-scoped, and the binding names no namespace.
     #[error("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources")]
     NoNamespace,
-    /// The binding names a namespace, and the parameters have none.
+    /// The binding names a namespace, and the parameters are cluster-scoped.
     #[error("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")]
     Namespace,
-    /// There are none, although the binding wants some.
+    /// There are no parameters, although the binding requires some.
     #[error("no params found for policy binding with `Deny` parameterNotFoundAction")]
     NotFound,
 }
 
 impl ParamRef {
-    /// The objects, each of which the policy is evaluated with; none where the policy is left out.
+    /// The parameter objects. The policy is evaluated once with each of them; with an empty list it is skipped.
     ///
     /// # Errors
-    /// When the reference does not fit the kind, or when something must be found and is not.
+    /// The reference does not fit the kind, or a required object does not exist.
     pub fn find(&self, params: &dyn Params, request_namespace: &str) -> Result<Vec<Arc<Value>>, ParamError> {
         let namespace = match (params.is_namespaced(), self.namespace.as_str()) {
             (true, "") if request_namespace.is_empty() => {

@@ -1,4 +1,4 @@
-//! Policies over requests: which they are about, what they find, what they change.
+//! Policies over requests: matching, evaluation and changes.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::*;
 use crate::request::{Operation, Request};
 use crate::testing::Objects;
 
-/// Lets everybody read.
+/// Allows everybody the verb `get`.
 struct Readers;
 
 impl Authorizer for Readers {
@@ -67,7 +67,7 @@ fn activation<'a>(request: &'a Value, object: &'a Value) -> Activation<'a> {
     Activation { request, object: Some(object), old: None, namespace: None, authorizer: &Readers, check: Check::default() }
 }
 
-/// What a policy makes of an object, with one object of parameters.
+/// The findings of a policy for an object, with one parameter object.
 fn found(policy: &Policy, actions: &[&str], object: &Value, params: Option<&Value>) -> Findings {
     let request = json!({"operation": "CREATE", "userInfo": {"username": "jane"}});
     let mut findings = Findings::default();

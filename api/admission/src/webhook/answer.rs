@@ -1,4 +1,4 @@
-//! What a webhook's answer means.
+//! Reads the response of a webhook.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,63 +7,63 @@ use thiserror::Error;
 
 use crate::json;
 
-/// Why an answer counts as none. The words follow `received invalid webhook response: `.
+/// Why a response is invalid. The message follows `received invalid webhook response: `.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum BadAnswer {
-    /// There is no `response`.
+    /// The review has no `response`.
     #[error("webhook response was absent")]
     Absent,
-    /// It answers another question.
+    /// The response has the uid of another request.
     #[error("expected response.uid={expected:?}, got {found:?}")]
     Uid {
-        /// The question's.
+        /// The uid of the request.
         expected: String,
-        /// The answer's.
+        /// The uid of the response.
         found: String,
     },
-    /// It is of another kind or version.
+    /// The response has another kind or version.
     #[error("expected webhook response of admission.k8s.io/{version}, Kind=AdmissionReview, got {found}")]
     Kind {
-        /// The version that was asked in.
+        /// The version of the request.
         version: String,
-        /// What the answer says it is.
+        /// The version and kind of the response.
         found: String,
     },
-    /// A patch without a word on what it is.
+    /// A patch without a patch type.
     #[error("webhook returned response.patch but not response.patchType")]
     NoPatchType,
-    /// A word on a patch that is not there.
+    /// A patch type without a patch.
     #[error("webhook returned response.patchType but not response.patch")]
     NoPatch,
-    /// A patch of another sort than JSON Patch.
+    /// A patch type other than JSON Patch.
     #[error("webhook returned invalid response.patchType of {0:?}")]
     PatchType(String),
     /// The patch is not base64 of JSON.
     #[error("webhook returned a response.patch that is no JSON: {0}")]
     Patch(String),
-    /// A validating webhook changes nothing.
+    /// A validating webhook may not change the object.
     #[error("validating webhook may not return response.{0}")]
     Forbidden(&'static str),
 }
 
-/// An answer that is one.
+/// A valid response.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
-    /// Whether the request may go on.
+    /// Whether the webhook allows the request.
     pub allowed: bool,
-    /// The JSON Patch, of a mutating webhook.
+    /// The JSON Patch of a mutating webhook.
     pub patch: Option<Value>,
-    /// For the client.
+    /// Warnings for the client.
     pub warnings: Vec<String>,
-    /// The Status that says why not.
+    /// The Status of a rejection.
     pub status: Option<Value>,
 }
 
 impl Answer {
-    /// Reads an AdmissionReview that answers the question of that uid and version.
+    /// Reads the AdmissionReview that responds to the request of the given uid and version.
     ///
     /// # Errors
-    /// When it is something else.
+    /// The review is invalid.
     pub fn read(review: &Value, uid: &str, version: &str, mutating: bool) -> Result<Self, BadAnswer> {
         let response = review.get("response").filter(|response| response.is_object()).ok_or(BadAnswer::Absent)?;
         let found = json::text(response, "uid");
@@ -71,7 +71,7 @@ impl Answer {
             return Err(BadAnswer::Uid { expected: uid.to_owned(), found: found.to_owned() });
         }
         let (api_version, kind) = (json::text(review, "apiVersion"), json::text(review, "kind"));
-        // The first version of the interface did not ask for kind and version in an answer.
+        // The first version of the API did not require kind and version in a response.
         if version == "v1" && (api_version != "admission.k8s.io/v1" || kind != "AdmissionReview") {
             return Err(BadAnswer::Kind { version: version.to_owned(), found: format!("{api_version}, Kind={kind}") });
         }
@@ -97,14 +97,14 @@ fn patch(response: &Value, mutating: bool) -> Result<Option<Value>, BadAnswer> {
         (true, false, Some("JSONPatch")) => {
             let bytes = STANDARD.decode(patch).map_err(|error| BadAnswer::Patch(error.to_string()))?;
             let patch = serde_json::from_slice(&bytes).map_err(|error| BadAnswer::Patch(error.to_string()))?;
-            // A patch without operations is none.
+            // A patch without operations counts as no patch.
             Ok(Some(patch).filter(|patch: &Value| patch.as_array().is_none_or(|operations| !operations.is_empty())))
         }
         (true, false, Some(other)) => Err(BadAnswer::PatchType(other.to_owned())),
     }
 }
 
-/// The Status of a request that a webhook refuses: what the webhook says, in a frame that says who.
+/// The Status of a request that a webhook rejects: the webhook's own Status, with a message that names the webhook.
 pub fn rejection(webhook: &str, status: Option<Value>) -> Value {
     let mut status = status.unwrap_or_else(|| json!({}));
     let denied = format!("admission webhook {webhook:?} denied the request");

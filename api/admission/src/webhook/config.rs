@@ -1,4 +1,4 @@
-//! Webhook configurations, read once into what a request is held against.
+//! Parsed webhook configurations.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,15 +13,15 @@ use crate::json;
 use crate::matching::{Rule, selector};
 use crate::policy::Conditions;
 
-/// How long an answer may take where a configuration does not say.
+/// The default of `timeoutSeconds`.
 const TIMEOUT_SECONDS: u64 = 10;
 
-/// Where a webhook is.
+/// The address of a webhook.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Endpoint {
-    /// At a URL.
+    /// A URL.
     Url(String),
-    /// Behind a Service's port.
+    /// A port of a Service.
     Service {
         /// Namespace of the Service.
         namespace: String,
@@ -29,14 +29,13 @@ pub enum Endpoint {
         name: String,
         /// The Service's port.
         port: u16,
-        /// Path, with its slash; may be empty.
+        /// Path with a leading slash; may be empty.
         path: String,
     },
 }
 
 impl Endpoint {
-    /// From a `clientConfig`. Configurations are validated before they are stored, so what is missing
-    /// reads as empty.
+    /// Reads a `clientConfig`. Configurations are validated before they are stored, so missing fields count as empty.
     pub fn from(config: &Value) -> Self {
         let Some(service) = config.get("service").filter(|service| !service.is_null()) else {
             return Self::Url(json::text(config, "url").to_owned());
@@ -51,7 +50,7 @@ impl Endpoint {
         }
     }
 
-    /// Where to send a request; a Service goes by its DNS name, which its certificate bears.
+    /// The URL of the requests. For a Service the host is its DNS name, which the webhook's certificate contains.
     pub fn url(&self) -> String {
         match self {
             Self::Url(url) => url.clone(),
@@ -60,8 +59,8 @@ impl Endpoint {
     }
 }
 
-/// PEM of the authorities that a `clientConfig` names; none means the machine's. What is no base64 was
-/// refused when it was sent; a bundle that cannot be used fails when it is used.
+/// PEM of the CA certificates in a `clientConfig`; `None` means those of the machine. The server rejects a bundle that
+/// is not base64 when the object is written. An unusable bundle fails at the first connection.
 pub fn ca_bundle(config: &Value) -> Option<Vec<u8>> {
     let bundle = json::text(config, "caBundle");
     (!bundle.is_empty()).then(|| STANDARD.decode(bundle).unwrap_or_default())
@@ -70,23 +69,23 @@ pub fn ca_bundle(config: &Value) -> Option<Vec<u8>> {
 /// One webhook.
 #[derive(Clone, Debug)]
 pub struct Webhook {
-    /// What messages call it.
+    /// The name in messages.
     pub name: String,
-    /// Its configuration and its place in there: no two share it.
+    /// The name of the configuration and the index in it; unique.
     pub id: String,
-    /// Where it is.
+    /// The address.
     pub endpoint: Endpoint,
-    /// PEM of the authorities that its certificate may come from; none means the machine's.
+    /// PEM of the CA certificates that verify the webhook's certificate; `None` means those of the machine.
     pub ca_bundle: Option<Vec<u8>>,
-    /// How long its answer may take.
+    /// The time limit of the response.
     pub timeout: Duration,
-    /// Whether a webhook that cannot be asked counts as one that agrees.
+    /// Whether the request passes if the call of the webhook fails (failure policy `Ignore`).
     pub fails_open: bool,
-    /// Whether asking it changes something even for a dry run.
+    /// Whether a call has side effects even for a dry run.
     pub has_side_effects: bool,
-    /// Whether it is asked again when others change the object after it.
+    /// Whether the webhook is called again if others change the object after it.
     pub is_reinvoked: bool,
-    /// Whether it understands `admission.k8s.io/v1`.
+    /// Whether the webhook accepts `admission.k8s.io/v1`.
     pub knows_v1: bool,
     pub(super) equivalent: bool,
     pub(super) rules: Vec<Rule>,

@@ -15,7 +15,7 @@ pub struct Reinvocation {
     has_changed: bool,
     /// Reinvocable webhooks that were called since the last change.
     asked: Vec<String>,
-    /// Webhooks that have missed a change.
+    /// Reinvocable webhooks that missed a change.
     due: BTreeSet<String>,
     /// The object at the end of a round.
     left: Option<Value>,

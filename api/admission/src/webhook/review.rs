@@ -39,7 +39,7 @@ pub struct Review<'a> {
     pub uid: &'a str,
     /// Version of AdmissionReview.
     pub version: &'a str,
-    /// The operation.
+    /// The admission request.
     pub request: &'a Request<'a>,
     /// The form of the objects for the webhook.
     pub form: &'a Kind,
@@ -79,7 +79,7 @@ impl Review<'_> {
     }
 }
 
-/// As upstream, a Namespace is in itself.
+/// As upstream: the namespace of a new Namespace is its own name.
 fn namespace<'a>(request: &'a Request<'_>) -> &'a str {
     let is_new_namespace = request.operation == Operation::Create && request.is("", "namespaces");
     if is_new_namespace { request.object_name() } else { request.namespace }

@@ -1,4 +1,4 @@
-//! Tables over configurations, requests and answers.
+//! Table tests for configurations, requests and responses.
 
 use std::sync::Arc;
 

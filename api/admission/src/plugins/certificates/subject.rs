@@ -7,20 +7,20 @@ use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::prelude::{FromDer, parse_x509_pem};
 use x509_parser::x509::AttributeTypeAndValue;
 
-/// Whom a certificate would name.
+/// The subject that a certificate would have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Subject {
-    /// All of them: readers of certificates differ in which of several they take.
+    /// All common names: readers of certificates differ in which one they use if there are several.
     pub common_names: Vec<String>,
     /// The groups.
     pub organizations: Vec<String>,
 }
 
 impl Subject {
-    /// That of the base64 PEM of `spec.request`.
+    /// Reads the subject from the base64 PEM of `spec.request`.
     ///
     /// # Errors
-    /// When it cannot be read, or only by others: a text in an encoding that is not known here is not left out.
+    /// The request does not parse, or has a text in an unknown encoding: other readers may understand that text.
     pub fn from_request(request: &str) -> Result<Self, Message> {
         let pem = STANDARD.decode(request).map_err(|e| e.to_string())?;
         let (_, block) = parse_x509_pem(&pem).map_err(|_| "PEM block type must be CERTIFICATE REQUEST".to_owned())?;

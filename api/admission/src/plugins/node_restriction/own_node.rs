@@ -1,4 +1,4 @@
-//! What a node writes into its own Node, and what others say of it.
+//! Checks what a node writes into its own Node.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{Problem, refuse};
 use crate::request::{Operation, Request};
 
-/// Labels of the cluster's own domains that a node may set on itself.
+/// Labels in the cluster's own domains that a node may set on itself.
 const OWN_LABELS: &[&str] = &[
     "beta.kubernetes.io/arch",
     "beta.kubernetes.io/instance-type",
@@ -41,11 +41,13 @@ fn created(node: &str, new: &Value) -> Result<(), Problem> {
     if config_source(new).is_some() {
         return refuse(format!("node {node:?} is not allowed to create pods with a non-nil configSource"));
     }
-    // Beyond upstream: whoever is deleted by the garbage collector registers anew, without others' taints and labels.
+    // Stricter than upstream: with an owner that does not exist, the garbage collector deletes the Node. The node then
+    // registers again, without the taints and labels that others set.
     if !owners(new).is_empty() {
         return refuse(format!("node {node:?} is not allowed to set ownerReferences"));
     }
-    // Beyond upstream, where networks are told of routes by others: the nodes route to each other what Nodes say.
+    // Stricter than upstream, where a network plugin sets up routes. Here, the nodes route to each other by the Pod
+    // ranges in the Nodes.
     if !pod_ranges(new).is_empty() {
         return refuse(format!("node {node:?} is not allowed to set podCIDRs"));
     }
@@ -87,22 +89,22 @@ fn owners(node: &Value) -> Vec<Value> {
     list(node, "/metadata/ownerReferences")
 }
 
-/// All ranges that a Node names, in either field.
+/// All Pod ranges of a Node, from both fields.
 fn pod_ranges(node: &Value) -> BTreeSet<String> {
     let single = node.pointer("/spec/podCIDR").cloned();
     let all = list(node, "/spec/podCIDRs").into_iter().chain(single);
     all.filter_map(|range| range.as_str().map(str::to_owned)).filter(|range| !range.is_empty()).collect()
 }
 
-/// The labels that differ and that a node does not set on itself.
+/// The labels that differ and that a node may not set on itself.
 fn forbidden_labels(old: Option<&Value>, new: &Value) -> Vec<String> {
     let (old, new) = (old.and_then(meta::labels).cloned().unwrap_or_default(), meta::labels(new).cloned().unwrap_or_default());
     let changed: BTreeSet<&String> = old.keys().chain(new.keys()).filter(|key| old.get(*key) != new.get(*key)).collect();
     changed.into_iter().filter(|label| !own_label(label)).cloned().collect()
 }
 
-/// Whether a node may set that label on itself: none that steer restricted workloads, and of the
-/// cluster's own domains only the known ones.
+/// Whether a node may set the label on itself. It may set no label of the restricted domain, and in the cluster's own
+/// domains only the known labels.
 fn own_label(label: &str) -> bool {
     let domain = label.split_once('/').map(|(domain, _)| domain).unwrap_or_default();
     let under = |parent: &str| domain == parent || domain.strip_suffix(parent).is_some_and(|rest| rest.ends_with('.'));

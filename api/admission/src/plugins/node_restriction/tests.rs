@@ -26,7 +26,7 @@ fn view() -> Objects {
     Objects::new([driver, node(json!({}), json!([])), pod("mine", "n1"), pod("other", "n2")])
 }
 
-/// With an authorizer that lets nodes ask for one audience, in one namespace and for one account.
+/// The plugin with an authorizer that lets nodes request tokens for one audience, in one namespace and for one account.
 fn plugin() -> NodeRestriction {
     let allows: Allows = Arc::new(|user, attributes, _| {
         let Attributes { verb, group, version, resource, subresource, namespace, name, path, field_selector } = attributes;
@@ -85,7 +85,8 @@ fn a_node_touches_only_its_own_pods() {
     }
 }
 
-/// Not even a mirror Pod that upstream would take: with the right labels it would be an endpoint of any Service.
+/// A node may not even create a mirror Pod that upstream would admit: with matching labels it would be an endpoint of
+/// any Service.
 #[test]
 fn a_node_makes_no_pods() {
     let plain = pod("m", "n1");
@@ -130,8 +131,8 @@ fn a_node_keeps_its_own_node_and_not_its_taints() {
     assert_eq!(by_node(Ask::create(other)), refused("nodes \"n2\"", "node \"n1\" is not allowed to modify node \"n2\""));
 }
 
-/// An owner that does not exist has the garbage collector delete the Node, and whoever comes back has neither the
-/// taints nor the labels that others gave it (CVE-2025-5187).
+/// With an owner that does not exist, the garbage collector deletes the Node. The node then registers again, without
+/// the taints and labels that others set (CVE-2025-5187).
 #[test]
 fn a_node_does_not_say_whose_it_is() {
     let mut owned = node(json!({}), json!([]));
@@ -146,7 +147,7 @@ fn a_node_does_not_say_whose_it_is() {
     assert_eq!(by_node(Ask::create(owned)), refused("nodes \"n1\"", "node \"n1\" is not allowed to set ownerReferences"));
 }
 
-/// The other nodes route to a node what its Pod range says.
+/// The other nodes route the addresses of a node's Pod range to that node.
 #[test]
 fn a_node_does_not_choose_its_pod_range() {
     let with = |field: &str, value: Value| {
@@ -184,7 +185,7 @@ fn a_node_does_not_name_its_configuration() {
     assert_eq!(by_node(Ask::update(&with(source.clone()), with(source))), "ok");
 }
 
-/// Upstream's `admitCSR`: a node asks for certificates of nodes in its own name alone.
+/// Upstream's `admitCSR`: a node requests certificates only for its own name.
 #[test]
 fn a_node_asks_for_certificates_of_its_own() {
     let ask = |signer: &str, request: &str| {

@@ -1,5 +1,6 @@
-//! Tokens of ServiceAccounts that a node asks for: bound to Pods of its own, and for audiences that these Pods mount or
-//! that an administrator lets the node ask for (upstream's ServiceAccountNodeAudienceRestriction).
+//! Tokens of ServiceAccounts that a node requests. The token must be bound to a Pod of the node. A volume of the Pod
+//! must need the audience, or an administrator must allow it to the node (upstream's
+//! ServiceAccountNodeAudienceRestriction).
 
 use api_model::kind::GroupResource;
 use api_model::meta;
@@ -13,10 +14,10 @@ use crate::plugin::Allows;
 use crate::pods;
 use crate::request::{Operation, Request};
 
-/// What a node needs to be allowed, on a resource that is called like the audience, under the ServiceAccount's name.
+/// The verb that a node needs. The resource of the check is the audience, its name is the ServiceAccount's name.
 const AUDIENCE_VERB: &str = "request-serviceaccounts-token-audience";
 
-/// A node asks for tokens only for Pods of its own.
+/// A node may request tokens only for its own Pods.
 pub(super) fn token(node: &str, request: &Request<'_>, view: &dyn View, allows: &Allows) -> Result<(), Problem> {
     if request.operation != Operation::Create || request.subresource != "token" {
         return Ok(());
@@ -63,7 +64,7 @@ fn may_ask_for(audience: &str, request: &Request<'_>, view: &dyn View, allows: &
     allows(request.user, &attributes, view)
 }
 
-/// Whether the Pod mounts a token for that audience: a projected one, or one for the driver of a volume.
+/// Whether a volume of the Pod needs a token for the audience: a projected volume, or the driver of a CSI volume.
 fn mounts_token_for(pod: &Value, audience: &str, view: &dyn View) -> bool {
     let namespace = meta::namespace(pod);
     json::list(pods::spec(pod), "volumes").iter().any(|volume| {
@@ -78,7 +79,7 @@ fn mounts_token_for(pod: &Value, audience: &str, view: &dyn View) -> bool {
     })
 }
 
-/// The driver of the volume that a claim is bound to; empty where there is none.
+/// The CSI driver of the volume that a claim is bound to; empty if there is none.
 fn driver_of(namespace: &str, claim: &str, view: &dyn View) -> String {
     let find = |resource: &str, namespace: Option<&str>, name: &str| {
         (!name.is_empty()).then(|| view.get(&GroupResource::new("", resource), namespace, name))?
@@ -88,7 +89,7 @@ fn driver_of(namespace: &str, claim: &str, view: &dyn View) -> String {
     volume.map(|volume| json::text_at(&volume, "/spec/csi/driver").to_owned()).unwrap_or_default()
 }
 
-/// Whether a driver wants tokens for that audience.
+/// Whether a driver requests tokens for the audience.
 fn asks_for(driver: &str, audience: &str, view: &dyn View) -> bool {
     let driver = view.get(&GroupResource::new("storage.k8s.io", "csidrivers"), None, driver).filter(|_| !driver.is_empty());
     let asked = driver.as_ref().and_then(|driver| driver.pointer("/spec/tokenRequests")).and_then(Value::as_array);

@@ -1,5 +1,5 @@
-//! The checks of the Pod Security Standards, each a function from a Pod's spec to what it breaks,
-//! worded as upstream words it. Baseline checks come first, each group in order of upstream's ids.
+//! The checks of the Pod Security Standards. Each is a function from a Pod's spec to a violation, with upstream's
+//! message. The baseline checks come first. Each group is in the order of upstream's ids.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -45,21 +45,21 @@ const RESTRICTED_VOLUMES: &[&str] =
     &["configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim", "projected", "secret"];
 const APPARMOR_ANNOTATION: &str = "container.apparmor.security.beta.kubernetes.io/";
 
-/// One thing that a Pod breaks.
+/// One violation of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which rule, in a few words.
+    /// The name of the violated rule.
     pub reason: &'static str,
-    /// Who breaks it, and how it is kept.
+    /// Which containers or fields violate it, and which values are allowed.
     pub detail: String,
 }
 
-/// All that a Pod breaks; displayed as `reason (detail), reason (detail)`.
+/// All violations of a Pod, displayed as `reason (detail), reason (detail)`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Violations(Vec<Violation>);
 
 impl Violations {
-    /// Whether nothing is broken.
+    /// Whether there are no violations.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -80,7 +80,7 @@ impl fmt::Display for Violations {
     }
 }
 
-/// What a Pod breaks of a level.
+/// The violations of a level by a Pod.
 pub fn broken(level: Level, metadata: Option<&Value>, spec: &Value) -> Violations {
     let windows = json::text_at(spec, "/os/name") == "windows";
     let restricted = level == Level::Restricted;
@@ -115,7 +115,7 @@ fn violation(reason: &'static str, detail: impl Into<String>) -> Option<Violatio
     Some(Violation { reason, detail: detail.into() })
 }
 
-/// A container's or a Pod's security context.
+/// The security context of a container or a Pod.
 fn context(of: &Value) -> &Value {
     of.get("securityContext").unwrap_or(&Value::Null)
 }
@@ -222,7 +222,7 @@ fn host_ports(spec: &Value) -> Option<Violation> {
     violation("hostPort", format!("{} {verb} {noun} {}", containers(&names), list.join(", ")))
 }
 
-/// A probe or hook of another host than the Pod makes the node ask where the Pod itself may not.
+/// With a probe or hook to a host other than the Pod, the node would connect to addresses that the Pod cannot reach.
 fn probe_hosts(spec: &Value) -> Option<Violation> {
     fn hosts(container: &Value) -> impl Iterator<Item = &str> {
         let handlers = ["/livenessProbe", "/readinessProbe", "/startupProbe", "/lifecycle/postStart", "/lifecycle/preStop"];
@@ -258,7 +258,7 @@ fn proc_mount(spec: &Value) -> Option<Violation> {
     fn kind(container: &Value) -> &str {
         json::text(context(container), "procMount")
     }
-    // In a user namespace an unmasked /proc shows nothing that is not the Pod's.
+    // In a user namespace, an unmasked /proc shows nothing but the Pod's own processes.
     if spec.get("hostUsers").and_then(Value::as_bool) == Some(false) {
         return None;
     }
@@ -311,7 +311,7 @@ fn bad_seccomp(of: &Value) -> bool {
     !matches!(seccomp_type(of), "" | "RuntimeDefault" | "Localhost")
 }
 
-/// Those that set a profile that is not allowed.
+/// The names of the setters of a forbidden profile.
 fn forbidden_seccomp(spec: &Value) -> Option<String> {
     let names = names_where(spec, bad_seccomp);
     let mut setters = Vec::new();
@@ -410,7 +410,7 @@ fn run_as_non_root(spec: &Value) -> Option<Violation> {
     if !wrong_setters.is_empty() {
         return violation(reason, format!("{} must not set securityContext.runAsNonRoot=false", wrong_setters.join(" and ")));
     }
-    // What the Pod says holds for containers that say nothing.
+    // The value of the Pod holds for containers without a value.
     if pod == Some(true) || silent.is_empty() {
         return None;
     }

@@ -7,7 +7,7 @@ fn one(context: Value) -> Value {
     json!({ "containers": [{ "name": "c", "securityContext": context }] })
 }
 
-/// A spec that the strictest level lets pass, with some fields replaced.
+/// A spec that passes the strictest level, with some fields replaced.
 fn good(change: Value) -> Value {
     let mut spec = json!({
         "securityContext": { "runAsNonRoot": true, "seccompProfile": { "type": "RuntimeDefault" } },

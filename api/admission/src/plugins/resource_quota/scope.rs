@@ -1,4 +1,4 @@
-//! Which objects a quota is about: all of the namespace, or the Pods of its scopes.
+//! The objects that a quota counts: all of the namespace, or the Pods in its scopes.
 
 use api_model::kind::GroupResource;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::json;
 use crate::pods;
 
-/// What narrows a quota. Scopes speak of Pods only: a quota with scopes counts nothing else.
+/// The scopes of a quota. Scopes select Pods only: a quota with scopes counts nothing else.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Scopes {
     /// `spec.scopes`.
@@ -16,19 +16,19 @@ pub struct Scopes {
 }
 
 impl Scopes {
-    /// Those of a quota.
+    /// Reads the scopes of a quota.
     pub fn from_quota(quota: &Value) -> Self {
         let list = |at| quota.pointer(at).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let plain = list("/spec/scopes").iter().filter_map(Value::as_str).map(str::to_owned).collect();
         Self { plain, selected: list("/spec/scopeSelector/matchExpressions").to_vec() }
     }
 
-    /// Whether some objects of a resource can be in them.
+    /// Whether objects of a resource can be in the scopes.
     pub fn may_match(&self, resource: &GroupResource) -> bool {
         (self.plain.is_empty() && self.selected.is_empty()) || *resource == pods::resource()
     }
 
-    /// Whether an object of a resource is in them.
+    /// Whether an object of a resource is in the scopes.
     pub fn matches(&self, resource: &GroupResource, object: &Value) -> bool {
         let spec = pods::spec(object);
         self.may_match(resource)
@@ -65,7 +65,7 @@ fn pod_in(scope: &str, spec: &Value) -> bool {
     }
 }
 
-/// Asks for no CPU and no memory, and limits none.
+/// Whether the Pod has neither requests nor limits of CPU and memory.
 fn best_effort(spec: &Value) -> bool {
     ["requests", "limits"].into_iter().all(|which| {
         let containers = ["containers", "initContainers"].into_iter().flat_map(|field| json::list(spec, field));

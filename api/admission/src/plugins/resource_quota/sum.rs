@@ -1,4 +1,4 @@
-//! What many objects use together, and who knows it.
+//! The total usage of objects, and the trait of its sources.
 
 use api_model::kind::GroupResource;
 use api_model::view::View;
@@ -8,29 +8,29 @@ use super::scope::Scopes;
 use super::usage;
 use crate::amount::{self, Amounts};
 
-/// Knows what is used.
+/// A source of the usage.
 pub trait Sums {
-    /// What the objects of a resource that are in a namespace and in these scopes use together, each of
-    /// them counted once: as of a state in which every write is seen that was answered before the call.
+    /// The total usage of the objects of a resource in a namespace and in the given scopes. Each object counts once.
+    /// The sum includes every write that was answered before the call.
     fn sum(&self, resource: &GroupResource, namespace: &str, scopes: &Scopes) -> Sum;
 }
 
-/// What some objects use together.
+/// The total usage of objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sum(Amounts);
 
 impl Sum {
-    /// One more object.
+    /// Adds an object.
     pub fn add(&mut self, resource: &GroupResource, object: &Value) {
         amount::add(&mut self.0, &usage::amounts(resource, object));
         self.0.retain(|_, amount| *amount != 0);
     }
 
-    /// One less, which was added in this state.
+    /// Removes an object, which must be the same value that was added.
     pub fn take(&mut self, resource: &GroupResource, object: &Value) {
         let less: Amounts = usage::amounts(resource, object).into_iter().map(|(name, amount)| (name, amount.saturating_neg())).collect();
         amount::add(&mut self.0, &less);
-        // Nothing is left of classes that nobody uses any more.
+        // Names of storage classes that are no longer used do not stay in the map.
         self.0.retain(|_, amount| *amount != 0);
     }
 
@@ -39,7 +39,7 @@ impl Sum {
     }
 }
 
-/// Counts all objects of a view each time: what every other way to know the sums is held against.
+/// Counts all objects of a view at each call. The tests compare other sources with it.
 pub struct Counted<'a>(pub &'a dyn View);
 
 impl Sums for Counted<'_> {

@@ -1,4 +1,4 @@
-//! What one object uses, under the names that quotas give it.
+//! The usage of one object, by the names of quotas.
 
 use api_model::kind::GroupResource;
 use serde_json::Value;
@@ -7,14 +7,14 @@ use crate::amount::{self, Amounts};
 use crate::json;
 use crate::pods;
 
-/// One object, in thousandths.
+/// The count of one object, in thousandths.
 const ONE: i128 = 1000;
 const CLASS_SUFFIX: &str = ".storageclass.storage.k8s.io/";
-/// Kinds that a quota may count by their bare name.
+/// Kinds that a quota may count by the name of the resource alone.
 const PLAIN: [&str; 7] =
     ["configmaps", "persistentvolumeclaims", "pods", "replicationcontrollers", "resourcequotas", "secrets", "services"];
 
-/// Which objects must be counted to know what is used under a name.
+/// The resource whose objects make up the usage of a name.
 pub fn source(name: &str) -> Option<GroupResource> {
     if let Some(counted) = name.strip_prefix("count/") {
         let (resource, group) = counted.split_once('.').unwrap_or((counted, ""));
@@ -32,12 +32,12 @@ pub fn source(name: &str) -> Option<GroupResource> {
     Some(GroupResource::new("", resource))
 }
 
-/// Whether what an object uses depends on more than that it is there.
+/// Whether the usage of an object depends on its content.
 pub fn looks_into(resource: &GroupResource) -> bool {
     resource.group.is_empty() && matches!(resource.resource.as_str(), "pods" | "services" | "persistentvolumeclaims")
 }
 
-/// All that an object uses.
+/// The usage of an object.
 pub fn amounts(resource: &GroupResource, object: &Value) -> Amounts {
     let mut used = Amounts::from([(format!("count/{resource}"), ONE)]);
     if !resource.group.is_empty() {
@@ -60,7 +60,7 @@ pub fn amounts(resource: &GroupResource, object: &Value) -> Amounts {
     used
 }
 
-/// Requests and limits under the names of quotas.
+/// Requests and limits by the names of quotas.
 pub fn named(requests: Amounts, limits: Amounts) -> Amounts {
     let mut used = Amounts::new();
     for (name, amount) in requests {
@@ -76,7 +76,7 @@ pub fn named(requests: Amounts, limits: Amounts) -> Amounts {
 fn service(object: &Value) -> Amounts {
     let kind = json::text_at(object, "/spec/type");
     let ports = object.pointer("/spec/ports").and_then(Value::as_array).map_or(0, Vec::len);
-    // A load balancer need not have node ports; those that it has count.
+    // A Service of type LoadBalancer may have no node ports; only existing ones count.
     let with_node_port =
         object.pointer("/spec/ports").and_then(Value::as_array).into_iter().flatten().filter(|p| json::has(p, "nodePort")).count();
     let allocates = object.pointer("/spec/allocateLoadBalancerNodePorts").and_then(Value::as_bool) != Some(false);

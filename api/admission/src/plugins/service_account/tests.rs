@@ -115,7 +115,7 @@ fn a_strict_account_limits_secrets() {
     );
 }
 
-/// CVE-2024-3177 (`envFrom`) and CVE-2023-2728 (ephemeral containers), and every other way to a Secret.
+/// CVE-2024-3177 (`envFrom`), CVE-2023-2728 (ephemeral containers), and every other field that references a Secret.
 #[test]
 fn a_strict_accounts_secrets_are_not_had_by_a_detour() {
     let reference = |secret: &str| json!({ "name": "c", "envFrom": [{ "secretRef": { "name": secret } }] });
