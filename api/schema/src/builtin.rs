@@ -1,8 +1,8 @@
 //! Schema trees of the built-in kinds, built at first use and kept for the life of the process.
 //!
-//! One generator serves all kinds, so that a shared type (Pod specs, metadata) is generated once. The tree has only names,
-//! shapes and facts. The generated JSON, three quarters of it descriptions, is dropped. The number of types limits the
-//! memory.
+//! One generator serves all kinds, so that it generates a shared type (Pod specs, metadata) once. The tree has only
+//! names, shapes and facts. The generated JSON, three quarters of it descriptions, is dropped. The number of types
+//! limits the memory.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -66,7 +66,7 @@ impl Builder {
         BUILDER.lock()
     }
 
-    /// The schema of one type, with every type that it refers to.
+    /// The schema of one type. Builds also every type that it refers to.
     fn build(&mut self, generate: fn(&mut SchemaGenerator) -> schemars::Schema) -> Schema {
         let root = generate(&mut self.generator);
         for (name, body) in take_new(&mut self.generator) {

@@ -21,7 +21,7 @@ pub fn structural(kind: &Kind) -> Option<&Structural> {
     parsed(kind.custom.as_deref()?).map(|parsed| &parsed.structural)
 }
 
-/// The schema of a kind: of its type where it is built in, of its definition where it is custom.
+/// The schema of a kind. For a built-in kind it comes from the type, for a custom kind from the definition.
 pub fn of_kind(kind: &Kind) -> Option<&Schema> {
     match &kind.custom {
         Some(custom) => parsed(custom).map(|parsed| &parsed.tree),

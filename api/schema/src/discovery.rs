@@ -78,8 +78,8 @@ fn resources(kind: &Kind) -> Vec<Value> {
     rows
 }
 
-/// Upstream's `StorageVersionHash`: a change tells clients that objects should be written again in a new version. `None`
-/// where objects are not stored.
+/// Upstream's `StorageVersionHash`. A change tells clients to write the objects again in the new version. `None` if
+/// objects of the kind are not stored.
 fn storage_version_hash(kind: &Kind) -> Option<String> {
     if !kind.allows("watch") {
         return None;
@@ -107,7 +107,8 @@ fn subresource(kind: &Kind, sub: &Subresource) -> Value {
     row
 }
 
-/// Group, version and kind of a subresource's bodies: its own, those of the options of a proxy, or those of the kind.
+/// Group, version and kind of a subresource's bodies: its own if it has one, `…ProxyOptions` for a proxy, else those of
+/// the kind.
 pub(crate) fn body_kind(kind: &Kind, sub: &Subresource) -> [String; 3] {
     match &sub.kind {
         Some((group, version, kind)) => [group.clone(), version.clone(), kind.clone()],
@@ -162,7 +163,7 @@ fn resource_discovery(kind: &Kind) -> Value {
     row
 }
 
-/// As upstream, group and version are empty where they equal those of the list.
+/// As upstream, group and version are empty if they equal those of the list.
 fn response_kind(kind: &Kind, [group, version, body]: [String; 3]) -> Value {
     if group == kind.group && version == kind.version {
         json!({"group": "", "version": "", "kind": body})

@@ -34,7 +34,7 @@ pub(crate) struct Fact {
     pub(crate) list_map_keys: &'static [&'static str],
     pub(crate) map_type: Option<MapType>,
     pub(crate) merge_key: Option<&'static str>,
-    /// `None` where upstream has no strategy, which is the same as an empty one.
+    /// `None` if upstream has no strategy, which is the same as an empty one.
     pub(crate) strategy: Option<PatchStrategy>,
     /// JSON text.
     pub(crate) default: Option<&'static str>,
@@ -126,7 +126,7 @@ static ATOMIC: Fact = atomic(SELF);
 pub(crate) static TABLES: [&[Table]; 7] =
     [access::TABLES, core::TABLES, extension::TABLES, meta::TABLES, network::TABLES, resources::TABLES, workloads::TABLES];
 
-/// The facts of a field of a definition; [`Fact::NONE`] where there are none.
+/// The facts of a field of a definition; [`Fact::NONE`] if the table has none.
 pub(crate) fn of_field(definition: &str, name: &str) -> &'static Fact {
     let found = TABLES.iter().find_map(|tables| {
         let at = tables.binary_search_by(|table| table.definition.cmp(definition)).ok()?;
@@ -139,8 +139,8 @@ pub(crate) fn of_field(definition: &str, name: &str) -> &'static Fact {
     table.facts.iter().find(|fact| fact.field == name).unwrap_or(&Fact::NONE)
 }
 
-/// The required fields of a definition, from those that the types require. The types also require metadata, which upstream
-/// requires only for core Events, and names whose default is empty.
+/// The required fields of a definition, selected from the fields that the Rust types always have. The Rust types also
+/// require metadata, which upstream requires only for core Events, and names with an empty default.
 pub(crate) fn required<'a>(definition: &str, always_there: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let wanted = |name: &&str| match *name {
         "metadata" => definition == "io.k8s.api.core.v1.Event",

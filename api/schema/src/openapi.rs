@@ -33,7 +33,7 @@ const KUBERNETES_VERSION: &str = "v1.37.0";
 /// `/openapi/v3`: the index of the documents of all groups and versions. The `hash` in each URL changes with the document,
 /// so that clients can cache it.
 ///
-/// The first call builds every document to hash it; later calls build only documents whose kinds changed.
+/// The first call builds every document for its hash; later calls build only documents whose kinds changed.
 pub fn v3_index(kinds: &[Arc<Kind>]) -> Value {
     let mut paths = Map::new();
     for group in groups(kinds) {
@@ -46,9 +46,9 @@ pub fn v3_index(kinds: &[Arc<Kind>]) -> Value {
     json!({"paths": paths})
 }
 
-/// The hash that [`v3_index`] gives for a document: also its `ETag`. `None` for a version that is not served.
+/// The hash of a document in [`v3_index`], which is also its `ETag`. `None` for a version that is not served.
 pub fn v3_hash(group: &str, version: &str, kinds: &[Arc<Kind>]) -> Option<String> {
-    /// For each path the kinds of its hash. The number of groups and versions limits its size.
+    /// The hash of each path, with the kinds of the hashed document. The number of groups and versions limits the size.
     type Hashes = Mutex<HashMap<String, (Vec<Arc<Kind>>, String)>>;
     static HASHES: LazyLock<Hashes> = LazyLock::new(Mutex::default);
     let own = own_kinds(group, version, kinds);
@@ -57,7 +57,7 @@ pub fn v3_hash(group: &str, version: &str, kinds: &[Arc<Kind>]) -> Option<String
         return Some(hash.clone());
     }
     let mut hash = Hashing(Sha256::new());
-    // Writing into a hash cannot fail.
+    // A write into a hash cannot fail.
     let _ = write_v3(&mut hash, &own);
     let hash: String = hash.0.finalize().iter().map(|byte| format!("{byte:02X}")).collect();
     HASHES.lock().insert(path, (own, hash.clone()));
@@ -81,7 +81,7 @@ pub fn v3(group: &str, version: &str, kinds: &[Arc<Kind>]) -> Option<Value> {
     }))
 }
 
-/// [`v3`] as JSON text, written piece by piece with a quarter of the memory.
+/// [`v3`] as JSON text, written piece by piece. This takes a quarter of the memory.
 pub fn v3_json(group: &str, version: &str, kinds: &[Arc<Kind>]) -> Option<Vec<u8>> {
     let own = own_kinds(group, version, kinds);
     if own.is_empty() {
@@ -119,10 +119,10 @@ pub fn v2(kinds: &[Arc<Kind>]) -> Value {
     })
 }
 
-/// [`v2`] as JSON text, written piece by piece, with the parts of other servers.
+/// [`v2`] as JSON text, written piece by piece, with the parts of other servers' documents.
 pub fn v2_json(kinds: &[Arc<Kind>], others: &Others) -> Vec<u8> {
     let mut out = Vec::new();
-    // Writing into memory cannot fail.
+    // A write into memory cannot fail.
     let _ = write_v2(&mut out, kinds, others);
     out
 }
@@ -162,7 +162,7 @@ pub fn v2_protobuf(document: &Value) -> Vec<u8> {
     encoder.finish()
 }
 
-/// [`v2_protobuf`] of [`v2`] of these kinds, written piece by piece, with the parts of other servers.
+/// [`v2_protobuf`] of [`v2`] of these kinds, written piece by piece, with the parts of other servers' documents.
 pub fn v2_protobuf_of(kinds: &[Arc<Kind>], others: &Others) -> Vec<u8> {
     let frame = json!({"swagger": "2.0", "info": info(), "security": [{"BearerToken": []}], "securityDefinitions": security()});
     let mut encoder = gnostic::Encoder::new(&frame);

@@ -1,7 +1,8 @@
 //! Go's regular expressions (RE2's syntax), for the patterns of schemas and of CEL.
 //!
-//! A pattern that Go rejects is rejected, and every pattern has the meaning that it has in Go. The size of a compiled
-//! pattern depends on its repetitions, so its program has a limit. The run time of a match is linear in the text, as in Go.
+//! The crate rejects every pattern that Go rejects, and gives every other pattern its meaning in Go. The size of a
+//! compiled pattern depends on its repetitions, so it has a limit. The run time of a match is linear in the text, as in
+//! Go.
 
 mod translate;
 
@@ -13,18 +14,18 @@ use thiserror::Error;
 #[error("error parsing regexp: {0}")]
 pub struct PatternError(String);
 
-/// The deepest nesting of groups.
+/// The maximum nesting of groups.
 const NESTING_MAX: u32 = 100;
-/// Octets of the cache of a match; with fewer a match is slower.
+/// The bytes of the cache of a match. A smaller cache makes matches slower.
 const CACHE_BYTES_MAX: usize = 1 << 20;
-/// Most octets of a compiled `pattern` of a schema. A repetition of a thousand letters fits, but not hundreds of characters
-/// of all scripts, which Go accepts: a definition may have many patterns.
+/// The maximum of bytes of a compiled `pattern` of a schema. A repetition of a thousand letters fits, but not a
+/// repetition of hundreds of characters of all scripts, which Go accepts: a definition may have many patterns.
 pub const SCHEMA_BYTES_MAX: usize = 10 << 20;
 
-/// Compiles a pattern with the meaning that it has in Go, into at most so many octets.
+/// Compiles a pattern with its meaning in Go, into at most `bytes_max` bytes.
 ///
 /// # Errors
-/// When Go would not compile it, or when the compiled pattern is too large.
+/// Go rejects the pattern, or the compiled pattern is too large.
 pub fn compile(pattern: &str, bytes_max: usize) -> Result<Regex, PatternError> {
     let wrong = || PatternError(pattern.to_owned());
     let translated = translate::from_go(pattern).ok_or_else(wrong)?;

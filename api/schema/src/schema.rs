@@ -1,6 +1,6 @@
-//! A schema as a tree to walk beside a value: each node has the shape of the value and its list, map and patch semantics.
-//! A node that refers to a shared definition resolves it on access, so recursive types (`JSONSchemaProps`) are no special
-//! case.
+//! A schema as a tree that callers walk along with a value. Each node has the shape of the value and its list, map and
+//! patch semantics. A node that refers to a shared definition resolves it on access, so recursive types
+//! (`JSONSchemaProps`) need no special case.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -65,7 +65,7 @@ pub(crate) struct Definition {
     pub(crate) body: OnceLock<Schema>,
 }
 
-/// The shape of a value, definitions resolved.
+/// The shape of a value, with resolved definitions.
 #[derive(Clone, Copy, Debug)]
 pub enum Shape<'a> {
     /// An object with known fields: see [`Schema::property`], [`Schema::properties`], [`Schema::is_required`].
@@ -84,9 +84,9 @@ pub enum Shape<'a> {
     Boolean,
     /// A whole number or a string, such as a port or a percentage.
     IntOrString,
-    /// A quantity such as `500m` or `1Gi`: a string, or a number that stands for one.
+    /// A quantity such as `500m` or `1Gi`: a string, or a number with the same meaning.
     Quantity,
-    /// Any value, which is not changed (`RawExtension`, `JSON`, `FieldsV1`).
+    /// Any value, which the server does not change (`RawExtension`, `JSON`, `FieldsV1`).
     Any,
 }
 
@@ -155,7 +155,7 @@ impl Schema {
         fields.get(at).map(|(_, schema)| schema)
     }
 
-    /// The known fields in name order; none where the shape is not [`Shape::Object`].
+    /// The known fields in name order; empty if the shape is not [`Shape::Object`].
     pub fn properties(&self) -> impl ExactSizeIterator<Item = (&str, &Schema)> {
         self.fields().iter().map(|(name, schema)| (&**name, schema))
     }
@@ -223,7 +223,7 @@ impl Schema {
         known.iter().copied().chain(defined.iter().map(String::as_str))
     }
 
-    /// How server-side apply owns this map or object: by the fact of the field, else of its type.
+    /// How server-side apply owns this map or object: the fact of the field, else the fact of its type.
     pub fn map_type(&self) -> MapType {
         match &self.facts {
             Facts::Known(fact) => fact.map_type.or(self.resolved().known().and_then(|fact| fact.map_type)).unwrap_or_default(),
@@ -255,8 +255,7 @@ impl Schema {
         matches!(&self.facts, Facts::Defined(defined) if defined.preserve_unknown_fields)
     }
 
-    /// The only strings allowed; empty where any is. What a custom resource's definition allows
-    /// stands in [`crate::structural`].
+    /// The allowed strings; empty if any string is allowed. For custom resources see [`crate::structural`].
     pub fn enumeration(&self) -> &'static [&'static str] {
         self.known().map(|fact| fact.enumeration).unwrap_or_default()
     }

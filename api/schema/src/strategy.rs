@@ -3,30 +3,31 @@
 /// `x-kubernetes-list-type`: how server-side apply owns a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ListType {
-    /// The list is owned and replaced whole.
+    /// One manager owns the whole list and replaces it.
     #[default]
     Atomic,
-    /// Each element is owned for itself, none stands twice.
+    /// Each element has its own managers; no element is duplicate.
     Set,
-    /// Elements are told apart by [`Schema::list_map_keys`](crate::Schema::list_map_keys).
+    /// The fields of [`Schema::list_map_keys`](crate::Schema::list_map_keys) identify an element.
     Map,
 }
 
 /// `x-kubernetes-map-type`: how server-side apply owns a map or object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MapType {
-    /// Each entry is owned for itself.
+    /// Each entry has its own managers.
     #[default]
     Granular,
-    /// The map is owned and replaced whole.
+    /// One manager owns the whole map and replaces it.
     Atomic,
 }
 
 /// `x-kubernetes-patch-strategy`: how strategic merge treats a field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PatchStrategy {
-    /// Lists: elements are merged by [`Schema::merge_key`](crate::Schema::merge_key), or as a set where there is none; without it the list is replaced.
+    /// For lists. True: the elements are merged by [`Schema::merge_key`](crate::Schema::merge_key), or as a set if
+    /// there is no key. False: the list is replaced.
     pub merge: bool,
-    /// Objects, or the elements of a merged list: `$retainKeys` names the fields that stay.
+    /// For objects and the elements of a merged list: `$retainKeys` in the patch names the fields to keep.
     pub retain_keys: bool,
 }

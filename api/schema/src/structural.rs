@@ -35,11 +35,11 @@ pub struct Structural {
     pub embedded_resource: bool,
     /// `x-kubernetes-int-or-string`
     pub int_or_string: bool,
-    /// `x-kubernetes-list-type`; empty where not given.
+    /// `x-kubernetes-list-type`; empty if absent.
     pub list_type: String,
     /// `x-kubernetes-list-map-keys`
     pub list_map_keys: Vec<String>,
-    /// `x-kubernetes-map-type`; empty where not given.
+    /// `x-kubernetes-map-type`; empty if absent.
     pub map_type: String,
     /// `x-kubernetes-validations`
     pub rules: Vec<ValidationRule>,
@@ -64,14 +64,14 @@ pub struct Structural {
 /// Fields that are not among the properties.
 #[derive(Debug, Default)]
 pub enum Additional {
-    /// Not specified: they are pruned.
+    /// Not specified: the fields are pruned.
     #[default]
     Unsaid,
-    /// `true`: they are allowed. The fields of objects in them are pruned.
+    /// `true`: the fields are allowed. In objects below them, the fields are pruned.
     Any,
-    /// `false`: they are not allowed.
+    /// `false`: the fields are not allowed.
     Forbidden,
-    /// They have this schema.
+    /// The fields have this schema.
     Schema(Box<Structural>),
 }
 
@@ -88,17 +88,17 @@ pub struct Limits {
     pub exclusive_maximum: bool,
     /// The factor that numbers must be a multiple of.
     pub multiple_of: Option<f64>,
-    /// Characters of a text.
+    /// The minimum of characters of a text.
     pub min_length: Option<u64>,
-    /// Characters of a text.
+    /// The maximum of characters of a text.
     pub max_length: Option<u64>,
-    /// Elements of a list.
+    /// The minimum of elements of a list.
     pub min_items: Option<u64>,
-    /// Elements of a list.
+    /// The maximum of elements of a list.
     pub max_items: Option<u64>,
-    /// Entries of a map.
+    /// The minimum of entries of a map.
     pub min_properties: Option<u64>,
-    /// Entries of a map.
+    /// The maximum of entries of a map.
     pub max_properties: Option<u64>,
 }
 
@@ -165,7 +165,7 @@ impl Structural {
         }
     }
 
-    /// The schema of a field: its own, or that of additional fields.
+    /// The schema of a field: the field's own schema, else the schema of additional fields.
     pub fn field(&self, name: &str) -> Option<&Self> {
         self.properties.get(name).or(match &self.additional {
             Additional::Schema(schema) => Some(schema),

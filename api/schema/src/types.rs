@@ -38,7 +38,7 @@ pub(crate) fn find(group: &str, version: &str, kind: &str) -> Option<&'static Ty
     TYPES.iter().find(|t| t.group == group && t.version == version && t.kind == kind)
 }
 
-/// Every described kind: served objects, bodies of subresources, and what the server itself answers.
+/// Every described kind: served objects, bodies of subresources, and other bodies in responses.
 pub(crate) const TYPES: &[Type] = &[
     type_of::<api::admissionregistration::v1::MutatingAdmissionPolicy>(),
     type_of::<api::admissionregistration::v1::MutatingAdmissionPolicyBinding>(),

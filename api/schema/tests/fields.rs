@@ -1,5 +1,5 @@
-//! The table of who acts on which field (`api_model::acted`), held against the schemas of the served kinds and against
-//! the source of the parts that are said to act; and `docs/fields.md`, which is made from it.
+//! Checks the table of effects (`api_model::acted`) against the schemas of the served kinds and against the sources of
+//! the parts that the table names. Checks also `docs/fields.md`, which is generated from the table.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "what a test cannot do fails it")]
 
@@ -16,16 +16,16 @@ use api_schema::{Schema, Shape};
 
 use crate::source::Source;
 
-/// What every object has, and what the parts write themselves.
+/// Fields of every object, and fields that the parts themselves write.
 const OUTSIDE: [&str; 4] = ["apiVersion", "kind", "metadata", "status"];
-/// Types whose fields are read by one function for all kinds, or are the data of others.
+/// Types whose fields one function reads for all kinds, or whose content is data of clients.
 const CLOSED: [&str; 6] = ["LabelSelector", "ObjectMeta", "JSONSchemaProps", "ObjectReference", "Time", "MicroTime"];
 
 fn is_closed(schema: &Schema) -> bool {
     schema.definition().and_then(|name| name.rsplit('.').next()).is_some_and(|name| CLOSED.contains(&name))
 }
 
-/// Walks a kind's schema beside its rows.
+/// Walks the schema of a kind along with its rows.
 struct Walk<'a> {
     rows: &'a BTreeMap<String, &'static Field>,
     used: HashSet<String>,
@@ -91,7 +91,7 @@ fn every_field_of_every_kind_has_exactly_one_row() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// The names of the fields below a place.
+/// The names of the fields below a schema.
 fn names_below(schema: &Schema, seen: &mut HashSet<&'static str>, names: &mut Vec<String>) {
     if is_closed(schema) || schema.definition().is_some_and(|name| !seen.insert(name)) {
         return;
@@ -107,7 +107,7 @@ fn names_below(schema: &Schema, seen: &mut HashSet<&'static str>, names: &mut Ve
     }
 }
 
-/// The place of a path in a schema.
+/// The schema at a path.
 fn find<'a>(schema: &'a Schema, path: &str) -> Option<&'a Schema> {
     path.split('.').filter(|step| !step.is_empty()).try_fold(schema, |schema, step| match step.strip_suffix("[]") {
         Some(name) => schema.property(name)?.items(),
@@ -119,7 +119,7 @@ fn last(path: &str) -> &str {
     path.rsplit(['.', ']']).find(|step| !step.is_empty()).unwrap_or_default().trim_end_matches("[]")
 }
 
-/// What is wrong with a row that says that somebody acts.
+/// The faults of a row with a part that acts.
 fn faults_of_acted(kind: &kind::Kind, schema: &Schema, path: &str, field: &Field, source: &Source) -> Vec<String> {
     let mut faults = Vec::new();
     let inside: Vec<&Part> = field.acted_on_by.iter().filter(|part| **part != Part::Clients).collect();
@@ -154,7 +154,7 @@ fn faults_of_acted(kind: &kind::Kind, schema: &Schema, path: &str, field: &Field
     faults
 }
 
-/// What is wrong with a row that says that nobody acts.
+/// The fault of a row without a part that acts.
 fn fault_of_unacted(path: &str, field: &Field, source: &Source) -> Option<String> {
     let places = source.who_mentions(last(path));
     match (places.is_empty(), field.place.is_empty()) {
@@ -172,7 +172,7 @@ fn who_is_said_to_act_does_and_nobody_else() {
         let row = acted::acted_on_by(kind).expect("checked by the other test");
         let schema = api_schema::of_kind(kind).expect("served kinds have schemas");
         for (path, field) in row.fields() {
-            // A Pod's spec is looked at once.
+            // The spec of a Pod is checked once.
             if row.pod_spec.is_some_and(|base| kind.kind != "Pod" && path.starts_with(base)) {
                 continue;
             }

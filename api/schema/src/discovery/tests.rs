@@ -3,7 +3,7 @@ use serde_json::json;
 
 use super::*;
 
-/// A few kinds that show every form.
+/// A few kinds that cover every form of the documents.
 fn kinds() -> Vec<Arc<Kind>> {
     let wanted = [("", "namespaces"), ("", "nodes"), ("", "serviceaccounts"), ("apps", "deployments"), ("policy", "poddisruptionbudgets")];
     let mut kinds: Vec<Arc<Kind>> = wanted.iter().filter_map(|(group, plural)| kind::find(group, plural)).cloned().collect();
@@ -36,7 +36,7 @@ fn resource_lists_have_upstreams_rows() {
     assert!(api_resource_list("apps", "v2", &kinds()).is_none());
 }
 
-/// What real clusters say.
+/// The hashes come from real clusters.
 #[test]
 fn storage_versions_have_upstreams_hashes() {
     let hash = |group: &str, plural: &str| storage_version_hash(kind::find(group, plural).expect("served"));

@@ -1,4 +1,4 @@
-//! Facts about extension: admission registration, custom resources, aggregated APIs.
+//! Facts about extensions: admission registration, custom resources, aggregated APIs.
 
 use super::{Table, field, map, set, table};
 

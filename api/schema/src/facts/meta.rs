@@ -1,4 +1,4 @@
-//! Facts about metadata and the bodies that every group shares.
+//! Facts about metadata and the bodies that all groups share.
 
 use super::{Table, field, map, set, table};
 

@@ -1,5 +1,5 @@
-//! The schemas of a document: those of the types, completed with facts, list kinds and
-//! `x-kubernetes-group-version-kind`, under upstream's names and in version 3's syntax.
+//! The schemas of a document: the schemas of the types, completed with facts, list kinds and
+//! `x-kubernetes-group-version-kind`. They have upstream's names and the syntax of version 3.
 
 mod custom;
 
@@ -18,8 +18,8 @@ use crate::types;
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 pub(super) const STATUS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Status";
 
-/// The name of a kind's definition: the type's where there is one, else the group's domain reversed,
-/// with version and kind, as upstream names those of custom resources.
+/// The name of a kind's definition: the name of the type if there is one. Otherwise it is the reversed domain of the
+/// group with version and kind, as upstream's names of custom resources.
 pub(super) fn definition_name(group: &str, version: &str, kind: &str) -> String {
     if let Some(found) = types::find(group, version, kind) {
         return (found.name)().into_owned();
@@ -28,22 +28,22 @@ pub(super) fn definition_name(group: &str, version: &str, kind: &str) -> String 
     labels.join(".")
 }
 
-/// The name of the definition of a list of these.
+/// The name of the definition of the list kind.
 pub(super) fn list_name(item: &str) -> String {
     format!("{item}List")
 }
 
-/// Who wrote a definition's schema.
+/// The author of a definition's schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Author {
-    /// It belongs to a built-in type.
+    /// The schema belongs to a built-in type.
     Us,
-    /// It stands in a CustomResourceDefinition.
+    /// The schema comes from a CustomResourceDefinition.
     User,
 }
 
-/// Visits every definition that the operations on these kinds name, with what those refer to. Definitions
-/// are made a kind at a time, so that no more than one kind's are in memory.
+/// Visits every definition that the operations on these kinds name, and every definition that these refer to. Only the
+/// definitions of one kind are in memory at a time.
 pub(super) fn each(kinds: &[Arc<Kind>], visit: &mut dyn FnMut(&str, Value, Author)) {
     let bodies = bodies(kinds);
     let names = names(kinds, &bodies);
@@ -84,7 +84,7 @@ pub(super) fn each(kinds: &[Arc<Kind>], visit: &mut dyn FnMut(&str, Value, Autho
 /// Group, version and kind of one definition.
 type Gvk<'a> = (Cow<'a, str>, Cow<'a, str>, Cow<'a, str>);
 
-/// The kinds themselves and the bodies of their subresources.
+/// The group, version and kind of the kinds and of the bodies of their subresources.
 fn bodies(kinds: &[Arc<Kind>]) -> BTreeSet<Gvk<'_>> {
     let own = kinds.iter().map(|kind| (kind.group.as_str(), kind.version.as_str(), kind.kind.as_str()));
     let subs = kinds
@@ -95,7 +95,7 @@ fn bodies(kinds: &[Arc<Kind>]) -> BTreeSet<Gvk<'_>> {
     own.chain(subs).map(|(g, v, k)| (g.into(), v.into(), k.into())).collect()
 }
 
-/// The group, version and kind that each definition stands for.
+/// The groups, versions and kinds of each definition, for `x-kubernetes-group-version-kind`.
 fn names<'a>(kinds: &'a [Arc<Kind>], bodies: &BTreeSet<Gvk<'a>>) -> BTreeMap<String, Vec<Gvk<'a>>> {
     let mut names: BTreeMap<String, Vec<Gvk<'a>>> = BTreeMap::new();
     for (group, version, kind) in bodies {
@@ -105,8 +105,8 @@ fn names<'a>(kinds: &'a [Arc<Kind>], bodies: &BTreeSet<Gvk<'a>>) -> BTreeMap<Str
         let name = list_name(&definition_name(&kind.group, &kind.version, &kind.kind));
         names.entry(name).or_default().push((kind.group.as_str().into(), kind.version.as_str().into(), kind.list_kind().into()));
     }
-    // Options and events are known in every group and version; custom ones are left out, as upstream
-    // does, so that a document depends on its own kinds alone.
+    // Options and events belong to every built-in group and version. Custom groups are left out, as upstream does, so
+    // that a document depends only on its own kinds.
     let versions: BTreeSet<(&str, &str)> = kind::builtin().iter().map(|kind| (kind.group.as_str(), kind.version.as_str())).collect();
     for shared in ["DeleteOptions", "WatchEvent"] {
         let all = versions.iter().map(|(group, version)| ((*group).into(), (*version).into(), shared.into()));
@@ -118,7 +118,7 @@ fn names<'a>(kinds: &'a [Arc<Kind>], bodies: &BTreeSet<Gvk<'a>>) -> BTreeMap<Str
     names
 }
 
-/// A kind without a type: anything with metadata.
+/// The schema of a kind without a type: any object with metadata.
 fn free_form() -> Value {
     json!({
         "type": "object",
@@ -131,7 +131,7 @@ fn free_form() -> Value {
     })
 }
 
-/// The list kind of a kind. Its `apiVersion` and `kind` are described as other types describe theirs.
+/// The schema of the list kind. The descriptions of `apiVersion` and `kind` are those of other types.
 fn list_of(kind: &Kind, item: &str, type_meta: &Value) -> Value {
     json!({
         "description": format!("{} is a list of {}.", kind.list_kind(), kind.plural),
@@ -146,7 +146,7 @@ fn list_of(kind: &Kind, item: &str, type_meta: &Value) -> Value {
     })
 }
 
-/// Adds to a type's schema what the type does not say, and takes back what it says beyond upstream.
+/// Adds the facts to the schema of a type, and removes what upstream's schema does not have.
 fn complete(name: &str, schema: &mut Value) {
     if let Some(body) = special(name, schema) {
         *schema = body;
@@ -171,7 +171,7 @@ fn complete(name: &str, schema: &mut Value) {
     }
 }
 
-/// Definitions of scalars with two forms, which the types mark rather than spell.
+/// Definitions of scalars with two forms, which the types mark instead of listing the forms.
 fn special(name: &str, schema: &Value) -> Option<Value> {
     let forms = match name {
         "io.k8s.apimachinery.pkg.api.resource.Quantity" => json!({"oneOf": [{"type": "string"}, {"type": "number"}]}),

@@ -1,12 +1,12 @@
-//! OpenAPI v2 as protobuf, in the messages of gnostic's `openapiv2/OpenAPIv2.proto`, which Go clients
-//! ask for first. Written by hand: the messages are plain, and only encoding is needed.
+//! OpenAPI v2 as protobuf, in the messages of gnostic's `openapiv2/OpenAPIv2.proto`, which Go clients request first.
+//! The encoder is hand-written: the messages are simple, and only encoding is needed.
 //!
-//! Field numbers are those of the published definition. What a document of ours never holds (examples, XML, the items of
-//! parameters that are lists) is not written.
+//! The field numbers are those of the published definition. The encoder does not write what Skiff's documents never
+//! contain (examples, XML, the items of parameters that are lists).
 
 use serde_json::{Map, Value};
 
-/// A `Document` that takes its paths, definitions and parameters one by one.
+/// A `Document`. Paths, definitions and parameters are added one by one.
 pub(super) struct Encoder {
     document: Message,
     paths: Message,
@@ -15,7 +15,7 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
-    /// Begins with all else of a document.
+    /// Starts with all other fields of the document.
     pub(super) fn new(frame: &Value) -> Self {
         let mut document = Message::default();
         document.text(1, frame.get("swagger"));
@@ -69,7 +69,7 @@ impl Encoder {
     }
 }
 
-/// `SecurityDefinitionsItem` holding an `ApiKeySecurity`.
+/// `SecurityDefinitionsItem` with an `ApiKeySecurity`.
 fn api_key(body: &Value) -> Message {
     let mut key = Message::default();
     for (number, field) in [(1, "type"), (2, "name"), (3, "in"), (4, "description")] {
@@ -112,7 +112,7 @@ fn operation(body: &Value) -> Message {
     out
 }
 
-/// `ParametersItem` holding a `Parameter`, or a `JsonReference` to one.
+/// `ParametersItem` with a `Parameter` or a `JsonReference` to one.
 fn parameters_item(body: &Value) -> Message {
     let mut item = Message::default();
     match body.get("$ref") {
@@ -141,7 +141,7 @@ fn parameter(body: &Value) -> Message {
         }
         parameter.message(1, &message);
     } else {
-        // Those of a query and of a form have one field more in their midst, so that the numbers after it differ.
+        // Query and form parameters have an additional field in the middle, so the numbers after it are shifted.
         let (form, shift) = match place {
             "header" => (1, 0),
             "formData" => (2, 1),
@@ -163,7 +163,7 @@ fn parameter(body: &Value) -> Message {
     parameter
 }
 
-/// `ResponseValue` holding a `Response`.
+/// `ResponseValue` with a `Response`.
 fn response(body: &Value) -> Message {
     let mut out = Message::default();
     out.text(1, body.get("description"));
@@ -237,7 +237,7 @@ fn array(value: Option<&Value>) -> impl Iterator<Item = &Value> {
     value.and_then(Value::as_array).into_iter().flatten()
 }
 
-/// A message on its way to bytes. Absent values are not written.
+/// The bytes of a message. Absent values are not written.
 #[derive(Default)]
 struct Message(Vec<u8>);
 
@@ -308,7 +308,7 @@ impl Message {
         }
     }
 
-    /// `Any`, whose `yaml` holds the value; JSON is YAML.
+    /// `Any` with the value in `yaml`; JSON is valid YAML.
     fn any(&mut self, number: u64, value: Option<&Value>) {
         if let Some(value) = value {
             self.message(number, &any(value));

@@ -1,4 +1,4 @@
-//! What can be done to each kind, in neither version's syntax: paths, and the operations on each.
+//! The operations on each kind, without the syntax of either version: paths, and the operations of each.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use super::definitions::{STATUS, definition_name, list_name};
 use super::parameters::{self, Parameter};
 use crate::discovery::body_kind;
 
-/// One path with what can be done there.
+/// One path with its operations.
 pub(super) struct PathItem {
     pub(super) path: String,
-    /// Of all operations.
+    /// The parameters of all operations.
     pub(super) parameters: Vec<&'static Parameter>,
     pub(super) operations: Vec<Operation>,
 }
@@ -23,7 +23,7 @@ pub(super) struct Operation {
     pub(super) id: String,
     pub(super) description: String,
     pub(super) tag: String,
-    /// `x-kubernetes-action` with the group, version and kind it acts on.
+    /// `x-kubernetes-action` with the group, version and kind of the operation.
     pub(super) action: Option<(&'static str, [String; 3])>,
     pub(super) parameters: &'static [Parameter],
     pub(super) body: Body,
@@ -32,31 +32,31 @@ pub(super) struct Operation {
     pub(super) codes: &'static [u16],
 }
 
-/// What a request carries.
+/// The body of a request.
 pub(super) enum Body {
     Nothing,
     /// A value of a definition.
     Required(String),
     /// `DeleteOptions`.
     Options,
-    /// A patch; `strategic` where the kind's schema is built in.
+    /// A patch; `strategic` if the schema of the kind is built in.
     Patch {
         strategic: bool,
     },
 }
 
-/// What success answers with.
+/// The response on success.
 pub(super) enum Answer {
     /// A value of a definition.
     Object(String),
     /// A list, or with `watch` a stream of events.
     List(String),
     Text,
-    /// Whatever the other side of a connection says.
+    /// The stream of a connection.
     Stream,
 }
 
-/// The paths of these kinds, with the one of each group and version that lists its resources.
+/// The paths of these kinds, and for each group and version the path that lists its resources.
 pub(super) fn paths(kinds: &[Arc<Kind>]) -> Vec<PathItem> {
     let mut items: Vec<PathItem> = Vec::new();
     for kind in kinds {
@@ -69,7 +69,7 @@ pub(super) fn paths(kinds: &[Arc<Kind>]) -> Vec<PathItem> {
     items
 }
 
-/// How paths and operation ids of a kind begin.
+/// The prefixes of paths and operation ids of a kind.
 struct Naming<'a> {
     kind: &'a Kind,
     /// `/apis/apps/v1`
@@ -90,7 +90,7 @@ impl<'a> Naming<'a> {
         Self { kind, root, id: format!("{camel}{}", capital(&kind.version)), tag: format!("{lower}_{}", kind.version) }
     }
 
-    /// `Namespaced` for kinds in namespaces.
+    /// `Namespaced` for namespaced kinds.
     fn scope(&self) -> &'static str {
         if self.kind.namespaced { "Namespaced" } else { "" }
     }
@@ -110,7 +110,7 @@ impl<'a> Naming<'a> {
         format!("{}{namespace}/{}", self.root, self.kind.plural)
     }
 
-    /// Path-level parameters, without the query's.
+    /// The parameters in the path, without those in the query.
     fn scope_parameters(&self, named: bool) -> Vec<&'static Parameter> {
         let name = named.then_some(&parameters::NAME);
         name.into_iter().chain(self.kind.namespaced.then_some(&parameters::NAMESPACE)).collect()
@@ -171,12 +171,12 @@ fn kind_paths(kind: &Kind, items: &mut Vec<PathItem>) {
     }
 }
 
-/// What each verb of discovery is in HTTP and in OpenAPI.
+/// A verb of discovery as an HTTP method and an OpenAPI operation.
 struct Verb {
     name: &'static str,
     method: &'static str,
     action: &'static str,
-    /// How operation ids begin.
+    /// The prefix of operation ids.
     id: &'static str,
     parameters: &'static [Parameter],
     codes: &'static [u16],
@@ -237,7 +237,7 @@ fn operation(naming: &Naming<'_>, verb: &str, sub: Option<&Subresource>) -> Opti
     })
 }
 
-/// Kinds whose deletion answers with the object rather than with a `Status`.
+/// Kinds whose deletion returns the object instead of a `Status`.
 const DELETE_ANSWERS_OBJECT: [&str; 12] = [
     "CSIDriver",
     "CSINode",
@@ -267,7 +267,7 @@ fn describe(verb: &str, kind: &str, sub: &str) -> String {
     }
 }
 
-/// The list of a kind over all namespaces.
+/// The operation that lists a kind over all namespaces.
 fn list_everywhere(naming: &Naming<'_>) -> Operation {
     let kind = naming.kind;
     Operation {
@@ -283,7 +283,7 @@ fn list_everywhere(naming: &Naming<'_>) -> Operation {
     }
 }
 
-/// The parameters of a subresource that is a connection rather than an object; `None` for the others.
+/// The parameters of a subresource that opens a connection; `None` for other subresources.
 fn connect_parameters(sub: &str) -> Option<Vec<&'static Parameter>> {
     Some(match sub {
         "attach" => parameters::ATTACH.iter().collect(),
@@ -294,7 +294,7 @@ fn connect_parameters(sub: &str) -> Option<Vec<&'static Parameter>> {
     })
 }
 
-/// The paths of a connection: `exec`, `attach`, `portforward`, or `proxy` with and without a path behind.
+/// The paths of a connection: `exec`, `attach`, `portforward`, or `proxy` with and without a path after it.
 fn connect_paths(naming: &Naming<'_>, sub: &Subresource, path: String, more: &[&'static Parameter], items: &mut Vec<PathItem>) {
     let proxy = sub.name == "proxy";
     let methods: &[&'static str] = if proxy { &["get", "put", "post", "delete", "options", "head", "patch"] } else { &["get", "post"] };

@@ -1,8 +1,10 @@
-//! OpenAPI v2 of other servers beside our own, put together as upstream's aggregator does it: of each document the
-//! paths of one version with the definitions and parameters that these lead to. What is here already under its name
-//! is left out; what stands here for something else under that name gets a new one, `NAME_v2`.
+//! Merges the OpenAPI v2 documents of other servers with Skiff's own, as upstream's aggregator does. From each document
+//! it takes the paths of one version, with the definitions and parameters that these refer to. A definition that exists
+//! under the same name with the same content is left out. A definition whose name exists with other content gets a new
+//! name, `NAME_v2`.
 //!
-//! Documents come from strangers. They are kept as text, which is a tenth of their tree, and one at a time is a tree.
+//! The documents are untrusted. They are stored as text, which takes a tenth of the memory of a tree. At most one is
+//! parsed at a time.
 
 mod form;
 mod merge;
@@ -17,50 +19,50 @@ use serde_json::Value;
 use self::merge::Merger;
 use self::part::Part;
 
-/// The most that a document may have of `{`, `[` and `,` together, which bounds its tree to some 150 MB. A whole
-/// Kubernetes has less.
+/// The maximum of `{`, `[` and `,` in a document, which limits its tree to about 150 MB. The document of a whole
+/// Kubernetes has fewer.
 const MARKS_MAX: usize = 500_000;
-/// What a definition stands for: no part of what it says.
+/// The kinds of a definition; not part of its content.
 const GVK: &str = "x-kubernetes-group-version-kind";
 
-/// Why a document cannot stand beside ours.
+/// Why a document cannot be merged.
 #[derive(Debug, thiserror::Error)]
 pub enum Unfit {
     /// Its tree would be too large.
     #[error("it has more than {MARKS_MAX} parts")]
     TooManyParts,
-    /// It cannot be read.
+    /// The document is not JSON.
     #[error("it is no JSON")]
     NotJson(#[from] serde_json::Error),
-    /// It is another kind of document.
+    /// The document is not OpenAPI v2.
     #[error("it is not of OpenAPI 2.0")]
     NotV2,
-    /// None of its paths is wanted.
+    /// The document has none of the wanted paths.
     #[error("it has no path of the version")]
     NoPaths,
-    /// Clients could not read it: an entry of that name holds what it must not.
+    /// Clients could not read the document: an entry of this name has a value of a wrong type.
     #[error("an entry {0:?} is of another type than it should be")]
     Mistyped(String),
-    /// A definition that is referred to is missing.
+    /// A definition is missing that the document refers to.
     #[error("the reference {0:?} leads nowhere")]
     Dangling(String),
-    /// Every name that could be given to one of its definitions or parameters stands for something else.
+    /// All possible names of one of its definitions or parameters are taken.
     #[error("no name is left for {0:?}")]
     NoNameLeft(String),
 }
 
-/// What other servers add to the document of some kinds: each entry by its name, as JSON text.
+/// The additions of other servers to Skiff's document, each entry by its name, as JSON text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Others {
     pub(super) paths: BTreeMap<String, String>,
     pub(super) definitions: BTreeMap<String, String>,
     pub(super) parameters: BTreeMap<String, String>,
-    /// What definitions of ours stand for, with what others have them stand for too.
+    /// The kinds of Skiff's own definitions, merged with the kinds that other documents give them.
     gvks: BTreeMap<String, Value>,
 }
 
 impl Others {
-    /// A definition of ours as the whole document has it.
+    /// One of Skiff's own definitions, with the merged kinds.
     pub(super) fn completed(&self, name: &str, mut definition: Value) -> Value {
         if let (Some(gvks), Some(fields)) = (self.gvks.get(name), definition.as_object_mut()) {
             fields.insert(GVK.to_owned(), gvks.clone());
@@ -69,17 +71,17 @@ impl Others {
     }
 }
 
-/// Each entry of [`Others`] with its value. One is a tree at a time.
+/// Each entry of [`Others`] with its value. Only one value is in memory at a time.
 pub(super) fn values(entries: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, Value)> {
-    // Each was written from a value.
+    // The text was written from a value, so it parses.
     entries.iter().filter_map(|(name, text)| Some((name.as_str(), serde_json::from_str(text).ok()?)))
 }
 
-/// The part of an OpenAPI v2 document, as compact JSON, that is about paths with a prefix: `paths`, and the `definitions`
-/// and `parameters` that they lead to.
+/// The paths of an OpenAPI v2 document that start with a prefix, as compact JSON: `paths`, and the `definitions` and
+/// `parameters` that they refer to.
 ///
 /// # Errors
-/// Where there is no such path, or where the document could not stand beside ours.
+/// The document has no such path, or cannot be merged.
 pub fn v2_part(document: &[u8], prefix: &str) -> Result<Vec<u8>, Unfit> {
     if document.iter().filter(|byte| matches!(byte, b'{' | b'[' | b',')).count() > MARKS_MAX {
         return Err(Unfit::TooManyParts);
@@ -97,8 +99,9 @@ pub fn v2_part(document: &[u8], prefix: &str) -> Result<Vec<u8>, Unfit> {
     Ok(part.into_text())
 }
 
-/// What parts of other servers' documents ([`v2_part`]), each with a name, add to that of these kinds. Of two that have a
-/// path the first keeps it, and ours before all. `left_out` is told the name of each that cannot be added.
+/// Merges parts of other servers' documents ([`v2_part`]), each with a name, for the document of these kinds. If two
+/// parts have the same path, the first part's path counts; Skiff's own paths come before all. `left_out` receives the
+/// name of each part that cannot be merged.
 pub fn v2_others<'p>(
     kinds: &[Arc<Kind>],
     parts: impl IntoIterator<Item = (&'p str, &'p [u8])>,

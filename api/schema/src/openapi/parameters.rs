@@ -7,7 +7,7 @@ pub(super) struct Parameter {
     /// JSON type of the value.
     pub(super) kind: &'static str,
     pub(super) description: &'static str,
-    /// Whether it stands in the path, where it is required, or in the query, where it is not.
+    /// True: the parameter is in the path and required. False: it is in the query and optional.
     pub(super) in_path: bool,
 }
 
@@ -60,7 +60,7 @@ const PROPAGATION_POLICY: Parameter = query(
     "What becomes of dependents: 'Orphan' leaves them, 'Background' deletes them afterwards, 'Foreground' deletes them first.",
 );
 
-/// Of lists and watches.
+/// Parameters of lists and watches.
 pub(super) static LIST: [Parameter; 10] = [
     query("allowWatchBookmarks", "boolean", "Whether a watch may send BOOKMARK events."),
     CONTINUE,
@@ -74,17 +74,17 @@ pub(super) static LIST: [Parameter; 10] = [
     query("watch", "boolean", "Stream changes as they happen, beginning after resourceVersion."),
 ];
 
-/// Of creates and replaces.
+/// Parameters of creates and replaces.
 pub(super) static WRITE: [Parameter; 3] = [DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION];
 
-/// Of patches.
+/// Parameters of patches.
 pub(super) static PATCH: [Parameter; 4] =
     [DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION, query("force", "boolean", "With apply: take over fields that other managers own.")];
 
-/// Of deletes.
+/// Parameters of deletes.
 pub(super) static DELETE: [Parameter; 4] = [DRY_RUN, GRACE_PERIOD_SECONDS, ORPHAN_DEPENDENTS, PROPAGATION_POLICY];
 
-/// Of deletes of whole collections.
+/// Parameters of deletes of collections.
 pub(super) static DELETE_COLLECTION: [Parameter; 12] = [
     CONTINUE,
     DRY_RUN,
@@ -102,7 +102,7 @@ pub(super) static DELETE_COLLECTION: [Parameter; 12] = [
 
 const CONTAINER: Parameter = query("container", "string", "The container; may be left out where the Pod has only one.");
 
-/// Of container logs.
+/// Parameters of container logs.
 pub(super) static LOG: [Parameter; 9] = [
     CONTAINER,
     query("follow", "boolean", "Go on with new lines as they come."),
@@ -115,7 +115,7 @@ pub(super) static LOG: [Parameter; 9] = [
     query("timestamps", "boolean", "Begin each line with its time."),
 ];
 
-/// Of attach; exec has [`COMMAND`] as well.
+/// Parameters of attach; exec also has [`COMMAND`].
 pub(super) static ATTACH: [Parameter; 5] = [
     CONTAINER,
     query("stderr", "boolean", "Whether standard error is sent."),

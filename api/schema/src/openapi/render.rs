@@ -9,9 +9,9 @@ use crate::builtin::DEFINITIONS;
 
 const DELETE_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
 const PATCH: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
-/// What tells the kinds that a definition is of.
+/// The extension that lists the kinds of a definition.
 const GROUP_VERSION_KIND: &str = "x-kubernetes-group-version-kind";
-/// Where references to definitions point in OpenAPI v2.
+/// The prefix of references to definitions in OpenAPI v2.
 pub(super) const V2_DEFINITIONS: &str = "#/definitions/";
 
 /// A path item of OpenAPI v3.
@@ -99,8 +99,8 @@ fn v2_parameter(parameter: &Parameter) -> Value {
     fields.into()
 }
 
-/// A definition of OpenAPI v3 as v2 has it. A custom kind with unknown fields at its root is an object, and nothing else is
-/// said of it, as upstream: whatever is said would make `kubectl` refuse all other fields.
+/// Converts a definition of OpenAPI v3 to v2. A custom kind with unknown fields at its root becomes a plain object, as
+/// upstream: with any properties, `kubectl` would reject all other fields.
 pub(super) fn v2_definition(schema: Value, author: Author) -> Value {
     let is_open = schema.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(true));
     if !is_open {
@@ -113,9 +113,9 @@ pub(super) fn v2_definition(schema: Value, author: Author) -> Value {
     out
 }
 
-/// A schema of OpenAPI v3 in the narrower words of v2: references take their description beside them,
-/// scalars of two forms become strings, defaults and junctions are left out as upstream does, and the
-/// enumerations of our own types. What may be null or hold unknown fields has no type, since `kubectl` would refuse such values.
+/// Converts a schema of OpenAPI v3 to v2. References take the description beside them. Scalars of two forms become
+/// strings. As upstream, defaults and junctions are left out. The enumerations of built-in types are left out too. A
+/// schema that allows null or unknown fields gets no type, since `kubectl` would reject such values.
 fn v2_schema(schema: Value, author: Author) -> Value {
     let narrowed = |schema: Value| v2_schema(schema, author);
     let Value::Object(fields) = schema else { return schema };
@@ -132,7 +132,7 @@ fn v2_schema(schema: Value, author: Author) -> Value {
                 out.insert(name, v2_reference(&target).into());
             }
             ("allOf", Value::Array(parts)) => {
-                // A reference with a description beside it; anything else narrows values.
+                // A reference with a description beside it. Any other `allOf` only restricts values.
                 let is_reference = |part: &Value| part.get("$ref").is_some();
                 if let Some(Value::Object(part)) = parts.into_iter().find(is_reference).map(narrowed) {
                     out.extend(part);
@@ -164,7 +164,7 @@ fn v2_reference(target: &str) -> String {
     format!("{V2_DEFINITIONS}{}", target.strip_prefix(DEFINITIONS).unwrap_or(target))
 }
 
-/// What both versions write alike.
+/// The fields that both versions share.
 fn common(operation: &Operation) -> Map<String, Value> {
     let mut fields = Map::new();
     fields.insert("description".to_owned(), operation.description.clone().into());

@@ -168,7 +168,7 @@ fn a_custom_kinds_own_schema_is_published_with_metadata() {
     assert_eq!(spec["template"].get("type"), None);
 }
 
-/// Upstream's builder: more would make `kubectl` refuse every other field.
+/// As upstream's builder: with more, `kubectl` would reject every other field.
 #[test]
 fn version_two_says_of_a_kind_with_unknown_fields_that_it_is_an_object_and_no_more() {
     let mut kind = Kind::clone(&widget());
@@ -209,7 +209,7 @@ fn version_two_has_no_words_of_version_three() {
     assert_eq!(definitions["io.k8s.api.core.v1.Pod"]["properties"]["spec"]["$ref"], "#/definitions/io.k8s.api.core.v1.PodSpec");
     assert_eq!(definitions["io.k8s.apimachinery.pkg.util.intstr.IntOrString"]["type"], "string");
     assert_eq!(definitions["io.k8s.apimachinery.pkg.util.intstr.IntOrString"]["format"], "int-or-string");
-    // Definitions of custom resources have fields of these names.
+    // Definitions of custom resources contain fields of these names.
     let plain = definitions.as_object().expect("a map").iter().filter(|(name, _)| !name.contains("apiextensions"));
     let text: String = plain.map(|(_, definition)| definition.to_string()).collect();
     for word in ["oneOf", "allOf", "components/schemas", "\"enum\":["] {

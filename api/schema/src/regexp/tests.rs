@@ -1,4 +1,4 @@
-//! Patterns as Go reads them.
+//! Patterns with their meaning in Go.
 
 use super::{SCHEMA_BYTES_MAX, compile};
 
@@ -18,7 +18,7 @@ fn patterns_mean_what_they_mean_in_go() {
         (r"^.$", "ä", true),
         (r"\bfoo\b", "a foo b", true),
         (r"^[+--]$", "-", true),
-        // A brace that repeats nothing stands for itself.
+        // A brace that is no repetition is a literal.
         (r"^{$", "{", true),
         (r"^a{$", "a{", true),
         (r"^a{,2}$", "a{,2}", true),
@@ -28,7 +28,7 @@ fn patterns_mean_what_they_mean_in_go() {
         (r"^\{a}[{]{2}$", "{a}{{", true),
         (r"^a{2}b{1,}c{0,2}$", "aabbcc", true),
         (r"^a{2}$", "a{2}", false),
-        // One that belongs to an escape does neither.
+        // A brace that belongs to an escape is neither a repetition nor a literal.
         (r"^\p{Greek}+$", "αβγ", true),
         (r"^\p{Greek}+$", "abc", false),
         (r"^\p{Greek}{2}{$", "αβ{", true),

@@ -1,17 +1,17 @@
-//! From Go's syntax of patterns (`regexp/syntax`, with Perl's flags) to that of the `regex` crate: the classes `\d`,
-//! `\s`, `\w` and the boundary `\b` know ASCII alone, what is special only to the crate stands for itself, and what
-//! only the crate knows is no pattern.
+//! Translates Go's syntax of patterns (`regexp/syntax`, with Perl's flags) to the syntax of the `regex` crate. The
+//! classes `\d`, `\s`, `\w` and the boundary `\b` match ASCII only. Characters that are special only in the crate
+//! become literals. Syntax that only the crate knows is rejected.
 
 use std::collections::BTreeSet;
 
-/// The most that Go repeats anything.
+/// Go's maximum of a repetition count.
 const REPEAT_MAX: u32 = 1_000;
-/// The classes that have a name in a class: `[[:alpha:]]`.
+/// Names of classes that are valid within a class: `[[:alpha:]]`.
 const NAMED: [&str; 14] =
     ["alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space", "upper", "word", "xdigit"];
 
-/// A pattern that matches here what `pattern` matches in Go; none where Go refuses it. Braces that stay open, names
-/// of Unicode's classes and what is to be repeated are left to the crate to check.
+/// A pattern with the meaning of `pattern` in Go; `None` if Go rejects the pattern. The crate itself checks open
+/// braces, names of Unicode classes and the operands of repetitions.
 pub(super) fn from_go(pattern: &str) -> Option<String> {
     let mut reader = Reader {
         rest: pattern,
@@ -31,9 +31,9 @@ struct Reader<'p> {
     out: String,
     /// Names of groups.
     groups: BTreeSet<&'p str>,
-    /// Whether what was read last says how often something repeats.
+    /// Whether the last token was a repetition.
     is_repeated: bool,
-    /// Length of the pattern from its last `:]` on.
+    /// Length of the pattern from its last `:]` to the end.
     last_name_len: usize,
 }
 
@@ -84,7 +84,7 @@ impl<'p> Reader<'p> {
         Some(())
     }
 
-    /// Behind a sign of repetition: what repeats may not be repeated once more.
+    /// After a repetition operator. Another repetition may not follow directly.
     fn repeated(&mut self, was_repeated: bool) -> Option<()> {
         if self.takes("?") {
             self.out.push('?');
@@ -93,10 +93,10 @@ impl<'p> Reader<'p> {
         (!was_repeated).then_some(())
     }
 
-    /// Behind a backslash outside of a class.
+    /// After a backslash outside of a class.
     fn escape(&mut self) -> Option<()> {
         if self.takes("Q") {
-            // Up to `\E` all stands for itself.
+            // All characters up to `\E` are literals.
             let (text, rest) = self.rest.split_once("\\E").unwrap_or((self.rest, ""));
             self.out.push_str(&regex::escape(text));
             self.rest = rest;
@@ -115,7 +115,7 @@ impl<'p> Reader<'p> {
         self.literal(letter)
     }
 
-    /// Behind a backslash: whether a class of Perl's or Unicode's was taken.
+    /// After a backslash: returns whether it read a Perl or Unicode class.
     fn known_class(&mut self) -> Option<bool> {
         for (name, class) in PERL {
             if self.takes(name) {
@@ -137,7 +137,7 @@ impl<'p> Reader<'p> {
             all.strip_suffix(self.rest)?
         };
         let (is_negated, name) = name.strip_prefix('^').map_or((is_negated, name), |name| (!is_negated, name));
-        // Behind `=` and the like the crate knows properties that Go does not.
+        // With `=` and similar characters, the crate supports properties that Go does not.
         if !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
             return None;
         }
@@ -147,11 +147,11 @@ impl<'p> Reader<'p> {
         Some(true)
     }
 
-    /// Behind a backslash: the character that is meant.
+    /// After a backslash: the escaped character.
     fn escaped(&mut self) -> Option<char> {
         let letter = self.next()?;
         match letter {
-            // One digit other than 0 would refer back.
+            // A single digit other than 0 would be a back-reference.
             '1'..='7' if !self.rest.starts_with(is_octal) => None,
             '0'..='7' => {
                 let mut code = letter.to_digit(8)?;
@@ -182,7 +182,7 @@ impl<'p> Reader<'p> {
         }
     }
 
-    /// Behind an opening parenthesis. Nobody asks for a group by its name, so that it gets none.
+    /// After an opening parenthesis. No caller uses group names, so the translation omits them.
     fn group(&mut self) -> Option<()> {
         self.out.push('(');
         if !self.takes("?") {
@@ -205,7 +205,7 @@ impl<'p> Reader<'p> {
         Some(())
     }
 
-    /// `i-s` of `(?i-s:…)` and of `(?i-s)`.
+    /// The flags `i-s` of `(?i-s:…)` and of `(?i-s)`.
     fn flags(&mut self, flags: &str) -> Option<()> {
         let (on, off) = flags.split_once('-').map_or((flags, None), |(on, off)| (on, Some(off)));
         let all_known = |flags: &str| flags.chars().all(|flag| "imsU".contains(flag));
@@ -220,13 +220,13 @@ impl<'p> Reader<'p> {
             self.out.extend("imsU".chars().filter(|flag| off.contains(*flag)));
         }
         if on.is_empty() && off.is_empty() && self.rest.starts_with(')') {
-            // `(?)` changes nothing, which the crate writes so.
+            // `(?)` has no effect; the crate's syntax for it is `(?:)`.
             self.out.push(':');
         }
         Some(())
     }
 
-    /// Behind an opening bracket.
+    /// After an opening bracket.
     fn class(&mut self) -> Option<()> {
         self.out.push('[');
         if self.takes("^") {
@@ -260,7 +260,7 @@ impl<'p> Reader<'p> {
         }
         let from = self.class_char()?;
         self.literal(from)?;
-        // A minus before the end stands for itself.
+        // A minus at the end of a class is a literal.
         if self.rest.starts_with('-') && !self.rest.starts_with("-]") && self.rest.len() > 1 {
             self.takes("-");
             let to = self.class_char()?;
@@ -278,7 +278,7 @@ impl<'p> Reader<'p> {
     }
 }
 
-/// Classes behind a backslash, as they may stand in others and outside of them.
+/// Perl's classes after a backslash, in a form that is valid inside and outside of other classes.
 const PERL: [(&str, &str); 6] = [
     ("d", "[0-9]"),
     ("D", "[^0-9]"),
@@ -297,7 +297,7 @@ fn hexadecimal(digits: &str) -> Option<char> {
     is_number.then(|| u32::from_str_radix(digits, 16).ok().and_then(char::from_u32))?
 }
 
-/// The least and the most of `n}`, `n,}` or `n,m}`, and what follows; none where a brace stands for itself.
+/// The minimum and the maximum of `n}`, `n,}` or `n,m}`, and the text after it; `None` if the brace is a literal.
 fn counts(text: &str) -> Option<(u32, Option<u32>, &str)> {
     let (min, rest) = number(text)?;
     let (max, rest) = match rest.strip_prefix(',') {

@@ -1,4 +1,4 @@
-//! Custom kinds show the same tree as built-in ones.
+//! The trees of custom kinds are like those of built-in kinds.
 
 use std::sync::Arc;
 

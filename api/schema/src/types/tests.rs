@@ -1,5 +1,4 @@
-//! Whether every stable kind that the types know is served: what the types' own sources say is held
-//! against the table of kinds.
+//! Checks that every stable kind of k8s-openapi is served: compares the sources of the types with the table of kinds.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +9,7 @@ use cargo_metadata::MetadataCommand;
 
 use super::*;
 
-/// Stable kinds that no resource is of, and what they are instead.
+/// Stable kinds without a resource, with the reason.
 const NOT_SERVED: &[(&str, &str, &str)] = &[
     ("", "APIGroup", "the answer of discovery"),
     ("", "APIGroupList", "the answer of discovery"),
@@ -22,8 +21,8 @@ const NOT_SERVED: &[(&str, &str, &str)] = &[
     ("policy", "Eviction", "the body of pods/eviction"),
 ];
 
-/// The newest version's types, where cargo keeps the sources of the crate. A build fetches the packages
-/// of its own platform only, and no more than these may be asked for.
+/// The sources of the newest version's types, in cargo's registry. A build fetches only the packages of its own
+/// platform, so cargo metadata may ask for no others.
 fn sources() -> PathBuf {
     let fetched = ["--offline", "--filter-platform", "host-tuple"].map(str::to_owned);
     let metadata = MetadataCommand::new().other_options(fetched).exec().expect("metadata");
@@ -34,7 +33,7 @@ fn sources() -> PathBuf {
     versions.filter(|path| version(path).is_some()).max_by_key(version).expect("a version")
 }
 
-/// Group, version and kind of every type under a directory that is one of an API.
+/// Group, version and kind of every type of an API below a directory.
 fn kinds_in(directory: &Path, found: &mut BTreeSet<(String, String, String)>) {
     for path in fs::read_dir(directory).expect("a directory").flatten().map(|entry| entry.path()) {
         if path.is_dir() {

@@ -1,4 +1,4 @@
-//! `docs/fields.md` from the table.
+//! Generates `docs/fields.md` from the table.
 
 use std::fmt::Write as _;
 
@@ -52,7 +52,7 @@ fn line(page: &mut String, text: std::fmt::Arguments<'_>) {
     writeln!(page, "{text}").expect("writing to a string");
 }
 
-/// Rows of a Pod's spec stand under Pod alone.
+/// The rows of a Pod's spec are listed only under Pod.
 fn is_of_pod(row: &Row, path: &str) -> bool {
     row.pod_spec.is_some_and(|base| base != "spec" && path.starts_with(base))
 }

@@ -1,13 +1,13 @@
-//! The words of the parts' source: which file, and which part, mentions a field.
+//! The words in the sources of the parts: which files and which parts mention a field.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use api_model::acted::Part;
 
-/// Where the parts' code is that acts on objects.
+/// The directories of the code that acts on objects.
 const ACTING: [&str; 8] = ["sched", "node", "dns", "runtimes", "api/admission", "api/auth", "api/fairness", "api/server"];
-/// Further code of the API server; it checks every field there is, so that a mention there says little.
+/// Other code of the API server. It checks every field, so a mention in it proves little.
 const CHECKING: [&str; 4] = ["api/rules", "api/cel", "api/print", "api/model/src/kind"];
 
 /// The workspace.
@@ -15,7 +15,7 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The words of each file, tests and comments left out.
+/// The words of each file, without tests and comments.
 pub struct Source {
     words: BTreeMap<String, HashSet<String>>,
 }
@@ -35,7 +35,7 @@ pub fn is_of(part: &Part, file: &str) -> bool {
 }
 
 impl Source {
-    /// Reads it.
+    /// Reads the sources.
     pub fn read() -> Self {
         let mut words = BTreeMap::new();
         for dir in ACTING.iter().chain(&CHECKING) {
@@ -60,7 +60,7 @@ impl Source {
         self.words.keys().any(|file| is_of(part, file) && self.file_mentions(file, field))
     }
 
-    /// The files of all parts that mention a field, but for those that only check.
+    /// The files of all parts that mention a field, without those that only check fields.
     pub fn who_mentions(&self, field: &str) -> Vec<&str> {
         let acting = self.words.keys().filter(|file| ACTING.iter().any(|dir| file.starts_with(dir)));
         acting.filter(|file| self.file_mentions(file, field)).map(String::as_str).collect()
@@ -90,7 +90,7 @@ fn words_of(text: &str) -> HashSet<String> {
     lines.flat_map(|line| line.split(move |c| !is_word(c))).filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
 
-/// How a field is called in source: as in JSON, or as k8s-openapi names it.
+/// The spellings of a field in source: as in JSON, or as in k8s-openapi.
 fn spellings(field: &str) -> [String; 3] {
     let snake = snake(field);
     [field.to_owned(), format!("{snake}_"), snake]

@@ -1,19 +1,19 @@
-//! The published schema of a custom resource: what its definition says, and the type and metadata fields
-//! that every object has, also those embedded in it.
+//! The published schema of a custom resource: the schema in its definition, with the type and metadata fields of every
+//! object. Embedded objects get these fields too.
 
 use serde_json::{Map, Value, json};
 
 use super::META;
 use crate::builtin::DEFINITIONS;
 
-/// Where embedded resources may stand beside the properties.
+/// The fields besides `properties` that may contain schemas of embedded resources.
 const NESTED: [&str; 2] = ["items", "additionalProperties"];
 
-/// What upstream's PartialObjectMetadata says of the field.
+/// Upstream's description of the field in PartialObjectMetadata.
 const METADATA: &str =
     "Standard object's metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
 
-/// The definition of a custom kind. `type_meta` describes `apiVersion` and `kind` as other kinds do.
+/// The definition of a custom kind. `type_meta` has the descriptions of `apiVersion` and `kind`.
 pub(super) fn definition(schema: &Value, type_meta: &Value) -> Value {
     let mut definition = schema.clone();
     with_embedded(&mut definition, type_meta);
@@ -47,7 +47,7 @@ fn with_embedded(schema: &mut Value, type_meta: &Value) {
     }
 }
 
-/// An object inside another has to say what it is.
+/// An embedded object must have `kind` and `apiVersion`.
 fn require_type(schema: &mut Value) {
     let Some(fields) = schema.as_object_mut() else { return };
     let required = fields.entry("required").or_insert_with(|| json!([]));

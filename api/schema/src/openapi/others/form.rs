@@ -1,22 +1,22 @@
-//! The form of an OpenAPI v2 document: where references are, and which types Go clients expect. Other fields are not walked,
-//! so a `$ref` in an example, a default or an extension is no reference.
+//! The form of an OpenAPI v2 document: where references are, and which types Go clients expect. The walk skips other
+//! fields, so a `$ref` in an example, a default or an extension is no reference.
 
 use serde_json::{Map, Value};
 
 /// A type of object in a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// By path.
+    /// Entries by path.
     Paths,
     PathItem,
     Operation,
-    /// By status code, and `default`.
+    /// Entries by status code, and `default`.
     Responses,
     Response,
-    /// By name, as headers are.
+    /// Entries by name, as for headers.
     Parameters,
     Parameter,
-    /// By name.
+    /// Entries by name.
     Schemas,
     Schema,
 }
@@ -35,7 +35,7 @@ enum FieldType {
 }
 
 impl Form {
-    /// The type of a field; `None` where any value is allowed.
+    /// The type of a field; `None` if any value is allowed.
     fn field_type(self, name: &str) -> Option<FieldType> {
         Some(match (self, name) {
             (Self::Schemas, _) => FieldType::One(Self::Schema),
@@ -63,7 +63,7 @@ impl Form {
         })
     }
 
-    /// The name of the first field, here or below, with a value of a wrong type.
+    /// The name of the first field with a value of a wrong type, in this object or below.
     pub(super) fn misfit(self, fields: &Map<String, Value>) -> Option<&str> {
         fields.iter().find_map(|(name, value)| match self.field_type(name) {
             Some(field_type) if !field_type.is(value) => Some(name.as_str()),
@@ -71,7 +71,7 @@ impl Form {
         })
     }
 
-    /// The targets of the references here and below.
+    /// The targets of the references in this object and below.
     pub(super) fn references<'v>(self, fields: &'v Map<String, Value>, found: &mut Vec<&'v str>) {
         found.extend(fields.get("$ref").filter(|_| self.refers()).and_then(Value::as_str));
         let below = fields.iter().flat_map(|(name, value)| self.below(name, value));

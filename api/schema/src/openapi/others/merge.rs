@@ -1,4 +1,5 @@
-//! One part after another put beside our own document. What is there is text, read again only where a name is there twice.
+//! Merges parts one by one with Skiff's own document. The entries are stored as text, which is parsed only if two
+//! entries have the same name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,9 +11,9 @@ use super::super::{definitions, operations, render};
 use super::part::Part;
 use super::{GVK, Others, Unfit};
 
-/// The highest number that a name gets.
+/// The maximum number at the end of a new name.
 const NUMBER_MAX: u32 = 100;
-/// The most kinds that a server's definition may stand for.
+/// The maximum of kinds that another server's definition may add.
 const GVKS_MAX: usize = 64;
 
 pub(super) struct Merger {
@@ -32,7 +33,7 @@ impl Merger {
         Self { own_paths, own_definitions, others: Others::default() }
     }
 
-    /// Adds a part, or nothing of it.
+    /// Adds the whole part, or on an error nothing of it.
     pub(super) fn add(&mut self, part: &[u8]) -> Result<(), Unfit> {
         let mut part = Part::parse(serde_json::from_slice(part)?)?;
         part.narrow(|path| !self.own_paths.contains(path) && !self.others.paths.contains_key(path))?;
@@ -47,12 +48,12 @@ impl Merger {
         Ok(())
     }
 
-    /// What a name stands for.
+    /// The definition of a name, as JSON text.
     fn definition(&self, name: &str) -> Option<&String> {
         self.own_definitions.get(name).or_else(|| self.others.definitions.get(name))
     }
 
-    /// Adds a definition, or what it stands for to the one that says the same.
+    /// Adds a definition. If the definition exists with the same content, adds only the kinds.
     fn define(&mut self, name: String, body: Value) {
         let Some(mut there) = self.definition(&name).and_then(|text| read(text)) else {
             self.others.definitions.insert(name, body.to_string());
@@ -69,13 +70,13 @@ impl Merger {
     }
 }
 
-/// Text that was written here.
+/// Parses text that was written from a value.
 fn read(text: &str) -> Option<Value> {
     serde_json::from_str(text).ok()
 }
 
-/// New names for those entries whose name stands for something else: the first with a number that is free, or that
-/// stands for the same. `known` is what a name stands for, as JSON.
+/// New names for entries whose name is taken by an entry with other content. The new name has the first number that is
+/// free, or whose entry has the same content. `known` returns the entry of a name, as JSON.
 fn renames<'k>(
     entries: &Map<String, Value>,
     known: impl Fn(&str) -> Option<&'k String>,
@@ -98,14 +99,14 @@ fn renames<'k>(
     Ok(renames)
 }
 
-/// Whether two definitions say the same, whatever they stand for.
+/// Whether two definitions have the same content. Their kinds are not compared.
 fn is_same_definition(one: &Value, other: &Value) -> bool {
     let (Some(one), Some(other)) = (one.as_object(), other.as_object()) else { return false };
     let said = |fields: &Map<String, Value>| fields.len() - usize::from(fields.contains_key(GVK));
     said(one) == said(other) && one.iter().all(|(name, value)| name == GVK || other.get(name) == Some(value))
 }
 
-/// What either stands for, in order; none where the second adds nothing.
+/// The kinds of both lists, sorted; `None` if the second list adds nothing.
 fn union(known: Option<&Value>, more: Option<&Value>) -> Option<Value> {
     let mut all: BTreeSet<[&str; 3]> = kinds_of(known).collect();
     let known = all.len();
@@ -114,7 +115,7 @@ fn union(known: Option<&Value>, more: Option<&Value>) -> Option<Value> {
     (all.len() > known).then(|| all.into_iter().map(gvk).collect())
 }
 
-/// What is understood of a list of kinds: group, version and kind of each.
+/// The valid entries of a list of kinds: group, version and kind of each.
 fn kinds_of(list: Option<&Value>) -> impl Iterator<Item = [&str; 3]> {
     let list = list.and_then(Value::as_array).into_iter().flatten();
     list.filter_map(|gvk| Some([gvk.get("group")?.as_str()?, gvk.get("version")?.as_str()?, gvk.get("kind")?.as_str()?]))

@@ -1,4 +1,4 @@
-//! Paths of a document, with the definitions and parameters that they lead to.
+//! The paths of a document, with the definitions and parameters that they refer to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,10 +8,10 @@ use super::super::render::V2_DEFINITIONS;
 use super::Unfit;
 use super::form::Form;
 
-/// Where references to parameters point.
+/// The prefix of references to parameters.
 const PARAMETERS: &str = "#/parameters/";
 
-/// Sections of a document, by their names.
+/// Sections of a document by name.
 #[derive(Debug, Default)]
 pub(super) struct Part {
     pub(super) paths: Map<String, Value>,
@@ -29,8 +29,8 @@ impl Part {
         Ok(Self { paths: section("paths")?, definitions: section("definitions")?, parameters: section("parameters")? })
     }
 
-    /// Leaves only some paths and what these lead to. References to anything but definitions and parameters lead nowhere
-    /// here; what they mean is left to who reads them, as upstream does, and so are parameters that are missing.
+    /// Keeps only the wanted paths, with the definitions and parameters that they refer to. As upstream, other
+    /// references and missing parameters are left for the reader of the document.
     pub(super) fn narrow(&mut self, is_wanted: impl Fn(&str) -> bool) -> Result<(), Unfit> {
         self.paths.retain(|path, _| is_wanted(path));
         let (mut definitions, mut parameters) = (BTreeSet::new(), BTreeSet::new());
@@ -57,14 +57,14 @@ impl Part {
         Ok(())
     }
 
-    /// Whether everything is of the type that clients expect.
+    /// Checks that all values have the types that clients expect.
     pub(super) fn check(&self) -> Result<(), Unfit> {
         let sections = [(Form::Paths, &self.paths), (Form::Schemas, &self.definitions), (Form::Parameters, &self.parameters)];
         let misfit = sections.into_iter().find_map(|(form, entries)| form.misfit(entries));
         misfit.map_or(Ok(()), |name| Err(Unfit::Mistyped(name.to_owned())))
     }
 
-    /// Gives definitions and parameters other names, by their present ones, and follows them in the references.
+    /// Renames definitions and parameters, by their present names, and changes the references to them.
     pub(super) fn rename(&mut self, definitions: &BTreeMap<String, String>, parameters: &BTreeMap<String, String>) {
         let new = |target: &str| {
             let sections = [(V2_DEFINITIONS, definitions), (PARAMETERS, parameters)];
@@ -83,7 +83,7 @@ impl Part {
         }
     }
 
-    /// As a JSON object.
+    /// The part as a JSON object.
     pub(super) fn into_text(self) -> Vec<u8> {
         let sections = [("paths", self.paths), ("definitions", self.definitions), ("parameters", self.parameters)];
         let part: Map<String, Value> = sections.into_iter().map(|(name, entries)| (name.to_owned(), entries.into())).collect();

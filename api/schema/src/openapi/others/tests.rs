@@ -11,7 +11,8 @@ fn reference(name: &str) -> Value {
     json!({"$ref": format!("#/definitions/{name}")})
 }
 
-/// What a server says that has one path a group version, which leads to some definitions and a parameter.
+/// The document of another server, with one path for each group version. The path refers to some definitions and a
+/// parameter.
 fn document(group_versions: &[&str], leads_to: &[&str], definitions: Value) -> Value {
     let path = |group_version: &&str| {
         let answers: Map<String, Value> =
@@ -32,7 +33,7 @@ fn part_of(document: &Value, group_version: &str) -> Result<Vec<u8>, Unfit> {
     v2_part(document.to_string().as_bytes(), &format!("/apis/{group_version}/"))
 }
 
-/// What parts add to built-in kinds, and the numbers of those that add nothing.
+/// The merge of parts with the built-in kinds, and the names of the parts that were left out.
 fn merged(parts: &[Vec<u8>]) -> (Others, Vec<String>) {
     let mut left_out = Vec::new();
     let named: Vec<(String, &Vec<u8>)> = parts.iter().enumerate().map(|(number, part)| (number.to_string(), part)).collect();
@@ -42,7 +43,7 @@ fn merged(parts: &[Vec<u8>]) -> (Others, Vec<String>) {
     (others, left_out)
 }
 
-/// The whole document of built-in kinds and these parts.
+/// The whole document of the built-in kinds with these parts.
 fn whole(parts: &[Vec<u8>]) -> Value {
     let (others, left_out) = merged(parts);
     assert_eq!(left_out, Vec::<String>::new());
@@ -53,7 +54,7 @@ fn parsed(text: &[u8]) -> Value {
     serde_json::from_slice(text).expect("JSON")
 }
 
-/// Where the first answer of a path leads.
+/// The reference in the first response of a path.
 fn answer<'d>(document: &'d Value, path: &str) -> &'d str {
     document["paths"][path]["get"]["responses"]["200"]["schema"]["$ref"].as_str().expect("a reference")
 }
@@ -115,7 +116,7 @@ fn what_could_not_stand_beside_ours_is_left_out() {
     }
 }
 
-/// Puts something into the path item of a document.
+/// Sets a value in the path item of a document.
 fn item(document: &mut Value, fields: &[&str], value: Value) {
     let item = &mut document["paths"]["/apis/a.io/v1/gadgets"];
     *fields.iter().fold(item, |there, field| &mut there[*field]) = value;
@@ -277,7 +278,7 @@ fn protobuf_has_what_the_json_has() {
     let others = merged(&parts).0;
     let merged = whole(&parts);
     assert!(kind::builtin().len() < merged["paths"].as_object().expect("a map").len());
-    // The same entries, in whatever order.
+    // Both have the same entries; their order may differ.
     assert_eq!(v2_protobuf_of(builtin(), &others).len(), v2_protobuf(&merged).len());
     assert!(v2_protobuf(&merged).len() > v2_protobuf(&v2(builtin())).len());
 }
