@@ -38,11 +38,11 @@ pub struct Field {
     pub path: &'static str,
     /// The parts that act on it; empty for none.
     pub acted_on_by: &'static [Part],
-    /// A source file of one of the parts. For a field without effect, why the parts mention it nevertheless.
+    /// A source file of one of the parts. For a field without effect: why sources of the parts mention it.
     pub place: &'static str,
     /// The version since which the row holds.
     pub since: &'static str,
-    /// Values without a warning (the default, or what happens anyway), as JSON text.
+    /// Values that cause no warning (the default, or the actual behaviour), as JSON text.
     pub moot: &'static [&'static str],
 }
 
@@ -55,7 +55,7 @@ pub struct Fields {
     pub rows: &'static [Field],
 }
 
-/// The parts that act on a kind.
+/// Whether parts act on a kind.
 #[derive(Clone, Copy, Debug)]
 pub enum Acts {
     /// Some part acts on the fields of the rows.
@@ -77,7 +77,7 @@ pub struct Row {
     pub pod_spec: Option<&'static str>,
 }
 
-/// The rows of a Pod spec.
+/// The rows of a Pod's spec.
 pub const POD_SPEC: &[&[Fields]] = pod::SPEC;
 
 /// The first version of the rows.
@@ -92,12 +92,12 @@ impl Field {
         Self { path, acted_on_by: &[], place: "", since: FIRST, moot: &[] }
     }
 
-    /// Adds values without a warning.
+    /// Sets the values that cause no warning.
     const fn moot(self, moot: &'static [&'static str]) -> Self {
         Self { moot, ..self }
     }
 
-    /// Adds why the parts mention a field without effect.
+    /// Sets the reason why sources mention a field without effect.
     const fn although(self, why: &'static str) -> Self {
         Self { place: why, ..self }
     }

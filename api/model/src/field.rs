@@ -14,7 +14,7 @@ impl Path {
         Self(name.to_owned())
     }
 
-    /// A field of this one.
+    /// The path of a field of this one.
     #[must_use]
     pub fn child(&self, name: &str) -> Self {
         match self.0.as_str() {
@@ -23,18 +23,18 @@ impl Path {
         }
     }
 
-    /// The name of the field that it ends with; nothing known for elements and entries.
+    /// The name of the field at the end of the path; empty for elements and entries.
     pub fn field(&self) -> &str {
         self.0.rsplit(['.', '[', ']']).next().unwrap_or_default()
     }
 
-    /// An element of this list.
+    /// The path of an element of this list.
     #[must_use]
     pub fn index(&self, index: usize) -> Self {
         Self(format!("{}[{index}]", self.0))
     }
 
-    /// A path that was found starting here.
+    /// Joins this path with a path relative to it.
     #[must_use]
     pub fn join(&self, below: &Self) -> Self {
         match (self.0.as_str(), below.0.as_str()) {
@@ -45,7 +45,7 @@ impl Path {
         }
     }
 
-    /// An entry of this map.
+    /// The path of an entry of this map.
     #[must_use]
     pub fn key(&self, key: &str) -> Self {
         Self(format!("{}[{key}]", self.0))
@@ -58,7 +58,7 @@ impl fmt::Display for Path {
     }
 }
 
-/// Upstream's `field.ErrorType`; its name is the `reason` of a Status cause.
+/// Upstream's `field.ErrorType`. [`FieldErrorKind::reason`] returns its name for Status causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldErrorKind {
     /// `FieldValueRequired`
@@ -122,7 +122,7 @@ pub struct FieldError {
     pub kind: FieldErrorKind,
     /// The field.
     pub path: Path,
-    /// The offending value, where the message shows it.
+    /// The invalid value, if the message contains it.
     pub value: Option<Value>,
     /// Upstream's detail text; may be empty.
     pub detail: String,
@@ -146,12 +146,12 @@ impl FieldError {
         Self { kind: FieldErrorKind::NotSupported, path: path.clone(), value: Some(value.into()), detail }
     }
 
-    /// The field may not be set, or not be changed.
+    /// The field may not be set, or may not be changed.
     pub fn forbidden(path: &Path, detail: impl Into<String>) -> Self {
         Self { kind: FieldErrorKind::Forbidden, path: path.clone(), value: None, detail: detail.into() }
     }
 
-    /// The value stands twice in a list that is a set.
+    /// The value is a duplicate in a list that is a set.
     pub fn duplicate(path: &Path, value: impl Into<Value>) -> Self {
         Self { kind: FieldErrorKind::Duplicate, path: path.clone(), value: Some(value.into()), detail: String::new() }
     }
@@ -167,7 +167,7 @@ impl FieldError {
         Self { kind: FieldErrorKind::TooLong, path: path.clone(), value: None, detail }
     }
 
-    /// The message without the path: what a Status cause carries.
+    /// The message without the path, as in a Status cause.
     pub fn body(&self) -> String {
         let words = self.kind.words();
         let mut text = match &self.value {
@@ -189,7 +189,7 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// Upstream's aggregate: one error as it is, several in brackets, duplicates once.
+/// Upstream's aggregate message: one error unchanged, several in brackets. Duplicates are left out.
 pub fn aggregate(errors: &[FieldError]) -> String {
     let mut texts: Vec<String> = Vec::new();
     for error in errors {

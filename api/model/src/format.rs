@@ -1,21 +1,21 @@
-//! Formats that labels and their keys have, each a function from a text to upstream's list of complaints
-//! (`k8s.io/apimachinery/pkg/util/validation`); an empty list is a good text.
+//! Formats of labels and their keys. Each function takes a text and returns upstream's list of errors
+//! (`k8s.io/apimachinery/pkg/util/validation`); the list is empty for a valid text.
 
-/// Longest DNS label.
+/// Maximum length of a DNS label.
 pub const LABEL_LEN_MAX: usize = 63;
-/// Longest DNS subdomain.
+/// Maximum length of a DNS subdomain.
 pub const SUBDOMAIN_LEN_MAX: usize = 253;
-/// The expression of a DNS subdomain, for messages.
+/// The regular expression of a DNS subdomain, for messages.
 pub const SUBDOMAIN_FORMAT: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
 
 const NAME_FORMAT: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 
-/// Upstream's words for too long a text.
+/// Upstream's message for a text that is too long.
 pub fn max_len(max: usize) -> String {
     format!("must be no more than {max} bytes")
 }
 
-/// Upstream's words for a text that does not match: what it should be, examples, the expression.
+/// Upstream's message for a text that does not match: the rule, examples, the regular expression.
 pub fn mismatch(message: &str, expression: &str, examples: &[&str]) -> String {
     if examples.is_empty() {
         return format!("{message} (regex used for validation is '{expression}')");
@@ -35,12 +35,12 @@ pub fn framed(text: &str, edge: fn(u8) -> bool, inner: fn(u8) -> bool) -> bool {
     bytes.first().is_some_and(|&b| edge(b)) && bytes.last().is_some_and(|&b| edge(b)) && bytes.iter().all(|&b| inner(b))
 }
 
-/// Whether a text looks like a DNS label, whatever its length.
+/// Whether a text has the form of a DNS label, with any length.
 pub fn label_shaped(text: &str) -> bool {
     framed(text, lower_alphanumeric, |b| lower_alphanumeric(b) || b == b'-')
 }
 
-/// Whether a text looks like a DNS subdomain, whatever its length.
+/// Whether a text has the form of a DNS subdomain, with any length.
 pub fn subdomain_shaped(text: &str) -> bool {
     text.split('.').all(label_shaped)
 }
@@ -49,7 +49,7 @@ fn name_shaped(text: &str) -> bool {
     framed(text, |b| b.is_ascii_alphanumeric(), |b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
 }
 
-/// A DNS subdomain (RFC 1123).
+/// Checks a DNS subdomain (RFC 1123).
 pub fn dns_subdomain(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     if text.len() > SUBDOMAIN_LEN_MAX {
@@ -62,7 +62,7 @@ pub fn dns_subdomain(text: &str) -> Vec<String> {
     wrong
 }
 
-/// A qualified name: an optional DNS subdomain and `/`, then a name of at most 63 bytes.
+/// Checks a qualified name: an optional DNS subdomain and `/`, then a name of at most 63 bytes.
 pub fn qualified_name(text: &str) -> Vec<String> {
     const WORDS: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
     const EXAMPLES: [&str; 3] = ["MyName", "my.name", "123-abc"];
@@ -93,7 +93,7 @@ pub fn qualified_name(text: &str) -> Vec<String> {
     wrong
 }
 
-/// A label's value.
+/// Checks the value of a label.
 pub fn label_value(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     if text.len() > LABEL_LEN_MAX {

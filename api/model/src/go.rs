@@ -1,5 +1,5 @@
-//! What Go's standard library makes of texts and values, where clients see it: durations, truth values, and the names
-//! of JSON types in messages.
+//! Behaviour of Go's standard library that clients see: durations, truth values, and the names of JSON types in
+//! messages.
 
 mod duration;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 pub use duration::{DurationError, parse_duration};
 
-/// What `encoding/json` calls a value.
+/// The name of a value's type in `encoding/json`.
 pub fn json_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -19,7 +19,7 @@ pub fn json_type(value: &Value) -> &'static str {
     }
 }
 
-/// `strconv.ParseBool`; `None` where that is an error.
+/// `strconv.ParseBool`; `None` if Go returns an error.
 pub fn parse_bool(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),

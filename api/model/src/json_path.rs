@@ -1,11 +1,10 @@
-//! JSONPath as `k8s.io/client-go/util/jsonpath` reads it, as far as definitions of custom resources use
-//! it for printer columns: fields, quoted fields, indexes, ranges of all, recursive descent and filters
-//! that compare a field with a value.
+//! JSONPath as in `k8s.io/client-go/util/jsonpath`, limited to what printer columns of custom resources use: fields,
+//! quoted fields, indexes, ranges of all elements, recursive descent, and filters that compare a field with a value.
 
 use serde_json::Value;
 use thiserror::Error;
 
-/// A path that cannot be read.
+/// A path that does not parse.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{0}")]
 pub struct JsonPathError(String);
@@ -17,7 +16,7 @@ pub struct JsonPath(Vec<Step>);
 #[derive(Clone, Debug, PartialEq)]
 enum Step {
     Field(String),
-    /// Counted from the end where negative.
+    /// A negative index counts from the end.
     Index(i64),
     All,
     Descend(String),
@@ -43,7 +42,7 @@ enum Comparison {
     GreaterOrEqual,
 }
 
-/// Operators, longer ones before those they begin with.
+/// Operators; a longer one comes before its prefixes.
 const COMPARISONS: [(&str, Comparison); 6] = [
     ("==", Comparison::Equal),
     ("!=", Comparison::Differs),
@@ -54,13 +53,13 @@ const COMPARISONS: [(&str, Comparison); 6] = [
 ];
 
 impl JsonPath {
-    /// Reads a path that starts with a dot (or is `.`, the whole object).
+    /// Parses a path that starts with a dot. `.` is the whole object.
     pub fn parse(text: &str) -> Result<Self, JsonPathError> {
         let text = text.strip_prefix('$').unwrap_or(text);
         Ok(Self(steps(text)?))
     }
 
-    /// Every value that the path leads to; nothing where a field is missing.
+    /// All values at the path; empty if a field is missing.
     pub fn find<'v>(&self, value: &'v Value) -> Vec<&'v Value> {
         walk(&self.0, value)
     }
@@ -99,7 +98,7 @@ fn steps(text: &str) -> Result<Vec<Step>, JsonPathError> {
     Ok(found)
 }
 
-/// A field's name up to the next step; a backslash takes the meaning of what follows it.
+/// A field's name up to the next step. A backslash makes the next character a literal.
 fn name(text: &str) -> (String, &str) {
     let mut out = String::new();
     let mut letters = text.char_indices();
@@ -113,7 +112,7 @@ fn name(text: &str) -> (String, &str) {
     (out, "")
 }
 
-/// Where the bracket that opens the text is closed.
+/// The position of the bracket that closes the opening bracket of the text.
 fn closing(text: &str) -> Result<usize, JsonPathError> {
     let (mut depth, mut quote) = (0_usize, None);
     for (at, letter) in text.char_indices() {
@@ -153,7 +152,7 @@ fn filter(text: &str) -> Result<Step, JsonPathError> {
         let at = text.find(sign)?;
         Some((at, *sign, *comparison))
     });
-    // The operator is the first one in the text; of two at one place the longer.
+    // The first operator in the text counts; of two at the same position the longer one.
     let first = left_and_right.min_by_key(|(at, sign, _)| (*at, usize::MAX - sign.len()));
     let (left, test) = match first {
         None => (text, Test::Exists),
@@ -227,7 +226,7 @@ impl Test {
     }
 }
 
-/// A value as `jsonpath` prints it in a column of text: strings bare, the rest as JSON.
+/// A value as `jsonpath` prints it in a string column: strings without quotes, other values as JSON.
 pub fn printed(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

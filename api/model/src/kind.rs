@@ -1,8 +1,7 @@
 //! The table of kinds that a server serves: group, version, names, scope, verbs, subresources.
 //!
-//! Built-in kinds are rows of [`BUILTIN`]; custom resources make further [`Kind`] values while the
-//! server runs, so every field is owned. The order of rows is the order of discovery, which
-//! clients use as preference.
+//! Built-in kinds are rows of [`BUILTIN`]. The server creates further [`Kind`] values for custom resources at run time,
+//! so every field is owned. The order of the rows is the order of discovery, which clients use as preference.
 
 mod builtin;
 mod custom;
@@ -13,7 +12,7 @@ use std::sync::Arc;
 pub use builtin::{builtin, subresource};
 pub use custom::{Custom, CustomColumn, ScalePaths, Slot, Slots};
 
-/// A group and a plural resource name: what RBAC, storage keys and error messages speak of.
+/// A group and a plural resource name, as in RBAC rules, storage keys and error messages.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupResource {
     /// API group; empty for the core group.
@@ -23,7 +22,7 @@ pub struct GroupResource {
 }
 
 impl GroupResource {
-    /// Names a resource of a group; the core group is the empty string.
+    /// A resource of a group; the name of the core group is empty.
     pub fn new(group: impl Into<String>, resource: impl Into<String>) -> Self {
         Self { group: group.into(), resource: resource.into() }
     }
@@ -39,12 +38,12 @@ impl fmt::Display for GroupResource {
     }
 }
 
-/// A door beside an object's main one: `status`, `scale`, `log`, …
+/// A subresource of an object: `status`, `scale`, `log` and so on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subresource {
     /// Last path segment, for example `status`.
     pub name: String,
-    /// Kind of the bodies exchanged when it differs from the parent's, with its group and version.
+    /// Group, version and kind of the bodies, if they differ from the parent's.
     pub kind: Option<(String, String, String)>,
     /// Verbs as discovery lists them.
     pub verbs: Vec<String>,
@@ -67,13 +66,13 @@ pub struct Kind {
     pub short_names: Vec<String>,
     /// Categories, for example `all`.
     pub categories: Vec<String>,
-    /// Whether objects live in a namespace.
+    /// Whether objects are namespaced.
     pub namespaced: bool,
     /// Verbs as discovery lists them, in upstream's alphabetical order.
     pub verbs: Vec<String>,
     /// Subresources.
     pub subresources: Vec<Subresource>,
-    /// What its definition says; `None` for built-in kinds.
+    /// The content of its definition; `None` for built-in kinds.
     pub custom: Option<Arc<Custom>>,
 }
 
@@ -91,12 +90,12 @@ impl Kind {
         GroupResource::new(&self.group, &self.plural)
     }
 
-    /// Kind of a list of these.
+    /// The kind of a list of these objects.
     pub fn list_kind(&self) -> String {
         self.custom.as_ref().map_or_else(|| format!("{}List", self.kind), |custom| custom.list_kind.clone())
     }
 
-    /// The subresource of that name, if served.
+    /// The subresource of the given name, if it is served.
     pub fn subresource(&self, name: &str) -> Option<&Subresource> {
         self.subresources.iter().find(|sub| sub.name == name)
     }
@@ -106,18 +105,18 @@ impl Kind {
         self.verbs.iter().any(|v| v == verb)
     }
 
-    /// Whether objects have a `status` that only the status subresource writes.
+    /// Whether the kind has a `status` subresource.
     pub fn has_status(&self) -> bool {
         self.subresource("status").is_some()
     }
 }
 
-/// The built-in kind of that group and plural.
+/// The built-in kind of the given group and plural.
 pub fn find(group: &str, plural: &str) -> Option<&'static Arc<Kind>> {
     builtin().iter().find(|kind| kind.group == group && kind.plural == plural)
 }
 
-/// The built-in kind of that `apiVersion` and `kind`.
+/// The built-in kind of the given `apiVersion` and `kind`.
 pub fn find_by_kind(api_version: &str, kind: &str) -> Option<&'static Arc<Kind>> {
     builtin().iter().find(|k| k.kind == kind && k.api_version() == api_version)
 }

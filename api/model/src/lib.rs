@@ -1,6 +1,6 @@
-//! What every part of Skiff agrees on about the Kubernetes object model: the table of served
-//! kinds and who acts on their fields, the shape of metadata, selectors, quantities, field errors, formats of labels,
-//! texts as Go reads them, users and request attributes, and the read-only view of what is stored. No I/O, nothing asynchronous.
+//! The parts of the Kubernetes object model that all parts of Skiff share: the table of served kinds and of the parts
+//! that act on their fields, metadata, selectors, quantities, field errors, formats of labels, Go's reading of texts,
+//! users and request attributes, and the read-only view of the stored objects. No I/O, no async code.
 
 pub mod acted;
 pub mod field;

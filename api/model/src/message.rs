@@ -2,8 +2,8 @@
 
 use thiserror::Error;
 
-/// Why a value is not valid, in the words that the user reads. A check returns it where only the text matters; an
-/// operation that can fail in several ways has an error enum.
+/// Why a value is invalid, as text for the user. A check returns it if only the text matters. An operation that can
+/// fail in several ways has an error enum instead.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{0}")]
 pub struct Message(String);

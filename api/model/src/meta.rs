@@ -1,13 +1,13 @@
-//! Reading and writing `metadata` of objects held as JSON values, and the random names that
-//! `generateName` and controllers append.
+//! Reads and writes `metadata` of objects that are JSON values, and generates random names for `generateName` and for
+//! controllers.
 
 use api_clock::rand::Rng;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-/// Upstream's alphabet for generated names: no vowels, no look-alikes.
+/// Upstream's alphabet for generated names: no vowels, and no characters that look alike.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-/// Upstream's `maxGeneratedNameLength`: 63 less the five random characters.
+/// Upstream's `maxGeneratedNameLength`: 63 minus the five random characters.
 const GENERATED_BASE_LEN_MAX: usize = 58;
 
 /// `metadata.FIELD` as a string; empty when absent.
@@ -50,7 +50,7 @@ pub fn finalizers(object: &Value) -> Vec<&str> {
         .unwrap_or_default()
 }
 
-/// The metadata map, made when absent. An object that is no map is left alone and answers `None`.
+/// The metadata map, created if absent; `None` if the object is no map.
 pub fn metadata_mut(object: &mut Value) -> Option<&mut Map<String, Value>> {
     let metadata = object.as_object_mut()?.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
     if metadata.is_null() {
@@ -78,17 +78,17 @@ pub fn labels(object: &Value) -> Option<&Map<String, Value>> {
     object.get("metadata")?.get("labels")?.as_object()
 }
 
-/// The annotation of that key.
+/// The annotation with the given key.
 pub fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     object.get("metadata")?.get("annotations")?.get(key)?.as_str()
 }
 
-/// An RFC 3339 time in whole seconds and UTC, as `metav1.Time` is written.
+/// An RFC 3339 time in whole seconds and UTC, the format of `metav1.Time`.
 pub fn time(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// An RFC 3339 time with microseconds, as `metav1.MicroTime` is written.
+/// An RFC 3339 time with microseconds, the format of `metav1.MicroTime`.
 pub fn micro_time(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }
@@ -99,7 +99,7 @@ pub fn random_suffix(len: usize) -> String {
     (0..len).filter_map(|_| ALPHABET.get(rng.random_range(0..ALPHABET.len()))).map(|&b| char::from(b)).collect()
 }
 
-/// A name for `generateName`: the base, cut where it is too long, and five random characters.
+/// A name for `generateName`: the base, cut if it is too long, and five random characters.
 pub fn generated_name(base: &str) -> String {
     let cut = base.char_indices().take_while(|(at, _)| *at < GENERATED_BASE_LEN_MAX).map(|(at, c)| at + c.len_utf8()).last().unwrap_or(0);
     format!("{}{}", base.get(..cut).unwrap_or(base), random_suffix(5))

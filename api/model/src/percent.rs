@@ -1,14 +1,14 @@
-//! Percent escapes (RFC 3986): strict decoding, and the sets of bytes that each place escapes. `percent-encoding` does the
-//! work; it would pass a malformed escape on as it is, which [`decode`] rejects as Go does.
+//! Percent escapes (RFC 3986): strict decoding, and the sets of bytes to escape for each use. The crate
+//! `percent-encoding` does the work. It would leave a malformed escape unchanged; [`decode`] rejects it, as Go does.
 
 use std::borrow::Cow;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-/// Everything but letters, digits and the unreserved characters: for the value of a query parameter.
+/// All characters but letters, digits and the unreserved characters: for the value of a query parameter.
 pub const QUERY_VALUE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// What Go's `URL.EscapedPath` escapes in a path.
+/// The characters that Go's `URL.EscapedPath` escapes in a path.
 pub const PATH: &AsciiSet = &QUERY_VALUE
     .remove(b'$')
     .remove(b'&')
@@ -25,7 +25,7 @@ pub const PATH: &AsciiSet = &QUERY_VALUE
     .remove(b')')
     .remove(b'*');
 
-/// Everything that a header's name cannot have (RFC 9110's `token`), and the percent sign.
+/// All characters that the name of a header cannot contain (RFC 9110's `token`), and the percent sign.
 pub const HEADER_NAME: &AsciiSet = &QUERY_VALUE
     .remove(b'!')
     .remove(b'#')
@@ -43,7 +43,7 @@ pub fn encode(text: &str, set: &'static AsciiSet) -> String {
     utf8_percent_encode(text, set).to_string()
 }
 
-/// Decodes all escapes; `None` when one is malformed.
+/// Decodes all escapes; `None` if one is malformed.
 pub fn decode(text: &str) -> Option<Cow<'_, [u8]>> {
     is_valid(text).then(|| percent_decode_str(text).into())
 }

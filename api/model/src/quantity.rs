@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// A text is no quantity. The message is upstream's.
+/// The text is no quantity. The message is upstream's.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
 pub struct QuantityError;
@@ -19,7 +19,7 @@ const MILLI_MAX: i128 = i64::MAX as i128 * 1000;
 const DIGITS_MAX: usize = 38;
 /// Digits that fit when they are multiplied by 2^60.
 const BINARY_DIGITS_MAX: usize = 20;
-/// Greater exponents make no difference.
+/// Greater exponents have the same result.
 const EXPONENT_MAX: i32 = 1000;
 
 /// Thousandths, rounded up as upstream does (`MilliValue`), and limited to 2^63-1 units above and below zero.
@@ -33,7 +33,7 @@ pub fn nano(text: &str) -> Result<i128, QuantityError> {
     if nano.saturating_abs() == i128::MAX { Err(QuantityError) } else { Ok(nano) }
 }
 
-/// The value in units of ten to the power of `-digits`; the greatest or least number where it does not fit.
+/// The value in units of ten to the power of `-digits`. A value that does not fit becomes the greatest or least number.
 fn parts(text: &str, digits: i32) -> Result<i128, QuantityError> {
     let split = text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '+' | '-' | '.'))).unwrap_or(text.len());
     let (number, suffix) = text.split_at_checked(split).ok_or(QuantityError)?;
@@ -56,8 +56,8 @@ pub fn value(text: &str) -> Result<i64, QuantityError> {
     i64::try_from(whole).map_err(|_| QuantityError)
 }
 
-/// The first digits without the point, and the number of digits after the point, which is negative where digits before the
-/// point are dropped.
+/// The first digits without the point, and the number of digits after the point. The number is negative if digits
+/// before the point are dropped.
 fn decimal(number: &str, digits_max: usize) -> Result<(i128, i32), QuantityError> {
     let (sign, unsigned) = match number.strip_prefix('-') {
         Some(rest) => (-1, rest),

@@ -1,5 +1,5 @@
-//! Who asks, and for what: the values that authentication yields and authorization, admission and
-//! audit look at.
+//! The user and the attributes of a request. Authentication provides the user; authorization, admission and audit use
+//! both.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::selector::FieldSelector;
 
-/// Under which key of a CertificateSigningRequest's `spec.extra` the server notes the address that the request came
-/// from. Whatever a client writes there is dropped.
+/// The key in a CertificateSigningRequest's `spec.extra` under which the server stores the client's address. The server
+/// drops values that a client writes there.
 pub const REMOTE_ADDRESS: &str = "skiff.internal/remote-address";
 
 /// An authenticated user, as in `authentication.k8s.io/v1 UserInfo`.
@@ -23,24 +23,24 @@ pub struct UserInfo {
     /// Groups, for example `system:masters`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<String>,
-    /// What else the authenticator knows.
+    /// Additional information from the authenticator.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl UserInfo {
-    /// A user in groups.
+    /// A user with groups.
     pub fn new(username: impl Into<String>, groups: &[&str]) -> Self {
         Self { username: username.into(), groups: groups.iter().map(|&g| g.to_owned()).collect(), ..Self::default() }
     }
 
-    /// Whether the user is in that group.
+    /// Whether the user is in the given group.
     pub fn in_group(&self, group: &str) -> bool {
         self.groups.iter().any(|g| g == group)
     }
 }
 
-/// What a request wants to do: the input of authorization.
+/// The attributes of a request, which are the input of authorization.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// API verb (`get`, `list`, `watch`, `create`, …) or, for a path, the lower-case HTTP method.
@@ -49,22 +49,22 @@ pub struct Attributes {
     pub group: String,
     /// API version.
     pub version: String,
-    /// Plural resource; empty when the request is for a path that is no resource.
+    /// Plural resource; empty if the path is no resource.
     pub resource: String,
-    /// Subresource; empty when none.
+    /// Subresource; may be empty.
     pub subresource: String,
     /// Namespace; empty for cluster scope and for all namespaces.
     pub namespace: String,
     /// Object name; empty for collections and creates.
     pub name: String,
-    /// Path of a request that is for no resource, for example `/healthz`.
+    /// Path of a request that is no resource, for example `/healthz`.
     pub path: String,
-    /// Field selector of a list or watch: a node may watch Pods only with `spec.nodeName` its own.
+    /// Field selector of a list or watch. A node may watch Pods only with its own name as `spec.nodeName`.
     pub field_selector: Option<FieldSelector>,
 }
 
 impl Attributes {
-    /// Whether the request is for a resource rather than a bare path.
+    /// Whether the request is for a resource; otherwise it is for a path.
     pub fn is_resource(&self) -> bool {
         !self.resource.is_empty()
     }

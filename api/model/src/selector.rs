@@ -1,5 +1,5 @@
-//! Label and field selectors: parsed from query strings and from `LabelSelector` values, matched
-//! against objects held as JSON values.
+//! Label and field selectors: parsed from query strings and from `LabelSelector` values, and matched against objects
+//! that are JSON values.
 
 mod field;
 mod parse;
@@ -13,30 +13,30 @@ use crate::field::{FieldError, Path};
 
 pub use field::{FieldSelector, FieldTerm, field_text};
 
-/// Requirements in one selector; a request with more is refused.
+/// The maximum of requirements in a selector. A selector with more is rejected.
 const REQUIREMENTS_MAX: usize = 10_000;
 
-/// Why a selector was refused.
+/// Why a selector is invalid.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum SelectorError {
     /// The text does not follow the grammar.
     #[error("unable to parse requirement: {0}")]
     Syntax(String),
-    /// Something else stands where a requirement has to begin or to end.
+    /// A requirement starts or ends with an unexpected token.
     #[error("found '{found}', expected: {expected}")]
     Unexpected {
-        /// What stands there; empty at the end.
+        /// The unexpected token; empty at the end of the text.
         found: String,
-        /// What may stand there.
+        /// The expected tokens.
         expected: &'static str,
     },
     /// The text is no field selector.
     #[error("{0}")]
     Field(String),
-    /// A `LabelSelector` names an operator that does not exist.
+    /// A `LabelSelector` has an unknown operator.
     #[error("\"{0}\" is not a valid label selector operator")]
     Operator(String),
-    /// More requirements than allowed.
+    /// There are too many requirements.
     #[error("too many requirements: at most {REQUIREMENTS_MAX}")]
     TooMany,
 }
@@ -72,7 +72,7 @@ impl Requirement {
     }
 }
 
-/// A label selector: all requirements must hold; none means everything matches.
+/// A label selector: all requirements must hold. Without requirements everything matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector {
     requirements: Vec<Requirement>,
@@ -80,13 +80,13 @@ pub struct Selector {
 }
 
 impl Selector {
-    /// Parses the query-string form: `a=b,c!=d,e in (f,g),h,!i`. Nothing at all selects everything; nothing beside a
-    /// comma is a mistake, which must not select more than was meant.
+    /// Parses the query-string form: `a=b,c!=d,e in (f,g),h,!i`. An empty text selects everything. An empty requirement
+    /// beside a comma is an error, since it must not select more than the user meant.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
         Ok(Self { requirements: parse::requirements(text)?, nothing: false })
     }
 
-    /// From a `LabelSelector` value. An absent selector matches nothing, an empty one everything.
+    /// Parses a `LabelSelector` value. An absent selector matches nothing, an empty one everything.
     pub fn from_label_selector(selector: Option<&Value>) -> Result<Self, SelectorError> {
         let Some(selector) = selector.filter(|s| !s.is_null()) else {
             return Ok(Self { requirements: Vec::new(), nothing: true });
@@ -101,14 +101,14 @@ impl Selector {
         Ok(Self { requirements, nothing: false })
     }
 
-    /// A selector that wants exactly these labels (a Service's or a ReplicationController's).
+    /// A selector that requires exactly these labels, as in a Service or a ReplicationController.
     pub fn from_map(labels: &Map<String, Value>) -> Self {
         let requirements =
             labels.iter().map(|(k, v)| Requirement::In(k.clone(), vec![v.as_str().unwrap_or_default().to_owned()])).collect();
         Self { requirements, nothing: false }
     }
 
-    /// From single requirements.
+    /// A selector of the given requirements.
     pub fn new(requirements: Vec<Requirement>) -> Self {
         Self { requirements, nothing: false }
     }
@@ -118,7 +118,7 @@ impl Selector {
         !self.nothing && self.requirements.is_empty()
     }
 
-    /// Whether labels, given by a look-up, match.
+    /// Whether labels match; `get` returns the value of a label.
     pub fn matches_by<'a>(&self, get: &dyn Fn(&str) -> Option<&'a str>) -> bool {
         !self.nothing && self.requirements.iter().all(|r| r.matches(get))
     }
@@ -170,8 +170,8 @@ impl fmt::Display for Requirement {
     }
 }
 
-/// The query-string form, which parses to the same selector; of the one that matches nothing, which has none,
-/// something that does not parse.
+/// The query-string form, which parses to the same selector. A selector that matches nothing has no such form; its text
+/// does not parse.
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.nothing {

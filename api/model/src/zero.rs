@@ -1,12 +1,12 @@
-//! What is as good as nothing. Clients in Go leave zero values out of what they send wherever the field is a plain one, so that
-//! `hostNetwork: false` and no `hostNetwork` are the same; where it is a pointer they are not: no `runAsUser` means
-//! whatever the image says, and `runAsUser: 0` means root.
+//! Zero values. Go clients leave out zero values of plain fields, so `hostNetwork: false` and an absent `hostNetwork`
+//! are the same. For pointer fields they differ: an absent `runAsUser` means the user of the image, and `runAsUser: 0`
+//! means root.
 
 use serde_json::Value;
 
 use crate::quantity;
 
-/// Names of numbers and truth values that are pointers in Go wherever they occur in built-in kinds, in order.
+/// Names of numbers and truth values that are pointers in Go in all built-in kinds, sorted.
 pub const POINTERS: &[&str] = &[
     "activeDeadlineSeconds",
     "allocateLoadBalancerNodePorts",
@@ -69,8 +69,8 @@ pub const POINTERS: &[&str] = &[
     "ttlSecondsAfterFinished",
 ];
 
-/// Names of fields that say something by being there, in order, whatever they hold: an empty `namespaceSelector` selects all
-/// namespaces, and an empty `storageClassName` no class.
+/// Names of fields whose presence has a meaning, even with an empty value, sorted. An empty `namespaceSelector` selects
+/// all namespaces; an empty `storageClassName` means no class.
 pub const TELLING: &[&str] = &[
     "emptyDir",
     "labelSelector",
@@ -83,10 +83,10 @@ pub const TELLING: &[&str] = &[
     "volumeAttributesClassName",
 ];
 
-/// Names of single amounts, in order: those are the same however they are written.
+/// Names of fields with one quantity, sorted. Different texts of the same amount are equal.
 const AMOUNTS: &[&str] = &["averageValue", "divisor", "sizeLimit"];
 
-/// Names of maps of texts, in order: there a key with an empty text is something.
+/// Names of maps of texts, sorted. In these a key with an empty text is no zero value.
 pub const TEXTS: &[&str] = &[
     "annotations",
     "attachmentMetadata",
@@ -105,12 +105,12 @@ pub const TEXTS: &[&str] = &[
     "volumeAttributes",
 ];
 
-/// Whether a value says nothing: what Go's `omitempty` would leave out, and what holds nothing else.
+/// Whether a value is zero: Go's `omitempty` would leave it out, or all its fields are zero.
 pub fn is_zero(value: &Value) -> bool {
     is_zero_field("", value)
 }
 
-/// [`is_zero`] of a field of that name.
+/// [`is_zero`] for a field of the given name.
 pub fn is_zero_field(name: &str, value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -123,7 +123,7 @@ pub fn is_zero_field(name: &str, value: &Value) -> bool {
     }
 }
 
-/// [`is_zero`] of what a field of that name has under a key.
+/// [`is_zero`] for an entry of a field of the given name.
 fn is_zero_member(name: &str, key: &str, value: &Value) -> bool {
     if value.is_string() && TEXTS.binary_search(&name).is_ok() { false } else { is_zero_field(key, value) }
 }
@@ -132,12 +132,12 @@ fn is_pointer(name: &str) -> bool {
     POINTERS.binary_search(&name).is_ok()
 }
 
-/// Upstream's semantic equality of built-in objects: what says nothing and what is absent are the same, at every level.
+/// Upstream's semantic equality of built-in objects: zero and absent values are equal, at every level.
 pub fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
     same_field("", a, b)
 }
 
-/// [`same`] for two fields of that name.
+/// [`same`] for two fields of the given name.
 pub fn same_field(name: &str, a: Option<&Value>, b: Option<&Value>) -> bool {
     match (said(a), said(b)) {
         (None, None) => true,

@@ -1,4 +1,4 @@
-//! The rows of all other kinds: Services and what follows from them, storage, access, policies, the API itself.
+//! The rows of all other kinds: Services and related kinds, storage, access, policies, the API itself.
 
 use super::Part::{ApiServer, Clients, Controller, Dns, Proxy};
 use super::workloads::CLIENTS;
@@ -8,7 +8,7 @@ const SERVER: &[Part] = &[ApiServer];
 const SLICES: &[Part] = &[Controller("endpointslice-controller"), Controller("endpoints-controller")];
 const READS_SLICES: &[Part] = &[Proxy, Dns];
 
-/// A kind whose rules, or whose whole working, are the API server's.
+/// A kind on which only the API server acts.
 macro_rules! served {
     ($group:literal, $kind:literal, $place:literal) => {
         Row::new($group, $kind, &[Fields { prefix: "", rows: &[Field::by(SERVER, "", $place)] }])

@@ -21,12 +21,12 @@ const SECURITY: &str = "node/agent/src/container/security.rs";
 const SPEC_OF: &str = "node/agent/src/container/spec.rs";
 const VOLUMES: &str = "node/volumes/src/lib.rs";
 
-/// Why parts mention fields that they only check, or grant access for.
+/// Why sources mention fields that they only check, or grant access for.
 const CHECKED: &str = "PodSecurity looks at it";
 const SECRETS: &str = "a node may read the Secrets that its Pods name";
 const WORD: &str = "the word means other things too";
 
-/// The rows of a list of containers, with those that only this list has.
+/// The rows of a list of containers: the common rows and the rows of this list only.
 macro_rules! container_rows {
     ($list:literal, $own:ident) => {
         &[
@@ -48,7 +48,7 @@ macro_rules! container_rows {
     };
 }
 
-/// All of it.
+/// All rows.
 pub(super) const SPEC: &[&[Fields]] = &[
     &[
         Fields { prefix: "", rows: TOP },
@@ -133,14 +133,14 @@ const SECURITY_CONTEXT: &[Field] = &[
     Field::nobody("windowsOptions").although(CHECKED),
 ];
 
-/// What containers and whole Pods ask for.
+/// The resources of containers and whole Pods.
 const RESOURCES: &[Field] = &[
     Field::by(PLACED, "limits", "node/agent/src/container/resources.rs"),
     Field::by(PLACED, "requests", "node/agent/src/container/resources.rs"),
     Field::nobody("claims").although(WORD),
 ];
 
-/// Of containers of both kinds.
+/// Fields of all lists of containers.
 const CONTAINER: &[Field] = &[
     Field::by(NODE, "args", "node/agent/src/container/spec.rs"),
     Field::by(NODE, "command", "node/agent/src/container/spec.rs"),
@@ -208,7 +208,7 @@ const A_PROBE: &[Field] = &[
     Field::by(NODE, "timeoutSeconds", PROBE),
 ];
 
-/// Of probes and hooks.
+/// Fields of probes and hooks.
 const HTTP_GET: &[Field] = &[
     Field::by(NODE, "host", HTTP_ACTION),
     Field::by(NODE, "httpHeaders", HTTP_ACTION),
@@ -262,7 +262,7 @@ const KEY_TO_PATH: &[Field] = &[
     Field::nobody("user").although(WORD),
 ];
 
-/// A file that says something of the Pod.
+/// A file with data of the Pod.
 const DOWNWARD_FILE: &[Field] = &[
     Field::by(NODE, "fieldRef", DOWNWARD_API),
     Field::by(NODE, "mode", DOWNWARD_API),
@@ -300,5 +300,5 @@ const PROJECTED: &[Field] = &[
     Field::nobody("sources[].serviceAccountToken.user").although(WORD),
 ];
 
-/// Of ConfigMaps and Secrets.
+/// Fields of ConfigMaps and Secrets.
 const PROJECTED_SOURCE: &[Field] = &[Field::by(NODE, "name", PROJECTION), Field::by(NODE, "optional", PROJECTION)];

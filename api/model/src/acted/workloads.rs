@@ -1,4 +1,4 @@
-//! The rows of workloads: Pods, what makes Pods, and what is said about Pods.
+//! The rows of workloads: Pods, kinds that create Pods, and kinds that refer to Pods.
 
 use super::Part::{ApiServer, Clients, Controller, NodeAgent, Scheduler};
 use super::{Field, Fields, Part, Row};

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// Names of units, and how many nanoseconds each has.
+/// Names of units with their nanoseconds.
 const UNITS: [(&str, i128); 8] = [
     ("ns", 1),
     ("us", 1_000),
@@ -13,32 +13,32 @@ const UNITS: [(&str, i128); 8] = [
     ("m", 60_000_000_000),
     ("h", 3_600_000_000_000),
 ];
-/// Digits behind the point that can make a nanosecond of an hour; further ones are not read.
+/// The maximum of digits that the parser reads after the point. Further digits cannot add a nanosecond, even to hours.
 const FRACTION_DIGITS_MAX: usize = 18;
 
-/// Why a text is no duration, in Go's words.
+/// Why a text is no duration. The messages are Go's.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum DurationError {
-    /// It is not of numbers with units, or longer than 63 bits of nanoseconds.
+    /// The text has another form, or the duration has more than 63 bits of nanoseconds.
     #[error("time: invalid duration {0:?}")]
     Invalid(String),
-    /// A number stands alone.
+    /// A number has no unit.
     #[error("time: missing unit in duration {0:?}")]
     MissingUnit(String),
-    /// A number has a unit that there is not.
+    /// A number has an unknown unit.
     #[error("time: unknown unit {unit:?} in duration {text:?}")]
     UnknownUnit {
-        /// What stands for the unit.
+        /// The unknown unit.
         unit: String,
         /// The whole text.
         text: String,
     },
 }
 
-/// Reads a duration; answers nanoseconds, rounded towards zero.
+/// Parses a duration. Returns nanoseconds, rounded towards zero.
 ///
 /// # Errors
-/// When it is none.
+/// The text is no duration.
 pub fn parse_duration(text: &str) -> Result<i64, DurationError> {
     let invalid = || DurationError::Invalid(text.to_owned());
     let (sign, mut rest) = match text.strip_prefix('-') {

@@ -1,13 +1,13 @@
-//! The rows: every built-in kind at Kubernetes' stable versions.
+//! The rows: every built-in kind in the stable versions of Kubernetes.
 //!
-//! A further kind is a row here, a rules file in `api-rules` and, where `kubectl get` shows more
-//! than name and age, a printer in `api-print`.
+//! A new kind needs a row here, a rules file in `api-rules` and, if `kubectl get` shows more than name and age, a
+//! printer in `api-print`.
 
 use std::sync::{Arc, LazyLock};
 
 use super::{Kind, Subresource};
 
-/// What a row says; the rest of a [`Kind`] follows from it.
+/// The content of a row; the rest of a [`Kind`] follows from it.
 struct Row {
     kind: &'static str,
     plural: &'static str,
@@ -17,17 +17,17 @@ struct Row {
     sub: &'static [&'static str],
 }
 
-/// Scope and, where upstream departs from it, the verbs.
+/// The scope, and the verbs if they differ from the usual ones.
 #[derive(PartialEq)]
 enum Scope {
     Namespaced,
     Cluster,
-    /// Cluster-scoped without `deletecollection`.
+    /// Cluster-scoped, without `deletecollection`.
     ClusterSingly,
-    /// Only `create`: a question rather than an object.
+    /// Only `create`: the object is a question and is not stored.
     ClusterCreate,
     NamespacedCreate,
-    /// Only `get` and `list`: a report rather than an object.
+    /// Only `get` and `list`: the object is a report and is not stored.
     ClusterReport,
 }
 use Scope::{Cluster, ClusterCreate, ClusterReport, ClusterSingly, Namespaced, NamespacedCreate};
@@ -105,7 +105,7 @@ const GROUPS: &[(&str, &str, &[Row])] = &[
             all("StatefulSet", "statefulsets", &["sts"], &["scale", "status"]),
         ],
     ),
-    // Both versions are the same objects; the first is the preferred one.
+    // Both versions have the same objects; the first version is the preferred one.
     ("autoscaling", "v2", &[all("HorizontalPodAutoscaler", "horizontalpodautoscalers", &["hpa"], &["status"])]),
     ("autoscaling", "v1", &[all("HorizontalPodAutoscaler", "horizontalpodautoscalers", &["hpa"], &["status"])]),
     ("batch", "v1", &[all("CronJob", "cronjobs", &["cj"], &["status"]), all("Job", "jobs", &[], &["status"])]),
@@ -235,7 +235,7 @@ fn verbs_of(scope: &Scope) -> &'static [&'static str] {
     }
 }
 
-/// Verbs and body kind of a subresource; the same name means the same thing on every kind.
+/// Verbs and body kind of a subresource. A name has the same meaning for all kinds.
 pub fn subresource(name: &str) -> Subresource {
     let (kind, verbs): (Option<(&str, &str, &str)>, &[&str]) = match name {
         "scale" => (Some(("autoscaling", "v1", "Scale")), &["get", "patch", "update"]),

@@ -1,9 +1,8 @@
-//! What a CustomResourceDefinition says of one served version, carried by the version's [`Kind`].
+//! The content of a CustomResourceDefinition for one served version, as a part of the version's [`Kind`].
 //!
-//! Every layer that takes a [`Kind`] finds here what built-in kinds have in tables: the schema, the
-//! printer columns, the selectable fields, the paths of the scale subresource. What a layer makes of it
-//! (a tree to walk, compiled patterns and rules) is made once and kept in a slot of [`Custom`], so that
-//! it lives exactly as long as the definition is served.
+//! For custom kinds, each layer reads here what built-in kinds have in tables: the schema, the printer columns, the
+//! selectable fields, the paths of the scale subresource. A layer builds its own form (a tree, compiled patterns and
+//! rules) once and keeps it in a slot of [`Custom`]. So the form lives exactly as long as the definition is served.
 //!
 //! [`Kind`]: super::Kind
 
@@ -16,21 +15,21 @@ use serde_json::Value;
 /// One version of a custom resource, beyond what every kind has.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Custom {
-    /// Kind of lists; usually the kind with `List` behind it.
+    /// The kind of lists; usually the kind with the suffix `List`.
     pub list_kind: String,
-    /// The version in which objects are stored; none where it is not served.
+    /// The version in which objects are stored; `None` if it is not served.
     pub storage_version: Option<String>,
-    /// `openAPIV3Schema`; null where the definition has none.
+    /// `openAPIV3Schema`; null if the definition has none.
     pub schema: Value,
-    /// `additionalPrinterColumns`; without any, lists show name and age.
+    /// `additionalPrinterColumns`; if it is empty, lists show name and age.
     pub columns: Vec<CustomColumn>,
     /// `selectableFields` without their leading dot.
     pub selectable_fields: Vec<String>,
-    /// Where the scale subresource finds its numbers.
+    /// The fields of the scale subresource.
     pub scale: Option<ScalePaths>,
-    /// The text of the warning that comes with every answer of a deprecated version.
+    /// The warning in every response of a deprecated version.
     pub deprecation_warning: Option<String>,
-    /// What the layers made of it.
+    /// The forms that the layers built.
     pub slots: Slots,
 }
 
@@ -43,29 +42,29 @@ pub struct CustomColumn {
     pub kind: String,
     /// OpenAPI format; may be empty.
     pub format: String,
-    /// What the column tells; may be empty.
+    /// The description; may be empty.
     pub description: String,
-    /// 0 is always shown, above that only with `-o wide`.
+    /// A column with priority 0 is always shown, others only with `-o wide`.
     pub priority: i32,
-    /// Where in an object the cell is.
+    /// The path of the cell in an object.
     pub json_path: String,
 }
 
-/// Where the scale subresource finds its numbers, in dotted notation without a leading dot.
+/// The fields of the scale subresource, as dotted paths without a leading dot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScalePaths {
     /// `specReplicasPath`
     pub spec_replicas: String,
     /// `statusReplicasPath`
     pub status_replicas: String,
-    /// `labelSelectorPath`; empty where there is none.
+    /// `labelSelectorPath`; empty if absent.
     pub label_selector: String,
 }
 
-/// Which layer keeps something.
+/// The layer that owns a slot.
 #[derive(Clone, Copy, Debug)]
 pub enum Slot {
-    /// `api-schema`: the schema as a tree.
+    /// `api-schema`: the tree of the schema.
     Schema,
     /// `api-rules`: patterns and validation rules.
     Rules,
@@ -73,13 +72,13 @@ pub enum Slot {
     Columns,
 }
 
-/// What the layers keep; plays no part in comparing definitions.
+/// The slots of the layers. They are ignored when definitions are compared.
 #[derive(Default)]
 pub struct Slots([OnceLock<Box<dyn Any + Send + Sync>>; 3]);
 
 impl Custom {
-    /// What a layer keeps, made when first asked for. `None` only where two types share a slot, which
-    /// is a mistake of the caller's.
+    /// The form of a layer, built at the first call. `None` only if callers use different types for one slot, which is
+    /// a bug.
     pub fn kept<T: Any + Send + Sync>(&self, slot: Slot, make: impl FnOnce() -> T) -> Option<&T> {
         let Slots([schema, rules, columns]) = &self.slots;
         let place = match slot {

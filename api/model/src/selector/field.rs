@@ -1,4 +1,4 @@
-//! Field selectors: what a field's text must be, or must not be.
+//! Field selectors: values that fields must or must not have.
 
 use std::fmt;
 
@@ -6,9 +6,9 @@ use serde_json::Value;
 
 use super::SelectorError;
 
-/// Terms in one selector; a request with more is refused.
+/// The maximum of terms in a selector. A selector with more is rejected.
 const TERMS_MAX: usize = 10_000;
-/// The longest first: the one that is found first in the text counts.
+/// Longer operators come first. The first operator in the text counts; of several at the same position the longest one.
 const OPERATORS: [(&str, bool); 3] = [("!=", true), ("==", false), ("=", false)];
 
 /// One term of a field selector.
@@ -18,7 +18,7 @@ pub struct FieldTerm {
     pub path: String,
     /// Value to compare with.
     pub value: String,
-    /// Whether the field must differ.
+    /// Whether the field must have another value.
     pub negated: bool,
 }
 
@@ -30,7 +30,7 @@ pub struct FieldSelector {
 }
 
 impl FieldSelector {
-    /// Parses `metadata.name=x,status.phase!=Running`. In a value `\`, `,` and `=` are escaped by `\`.
+    /// Parses `metadata.name=x,status.phase!=Running`. A backslash escapes `\`, `,` and `=` in a value.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
         let mut terms = Vec::new();
         for part in split_unescaped(text).into_iter().filter(|part| !part.is_empty()) {
@@ -45,8 +45,8 @@ impl FieldSelector {
         Ok(Self { terms })
     }
 
-    /// The value that a path must equal, where one term says so: `metadata.name`, `spec.nodeName`
-    /// and the like lead to an index.
+    /// The value that a path must equal, if a term requires one. `metadata.name`, `spec.nodeName` and similar paths
+    /// select an index.
     pub fn exact(&self, path: &str) -> Option<&str> {
         self.terms.iter().find(|t| t.path == path && !t.negated).map(|t| t.value.as_str())
     }

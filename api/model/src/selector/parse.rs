@@ -1,5 +1,5 @@
-//! The query-string form of label selectors, read token by token as upstream reads it (`k8s.io/apimachinery/pkg/labels`),
-//! so that what is broken is told in the same words.
+//! Parses the query-string form of label selectors, token by token as upstream (`k8s.io/apimachinery/pkg/labels`), so
+//! that the error messages are upstream's.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use super::{REQUIREMENTS_MAX, Requirement, SelectorError, bound};
 use crate::field::{FieldError, Path};
 use crate::format;
 
-/// What may stand behind a key, as messages tell it.
+/// The operators after a key, as in messages.
 const OPERATORS: &str = "in, notin, =, ==, !=, gt, lt";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ enum Token<'t> {
     End,
     /// One of `, ! = == != > < ( )`.
     Sign(&'t str),
-    /// A key, a value or, between them, `in` or `notin`.
+    /// A key, a value, or the operator `in` or `notin`.
     Word(&'t str),
 }
 
@@ -33,7 +33,7 @@ struct Tokens<'t> {
 }
 
 impl<'t> Tokens<'t> {
-    /// The next token, which stays there.
+    /// The next token, which is not consumed.
     fn peek(&self) -> Token<'t> {
         self.split().0
     }
@@ -61,7 +61,8 @@ impl<'t> Tokens<'t> {
 
 /// The requirements of a whole selector.
 pub(super) fn requirements(text: &str) -> Result<Vec<Requirement>, SelectorError> {
-    // For upstream's reader a NUL ends the text; here it is a bad letter, since what stands behind it was meant too.
+    // Upstream's reader ends at a NUL. Here, a NUL is an invalid character, since the client also meant the text after
+    // it.
     let mut tokens = Tokens { rest: text };
     let mut requirements = Vec::new();
     let begins = |token: &Token<'_>| matches!(token, Token::Word(_) | Token::Sign("!"));
@@ -91,7 +92,7 @@ fn unexpected(token: &Token<'_>, expected: &'static str) -> SelectorError {
     SelectorError::Unexpected { found: token.literal().to_owned(), expected }
 }
 
-/// A mistake within a requirement.
+/// A syntax error within a requirement.
 fn broken(token: &Token<'_>, expected: &str) -> SelectorError {
     SelectorError::Syntax(format!("found '{}', expected: {expected}", token.literal()))
 }
@@ -149,7 +150,7 @@ fn exact<'t>(tokens: &mut Tokens<'t>) -> Result<&'t str, SelectorError> {
     }
 }
 
-/// Values in brackets, each of which may be empty.
+/// Values in parentheses, each of which may be empty.
 fn listed<'t>(tokens: &mut Tokens<'t>) -> Result<BTreeSet<&'t str>, SelectorError> {
     let first = tokens.next();
     if first != Token::Sign("(") {

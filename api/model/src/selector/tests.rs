@@ -68,7 +68,7 @@ fn what_is_broken_is_told_in_upstreams_words() {
     ] {
         assert_eq!(Selector::parse(text).expect_err(text).to_string(), wanted, "{text}");
     }
-    // Words are operators in their place alone, and what is listed may be empty.
+    // `in` and `notin` are operators only after a key, and a value in a list may be empty.
     for (text, shown) in [
         ("in in (notin,in)", "in in (in,notin)"),
         ("a in ()", "a="),
