@@ -47,13 +47,13 @@ pub struct Unauthenticated {
     pub reason: String,
 }
 
-/// No authenticator accepts a bearer token.
+/// The errors of the authenticators of bearer tokens.
 #[derive(Debug, Error)]
 enum VerifyError {
-    /// As a ServiceAccount's token.
+    /// The token is no valid token of a ServiceAccount.
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// As a token of the OpenID Connect provider.
+    /// The token is no valid token of the OpenID Connect provider.
     #[error(transparent)]
     Oidc(#[from] OidcError),
 }
@@ -67,8 +67,8 @@ pub struct Authenticator {
 }
 
 impl Authenticator {
-    /// From the content of a static token file (or [`StaticTokens::default`]) and the ServiceAccount tokens. `anonymous`
-    /// allows requests without credentials, as the anonymous user.
+    /// Creates the authenticator from a static token file (or [`StaticTokens::default`]) and the ServiceAccount tokens.
+    /// `anonymous` allows requests without credentials, as the anonymous user.
     pub fn new(static_tokens: StaticTokens, tokens: Arc<Tokens>, anonymous: bool) -> Self {
         Self { static_tokens, tokens, oidc: None, anonymous }
     }

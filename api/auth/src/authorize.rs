@@ -1,8 +1,9 @@
-//! Authorization: `system:masters` may do everything, a node what its Pods need, every user what RBAC grants.
+//! Authorization: `system:masters` may do everything. A node may do what its Pods need. Every user may do what RBAC
+//! grants.
 //!
 //! Roles and bindings are compiled into an index by subject ([`rbac`]), which is valid until one of the four resources
-//! changes. The node authorizer ([`node`]) reads the Pods bound to the node. No authorizer denies a request by itself: a
-//! request that none allows is rejected with the reasons of all.
+//! changes. The node authorizer ([`node`]) reads the Pods that are bound to the node. No authorizer denies a request by
+//! itself: a request that none allows is rejected with the reasons of all.
 
 pub mod escalation;
 pub mod node;
@@ -89,8 +90,8 @@ impl Authorizer {
         status
     }
 
-    /// Checks that the user holds all rights that a written Role, ClusterRole or binding grants. Objects of other kinds
-    /// grant none.
+    /// Checks that the user holds all rights that a write of a Role, ClusterRole or binding grants. Objects of other
+    /// kinds grant no rights.
     pub fn check_escalation(&self, user: &UserInfo, write: &escalation::Write<'_>, view: &dyn View) -> Result<(), EscalationError> {
         escalation::check(self, user, write, view)
     }
@@ -113,7 +114,7 @@ pub fn forbidden_message(user: &UserInfo, attributes: &Attributes, reason: &str)
     } else {
         format!("User {username} cannot {verb} path {:?}", attributes.path)
     };
-    // As upstream, so that no browser renders the message as a page.
+    // As upstream, so that no browser renders the message as HTML.
     message = message.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     if reason.is_empty() { message } else { format!("{message}: {reason}") }
 }

@@ -1,6 +1,6 @@
-//! The roles and bindings of a new cluster: upstream's bootstrap policy (`rbac-defaults`) with default feature gates. It
-//! also has the roles of kinds and controllers that skiff does not have, so that an add-on that brings them has its rights.
-//! The server creates missing objects when it starts.
+//! The roles and bindings of a new cluster: upstream's bootstrap policy (`rbac-defaults`) with default feature gates.
+//! The policy also has the roles of kinds and controllers that Skiff does not have, for add-ons that provide them. The
+//! server creates missing objects when it starts.
 
 mod controllers;
 mod roles;
@@ -131,7 +131,7 @@ fn aggregating(name: &str, part_of: Option<&str>) -> Value {
     role
 }
 
-/// Fills in the rules of aggregating roles for readers; authorization evaluates the aggregation itself.
+/// Fills in the rules of aggregating roles, for clients that read them. Authorization evaluates the aggregation itself.
 fn write_aggregated(objects: &mut [Value]) {
     let all: Vec<_> = objects.iter().cloned().map(std::sync::Arc::new).collect();
     for role in objects.iter_mut().filter(|o| o.get("aggregationRule").is_some()) {

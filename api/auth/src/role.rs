@@ -1,4 +1,4 @@
-//! Stored roles: their API group, and the rules of a ClusterRole with those that it aggregates.
+//! Stored roles: their API group, and the effective rules of a ClusterRole.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use crate::rule::Rule;
 /// The API group of roles and bindings.
 pub const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// The effective rules of a ClusterRole: its own, or the union of the effective rules of those that it aggregates.
+/// The effective rules of a ClusterRole: its own rules, or the union of the effective rules of the roles that it
+/// aggregates.
 pub fn effective(role: &Value, cluster_roles: &[Arc<Value>]) -> Vec<Rule> {
     let mut rules = Vec::new();
     collect(role, cluster_roles, &mut BTreeSet::new(), &mut rules);

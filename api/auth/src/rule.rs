@@ -15,12 +15,12 @@ pub struct Rule {
     pub resources: Vec<String>,
     /// Object names; empty means all.
     pub names: Vec<String>,
-    /// Non-resource paths; a `*` at the end matches any rest.
+    /// Non-resource paths; a `*` at the end matches any suffix.
     pub paths: Vec<String>,
 }
 
 impl Rule {
-    /// From a `PolicyRule` value.
+    /// Reads a `PolicyRule` value.
     pub fn from_value(value: &Value) -> Self {
         let list = |field: &str| -> Vec<String> {
             value.get(field).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
@@ -49,7 +49,7 @@ impl Rule {
         Self { verbs: star(), paths: star(), ..Self::default() }
     }
 
-    /// Whether the rule allows that request.
+    /// Whether the rule allows the request.
     pub fn allows(&self, attributes: &Attributes) -> bool {
         if !has(&self.verbs, &attributes.verb) {
             return false;
@@ -87,7 +87,7 @@ impl Rule {
         self.resources.iter().any(|own| own == wanted || own == "*" || Some(own) == everywhere.as_ref())
     }
 
-    /// The same rights as rules that each have one verb and one group, resource and name, or one path.
+    /// The same rights as a list of rules. Each has one verb, and one group, resource and name or one path.
     pub fn singles(&self) -> Vec<Self> {
         let one = |s: &String| vec![s.clone()];
         let mut out = Vec::new();
@@ -104,7 +104,7 @@ impl Rule {
         out
     }
 
-    /// As a `PolicyRule` value without empty lists.
+    /// The rule as a `PolicyRule` value, without empty lists.
     pub fn to_value(&self) -> Value {
         let lists = [
             ("apiGroups", &self.groups),
@@ -121,7 +121,7 @@ impl Rule {
             .into()
     }
 
-    /// A `ResourceRule` of a rules review.
+    /// The rule as a `ResourceRule` of a rules review.
     pub fn to_resource_rule(&self) -> Value {
         let mut value = json!({ "verbs": self.verbs, "apiGroups": self.groups, "resources": self.resources });
         if let (false, Some(map)) = (self.names.is_empty(), value.as_object_mut()) {
@@ -130,7 +130,7 @@ impl Rule {
         value
     }
 
-    /// A `NonResourceRule` of a rules review.
+    /// The rule as a `NonResourceRule` of a rules review.
     pub fn to_path_rule(&self) -> Value {
         json!({ "verbs": self.verbs, "nonResourceURLs": self.paths })
     }

@@ -1,4 +1,4 @@
-//! A view over a handful of objects, for tests.
+//! A view over a few objects, for tests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// With these objects, each with its `apiVersion` and `kind`.
+    /// A view with these objects. Each needs `apiVersion` and `kind`.
     pub fn new(objects: impl IntoIterator<Item = Value>) -> Self {
         let mut view = Self::default();
         for object in objects {
@@ -30,7 +30,7 @@ impl Objects {
     /// Stores an object.
     pub fn put(&mut self, object: Value) {
         let (version, name) = (object["apiVersion"].as_str().expect("apiVersion"), object["kind"].as_str().expect("kind"));
-        // What is asked about need not be served.
+        // Tests may store objects of kinds that are not served.
         let other = || GroupResource::new(version.split_once('/').map_or("", |(group, _)| group), format!("{}s", name.to_lowercase()));
         let resource = kind::find_by_kind(version, name).map_or_else(other, |kind| kind.group_resource());
         let key = (meta::namespace(&object).to_owned(), meta::name(&object).to_owned());

@@ -58,7 +58,7 @@ pub enum TokenError {
 /// The signing key is not usable.
 #[derive(Debug, Error)]
 pub enum KeyError {
-    /// It is no P-256 key.
+    /// The key is no P-256 key.
     #[error("the ServiceAccount signing key is not a usable P-256 key: {0}")]
     Unusable(String),
 }
@@ -103,7 +103,7 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// From the signing key, PKCS#8 PEM.
+    /// Creates the issuer from the signing key, PKCS#8 PEM.
     pub fn new(key_pem: &str, config: TokensConfig) -> Result<Self, KeyError> {
         let unusable = |e: &dyn std::fmt::Display| KeyError::Unusable(e.to_string());
         let key = KeyPair::from_pem(key_pem).map_err(|e| unusable(&e))?;
@@ -127,7 +127,7 @@ impl Tokens {
         jsonwebtoken::encode(&self.header, claims, &self.encoding).map_err(|e| KeyError::Unusable(e.to_string()))
     }
 
-    /// The user of a token that is valid now and for one of the audiences.
+    /// The user of a token that is valid at `now` and for one of the audiences.
     pub fn verify(&self, token: &str, audiences: &[String], now: Timestamp, view: &dyn View) -> Result<Verified, TokenError> {
         let claims = self.signed_claims(token)?;
         claims.check_time(now)?;

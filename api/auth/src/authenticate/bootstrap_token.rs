@@ -1,5 +1,5 @@
-//! Bootstrap tokens: `abcdef.0123456789abcdef`, stored as Secrets of type
-//! `bootstrap.kubernetes.io/token` in kube-system, with which a new node requests its certificate.
+//! Bootstrap tokens such as `abcdef.0123456789abcdef`. They are stored in kube-system as Secrets of type
+//! `bootstrap.kubernetes.io/token`. A new node requests its certificate with such a token.
 
 use api_model::kind::GroupResource;
 use api_model::meta;
@@ -45,7 +45,7 @@ fn plain(text: &str, len: usize) -> bool {
     text.len() == len && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
 }
 
-/// `system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]`
+/// Whether the group matches `system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]`.
 fn extra_group(group: &str) -> bool {
     let Some(rest) = group.strip_prefix("system:bootstrappers:") else { return false };
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();

@@ -1,5 +1,5 @@
-//! Users of an OpenID Connect provider: ID tokens (OpenID Connect Core 1.0), checked with the
-//! provider's published keys.
+//! Users of an OpenID Connect provider. Their ID tokens (OpenID Connect Core 1.0) are verified with the provider's
+//! published keys.
 //!
 //! The owner fetches the keys and sets them ([`Oidc::set_keys`]). A token that is signed with an unknown key is rejected,
 //! and a callback asks the owner to fetch the keys again. No request waits for the provider.
@@ -74,16 +74,16 @@ impl OidcConfig {
 /// The configuration of a provider is not usable.
 #[derive(Debug, Error)]
 pub enum OidcConfigError {
-    /// Without TLS the keys of the provider could be replaced on the way.
+    /// The URL does not use TLS, so an attacker could replace the keys of the provider.
     #[error("issuer URL {0:?} must use the https scheme")]
     Scheme(String),
-    /// Without a client id the tokens of other clients would be accepted.
+    /// The client id is empty, so the tokens of other clients would be accepted.
     #[error("no client ID provided")]
     ClientId,
-    /// It is no algorithm with a public key.
+    /// The algorithm does not use a public key.
     #[error("unsupported signing alg {0:?}")]
     Algorithm(String),
-    /// No JSON Web Key Set.
+    /// The keys are no JSON Web Key Set.
     #[error("the provider's keys cannot be read")]
     Keys(#[from] serde_json::Error),
 }
@@ -133,11 +133,11 @@ pub struct Oidc {
 struct Keys(JwkSet);
 
 impl Oidc {
-    /// For a provider whose keys are not fetched yet. `unknown_key` is called for a token that is signed with an unknown
-    /// key.
+    /// Creates the verifier of a provider whose keys are not fetched yet. It calls `unknown_key` for a token that is
+    /// signed with an unknown key.
     ///
     /// # Errors
-    /// When the configuration is incomplete or unsafe.
+    /// The configuration is incomplete or unsafe.
     pub fn new(config: OidcConfig, unknown_key: impl Fn() + Send + Sync + 'static) -> Result<Self, OidcConfigError> {
         if !config.issuer_url.starts_with("https://") {
             return Err(OidcConfigError::Scheme(config.issuer_url));
@@ -164,7 +164,7 @@ impl Oidc {
     /// Sets the provider's keys, a JSON Web Key Set (RFC 7517).
     ///
     /// # Errors
-    /// When they do not parse; the previous keys stay.
+    /// The keys do not parse; the previous keys stay.
     pub fn set_keys(&self, jwks: &[u8]) -> Result<(), OidcConfigError> {
         #[derive(Deserialize)]
         struct Given {
@@ -180,10 +180,10 @@ impl Oidc {
         Ok(())
     }
 
-    /// The user of a token that is valid now.
+    /// The user of a token that is valid at `now`.
     ///
     /// # Errors
-    /// When the token is not valid; [`OidcError::Foreign`] for another issuer.
+    /// The token is not valid; [`OidcError::Foreign`] if it has another issuer.
     pub fn user(&self, token: &str, now: Timestamp) -> Result<UserInfo, OidcError> {
         if token.len() > TOKEN_LEN_MAX || unverified_issuer(token).is_none_or(|issuer| issuer != self.config.issuer_url) {
             return Err(OidcError::Foreign);
@@ -266,7 +266,7 @@ impl Oidc {
     }
 }
 
-/// Only algorithms with a public key: with a shared secret the server could sign tokens itself.
+/// Accepts only algorithms with a public key: with a shared secret, the server could sign tokens itself.
 fn algorithm(name: &str) -> Result<Algorithm, OidcConfigError> {
     match name {
         "RS256" | "RS384" | "RS512" | "ES256" | "ES384" | "PS256" | "PS384" | "PS512" => {
@@ -276,7 +276,7 @@ fn algorithm(name: &str) -> Result<Algorithm, OidcConfigError> {
     }
 }
 
-/// The candidate keys: the one with the token's key id, or all where the token has no key id.
+/// The candidate keys: the key with the token's key id, or all keys if the token has no key id.
 fn candidates(header: &Header, keys: &JwkSet) -> Vec<DecodingKey> {
     let fits = |key: &&jsonwebtoken::jwk::Jwk| match &header.kid {
         Some(wanted) => key.common.key_id.as_ref() == Some(wanted),
@@ -286,7 +286,7 @@ fn candidates(header: &Header, keys: &JwkSet) -> Vec<DecodingKey> {
     usable.filter(|key| key.family() == header.alg.family()).collect()
 }
 
-/// A string or a list of strings.
+/// Reads a string or a list of strings.
 fn strings(value: Option<&Value>) -> Option<Vec<String>> {
     match value? {
         Value::String(one) => Some(vec![one.clone()]),
@@ -295,7 +295,7 @@ fn strings(value: Option<&Value>) -> Option<Vec<String>> {
     }
 }
 
-/// Some providers write fractions of seconds.
+/// Reads a time in seconds. Some providers write fractions of seconds.
 fn seconds(value: &Value) -> Option<i64> {
     #[expect(clippy::cast_possible_truncation, reason = "a conversion from floating point saturates")]
     value.as_i64().or_else(|| value.as_f64().map(|seconds| seconds as i64))

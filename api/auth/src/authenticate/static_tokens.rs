@@ -1,4 +1,4 @@
-//! A fixed table of tokens, from upstream's `--token-auth-file`: lines of
+//! A fixed table of tokens from upstream's `--token-auth-file`, with lines of the form
 //! `token,user,uid,"group1,group2"`.
 
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ pub enum StaticTokensError {
         /// The number of its columns.
         found: usize,
     },
-    /// A quote is not closed or misplaced.
+    /// A quote is misplaced or not closed.
     #[error("line {line}: bare or unclosed quote")]
     Quote {
         /// The number of the line, from one.

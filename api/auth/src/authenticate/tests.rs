@@ -24,7 +24,7 @@ fn account() -> Value {
     json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "builder", "namespace": "ci", "uid": "sa-1" } })
 }
 
-/// A bootstrap token's Secret, with some fields replaced; an empty one is left out.
+/// The Secret of a bootstrap token, with some fields replaced. A field with an empty value is left out.
 fn bootstrap(changes: &[(&str, &str)]) -> Value {
     let mut fields = vec![
         ("token-id", "abcdef"),

@@ -29,10 +29,11 @@ pub struct Write<'a> {
     pub old: Option<&'a Value>,
 }
 
-/// A write that would grant rights which its user does not hold. The text is the message of a Forbidden.
+/// A write that would grant rights that its user does not hold. The text is the message of a Forbidden.
 #[derive(Debug, Error)]
 pub enum EscalationError {
-    /// Only a user who may do everything may write an aggregating role: its rules are not known yet.
+    /// The user writes an aggregating role, whose rules are not known yet. Only a user who may do everything may write
+    /// it.
     #[error("must have cluster-admin privileges to use an aggregationRule")]
     AggregationRule,
     /// The binding refers to a role that does not exist.
@@ -53,7 +54,7 @@ pub enum EscalationError {
         user: Box<UserInfo>,
         /// The missing rules.
         rules: Vec<String>,
-        /// Roles that the user's bindings refer to and that do not exist.
+        /// Roles that do not exist but are named in the user's bindings.
         errors: Vec<String>,
     },
 }

@@ -175,7 +175,7 @@ fn selects(attributes: &Attributes, path: &str, value: &str) -> bool {
     attributes.field_selector.as_ref().and_then(|s| s.exact(path)) == Some(value)
 }
 
-/// Whether a Pod bound to the node refers to the object.
+/// Whether a Pod that is bound to the node refers to the object.
 fn related(node: &str, attributes: &Attributes, view: &dyn View) -> Decision {
     if attributes.name.is_empty() {
         return no("No Object name found");
@@ -190,7 +190,7 @@ fn related(node: &str, attributes: &Attributes, view: &dyn View) -> Decision {
             .get(&GroupResource::new("resource.k8s.io", "resourceslices"), None, name)
             .is_some_and(|slice| slice.pointer("/spec/nodeName").and_then(Value::as_str) == Some(node)),
         "pods" => view.get(&pods(), Some(namespace), name).is_some_and(|p| bound_to(&p, node)),
-        // The name of a claim made from a template is only in the Pod's status.
+        // The name of a claim from a template is only in the Pod's status.
         "resourceclaims" => view.pods_on(node, Some(namespace)).iter().any(|pod| {
             let claims = |path: &str| pod.pointer(path).and_then(Value::as_array).cloned().unwrap_or_default();
             let all = [claims("/spec/resourceClaims"), claims("/status/resourceClaimStatuses")].concat();
@@ -209,7 +209,7 @@ fn bound_to(pod: &Value, node: &str) -> bool {
     pod.pointer("/spec/nodeName").and_then(Value::as_str) == Some(node)
 }
 
-/// A node may read a volume while a Pod on it uses the bound claim.
+/// A node may read a volume while one of its Pods uses the bound claim.
 fn volume_used(node: &str, volume: &str, view: &dyn View) -> bool {
     let Some(volume) = view.get(&GroupResource::new("", "persistentvolumes"), None, volume) else { return false };
     let claim = |field: &str| volume.pointer(&format!("/spec/claimRef/{field}")).and_then(Value::as_str).unwrap_or_default();
@@ -217,7 +217,7 @@ fn volume_used(node: &str, volume: &str, view: &dyn View) -> bool {
     !name.is_empty() && view.pods_on(node, Some(namespace)).iter().any(|pod| refers(pod, "persistentvolumeclaims", name))
 }
 
-/// Whether the spec of a Pod names that object of its namespace.
+/// Whether the spec of a Pod names the given object in its namespace.
 fn refers(pod: &Value, resource: &str, name: &str) -> bool {
     let Some(spec) = pod.get("spec") else { return false };
     let is = |value: Option<&Value>| value.and_then(Value::as_str) == Some(name);
@@ -241,7 +241,7 @@ fn refers(pod: &Value, resource: &str, name: &str) -> bool {
     }
 }
 
-/// The field of each volume kind with the name of a Secret.
+/// For each volume kind, the field with the name of a Secret.
 const VOLUME_SECRETS: [&str; 10] = [
     "/secret/secretName",
     "/azureFile/secretName",
@@ -264,7 +264,7 @@ fn sources(volume: &Value) -> &[Value] {
     volume.pointer("/projected/sources").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Whether the environment of a container refers to that object.
+/// Whether the environment of a container refers to the given object.
 fn environment(spec: &Value, whole: &str, key: &str, name: &str) -> bool {
     let is = |value: Option<&Value>| value.and_then(|v| v.get("name")).and_then(Value::as_str) == Some(name);
     ["containers", "initContainers", "ephemeralContainers"].iter().flat_map(|field| items(spec, field)).any(|container| {

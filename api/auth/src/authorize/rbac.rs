@@ -51,7 +51,7 @@ impl Rbac {
         Decision::NoOpinion(if missing.is_empty() { String::new() } else { format!("RBAC: {}", joined(missing)) })
     }
 
-    /// The rules of a user in a namespace, with those of the whole cluster, and the missing roles.
+    /// The rules of a user in a namespace, including those for the whole cluster, and the missing roles.
     pub fn rules_for(&self, user: &UserInfo, namespace: &str, view: &dyn View) -> (Vec<Rule>, Vec<String>) {
         let index = self.index(view);
         let (mut rules, mut missing) = (Vec::new(), BTreeSet::new());
@@ -66,7 +66,7 @@ impl Rbac {
         (rules, missing.into_iter().collect())
     }
 
-    /// The effective rules of a role; `None` where it does not exist.
+    /// The effective rules of a role; `None` if it does not exist.
     pub fn role_rules(&self, kind: &str, namespace: &str, name: &str, view: &dyn View) -> Option<Arc<[Rule]>> {
         let index = self.index(view);
         let namespace = if kind == "Role" { namespace } else { "" };
@@ -83,7 +83,8 @@ impl Rbac {
         if let Some(index) = fresh() {
             return index;
         }
-        // The versions are read before the objects: a change in between causes one rebuild too many, never one too few.
+        // The versions are read before the objects: a change between both causes an unnecessary rebuild, but no change
+        // is missed.
         let index = Arc::new(Index::build(view, versions));
         self.index.store(Some(index.clone()));
         index
@@ -119,7 +120,7 @@ impl Subject<'_> {
     }
 }
 
-/// Namespace and name of the ServiceAccount with that user name.
+/// Namespace and name of the ServiceAccount with the given user name.
 fn account(username: &str) -> Option<(&str, &str)> {
     username.strip_prefix("system:serviceaccount:")?.split_once(':')
 }
@@ -142,7 +143,7 @@ struct Granted {
 }
 
 impl Granted {
-    /// The list for a subject of a binding; `None` for a kind that does not exist.
+    /// The list of a binding's subject; `None` if the kind of the subject does not exist.
     fn list_of(&mut self, subject: &Value, binding_namespace: &str) -> Option<&mut Vec<Arc<Grant>>> {
         let text = |field: &str| subject.get(field).and_then(Value::as_str).unwrap_or_default();
         let name = text("name");
@@ -212,7 +213,7 @@ impl Index {
         }
     }
 
-    /// The grants of a user, the cluster's first.
+    /// The grants of a user, first those for the whole cluster.
     fn grants<'a>(&'a self, user: &'a UserInfo, namespace: &'a str) -> impl Iterator<Item = (&'a Arc<Grant>, Subject<'a>)> {
         let scopes = [Some(""), Some(namespace).filter(|n| !n.is_empty())];
         scopes.into_iter().flatten().filter_map(|scope| self.granted.get(scope)).flat_map(|granted| granted.to_user(user))

@@ -28,7 +28,7 @@ fn user(name: &str) -> Value {
     json!({ "kind": "User", "name": name })
 }
 
-/// `get pods`, `list apps/deployments ns`, `get pods/log ns name`.
+/// Parses `get pods`, `list apps/deployments ns` or `get pods/log ns name`.
 fn ask(text: &str) -> Attributes {
     let mut words = text.split(' ');
     let mut next = || words.next().unwrap_or_default().to_owned();
@@ -332,7 +332,7 @@ fn only_nodes_are_nodes() {
     assert_eq!(nameless.reason(), "unknown node for user \"system:node:\"");
 }
 
-/// Whole and real: the bootstrap policy, and those whom it is for.
+/// The whole bootstrap policy with its real users.
 #[test]
 fn the_bootstrap_policy_serves_its_users() {
     let view = Objects::new(crate::bootstrap::objects());

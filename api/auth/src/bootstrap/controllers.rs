@@ -1,4 +1,4 @@
-//! The roles of controllers: each is bound to the ServiceAccount of the same name in kube-system.
+//! The roles of controllers. Each role is bound to the ServiceAccount of the same name in kube-system.
 
 use super::Grant::{Named, On};
 use super::{ALL, CREATE, EVENTS, Grant, LIST_WATCH, READ, UPDATE};
@@ -10,7 +10,7 @@ const CERTIFICATES: &[&str] = &["certificates.k8s.io"];
 const READ_UPDATE: &[&str] = &["get", "list", "update", "watch"];
 const PATCH: &[&str] = &["patch"];
 const PATCH_UPDATE: &[&str] = &["patch", "update"];
-/// What a controller that makes Pods does with them.
+/// The verbs on Pods of a controller that creates them.
 const MAKE: &[&str] = &["create", "delete", "list", "patch", "watch"];
 const MANAGE: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
 const KEEP: &[&str] = &["create", "delete", "get", "list", "update", "watch"];
@@ -20,7 +20,7 @@ const NETWORKING: &[&str] = &["networking.k8s.io"];
 const RESOURCE: &[&str] = &["resource.k8s.io"];
 const STORAGE: &[&str] = &["storage.k8s.io"];
 
-/// Name without `system:controller:`, and grants.
+/// The name without `system:controller:`, and the grants.
 pub const ROLES: &[(&str, &[Grant])] = &[
     (
         "attachdetach-controller",
@@ -302,9 +302,10 @@ pub const ROLES: &[(&str, &[Grant])] = &[
     ("root-ca-cert-publisher", &[On(&["create", "update"], CORE, &["configmaps"]), EVENTS]),
 ];
 
-/// What the controllers here need beside upstream's roles: they change objects by patches where upstream's send them
-/// whole (`patch` for `update`, which allows no more), and approve serving certificates of nodes, which upstream leaves to
-/// others. Name without `skiff:controller:`, which is also the account's, and grants.
+/// Grants that Skiff's controllers need besides upstream's roles. They change objects by patches where upstream's
+/// controllers send whole objects (`patch` instead of `update`, which allows no more). They also approve serving
+/// certificates of nodes, which upstream leaves to other programs. A row has the name without `skiff:controller:`,
+/// which is also the name of the account, and the grants.
 pub const PATCHES: &[(&str, &[Grant])] = &[
     (
         "certificate-controller",

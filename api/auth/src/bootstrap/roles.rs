@@ -1,4 +1,4 @@
-//! The tables of roles and bindings that are not controllers'.
+//! The tables of roles and bindings, without those of controllers.
 
 use super::Grant::{Named, On, Paths};
 use super::{ALL, CREATE, EVENTS, GET, Grant, LIST_WATCH, READ, READ_WRITE, Role, To, UPDATE, WRITE};
@@ -10,12 +10,12 @@ const AUTHENTICATION: &[&str] = &["authentication.k8s.io"];
 const AUTHORIZATION: &[&str] = &["authorization.k8s.io"];
 const CERTIFICATES: &[&str] = &["certificates.k8s.io"];
 const COORDINATION: &[&str] = &["coordination.k8s.io"];
-/// A group of old whose kinds are elsewhere now; upstream's roles still name it.
+/// An old group, whose kinds have moved to other groups. Upstream's roles still name it.
 const EXTENSIONS: &[&str] = &["extensions"];
 const RESOURCE: &[&str] = &["resource.k8s.io"];
 const STORAGE: &[&str] = &["storage.k8s.io"];
 
-/// What every node may do; the node authorizer narrows most of it to the node's own Pods.
+/// The rights of all nodes. The node authorizer restricts most of them to the node's own Pods.
 pub const NODE: &[Grant] = &[
     On(CREATE, AUTHENTICATION, &["tokenreviews"]),
     On(CREATE, AUTHORIZATION, &["subjectaccessreviews", "localsubjectaccessreviews"]),
@@ -50,7 +50,7 @@ const fn part(name: &'static str, of: &'static str, grants: &'static [Grant]) ->
     Role { name, part_of: Some(of), grants }
 }
 
-/// Roles that gather others by label, and which of them is itself gathered into which.
+/// Roles that aggregate others by label, each with the role that aggregates it.
 pub const AGGREGATING: &[(&str, Option<&str>)] = &[("admin", None), ("edit", Some("admin")), ("view", Some("edit"))];
 
 /// The cluster's roles.
@@ -144,7 +144,7 @@ pub const CLUSTER: &[Role] = &[
     role("system:certificates.k8s.io:kube-apiserver-client-kubelet-approver", &[approve(&["kubernetes.io/kube-apiserver-client-kubelet"])]),
     role("system:service-account-issuer-discovery", &[Paths(GET, &["/.well-known/openid-configuration", "/openid/v1/jwks"])]),
     role("skiff:node-network", NODE_NETWORK),
-    // The controller of tokens, which acts as its manager as upstream's, patches Secrets.
+    // The token controller uses the account of its manager, as upstream's, but patches Secrets.
     role("skiff:kube-controller-manager", &[On(&["patch"], CORE, &["secrets"])]),
 ];
 
@@ -152,8 +152,8 @@ const fn approve(signers: &'static [&'static str]) -> Grant {
     Named(&["approve"], CERTIFICATES, &["signers"], signers)
 }
 
-/// Each node routes, balances and answers DNS itself, so nodes see what upstream shows the network plugin, kube-proxy
-/// and CoreDNS. Pods of other nodes are no part of it.
+/// Each Skiff node does the work of upstream's network plugin, kube-proxy and CoreDNS itself. So nodes may read what
+/// these read, except the Pods of other nodes.
 const NODE_NETWORK: &[Grant] =
     &[On(LIST_WATCH, CORE, &["namespaces", "nodes", "services"]), On(LIST_WATCH, &["discovery.k8s.io"], &["endpointslices"])];
 
@@ -331,11 +331,11 @@ const SCHEDULER: &[Grant] = &[
     On(UPDATE, CORE, &["pods/finalizers"]),
 ];
 
-/// The group of tokens by which nodes join, kubeadm's. Other bootstrap tokens may do nothing.
+/// kubeadm's group of the tokens with which nodes join. Other bootstrap tokens have no rights.
 pub const JOINING: &str = "system:bootstrappers:kubeadm:default-node-token";
 
-/// Name, role, subjects. The bootstrappers' two are kubeadm's; the two of nodes stand for the
-/// ServiceAccounts that kube-proxy and CoreDNS have on every node of an upstream cluster.
+/// Name, role, subjects. The two of bootstrappers are kubeadm's. The two of nodes replace the bindings of the
+/// ServiceAccounts of kube-proxy and CoreDNS in an upstream cluster.
 pub const CLUSTER_BINDINGS: &[(&str, &str, &[To])] = &[
     ("cluster-admin", "cluster-admin", &[To::Group("system:masters")]),
     ("system:monitoring", "system:monitoring", &[To::Group("system:monitoring")]),

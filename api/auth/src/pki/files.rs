@@ -21,7 +21,7 @@ pub fn make_directory(path: &Path) -> Result<(), PkiError> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|source| failed("create", path, source))
 }
 
-/// The content, or `None` where there is no such file.
+/// The content of a file; `None` if it does not exist.
 pub fn read(path: &Path) -> Result<Option<String>, PkiError> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),

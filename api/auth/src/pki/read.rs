@@ -14,7 +14,7 @@ use super::PkiError;
 /// The fields of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateInfo {
-    /// Subject's common name; empty when absent.
+    /// Common name of the subject; empty if absent.
     pub common_name: String,
     /// Subject's organizations.
     pub organizations: Vec<String>,
@@ -37,7 +37,7 @@ pub struct CertificateInfo {
 /// The fields of a certificate request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestInfo {
-    /// Subject's common name; empty when absent.
+    /// Common name of the subject; empty if absent.
     pub common_name: String,
     /// Subject's organizations.
     pub organizations: Vec<String>,

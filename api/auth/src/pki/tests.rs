@@ -71,7 +71,8 @@ fn a_new_directory_has_kubeadms_files_and_keys_only_for_the_owner() {
     assert!(ca.is_ca && ca.common_name == "kubernetes");
 }
 
-/// Directories of earlier versions have a certificate with which a node's address could be used to become anybody.
+/// Directories of earlier versions have a client certificate in the group of administrators. Whoever takes over a
+/// node's address could use it to become any user.
 #[test]
 fn a_client_certificate_of_administrators_is_replaced() {
     let dir = tempfile::tempdir().expect("dir");
@@ -118,7 +119,7 @@ fn the_serving_certificate_follows_the_names_and_the_time() {
     assert_ne!(third.kubelet_client(), fourth.kubelet_client(), "renewed");
 }
 
-/// A kill between any two steps leaves the files written so far, and perhaps a temporary one.
+/// A kill between any two steps leaves the files of the previous steps, and perhaps a temporary file.
 #[test]
 fn any_prefix_of_the_steps_opens() {
     let whole = tempfile::tempdir().expect("dir");
@@ -234,7 +235,7 @@ fn bad_requests_are_refused() {
     assert_eq!(error("nonsense", &[]), "cannot parse certificate request: PEM block type must be CERTIFICATE REQUEST");
     assert_eq!(error(pki.ca_pem(), &[]), "cannot parse certificate request: PEM block type must be CERTIFICATE REQUEST");
 
-    // One bit of the signature turned over.
+    // One bit of the signature is flipped.
     let block = parse_x509_pem(csr.as_bytes()).expect("pem").1;
     let mut der = block.contents;
     *der.last_mut().expect("bytes") ^= 1;

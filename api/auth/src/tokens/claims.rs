@@ -1,4 +1,4 @@
-//! The claims of a ServiceAccount token, and whether they still hold.
+//! The claims of a ServiceAccount token, and the check that they are still valid.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub struct Claims {
     pub aud: Vec<String>,
     /// Expiry, in seconds since the epoch.
     pub exp: i64,
-    /// Issued at.
+    /// Time of issue.
     pub iat: i64,
     /// Issuer.
     pub iss: String,
@@ -96,7 +96,7 @@ impl Claims {
         let good = alive("serviceaccounts", namespaced, &own.serviceaccount)
             && own.secret.as_ref().is_none_or(|r| alive("secrets", namespaced, r))
             && own.pod.as_ref().is_none_or(|r| alive("pods", namespaced, r))
-            // The Node in a Pod's token is for information; only a token bound to the Node needs the Node.
+            // The Node in a Pod's token is only information. Only a token that is bound to the Node needs the Node.
             && (own.pod.is_some() || own.node.as_ref().is_none_or(|r| alive("nodes", None, r)));
         if good { Ok(()) } else { Err(TokenError::Invalidated) }
     }
@@ -125,7 +125,7 @@ impl Claims {
     }
 }
 
-/// `system:serviceaccount:NAMESPACE:NAME`
+/// The user name `system:serviceaccount:NAMESPACE:NAME`.
 pub fn username(namespace: &str, name: &str) -> String {
     format!("system:serviceaccount:{namespace}:{name}")
 }

@@ -15,8 +15,8 @@ use super::{KeyError, Tokens};
 const EXPIRATION_SECONDS_DEFAULT: i64 = 3600;
 const EXPIRATION_SECONDS_MIN: i64 = 600;
 const EXPIRATION_SECONDS_MAX: i64 = 1 << 32;
-/// The validity that a kubelet requests for `kube-api-access` volumes. Such tokens are valid for a year, so that clients
-/// that never read the file again keep working; after the requested time they cause a warning.
+/// The validity that a kubelet requests for `kube-api-access` volumes. Such tokens are valid for a year, so that
+/// clients that never read the file again continue to work. After the requested time they cause a warning.
 const WARN_ONLY_SECONDS: i64 = 3607;
 const EXTENDED_SECONDS: i64 = 365 * 24 * 3600;
 

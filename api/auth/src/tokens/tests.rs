@@ -195,7 +195,7 @@ fn requests_are_answered_with_defaults() {
     assert_eq!(answer["status"]["expirationTimestamp"], api_model::meta::time(at(3600)));
 }
 
-/// A kubelet asks for 3607 seconds: such a token lives on for clients that never read it again.
+/// A kubelet requests 3607 seconds. Such a token stays valid for clients that never read the file again.
 #[test]
 fn the_kubelets_tokens_live_on() {
     let tokens = tokens();

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 
 use parking_lot::Mutex;
 
-/// Entries in one generation.
+/// The maximum of entries in one generation.
 const GENERATION_LEN_MAX: usize = 4096;
 
 type Key = [u8; 32];
 
-/// The cache. Keys are hashes of what was verified.
+/// The cache. The keys are hashes of the verified tokens.
 pub struct VerdictCache<T> {
     generations: Mutex<Generations<T>>,
 }
