@@ -39,8 +39,8 @@ impl Wanted {
     }
 }
 
-/// Declares `object`, `oldObject`, `request` and `namespaceObject`; with parameters `params`; with an
-/// authorizer `authorizer` and `authorizer.requestResource`.
+/// Declares `object`, `oldObject`, `request` and `namespaceObject`. With parameters it also declares `params`. With an
+/// authorizer it also declares `authorizer` and `authorizer.requestResource`.
 pub fn env(has_params: bool, has_authorizer: bool) -> Env {
     let mut env = Env::default().with("object", Type::Dyn).with("oldObject", Type::Dyn);
     env = env.with("request", REQUEST.clone()).with("namespaceObject", NAMESPACE_TYPE.clone());
@@ -56,10 +56,10 @@ pub fn env(has_params: bool, has_authorizer: bool) -> Env {
 /// An expression of a policy that cannot be used.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum PolicyExpressionError {
-    /// It does not compile.
+    /// The expression does not compile.
     #[error(transparent)]
     Compile(#[from] CompileError),
-    /// It yields a value of another type than the policy needs.
+    /// The result has another type than the policy needs.
     #[error("must evaluate to {} but got {found}", one_of(wanted))]
     ResultType {
         /// The types that the policy accepts.
@@ -76,10 +76,10 @@ fn one_of(types: &[Type]) -> String {
     }
 }
 
-/// Compiles an expression that must yield a value of a certain type.
+/// Compiles an expression whose result must have a certain type.
 ///
 /// # Errors
-/// When it does not compile or has another type. The messages are upstream's.
+/// The expression does not compile, or its result has another type. The messages are upstream's.
 pub fn compile(text: &str, env: &Env, wanted: Wanted) -> Result<Expression, PolicyExpressionError> {
     let expression = Expression::compile(text, env)?;
     let (wanted, found) = (wanted.types(), expression.result().clone());
@@ -91,7 +91,7 @@ pub fn namespace_shape() -> Shape<'static> {
     Shape::Schema(&NAMESPACE)
 }
 
-/// `request` without the objects, which are separate variables.
+/// The type of `request`, without the objects, which are separate variables.
 static REQUEST: LazyLock<Type> = LazyLock::new(|| {
     let texts = |name: &str, fields: [&'static str; 3]| Type::object(name, fields.map(|field| (field, Type::String)));
     let kind = || texts("kubernetes.GroupVersionKind", ["group", "version", "kind"]);

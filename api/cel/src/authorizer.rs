@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Decides whether a request would be allowed. It is called within an evaluation, so it must not block.
 pub trait Authorizer: Send + Sync {
-    /// Decides for the user of the request, or the service account of the check.
+    /// Decides for the service account of the check, or else for the user of the request.
     fn authorize(&self, check: &Check) -> Decision;
 }
 
@@ -55,7 +55,7 @@ pub enum Stage {
     Group,
     /// With a resource.
     Resource,
-    /// Decided.
+    /// The check is decided.
     Decided(Decision),
 }
 

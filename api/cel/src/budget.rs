@@ -7,7 +7,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// A budget of so many units.
+    /// A budget of the given number of units.
     pub fn new(units: u64) -> Self {
         Self { left: units }
     }

@@ -15,7 +15,7 @@ use crate::library::literal_issue;
 use crate::node::{Entry, Fold, Kind, Literal, Node};
 use crate::types::{Type, named_type};
 
-/// Most reported issues of one expression; further ones mostly repeat them.
+/// The maximum of reported issues of one expression. Further issues mostly repeat them.
 const ISSUES_MAX: usize = 100;
 
 /// The type of an expression, or its issues.
@@ -71,7 +71,7 @@ impl Checker<'_> {
     }
 
     fn select(&mut self, node: &Node, operand: &Node, field: &str, is_test: bool) -> Type {
-        // A qualified name may be declared as a whole.
+        // A qualified name may be declared as one name.
         let whole = if is_test { None } else { node.qualified_name().filter(|name| !self.is_local(name)) };
         if let Some(of) = whole.and_then(|name| self.env.variable(&name).cloned().or_else(|| named_type(&name))) {
             return of;
@@ -139,7 +139,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks string literals that functions parse, so that errors in them are found here.
+    /// Checks string literals that functions parse, so that the compiler reports errors in them.
     fn texts(&mut self, function: &str, args: &[Node]) {
         let place = match function {
             "matches" => 1,

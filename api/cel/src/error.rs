@@ -2,10 +2,10 @@
 
 use thiserror::Error;
 
-/// Most bytes of a message with several issues: each issue repeats its line, which may be a long text.
+/// The maximum of bytes of a message with several issues: each issue repeats its line, which may be long.
 const TEXT_BYTES_MAX: usize = 256 * 1024;
 
-/// An expression that does not parse, or whose names, functions or types do not fit.
+/// An expression that does not parse, or that fails the check of names, functions and types.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("compilation failed: {0}")]
 pub struct CompileError(pub(crate) String);
@@ -18,7 +18,8 @@ pub(crate) struct Issue {
 }
 
 impl CompileError {
-    /// The issues with their positions, as cel-go prints them: the first, and as many more as fit.
+    /// The issues with their positions, as cel-go prints them: the first issue, and further ones up to the maximum
+    /// size.
     pub(crate) fn new(mut issues: Vec<Issue>, source: &str) -> Self {
         issues.sort_by_key(|issue| issue.at);
         let mut text = String::new();
@@ -61,7 +62,7 @@ pub enum EvaluateError {
     /// The cost exceeded the budget.
     #[error("running out of cost budget")]
     OutOfBudget,
-    /// A value is missing, or a function does not accept it: `no such key: x`, `division by zero`, …
+    /// A value is missing, or a function does not accept it: `no such key: x`, `division by zero` and so on.
     #[error("{0}")]
     Failed(String),
 }
@@ -104,7 +105,7 @@ mod tests {
         let text = told(&line, (0..100).map(|at| at * 1_000));
         assert!(text.contains("undefined field '1000'"));
         assert!(text.len() <= TEXT_BYTES_MAX, "{}", text.len());
-        // The first issue is always complete.
+        // The first issue is always complete, whatever its size is.
         let longest = "ä".repeat(100_000);
         let text = told(&longest, [199_998, 199_999].into_iter());
         assert!(text.len() > TEXT_BYTES_MAX && text.ends_with(".^"));

@@ -1,5 +1,5 @@
-//! Estimates the maximum cost of an expression from its text and the limits of the schema, without an object. The rules are
-//! those of cel-go's estimator and of Kubernetes' library. An unknown size is limited by the largest request.
+//! Estimates the maximum cost of an expression from its text and the limits of the schema, without an object. The rules
+//! are those of cel-go's estimator and of Kubernetes' library. The size of the largest request limits unknown sizes.
 
 pub(crate) mod calls;
 mod sizes;
@@ -36,7 +36,7 @@ impl Estimate<'_> {
     }
 }
 
-/// The cost of reading so many characters: a tenth, rounded up.
+/// The cost of reading `size` characters: a tenth, rounded up.
 pub(crate) fn traversal(size: u64) -> u64 {
     size.div_ceil(10)
 }

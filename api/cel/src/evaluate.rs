@@ -1,7 +1,7 @@
 //! Evaluates a checked expression, and counts the cost of every step.
 //!
-//! An error in an operand of `&&`, `||`, `all` or `exists` counts only if the other operands do not decide. Exceeding the
-//! cost limit ends the whole evaluation.
+//! An error in an operand of `&&`, `||`, `all` or `exists` counts only if the other operands do not determine the
+//! result. If the cost exceeds the limit, the whole evaluation ends.
 
 mod fold;
 
@@ -21,11 +21,11 @@ use crate::scope::{Composed, Scope};
 use crate::types::{Type, named_type};
 use crate::value::{Key, Text, Value, size};
 
-/// The deepest recursion, including nested evaluations of composed variables.
+/// The maximum depth of recursion, including nested evaluations of composed variables.
 const DEPTH_MAX: usize = 300;
-/// The deepest nesting of a value that a variable holds.
+/// The maximum nesting of the value of a variable.
 const VALUE_DEPTH_MAX: usize = 200;
-/// Parts of such a value that are free of cost.
+/// The number of parts of such a value that cost nothing.
 const VALUE_PARTS_FREE: u64 = 1_000;
 
 pub(crate) type Outcome<'v> = Result<Value<'v>, EvaluateError>;
@@ -39,7 +39,7 @@ pub(crate) fn run<'v>(root: &Node, scope: &Scope<'v>, limit: u64) -> (Outcome<'v
 
 struct Run<'r, 'v> {
     scope: &'r Scope<'v>,
-    /// Variables of folds, innermost last. An accumulator may hold an error, which a later step may replace.
+    /// Variables of folds, innermost last. The value of an accumulator may be an error, which a later step may replace.
     locals: Vec<(Arc<str>, Outcome<'v>)>,
     meter: Meter,
     patterns: Patterns,
@@ -96,7 +96,7 @@ impl<'v> Run<'_, 'v> {
         selected(&of, field)
     }
 
-    /// Qualified names: variables, types and composed variables.
+    /// The value of a qualified name: a variable, a type or a composed variable.
     fn whole(&mut self, node: &Node, operand: &Node, field: &str) -> Result<Option<Value<'v>>, EvaluateError> {
         let Kind::Ident(first) = &operand.kind else {
             let known = node.qualified_name().filter(|name| name.starts_with("google.")).and_then(|name| named_type(&name));
@@ -132,7 +132,7 @@ impl<'v> Run<'_, 'v> {
         if let Some(outcome) = composed.outcome.get() {
             return outcome.clone();
         }
-        // A composed variable does not see the variables of enclosing folds.
+        // The expression of a composed variable cannot use the variables of enclosing folds.
         let locals = std::mem::take(&mut self.locals);
         let outcome = self.node(&composed.expression.root).and_then(|value| self.bounded(value));
         self.locals = locals;
@@ -142,8 +142,8 @@ impl<'v> Run<'_, 'v> {
         composed.outcome.get_or_init(|| outcome).clone()
     }
 
-    /// Limits a value that a variable holds. Such a value can be nested into other values again and again, and dropping,
-    /// comparing and writing it is recursive.
+    /// Limits the size and nesting of the value of a variable. Other values can contain such a value many times and
+    /// nest it deeper each time. Drop, comparison and output of a value are recursive.
     pub(super) fn bounded(&mut self, value: Value<'v>) -> Outcome<'v> {
         if !matches!(value, Value::List(_) | Value::Map(_) | Value::Message(_) | Value::Optional(Some(_))) {
             return Ok(value);

@@ -3,7 +3,7 @@
 use crate::node::{Kind, Node};
 use crate::types::Type;
 
-/// A parsed and checked expression; it can be evaluated by many threads at once.
+/// A parsed and checked expression. Many threads can evaluate it at once.
 #[derive(Debug)]
 pub struct Expression {
     pub(crate) root: Node,
@@ -11,7 +11,7 @@ pub struct Expression {
 }
 
 impl Expression {
-    /// The type of what the expression yields.
+    /// The type of the result.
     pub fn result(&self) -> &Type {
         &self.result
     }

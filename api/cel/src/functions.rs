@@ -34,12 +34,12 @@ pub(crate) fn overloads(name: &str) -> &'static [Overload] {
     FUNCTIONS.get(name).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Whether a function with that qualified name exists.
+/// Whether a function with the given qualified name exists.
 pub(crate) fn is_known(name: &str) -> bool {
     overloads(name).iter().any(|overload| !overload.is_member)
 }
 
-/// `target.name(args) -> result` or `name(args) -> result`; the dot of a member is a colon.
+/// Parses `target.name(args) -> result` or `name(args) -> result`; the table has a colon for the dot of a member.
 fn read(line: &'static str) -> Option<(&'static str, Overload)> {
     let (head, result) = line.split_once(" -> ")?;
     let (head, args) = head.strip_suffix(')')?.split_once('(')?;

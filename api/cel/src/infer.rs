@@ -14,16 +14,16 @@ pub(crate) struct Variables<'s> {
     known: Vec<(&'s str, Inferred<'s>)>,
 }
 
-/// The schema and the size of a value, where they are known.
+/// The schema and the size of a value, if they are known.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Inferred<'s> {
     pub(crate) schema: Option<&'s Structural>,
-    /// The maximum size, where it does not come from the schema.
+    /// The maximum size, if it does not come from the schema.
     pub(crate) size: Option<u64>,
 }
 
 impl<'s> Variables<'s> {
-    /// `self` and `oldSelf`.
+    /// The variables `self` and `oldSelf`.
     pub(crate) fn new(schema: &'s Structural) -> Self {
         let known = Inferred { schema: Some(schema), size: None };
         Self { known: vec![("self", known), ("oldSelf", known)] }
@@ -56,7 +56,7 @@ impl<'s> Variables<'s> {
         inner
     }
 
-    /// The schema of the result of an expression, where it is known.
+    /// The schema of the result of an expression, if it is known.
     pub(crate) fn schema(&self, node: &Node) -> Option<&'s Structural> {
         match &node.kind {
             Kind::Ident(name) => self.get(name)?.schema,

@@ -5,9 +5,9 @@
 //! whose names, functions and types are checked. It is evaluated with the values of a [`Scope`] within a [`Budget`]. The
 //! error messages are those of cel-go and Kubernetes.
 //!
-//! The `cel` crate parses. Types, functions, evaluation and cost are implemented here, because every step of an evaluation
-//! must have a cost: for any text and any values, an evaluation ends after [`CALL_COST_MAX`] units (a unit is about one
-//! step, or ten characters that are read).
+//! The `cel` crate parses. This crate implements types, functions, evaluation and cost, because every step of an
+//! evaluation must have a cost. For any text and any values, an evaluation ends after [`CALL_COST_MAX`] units. A unit
+//! is about one step, or ten characters that are read.
 //!
 //! Callers decide which fields of objects are expressions and what a result means.
 
@@ -56,20 +56,19 @@ pub use types::{ObjectType, Type};
 pub use url::Url;
 pub use value::{Key, Text, Value};
 
-/// The most that one evaluation may cost: upstream's `PerCallLimit`.
+/// The maximum cost of one evaluation: upstream's `PerCallLimit`.
 pub const CALL_COST_MAX: u64 = 1_000_000;
-/// The most that all expressions together may cost when an object is validated or a policy is evaluated:
+/// The maximum cost of all expressions together in the validation of an object or the evaluation of a policy:
 /// upstream's `RuntimeCELCostBudget`.
 pub const OBJECT_COST_MAX: u64 = 10_000_000;
-/// The most that the match conditions of one webhook or policy may cost: upstream's
-/// `RuntimeCELCostBudgetMatchConditions`.
+/// The maximum cost of the match conditions of one webhook or policy: upstream's `RuntimeCELCostBudgetMatchConditions`.
 pub const MATCH_CONDITIONS_COST_MAX: u64 = 2_500_000;
-/// The most that one expression may cost by the schema's limits: upstream's `StaticEstimatedCostLimit`.
+/// The maximum cost of one expression by the schema's limits: upstream's `StaticEstimatedCostLimit`.
 pub const ESTIMATED_COST_MAX: u64 = 10_000_000;
 
 impl Expression {
-    /// Parses an expression and checks it against the declarations. [`Expression::result`] returns its type, for a caller
-    /// that needs a certain type.
+    /// Parses an expression and checks it against the declarations. A caller that needs a certain type compares it with
+    /// [`Expression::result`].
     pub fn compile(text: &str, env: &Env) -> Result<Self, CompileError> {
         let parsed = parse::parse(text)?;
         let result = check::check(&parsed.root, env).map_err(|issues| CompileError::new(issues, &parsed.source))?;
@@ -81,7 +80,7 @@ impl Expression {
         estimate::cost(&self.root, schema)
     }
 
-    /// Evaluates the expression. The cost is deducted from the budget, also when the evaluation fails.
+    /// Evaluates the expression. The budget pays for it even if the evaluation fails.
     pub fn evaluate<'v>(&self, scope: &Scope<'v>, budget: &mut Budget) -> Result<Value<'v>, EvaluateError> {
         let (result, cost) = evaluate::run(&self.root, scope, budget.left().min(CALL_COST_MAX));
         match (result, budget.pay(cost)) {

@@ -1,7 +1,8 @@
 //! The functions of CEL and of Kubernetes' libraries, one file per library.
 //!
-//! A function accepts the values of its overloads in the table. Other values, which can come from `dyn` expressions, are
-//! the error "no such overload". The cost of a call is counted before its work, by the sizes of its input and output.
+//! A function accepts the values of its overloads in the table. Other values, which can come from `dyn` expressions,
+//! cause the error "no such overload". A call pays its cost, by the sizes of its input and output, before it does the
+//! work.
 
 mod access;
 mod convert;
@@ -27,11 +28,11 @@ use crate::time::{duration, timestamp};
 use crate::value::Value;
 
 type Outcome<'v> = Result<Value<'v>, EvaluateError>;
-/// The result of a call; `None` where the library has no such function for such values.
+/// The result of a call; `None` if the library has no such function for these values.
 type CallResult<'v> = Result<Option<Value<'v>>, EvaluateError>;
 
-/// Calls a function that is no operator. The last argument is the compiled pattern of a call with a literal pattern, and
-/// the patterns that the evaluation has compiled.
+/// Calls a function that is no operator. The last argument has the compiled pattern of a call with a literal pattern,
+/// and the patterns that the evaluation has compiled.
 pub(crate) fn call<'v>(
     function: &str,
     args: &[Value<'v>],
@@ -54,7 +55,7 @@ pub(crate) fn call<'v>(
     access::call(function, args, meter)?.ok_or_else(EvaluateError::no_overload)
 }
 
-/// The issue with a string literal as an argument of a function; `None` where the function accepts it.
+/// The issue with a string literal as an argument of a function; `None` if the function accepts it.
 pub(crate) fn literal_issue(function: &str, text: &str) -> Option<String> {
     let is_good = match function {
         "matches" => compile(text, regex::WRITTEN_BYTES_MAX).is_ok(),

@@ -9,7 +9,7 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// A meter that allows so many units.
+    /// A meter with a limit in units.
     pub(crate) fn new(limit: u64) -> Self {
         Self { spent: 0, limit }
     }
@@ -35,7 +35,7 @@ impl Meter {
         self.limit.saturating_sub(self.spent)
     }
 
-    /// Adds the cost of reading so many characters.
+    /// Adds the cost of reading `len` characters.
     pub(crate) fn pay_text(&mut self, len: u64) -> Result<(), EvaluateError> {
         self.pay(len.div_ceil(10))
     }

@@ -1,4 +1,4 @@
-//! Named formats (`kubernetes.NamedFormat`): the checks of labels, names, URIs, …
+//! Named formats (`kubernetes.NamedFormat`): the checks of labels, names, URIs and so on.
 
 use std::sync::LazyLock;
 

@@ -27,7 +27,7 @@ pub(crate) enum Kind {
         function: Box<str>,
         is_member: bool,
         args: Vec<Node>,
-        /// Its literal pattern, compiled once rather than in each evaluation.
+        /// The literal pattern, compiled once with the expression.
         pattern: Option<Box<Regex>>,
     },
     List(Vec<Entry>),

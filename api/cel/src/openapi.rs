@@ -17,11 +17,11 @@ const REFERENCE: &str = "#/components/schemas/";
 const KINDS: &str = "x-kubernetes-group-version-kind";
 const INT_OR_STRING: &str = "x-kubernetes-int-or-string";
 const OPEN: &str = "x-kubernetes-preserve-unknown-fields";
-/// Most schemas of one kind that are converted; a Pod has about two thousand. Further ones have any type.
+/// The maximum of schemas of one kind that are converted. A Pod has about two thousand. Further schemas have any type.
 const PLACES_MAX: usize = 50_000;
 
-/// The type of a kind's objects; `schemas` are the `components.schemas` of its document. `None` where the
-/// document does not have the kind.
+/// The type of a kind's objects; `schemas` are the `components.schemas` of its document. `None` if the document does
+/// not have the kind.
 pub fn type_of_kind(schemas: &Map<String, Json>, group: &str, version: &str, kind: &str) -> Option<Type> {
     let is_it = |one: &Json| (text(one, "group"), text(one, "version"), text(one, "kind")) == (group, version, kind);
     let stands_for = |schema: &Json| schema.get(KINDS).and_then(Json::as_array).is_some_and(|kinds| kinds.iter().any(is_it));
@@ -124,7 +124,7 @@ mod tests {
         assert!(told.contains("found no matching overload for '_==_' applied to '(int, string)'"), "{told}");
     }
 
-    /// `JSONSchemaProps` contains itself.
+    /// `JSONSchemaProps` is recursive.
     #[test]
     fn of_a_definition_within_itself_nothing_is_known() {
         let schema = "object.spec.versions[0].schema.openAPIV3Schema";

@@ -1,4 +1,4 @@
-//! Operators on values: arithmetic with overflow as an error, comparisons, indexes, membership.
+//! Operators on values: arithmetic with overflow errors, comparisons, indexes, membership.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use crate::value::{Key, Value, compare, equals, list_kind};
 
 type Outcome<'v> = Result<Value<'v>, EvaluateError>;
 
-/// The result of an operator; `None` where the function is no operator.
+/// The result of an operator; `None` if the function is no operator.
 pub(crate) fn call<'v>(function: &str, args: &[Value<'v>], meter: &mut Meter) -> Result<Option<Value<'v>>, EvaluateError> {
     let value = match (function, args) {
         ("_==_", [left, right]) => Value::Bool(same(left, right, meter)?),
@@ -46,25 +46,25 @@ fn overflow() -> EvaluateError {
     EvaluateError::failed("integer overflow")
 }
 
-/// Whether two values are equal. Pays for all that has to be looked at before it is looked at.
+/// Whether two values are equal. Pays for the compared parts before it compares them.
 pub(crate) fn same(left: &Value<'_>, right: &Value<'_>, meter: &mut Meter) -> Result<bool, EvaluateError> {
     meter.pay(1)?;
     match (left, right) {
         (Value::String(left), Value::String(right)) => meter.pay_text(left.len().min(right.len()) as u64)?,
         (Value::Bytes(left), Value::Bytes(right)) => meter.pay_text(left.len().min(right.len()) as u64)?,
-        // What is not of the same size is not equal; that is seen at once.
+        // Values of different sizes differ, without a comparison of their parts.
         _ if is_composite(left) && left.size() == right.size() => meter.pay_text(extent(left, meter))?,
         _ => {}
     }
     Ok(equals(left, right))
 }
 
-/// Whether there is more in a value than can be seen in a step.
+/// Whether a value has parts.
 fn is_composite(value: &Value<'_>) -> bool {
     matches!(value, Value::List(_) | Value::Map(_) | Value::Message(_) | Value::Json(..) | Value::Optional(_))
 }
 
-/// Everything that is in a value, counted no further than can be paid for.
+/// The number of parts in a value, counted up to the limit that the meter can pay for.
 fn extent(value: &Value<'_>, meter: &Meter) -> u64 {
     let mut count = Count { found: 0, limit: meter.left().saturating_mul(10) };
     count.value(value);
@@ -107,7 +107,7 @@ fn order(left: &Value<'_>, right: &Value<'_>, meter: &mut Meter) -> Result<Optio
     meter.pay(1.max(left.size().min(right.size()).div_ceil(10)))?;
     match (compare(left, right), left, right) {
         (Some(order), ..) => Ok(Some(order)),
-        // Nothing is less or greater than what is no number.
+        // A number and NaN have no order.
         (None, Value::Double(_), Value::Double(_) | Value::Int(_) | Value::Uint(_))
         | (None, Value::Int(_) | Value::Uint(_), Value::Double(_)) => Ok(None),
         _ => Err(EvaluateError::no_overload()),
@@ -145,11 +145,11 @@ fn shifted<'v>(time: &jiff::Timestamp, nanoseconds: i64) -> Outcome<'v> {
     moved.map(Value::Timestamp).map_err(|_| EvaluateError::failed("timestamp overflow"))
 }
 
-/// Lists one after the other. Where the schema says that they are sets or maps, what is in the right one
-/// takes the place of what it equals in the left one.
+/// Concatenates two lists. If the schema says that the list is a set or a map, an element of the right list replaces
+/// the equal element of the left list.
 fn lists<'v>(left: &Value<'v>, right: &Value<'v>, meter: &mut Meter) -> Outcome<'v> {
     let (Some(elements), Some(more)) = (left.elements(), right.elements()) else { return Err(EvaluateError::no_overload()) };
-    // cel-go joins lists without a copy; here each element is moved.
+    // cel-go concatenates lists without a copy; this code moves each element.
     meter.pay(left.size().saturating_add(right.size()))?;
     let mut joined: Vec<Value<'v>> = elements.collect();
     let Some(kind) = list_kind(left) else {

@@ -1,5 +1,5 @@
-//! Parses text to a tree. The grammar is the `cel` crate's. The nesting of a text is limited before the parser runs, because
-//! parser and evaluator are recursive.
+//! Parses a text to a tree. The grammar is that of the `cel` crate. The nesting of a text is limited before the parser
+//! runs, because parser and evaluator are recursive.
 
 mod guard;
 
@@ -15,18 +15,18 @@ use crate::library;
 use crate::macros;
 use crate::node::{Entry, Fold, Kind, Literal, Node};
 
-/// The deepest parsed expression, with expanded macros; evaluation recurses as deep.
+/// The maximum depth of a parsed expression, with expanded macros. The recursion of the evaluation is as deep.
 pub(crate) const DEPTH_MAX: usize = 200;
 /// The stack of the parser, which makes about ten nested calls for each level.
 const PARSER_STACK_BYTES: usize = 64 << 20;
-/// The limit of the parser itself.
+/// The recursion limit of the `cel` crate's parser.
 const PARSER_DEPTH_MAX: u16 = 250;
 
-/// CEL with the macros of Kubernetes.
+/// The environment of CEL with the macros of Kubernetes.
 static GRAMMAR: LazyLock<cel::Env> = LazyLock::new(|| {
     let mut env = cel::Env::stdlib();
     for one in macros::all() {
-        // Names and numbers of arguments are not those of a standard macro.
+        // Cannot fail: no standard macro has the same name and number of arguments.
         let _ = env.add_macro(one);
     }
     env
@@ -57,7 +57,7 @@ fn too_deep() -> CompileError {
     CompileError(format!("ERROR: <input>:-1:0: expression recursion limit exceeded: {DEPTH_MAX}"))
 }
 
-/// The depth of an expression, counted up to the limit.
+/// The depth of an expression, counted up to `DEPTH_MAX`.
 fn depth(node: &Node, above: usize) -> usize {
     if above > DEPTH_MAX {
         return above;
@@ -150,7 +150,7 @@ impl Converter<'_> {
         Ok(Node { at, kind })
     }
 
-    /// A call. What is written as a member but named as a whole (`sets.contains`) is a global function.
+    /// A call. A function with a qualified name (`sets.contains`) looks like a member call, but is a global function.
     fn call(&self, name: String, target: Option<IdedExpr>, args: Vec<IdedExpr>) -> Result<Kind, Issue> {
         let target = target.map(|target| self.node(target)).transpose()?;
         let mut args = args.into_iter().map(|arg| self.node(arg)).collect::<Result<Vec<_>, _>>()?;

@@ -1,4 +1,4 @@
-//! What a schema says of the values at a place: their types, and how JSON is read there.
+//! The schema as CEL sees it: the types of values, and the reading of JSON.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,26 +8,26 @@ use api_schema::{Additional, Structural};
 use crate::names::escape;
 use crate::types::{ObjectType, Type};
 
-/// How JSON is read.
+/// How JSON becomes values.
 #[derive(Clone, Copy, Debug)]
 pub enum Shape<'s> {
-    /// As it stands: fields have the names they have, whole numbers are `int`.
+    /// Without a schema: fields keep their names, and whole numbers are `int`.
     Free,
-    /// By a schema: fields have escaped names, only those that the schema knows are there, numbers and texts
-    /// have the type that it says.
+    /// By a schema: fields have escaped names, unknown fields are invisible, and numbers and texts have the types of
+    /// the schema.
     Schema(&'s Structural),
     /// By the schema of a whole object, which also has a type and metadata.
     Whole(&'s Structural),
 }
 
-/// Fields that every object has, whatever its schema says.
+/// Fields of every object, with any schema.
 const TYPE_FIELDS: [&str; 2] = ["apiVersion", "kind"];
 const METADATA: &str = "metadata";
-/// Fields of metadata that expressions see.
+/// The visible fields of metadata.
 const META_FIELDS: [&str; 2] = ["name", "generateName"];
 
 impl<'s> Shape<'s> {
-    /// The shape of a field, by the field's own name; none where expressions cannot see it.
+    /// The shape of a field, by the field's own name; `None` if expressions cannot see it.
     pub(crate) fn field(self, name: &str) -> Option<Self> {
         match self {
             Self::Free => Some(Self::Free),
@@ -57,7 +57,7 @@ impl<'s> Shape<'s> {
     }
 }
 
-/// The type of values of a schema; none where expressions cannot see them, because nothing is known of them.
+/// The type of values of a schema; `None` if expressions cannot see the values, because their type is unknown.
 pub fn type_of(schema: &Structural, is_root: bool) -> Option<Type> {
     named_type_of(schema, is_root, "selfType")
 }
@@ -76,7 +76,7 @@ fn named_type_of(schema: &Structural, is_root: bool, name: &str) -> Option<Type>
     })
 }
 
-/// The type of values without parts, by the type and the format of their schema.
+/// The type of values without parts, by type and format of the schema.
 pub(crate) fn plain(kind: &str, format: &str) -> Option<Type> {
     Some(match kind {
         "boolean" => Type::Bool,

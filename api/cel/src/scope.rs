@@ -7,7 +7,8 @@ use crate::error::EvaluateError;
 use crate::expression::Expression;
 use crate::value::Value;
 
-/// The values of variables. A declared variable without a value is an error only where it is used (`no such attribute`).
+/// The values of variables. A declared variable without a value causes an error only when an expression uses it (`no
+/// such attribute`).
 #[derive(Default)]
 pub struct Scope<'v> {
     values: BTreeMap<String, Value<'v>>,
@@ -28,8 +29,8 @@ impl<'v> Scope<'v> {
         self
     }
 
-    /// Sets the expression of `variables.<name>`, which is evaluated in the same scope. It is evaluated at its first use, at
-    /// most once, and its cost counts for the evaluation of that use. It may use only variables that were composed
+    /// Sets the expression of `variables.<name>`, which is evaluated in the same scope. It is evaluated at its first
+    /// use and at most once. The evaluation of that use pays its cost. It may use only variables that were composed
     /// before it.
     #[must_use]
     pub fn with_composed(mut self, name: &str, expression: &'v Expression) -> Self {

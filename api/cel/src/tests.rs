@@ -1,4 +1,4 @@
-//! Expressions over values of a schema, and what they may cost.
+//! Tests of expressions over values with a schema, and of their costs.
 
 mod costs;
 mod libraries;

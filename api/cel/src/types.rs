@@ -1,4 +1,4 @@
-//! Types of values and expressions, written as cel-go writes them.
+//! Types of values and expressions, displayed as in cel-go.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// A type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Type {
-    /// Any type, which is known at evaluation.
+    /// Any type, which only the evaluation determines.
     Dyn,
     /// `null`
     Null,
@@ -21,7 +21,7 @@ pub enum Type {
     Double,
     /// Texts.
     String,
-    /// Octets.
+    /// Bytes.
     Bytes,
     /// Spans of time.
     Duration,
@@ -35,15 +35,15 @@ pub enum Type {
     Optional(Arc<Type>),
     /// Types as values.
     Type(Arc<Type>),
-    /// Objects of known fields.
+    /// Objects with known fields.
     Object(Arc<ObjectType>),
-    /// An opaque type with functions of its own: `kubernetes.Quantity`, `net.IP`, …
+    /// An opaque type with its own functions: `kubernetes.Quantity`, `net.IP` and so on.
     Opaque(&'static str),
     /// A type parameter of a function, or a type that is not known yet.
     Var(u32),
 }
 
-/// Objects of known fields.
+/// Objects with known fields.
 #[derive(Debug)]
 pub struct ObjectType {
     /// The name in messages. Objects with the same name have the same type.
@@ -75,12 +75,12 @@ pub(crate) const RESOURCE_CHECK: &str = "kubernetes.authorization.ResourceCheck"
 pub(crate) const DECISION: &str = "kubernetes.authorization.Decision";
 
 impl Type {
-    /// A list of a type.
+    /// A list of values of a type.
     pub fn list(of: Self) -> Self {
         Self::List(Arc::new(of))
     }
 
-    /// A map from texts to a type.
+    /// A map from texts to values of a type.
     pub fn map(of: Self) -> Self {
         Self::Map(Arc::new(Self::String), Arc::new(of))
     }
@@ -90,7 +90,7 @@ impl Type {
         Self::Optional(Arc::new(of))
     }
 
-    /// Objects of known fields.
+    /// Objects with known fields.
     pub fn object<'a>(name: &str, fields: impl IntoIterator<Item = (&'a str, Self)>) -> Self {
         let fields = fields.into_iter().map(|(name, of)| (name.to_owned(), of)).collect();
         Self::Object(Arc::new(ObjectType { name: name.to_owned(), fields, is_open: false }))

@@ -1,10 +1,10 @@
-//! URLs: absolute ones (`https://example.com:80/a?b=c`) and absolute paths, as Go's `url.ParseRequestURI` takes.
+//! URLs: absolute ones (`https://example.com:80/a?b=c`) and absolute paths, as Go's `url.ParseRequestURI` accepts them.
 
 use api_model::percent;
 
 use crate::error::EvaluateError;
 
-/// A URL in its parts.
+/// The parts of a URL.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Url {
     pub(crate) scheme: String,
@@ -62,7 +62,7 @@ fn is_host(host: &str) -> bool {
     brackets && !host.contains([' ', '<', '>', '"', '\\', '^', '`', '{', '}', '|'])
 }
 
-/// The name without brackets, and the port, which may be empty.
+/// The host without brackets, and the port, which may be empty.
 pub(crate) fn split_host(host: &str) -> (&str, &str) {
     if let Some((name, rest)) = host.strip_prefix('[').and_then(|host| host.split_once(']')) {
         return (name, rest.strip_prefix(':').unwrap_or_default());
@@ -70,7 +70,7 @@ pub(crate) fn split_host(host: &str) -> (&str, &str) {
     host.rsplit_once(':').unwrap_or((host, ""))
 }
 
-/// Decodes percent escapes; `None` where one is malformed.
+/// Decodes percent escapes; `None` if one is malformed.
 pub(crate) fn unescape(text: &str) -> Option<String> {
     percent::decode(text).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }

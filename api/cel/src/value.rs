@@ -41,7 +41,7 @@ pub enum Value<'v> {
     Double(f64),
     /// A text.
     String(Text<'v>),
-    /// Octets.
+    /// Bytes.
     Bytes(Arc<[u8]>),
     /// A span of time in nanoseconds.
     Duration(i64),
@@ -134,7 +134,7 @@ impl<'v> Value<'v> {
         Self::Authorizer(Box::new(Question { authorizer, check, stage: Stage::Resource }))
     }
 
-    /// The text, if it is one.
+    /// The text, if the value is a text.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Self::String(text) => Some(text),
@@ -142,7 +142,7 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// The truth value, if it is one.
+    /// The truth value, if the value is one.
     pub fn as_bool(&self) -> Option<bool> {
         match self {
             Self::Bool(flag) => Some(*flag),
@@ -155,13 +155,13 @@ impl<'v> Value<'v> {
         json::write(self)
     }
 
-    /// Whether its JSON is nested at most `depth` deep and has at most `limit` parts and characters. Values share their
-    /// parts, so the JSON can be far larger than the cost of the value.
+    /// Whether the value's JSON is nested at most `depth` deep and has at most `limit` parts and characters. Values
+    /// share their parts, so the JSON can be far larger than the cost of the value.
     pub fn is_within(&self, depth: usize, limit: u64) -> bool {
         size::is_within(self, depth, limit)
     }
 
-    /// The type, as far as the value has it.
+    /// The type, as far as the value determines it.
     pub fn type_of(&self) -> Type {
         match self {
             Self::Null => Type::Null,
@@ -198,10 +198,10 @@ impl<'v> Value<'v> {
         Self::List(Arc::new(values))
     }
 
-    /// The size for costs: characters, octets or elements; 1 for other values.
+    /// The size for costs: bytes of texts and addresses, elements of lists, entries of maps; 1 for other values.
     pub(crate) fn size(&self) -> u64 {
         let len = match self {
-            // Octets, because characters would have to be counted.
+            // Bytes, because counting the characters would read the whole text.
             Self::String(text) => text.len(),
             Self::Bytes(bytes) => bytes.len(),
             Self::List(list) => list.len(),
@@ -225,7 +225,7 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// The entries of a map, as expressions see them.
+    /// The entries of a map that expressions see.
     pub(crate) fn entries(&self) -> Option<Vec<(Key, Self)>> {
         match self {
             Self::Map(map) => Some(map.iter().map(|(key, value)| (key.clone(), value.clone())).collect()),

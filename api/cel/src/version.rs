@@ -13,7 +13,7 @@ fn normalized(text: &str) -> String {
     let text = text.trim_start_matches(['v', 'V']);
     let (numbers, rest) = text.split_at(text.find(['-', '+']).unwrap_or(text.len()));
     let mut numbers: Vec<&str> = numbers.split('.').map(without_zeros).collect();
-    // Upstream's library completes no version that has a pre-release.
+    // Upstream's library adds no missing numbers to a version with a pre-release.
     if numbers.len() < 3 && !rest.starts_with('-') {
         numbers.resize(3, "0");
     }
@@ -25,7 +25,7 @@ fn without_zeros(digits: &str) -> &str {
     if trimmed.is_empty() { digits.get(..1).unwrap_or_default() } else { trimmed }
 }
 
-/// Whether a part of a pre-release fits upstream's integers, where it is a number.
+/// Whether a part of a pre-release is no number, or fits upstream's integers.
 fn has_room(part: &str) -> bool {
     part.is_empty() || !part.bytes().all(|byte| byte.is_ascii_digit()) || part.parse::<u64>().is_ok()
 }

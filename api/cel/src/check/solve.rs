@@ -13,14 +13,14 @@ pub(super) struct Solver {
     learnt: Vec<u32>,
 }
 
-/// The deepest type; an expression that parses cannot have a deeper one.
+/// The maximum depth of a type. An expression that parses cannot have a deeper type.
 const DEPTH_MAX: usize = 256;
 
 impl Solver {
     /// A new type parameter.
     pub(super) fn fresh(&mut self) -> Type {
         self.known.push(None);
-        // There are at most as many as nodes of the expression.
+        // There are at most as many parameters as nodes of the expression.
         Type::Var(u32::try_from(self.known.len() - 1).unwrap_or(u32::MAX))
     }
 
@@ -58,7 +58,7 @@ impl Solver {
         }
     }
 
-    /// The result of an overload for arguments, if it accepts them. Only then parameters are solved.
+    /// The result of an overload for arguments, if it accepts them. Otherwise, no parameter is solved.
     pub(super) fn call(&mut self, overload: &Overload, given: &[Type]) -> Option<Type> {
         let (mark, len) = (self.learnt.len(), self.known.len());
         let base = u32::try_from(len).ok()?;
@@ -90,7 +90,7 @@ impl Solver {
         }
     }
 
-    /// Unifies two types, if possible.
+    /// Unifies two types. Returns whether this is possible.
     pub(super) fn unify(&mut self, left: &Type, right: &Type) -> bool {
         self.unified(left, right, 0)
     }

@@ -4,11 +4,11 @@ use super::{Estimate, matching, node, traversal};
 use crate::infer::{Inferred, Variables};
 use crate::node::Node;
 
-/// Characters of a number as text.
+/// The maximum of characters of a number as text.
 const NUMBER_LEN_MAX: u64 = 32;
 /// The cost of an authorization check; the limit allows two in one expression.
 pub(crate) const CHECK_COST: u64 = 350_000;
-/// Bytes of the longest IP address, twice, a tenth each.
+/// A tenth of the bytes of two IP addresses of the maximum length.
 const ADDRESS_COST: u64 = 4;
 
 pub(super) fn estimate<'s>(function: &str, is_member: bool, args: &'s [Node], variables: &Variables<'s>) -> Estimate<'s> {
@@ -70,7 +70,7 @@ fn replaced(len: u64, old: u64, new: u64) -> u64 {
     }
 }
 
-/// Elements of unknown size are no longer than all of them together.
+/// The size of joined elements. If the sizes of the elements are unknown, the size of the whole list limits them.
 fn joined(elements: u64, separator: u64) -> (u64, Option<u64>) {
     let size = elements.saturating_add(separator.min(super::REQUEST_BYTES_MAX).saturating_mul(elements.saturating_sub(1)));
     (traversal(size), Some(size))

@@ -4,9 +4,10 @@ use api_schema::{Additional, Structural};
 
 /// Bytes of the largest request, which limits lists and texts without a limit of their own.
 pub const REQUEST_BYTES_MAX: u64 = 3 * 1024 * 1024;
-/// Most bytes of a character.
+/// The maximum of bytes of a character.
 const CHAR_BYTES_MAX: u64 = 4;
-/// `"2018-01-01T00:00:00Z"` and `"2018-01-01"` without their quotes; the longest that durations are written.
+/// The lengths of `"2018-01-01T00:00:00Z"` and `"2018-01-01"` without their quotes, and the maximum length of a
+/// duration.
 const DATE_TIME_LEN: u64 = 64;
 const DATE_LEN: u64 = 10;
 const DURATION_LEN_MAX: u64 = 64;
@@ -39,10 +40,10 @@ fn text_max(schema: &Structural) -> u64 {
 /// The maximum number of elements or entries.
 fn elements_max(schema: &Structural) -> u64 {
     let (limit, element, around) = match &schema.additional {
-        // A key with its quotes and colon.
+        // 6 bytes around a value: a key with its quotes and colon, and the comma.
         Additional::Schema(values) => (schema.limits.max_properties, Some(&**values), 6),
         _ if schema.kind == "object" => return schema.properties.len() as u64,
-        // A comma.
+        // One byte around an element: the comma.
         _ => (schema.limits.max_items, schema.items.as_deref(), 1),
     };
     limit.unwrap_or_else(|| (REQUEST_BYTES_MAX - 2) / (element.map_or(1, bytes_min) + around))

@@ -35,7 +35,7 @@ impl<'v> Run<'_, 'v> {
             return Ok(());
         }
         let entries = range.entries().ok_or_else(EvaluateError::no_overload)?;
-        // All entries were copied at once.
+        // `entries` copied all entries of the map.
         self.meter.pay_text(entries.len() as u64)?;
         for (key, value) in entries {
             if !self.step(fold, depth, key.value(), fold.second.is_some().then_some(value))? {
@@ -76,8 +76,8 @@ impl<'v> Run<'_, 'v> {
         matches!(&node.kind, Kind::Ident(name) if **name == *ACCUMULATOR)
     }
 
-    /// Adds to the list or map that a macro builds. The accumulator is moved out of its variable meanwhile, so that it is
-    /// not copied: a list of n elements takes n steps rather than n².
+    /// Adds to the list or map that a macro builds. Meanwhile the accumulator is moved out of its variable, so that it
+    /// is not copied: a list of n elements takes n steps and not n².
     pub(super) fn accumulate(&mut self, function: &str, accumulator: &Node, added: &[Node]) -> Outcome<'v> {
         let mut values = Vec::with_capacity(added.len());
         for part in added {

@@ -1,4 +1,4 @@
-//! Conversions between types: `int('3')`, `string(true)`, `type(x)`, …
+//! Conversions between types: `int('3')`, `string(true)`, `type(x)` and so on.
 
 use jiff::Timestamp;
 
@@ -55,7 +55,7 @@ pub(super) fn call<'v>(function: &str, args: &[Value<'v>], meter: &mut Meter) ->
 
 fn failed(wanted: &str, value: &Value<'_>) -> EvaluateError {
     match value {
-        // Some libraries have functions of the same names.
+        // Functions of other libraries may have the same name.
         Value::String(_) | Value::Double(_) | Value::Int(_) | Value::Uint(_) => {
             EvaluateError::failed(format!("type conversion error from '{}' to '{wanted}'", value.type_of()))
         }

@@ -69,7 +69,7 @@ fn size<'v>(of: &Value<'v>, meter: &mut Meter) -> Outcome<'v> {
     match of {
         Value::Bytes(_) => {}
         of if of.elements().is_some() => {}
-        // Expressions may not see all fields of an object.
+        // Expressions may not see all fields of an object, so only the visible entries count.
         of if of.is_map() => {
             let len = of.entries().map_or(0, |entries| entries.len());
             meter.pay_text(len as u64)?;

@@ -7,7 +7,7 @@ use crate::meter::Meter;
 use crate::time::duration_text;
 use crate::value::{Key, Value};
 
-/// Most digits after the point.
+/// The maximum of digits after the point.
 const PRECISION_MAX: usize = 1_000;
 const PRECISION: usize = 6;
 
@@ -93,7 +93,7 @@ fn fill(made: &mut String, verb: char, precision: Option<usize>, value: &Value<'
     Ok(())
 }
 
-/// A number with a point, or the name of a number without digits.
+/// The value as a floating point number. The texts `NaN`, `Infinity` and `-Infinity` also count as numbers.
 fn number(value: &Value<'_>) -> Option<f64> {
     match value {
         Value::Double(number) => Some(*number),
@@ -153,7 +153,7 @@ fn nameless(number: f64) -> String {
     name.to_owned()
 }
 
-/// A float as CEL writes it: like Go's `%g`, with an exponent from a million on.
+/// A float in CEL's form: as Go's `%g`, with an exponent for numbers of a million and more.
 pub(super) fn float(number: f64) -> String {
     if number.is_nan() {
         "NaN".to_owned()

@@ -9,7 +9,7 @@ use crate::error::EvaluateError;
 use crate::meter::Meter;
 use crate::value::Value;
 
-/// Parts of a unit.
+/// A unit in billionths.
 const UNIT: i128 = 1_000_000_000;
 
 /// Calls a function of quantities.

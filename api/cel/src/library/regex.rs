@@ -1,8 +1,8 @@
 //! Regular expressions: `matches`, `find`, `findAll`.
 //!
-//! The syntax is Go's (RE2). As in Go, the run time of the `regex` crate is linear in the text. The compile time and size of
-//! a pattern depend on its repetitions, so its program has a limit. A literal pattern is compiled with its expression, and
-//! each pattern that an evaluation computes has a cost.
+//! The syntax is Go's (RE2). As in Go, the run time of the `regex` crate is linear in the text. The compile time and
+//! size of a pattern depend on its repetitions, so its program has a limit. A literal pattern is compiled with its
+//! expression. Each pattern that an evaluation computes has a cost.
 
 use api_schema::regexp::compile;
 use regex::Regex;
@@ -14,11 +14,11 @@ use crate::meter::Meter;
 use crate::node::{Kind, Literal, Node};
 use crate::value::Value;
 
-/// Most octets of a compiled literal pattern, which is compiled once for all evaluations.
+/// The maximum of bytes of a compiled literal pattern, which is compiled once for all evaluations.
 pub(super) const WRITTEN_BYTES_MAX: usize = 1 << 20;
-/// Most octets of a compiled pattern from an evaluation: it takes about a millisecond.
+/// The maximum of bytes of a compiled pattern from an evaluation. The compilation takes about a millisecond.
 const MADE_BYTES_MAX: usize = 128 << 10;
-/// Most compiled patterns that one evaluation caches.
+/// The maximum of compiled patterns that one evaluation caches.
 const KEPT_MAX: usize = 16;
 /// The cost of compiling a pattern besides upstream's cost, in proportion to its time.
 const COMPILE_COST: u64 = 5_000;
@@ -86,7 +86,7 @@ pub(super) fn call<'v>(
     }))
 }
 
-/// Characters that are searched for one unit after each match.
+/// The number of characters that one unit pays for in the search after a match.
 const SEARCHED_FREE: u64 = 1_000;
 
 fn all<'v>(regex: &Regex, text: &str, limit: usize, meter: &mut Meter) -> Result<Value<'v>, EvaluateError> {

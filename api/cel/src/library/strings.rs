@@ -84,7 +84,7 @@ fn limit_of(limit: &[Value<'_>]) -> Result<Option<usize>, EvaluateError> {
     }
 }
 
-/// The offset in octets of a character index, up to the end of the text.
+/// The byte offset of a character index, up to the end of the text.
 fn place(text: &str, index: i64) -> Result<usize, EvaluateError> {
     let index = usize::try_from(index).map_err(|_| out_of_range(index))?;
     let mut places = text.char_indices().map(|(at, _)| at).chain([text.len()]);
@@ -96,7 +96,7 @@ fn char_at<'v>(text: &str, index: i64) -> Result<Value<'v>, EvaluateError> {
     Ok(Value::from(rest.chars().next().map(String::from).unwrap_or_default()))
 }
 
-/// The first index at or after `from`, or the last one at or before it; -1 where there is none.
+/// The first index at or after `from`, or the last index at or before it; -1 if there is none.
 fn index_of(text: &str, part: &str, from: Option<i64>, is_last: bool) -> Result<i64, EvaluateError> {
     let before = |at: usize| int(text.get(..at).unwrap_or_default().chars().count());
     let found = match (is_last, from) {

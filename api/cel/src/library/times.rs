@@ -31,7 +31,7 @@ pub(super) fn call<'v>(function: &str, args: &[Value<'v>], meter: &mut Meter) ->
     }
 }
 
-/// Months and days count from zero; only `getDate` counts from one.
+/// A part of a time. Months and days count from zero; only `getDate` counts from one.
 fn part(function: &str, time: &Zoned) -> Option<i64> {
     Some(match function {
         "getFullYear" => i64::from(time.year()),

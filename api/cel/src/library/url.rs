@@ -1,4 +1,4 @@
-//! Functions of URLs: `url`, `isURL`, `getHost`, …
+//! Functions of URLs: `url`, `isURL`, `getHost` and so on.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

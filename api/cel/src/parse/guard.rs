@@ -1,18 +1,18 @@
 //! Limits the depth of an expression before it is parsed.
 //!
-//! Brackets nest, and so do successive parts: `a.b.c`, `a + b + c`, `!!!a`. Only commas and logical operators separate parts
-//! of the same depth. So each level of brackets counts its successive tokens, and the sum over the open levels is an upper
-//! bound of the depth of the tree.
+//! Brackets nest, and so do successive operators and selections: `a.b.c`, `a + b + c`, `!!!a`. Only commas and logical
+//! operators separate parts of the same depth. So the guard counts the successive tokens of each level of brackets. The
+//! sum over the open levels is an upper bound of the depth of the tree.
 
 use super::{DEPTH_MAX, too_deep};
 use crate::error::CompileError;
 
-/// Upstream's limit of the characters of an expression.
+/// Upstream's maximum of characters of an expression.
 const CHARS_MAX: usize = 100_000;
 
 /// Rejects an expression that is too long or too deep.
 pub(super) fn check(text: &str) -> Result<(), CompileError> {
-    // A text has at least as many octets as characters.
+    // A text has at least as many bytes as characters.
     if text.len() > CHARS_MAX {
         let len = text.chars().count();
         if len > CHARS_MAX {
@@ -65,9 +65,9 @@ pub(super) fn check(text: &str) -> Result<(), CompileError> {
 /// The successive tokens of a level of brackets.
 #[derive(Default)]
 struct Level {
-    /// Since the last comma or logical operator.
+    /// The tokens since the last comma or logical operator.
     following: usize,
-    /// `?` and `:` since the last comma: each alternative nests in the previous one.
+    /// The `?` and `:` since the last comma: each alternative nests in the previous one.
     choices: usize,
 }
 
@@ -115,7 +115,7 @@ fn word(text: &str) -> (Token, usize) {
     }
 }
 
-/// Octets of the string literal at the start, with its quotes.
+/// The bytes of the string literal at the start, including its quotes.
 fn text_len(text: &str, is_raw: bool) -> usize {
     let quote = ["'''", "\"\"\"", "'", "\""].into_iter().find(|quote| text.starts_with(quote)).unwrap_or("'");
     let mut at = quote.len();

@@ -1,4 +1,4 @@
-//! Kubernetes' libraries.
+//! Tests of Kubernetes' libraries.
 
 use super::*;
 

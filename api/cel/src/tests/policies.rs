@@ -1,5 +1,5 @@
-//! What policies and match conditions need: objects of no known schema, composed variables, an authorizer,
-//! and written-out objects.
+//! Tests of the features for policies and match conditions: objects without a schema, composed variables, an
+//! authorizer, and message literals.
 
 use super::*;
 
@@ -44,7 +44,7 @@ fn objects_of_no_schema_are_read_as_they_stand() {
         ("authorizer.path('/healthz').check('get').allowed()", Ok("true")),
         ("authorizer.requestResource.check('create').allowed()", Ok("false")),
         ("authorizer.serviceAccount('n', 'sa').group('').resource('pods').check('get').reason()", Ok(r#""Some((\"n\", \"sa\"))""#)),
-        // A third check is beyond what one expression may cost.
+        // A third check exceeds the cost limit of one expression.
         (
             "[1, 2, 3].all(x, !authorizer.group('').resource('a').check('b').allowed())",
             Err("operation cancelled: actual cost limit exceeded"),
@@ -78,7 +78,8 @@ fn composed_variables_are_worked_out_once() {
     assert!(Expression::compile("variables.nope == 1", &env).is_err());
 }
 
-/// Each variable puts the one before into lists within lists: dropping the last would go as deep as all of them.
+/// Each variable nests the previous one in more lists. Without a limit, the drop of the last one would recurse through
+/// all of them.
 #[test]
 fn variables_do_not_nest_without_bound() {
     let mut env = admission();
@@ -97,7 +98,7 @@ fn variables_do_not_nest_without_bound() {
     assert!(refused.contains("deeper than"), "{refused}");
 }
 
-/// What is made once and stands in many places is small to make and huge to write.
+/// A value with shared parts is cheap to build, but its JSON is huge.
 #[test]
 fn what_is_shared_is_measured_before_it_is_written() {
     let doubled = (0..40).fold("['x', 'x']".to_owned(), |text, number| format!("cel.bind(b{number}, {text}, [b{number}, b{number}])"));

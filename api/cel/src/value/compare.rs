@@ -8,8 +8,8 @@ use serde_json::Value as Json;
 use super::{Text, Value};
 use crate::names::escape;
 
-/// Whether two values are equal. Numbers of different types are compared by value. Values of unrelated types are not equal.
-/// The order of lists does not matter where the schema declares a set or a map.
+/// Whether two values are equal. Numbers of different types are compared by value. Values of unrelated types are not
+/// equal. The order of a list does not matter if the schema declares it as a set or a map.
 pub(crate) fn equals(left: &Value<'_>, right: &Value<'_>) -> bool {
     match (left, right) {
         (Value::Null, Value::Null) => true,
@@ -35,7 +35,7 @@ pub(crate) fn equals(left: &Value<'_>, right: &Value<'_>) -> bool {
     }
 }
 
-/// Types as values are compared without their parameters.
+/// The name of a type without its parameters: the comparison of types as values ignores them.
 fn base(of: &crate::Type) -> String {
     let text = of.to_string();
     text.split('(').next().unwrap_or_default().to_owned()
@@ -69,7 +69,7 @@ pub(crate) enum ListKind<'s> {
 }
 
 impl ListKind<'_> {
-    /// The key of an element.
+    /// The key by which an element is compared with others.
     pub(crate) fn identity(&self, element: &Value<'_>) -> String {
         let text = |value: &Value<'_>| value.to_json().map(|json| json.to_string()).unwrap_or_default();
         match self {
@@ -93,7 +93,7 @@ pub(crate) fn list_kind<'v>(value: &Value<'v>) -> Option<ListKind<'v>> {
     }
 }
 
-/// The order of two values; `None` where they cannot be compared.
+/// The order of two values; `None` if they cannot be compared.
 pub(crate) fn compare(left: &Value<'_>, right: &Value<'_>) -> Option<Ordering> {
     Some(match (left, right) {
         (Value::Bool(left), Value::Bool(right)) => left.cmp(right),

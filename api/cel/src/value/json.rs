@@ -30,7 +30,7 @@ pub(super) fn read<'v>(json: &'v Json, shape: Shape<'v>) -> Value<'v> {
     }
 }
 
-/// A number with a point; a whole number where the schema has type integer (`1.0`).
+/// A number with a point. If the schema has type integer, a number such as `1.0` is a whole number.
 fn float<'v>(number: &Number, schema: Option<&Structural>) -> Value<'v> {
     let float = number.as_f64().unwrap_or_default();
     match super::key::whole(float) {
@@ -52,7 +52,7 @@ pub(super) fn field<'v>(map: &'v Map<String, Json>, name: &str, shape: Shape<'v>
     Some(read(json, shape.field(name)?))
 }
 
-/// All fields under their names in expressions.
+/// All visible fields with their names in expressions.
 pub(super) fn entries<'v>(map: &'v Map<String, Json>, shape: Shape<'v>) -> Vec<(Key, Value<'v>)> {
     let entry = |(name, json): (&String, &'v Json)| {
         let value = read(json, shape.field(name)?);
@@ -62,7 +62,7 @@ pub(super) fn entries<'v>(map: &'v Map<String, Json>, shape: Shape<'v>) -> Vec<(
     map.iter().filter_map(entry).collect()
 }
 
-/// The value of a text with a format; `None` where it does not match the format.
+/// The value of a text with a format; `None` if the text does not match the format.
 fn formatted<'v>(format: &str, text: &str) -> Option<Value<'v>> {
     match format {
         "date-time" => text.parse().ok().map(Value::Timestamp),

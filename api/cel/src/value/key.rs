@@ -19,7 +19,7 @@ pub enum Key {
 }
 
 impl Key {
-    /// The key of a value; `None` where the value cannot be a key.
+    /// The key of a value; `None` if the value cannot be a key.
     pub(crate) fn from_value(value: &Value<'_>) -> Option<Self> {
         match value {
             Value::Bool(flag) => Some(Self::Bool(*flag)),

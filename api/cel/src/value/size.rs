@@ -1,5 +1,5 @@
-//! The size of a value from an expression. Shared parts count each time they occur, as they do when the value is walked or
-//! written, so the count stops at a limit.
+//! The size of a value from an expression. A shared part counts each time it occurs, because each walk or output visits
+//! it each time. So the count stops at a limit.
 
 use serde_json::Value as Json;
 
@@ -12,13 +12,13 @@ struct Walk {
     into_json: bool,
 }
 
-/// The number of parts; `None` when it is above `limit`, or a part is deeper than `depth`.
+/// The number of parts; `None` if it exceeds `limit`, or if a part is nested deeper than `depth`.
 pub(crate) fn made(value: &Value<'_>, depth: usize, limit: u64) -> Option<u64> {
     let mut walk = Walk { left: limit, into_json: false };
     walk.value(value, depth).then(|| limit - walk.left)
 }
 
-/// Whether the JSON of the value has at most so many parts and characters.
+/// Whether the JSON of the value has at most `limit` parts and characters, nested at most `depth` deep.
 pub(super) fn is_within(value: &Value<'_>, depth: usize, limit: u64) -> bool {
     Walk { left: limit, into_json: true }.value(value, depth)
 }
@@ -44,7 +44,7 @@ impl Walk {
         }
     }
 
-    /// JSON comes from a request, which limits its depth.
+    /// Counts JSON. It comes from a request, which limits its depth, so the depth is not checked.
     fn json(&mut self, json: &Json) -> bool {
         match json {
             Json::Array(list) => self.take(1) && list.iter().all(|json| self.json(json)),
