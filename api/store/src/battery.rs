@@ -35,14 +35,14 @@ pub async fn take(events: &mut Events, count: usize) -> Vec<Event> {
     taken
 }
 
-/// The revision of an empty store: a backend may have used some revisions for itself.
+/// The revision of an empty store. A backend may use some revisions itself.
 async fn base(store: &dyn Store) -> Revision {
     let snapshot = store.snapshot().await.expect("snapshot");
     assert!(snapshot.entries.is_empty(), "{snapshot:?}");
     snapshot.revision
 }
 
-/// Revisions count up by one and a value is read back with both its revisions.
+/// Revisions grow by one, and a value is read back with both its revisions.
 pub async fn revisions_grow_by_one(store: Arc<dyn Store>) {
     let base = base(&*store).await;
     assert_eq!(put(&*store, "a", "1", Expect::Absent).await, base + 1);
@@ -55,7 +55,7 @@ pub async fn revisions_grow_by_one(store: Arc<dyn Store>) {
     assert_eq!(found, [("a", &b"3"[..], base + 3, base + 1), ("b", &b"2"[..], base + 2, base + 2)]);
 }
 
-/// A failed condition changes nothing and returns the revision of the key.
+/// A failed condition changes nothing and returns the current revision of the key.
 pub async fn conditions_are_kept(store: Arc<dyn Store>) {
     let first = put(&*store, "a", "1", Expect::Absent).await;
     for (refused, current) in [
@@ -73,7 +73,7 @@ pub async fn conditions_are_kept(store: Arc<dyn Store>) {
     assert_eq!(store.snapshot().await.expect("snapshot").revision, first);
 }
 
-/// A write with guards happens only while their keys have the given revisions.
+/// A write with guards happens only if their keys have the given revisions.
 pub async fn guards_are_kept(store: Arc<dyn Store>) {
     let held = put(&*store, "lock", "1", Expect::Absent).await;
     let at = put(&*store, "a", "1", Expect::Absent).await;
@@ -82,7 +82,7 @@ pub async fn guards_are_kept(store: Arc<dyn Store>) {
         store.write(Write { guards, ..write })
     };
     let at = guarded(write("a", Some("2"), Expect::At(at)), &[("lock", held)]).await.expect("the lock is held");
-    // Its own condition comes first, also where the key is absent.
+    // The write's own condition is checked first, also if the key is absent.
     let refused = guarded(write("a", Some("3"), Expect::Absent), &[("lock", held + 7)]).await;
     assert!(matches!(refused, Err(StoreError::Conflict { current: Some(current) }) if current == at), "{refused:?}");
     let refused = guarded(write("b", Some("3"), Expect::At(at)), &[("lock", held)]).await;
@@ -108,7 +108,7 @@ pub async fn guards_are_kept(store: Arc<dyn Store>) {
     guarded(write("a", None, Expect::At(at)), &[("lock", again)]).await.expect("it is held anew");
 }
 
-/// No write happens after the loss of its guard, also when both race.
+/// No guarded write happens after its guard is lost, also if both race.
 pub async fn no_guarded_write_comes_after_the_loss_of_its_guard(store: Arc<dyn Store>) {
     for round in 0..20 {
         let held = put(&*store, "lock", "1", Expect::Absent).await;
@@ -130,7 +130,7 @@ pub async fn no_guarded_write_comes_after_the_loss_of_its_guard(store: Arc<dyn S
     }
 }
 
-/// A deleted key is absent, can be created again, and is new then.
+/// A deleted key is absent and can be created again.
 pub async fn deleted_keys_are_absent(store: Arc<dyn Store>) {
     let first = put(&*store, "a", "1", Expect::Absent).await;
     assert_eq!(store.write(write("a", None, Expect::At(first))).await.expect("delete"), first + 1);
@@ -139,7 +139,7 @@ pub async fn deleted_keys_are_absent(store: Arc<dyn Store>) {
     assert_eq!(store.snapshot().await.expect("snapshot").entries[0].created, first + 2);
 }
 
-/// A snapshot holds every key once and in order, also when there are too many for one response.
+/// A snapshot has every key once and in order, also if one response cannot hold all keys.
 pub async fn snapshots_are_whole(store: Arc<dyn Store>) {
     const KEYS: usize = 1_234;
     let writes = (0..KEYS).map(|n| {
@@ -154,7 +154,7 @@ pub async fn snapshots_are_whole(store: Arc<dyn Store>) {
     }
 }
 
-/// A watch yields history, then new events, once and in order, with the revision that each event replaced.
+/// A watch returns history, then new events, each once and in order, with the revision that the event replaced.
 pub async fn watches_see_every_event_once_in_order(store: Arc<dyn Store>) {
     let base = base(&*store).await;
     put(&*store, "a", "1", Expect::Absent).await;
@@ -173,7 +173,7 @@ pub async fn watches_see_every_event_once_in_order(store: Arc<dyn Store>) {
     assert_eq!(take(&mut late, 2).await, seen[2..]);
 }
 
-/// A watch reaches the head without a further write, also when the last revisions are no events.
+/// A watch reaches the head without a further write, also if the last revisions are no events.
 pub async fn watches_reach_the_head(store: Arc<dyn Store>) {
     let at = put(&*store, "a", "1", Expect::Absent).await;
     store.compact(at).await.expect("compacts");
@@ -191,7 +191,7 @@ pub async fn watches_reach_the_head(store: Arc<dyn Store>) {
     }
 }
 
-/// Of many writers that race for one revision exactly one wins.
+/// If many writers race for one revision, exactly one succeeds.
 pub async fn one_of_many_racing_writers_wins(store: Arc<dyn Store>) {
     let mut at = put(&*store, "a", "0", Expect::Absent).await;
     for round in 0..20 {
@@ -225,7 +225,7 @@ pub async fn refusals_come_after_what_they_name(store: Arc<dyn Store>) {
     }
 }
 
-/// Concurrent writes of many keys all happen, and a watch has each once, in order.
+/// Concurrent writes of many keys all happen, and a watch returns each once and in order.
 pub async fn concurrent_writes_all_happen(store: Arc<dyn Store>) {
     const WRITERS: usize = 32;
     const EACH: usize = 100;
@@ -246,7 +246,7 @@ pub async fn concurrent_writes_all_happen(store: Arc<dyn Store>) {
     assert_eq!(store.snapshot().await.expect("snapshot").entries.len(), WRITERS * EACH);
 }
 
-/// After compaction current values stay, old watches fail, newer ones continue without a gap.
+/// After compaction, current values stay, old watches fail, and newer watches continue without a gap.
 pub async fn compaction_keeps_current_values_and_refuses_old_watches(store: Arc<dyn Store>) {
     let base = base(&*store).await;
     let created = put(&*store, "keep", "1", Expect::Absent).await;
@@ -272,14 +272,14 @@ pub async fn compaction_keeps_current_values_and_refuses_old_watches(store: Arc<
     assert_eq!((&snapshot.entries[0].value[..], snapshot.entries[0].created), (&b"49"[..], created));
 }
 
-/// Compacting past the head compacts to the head, and the head stays where it was.
+/// Compaction beyond the head compacts to the head, and the head does not change.
 pub async fn compacting_everything_keeps_the_head(store: Arc<dyn Store>) {
     let first = put(&*store, "a", "1", Expect::Absent).await;
     store.write(write("a", None, Expect::At(first))).await.expect("delete");
     store.compact(first + 1_000).await.expect("compacts");
     assert_eq!(store.compacted().await.expect("compacted"), first + 1);
     assert_eq!(store.snapshot().await.expect("snapshot").revision, first + 1);
-    // Compacting again is no error.
+    // A repeated compaction is no error.
     store.compact(first).await.expect("compacts");
     assert_eq!(put(&*store, "a", "3", Expect::Absent).await, first + 2);
 }
@@ -293,7 +293,7 @@ pub async fn a_closed_store_refuses_writes(store: Arc<dyn Store>) {
     assert!(matches!(store.head().await, Err(StoreError::Closed)), "and so do health checks");
 }
 
-/// Makes one test of each promise; the argument is a future of a fresh `Arc<dyn Store>`.
+/// Creates one test for each promise. The argument is a future of a fresh `Arc<dyn Store>`.
 #[macro_export]
 macro_rules! battery {
     ($fresh:expr) => {

@@ -12,10 +12,10 @@ pub enum StoreError {
     /// A write's condition does not hold.
     #[error("the key is at revision {current:?}")]
     Conflict {
-        /// The revision of the key; `None` when it is absent.
+        /// The revision of the key; `None` if the key is absent.
         current: Option<Revision>,
     },
-    /// A write's guard does not hold: the state that the write was based on may have changed.
+    /// A write's guard does not hold. The state that the caller read may have changed.
     #[error("{key} is no longer held")]
     Unguarded {
         /// The guard's key.
@@ -24,7 +24,7 @@ pub enum StoreError {
     /// History before this revision is gone.
     #[error("required revision has been compacted; the oldest is {oldest}")]
     Compacted {
-        /// The oldest revision that can be watched from.
+        /// The oldest revision from which a watch can start.
         oldest: Revision,
     },
     /// The address of a server is not valid.
@@ -48,7 +48,7 @@ pub enum StoreError {
     InUse {
         /// The database.
         path: String,
-        /// The process that has it open, where that is known.
+        /// The process that has it open, if known.
         pid: String,
     },
     /// The database was written by a newer version.
@@ -69,7 +69,7 @@ pub enum StoreError {
         /// The database.
         path: String,
     },
-    /// etcd has reached its quota. The write left nothing behind. The text is etcd's, which its guides explain.
+    /// etcd has reached its quota. The write left nothing behind. The message is etcd's, which etcd's guides explain.
     #[error("etcdserver: mvcc: database space exceeded")]
     SpaceExceeded,
     /// The store is closing.

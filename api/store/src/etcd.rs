@@ -1,8 +1,8 @@
 //! The shared backend: an etcd cluster, for several API servers on one store.
 //!
-//! Revisions are etcd's. A write is a transaction on condition of the key's mod revision. All keys have a prefix. The
-//! backend keeps no state of its own: an acknowledged write is on a majority of the members. See `members` for the loss of
-//! a member, `follow` for watches and `compact` for history.
+//! Revisions are etcd's. A write is a transaction with a condition on the key's mod revision. All keys have a prefix.
+//! The backend keeps no state of its own: an acknowledged write is on a majority of the members. See `members` for the
+//! loss of a member, `follow` for watches and `compact` for history.
 
 mod compact;
 mod follow;
@@ -30,19 +30,19 @@ use crate::{Entry, Events, Expect, Guard, Revision, Snapshot, Store, StoreError,
 
 /// Entries per page of a snapshot.
 const PAGE_LEN: i64 = 500;
-/// Most restarts of a snapshot that compaction overtook.
+/// The maximum of restarts of a snapshot that a compaction overtook.
 const SNAPSHOT_ATTEMPTS: usize = 3;
 
 /// The address of etcd and the credentials.
 #[derive(Clone, Debug)]
 pub struct EtcdConfig {
-    /// URLs of the members, `http://` or `https://`; the first that answers is used.
+    /// URLs of the members, `http://` or `https://`. The first member that answers is used.
     pub servers: Vec<String>,
     /// The prefix of all keys; upstream's is `/registry`.
     pub prefix: String,
-    /// For `https://`.
+    /// TLS credentials for `https://`.
     pub tls: EtcdTls,
-    /// Time between compactions, from which a watch can resume. Zero disables compaction.
+    /// Time between compactions. Watches can resume for at least this time. Zero disables compaction.
     pub compaction_interval: Duration,
 }
 
@@ -84,7 +84,7 @@ pub struct EtcdStore {
 /// The state that calls, watches and the compactor share.
 struct Shared {
     members: Members,
-    /// The prefix of the keys, with a slash at its end.
+    /// The prefix of the keys, with a trailing slash.
     prefix: String,
     /// The store's own key for progress marks; see `follow`.
     mark_key: Vec<u8>,
@@ -97,7 +97,7 @@ struct Shared {
     closed: watch::Sender<bool>,
 }
 
-/// Reads of the head. One read serves all callers that came before it was sent.
+/// Reads of the head. One read serves all calls that started before the read was sent.
 #[derive(Default)]
 struct Heads {
     clock: AtomicU64,
@@ -106,10 +106,10 @@ struct Heads {
 }
 
 impl EtcdStore {
-    /// Connects, and starts to take part in compaction.
+    /// Connects, and starts the compaction task.
     ///
     /// # Errors
-    /// [`StoreError::Address`] for an address that is not valid, or the error when no member answers.
+    /// [`StoreError::Address`] for an invalid address, or the connection error if no member answers.
     pub async fn open(config: EtcdConfig) -> Result<Self, StoreError> {
         let prefix = format!("{}/", config.prefix.trim_end_matches('/'));
         let shared = Arc::new(Shared {
@@ -164,7 +164,7 @@ impl Store for EtcdStore {
         if !answer.succeeded {
             let current = answer.found().map(|found| found.mod_revision);
             return Err(match write.guards.into_iter().next() {
-                // The key's own condition holds, so a guard failed.
+                // The key's own condition holds, so one of the guards failed.
                 Some(Guard { key, .. }) if current.unwrap_or_default() == expected => StoreError::Unguarded { key },
                 _ => StoreError::Conflict { current: current.map(unsigned) },
             });
@@ -208,17 +208,17 @@ impl Store for EtcdStore {
 
     async fn watch(&self, after: Revision) -> Result<Events, StoreError> {
         let shared = Arc::clone(&self.shared);
-        // etcd counts from 1, where nothing has happened yet.
+        // etcd's first revision is 1, at which the log is empty.
         let from = signed(after).max(1);
         match shared.probe(from).await {
             Ok(_) => {}
             Err(status) if is_compacted(&status) => return Err(StoreError::Compacted { oldest: self.compacted().await? }),
-            // etcd was restored to an older state: revisions of the newer state are void.
+            // etcd was restored to an older state, so the revisions of the newer state are invalid.
             Err(status) if status.code() == Code::OutOfRange => return Err(StoreError::Compacted { oldest: shared.present().await? }),
             Err(status) => return Err(shared.failed("starting a watch of", status)),
         }
-        // The watch starts at the known revision rather than behind it: then etcd reports a compaction that has passed
-        // that revision.
+        // The watch starts at the known revision and not after it. So etcd reports a compaction that has passed that
+        // revision.
         let create = WatchCreateRequest { start_revision: from, progress_notify: true, prev_kv: true, ..shared.whole_prefix() };
         let watching = shared.members.watch(create).await.map_err(|status| shared.failed("starting a watch of", status))?;
         let follower = Follower { shared, watching, reached: after };
@@ -280,7 +280,7 @@ impl Shared {
     }
 
     async fn until_closed(&self) {
-        // The task also ends when the store is dropped without being closed.
+        // The task also ends if the store is dropped without a close.
         let _closed = self.closed.subscribe().wait_for(|closed| *closed).await.map(|closed| *closed);
     }
 
@@ -304,7 +304,7 @@ impl Shared {
         WatchCreateRequest { key: self.prefix.clone().into_bytes(), range_end: self.end(), ..WatchCreateRequest::default() }
     }
 
-    /// The end of the range of the prefix: the byte `0` follows the slash.
+    /// The end of the range of the prefix: the character `0` follows the slash.
     fn end(&self) -> Vec<u8> {
         let mut end = self.prefix.clone().into_bytes();
         end.pop();
@@ -312,13 +312,13 @@ impl Shared {
         end
     }
 
-    /// The revision of etcd, from a majority of its members.
+    /// The current revision of etcd, from a majority of its members.
     async fn present(&self) -> Result<Revision, StoreError> {
         let found = self.probe(0).await.map_err(|status| self.failed("asking for the revision of", status))?;
         Ok(unsigned(revision(found.header)))
     }
 
-    /// A cheap read at a revision.
+    /// A cheap read at the given revision.
     async fn probe(&self, revision: i64) -> Result<RangeResponse, Status> {
         let range = RangeRequest { key: self.mark_key.clone(), revision, count_only: true, ..RangeRequest::default() };
         self.members.read(path::RANGE, range).await
@@ -361,12 +361,12 @@ impl Shared {
     }
 }
 
-/// etcd has no status code of its own for this error.
+/// Whether the revision is compacted. etcd has no status code for this error.
 fn is_compacted(status: &Status) -> bool {
     status.code() == Code::OutOfRange && status.message().contains("compacted")
 }
 
-/// etcd's revisions are signed and never negative.
+/// etcd's revisions are signed but never negative.
 fn signed(revision: Revision) -> i64 {
     i64::try_from(revision).unwrap_or(i64::MAX)
 }

@@ -1,13 +1,14 @@
-//! A store for tests that behaves differently from the store below it in a few calls only.
+//! A store for tests that changes the behaviour of a few calls of another store.
 
 use async_trait::async_trait;
 
 use crate::{Events, Revision, Snapshot, Store, StoreError, Write};
 
-/// Passes every call on to the inner store, except those that the type overrides. Each type with this trait is a [`Store`].
+/// Passes every call on to the inner store, except the calls that the type overrides. Each type with this trait is a
+/// [`Store`].
 #[async_trait]
 pub trait StoreWrapper: Send + Sync {
-    /// The store that the calls go to.
+    /// The inner store.
     fn inner(&self) -> &dyn Store;
 
     /// [`Store::is_shared`].

@@ -1,4 +1,4 @@
-//! The log that holds all state of the cluster: keys, bytes and one global revision. A backend stores bytes and knows
+//! The log that stores all state of the cluster: keys, bytes and one global revision. A backend stores bytes and knows
 //! neither kinds nor JSON. The trait [`Store`] states the promises; `battery` checks them on every backend.
 
 #[cfg(any(test, feature = "battery"))]
@@ -36,7 +36,7 @@ pub enum Expect {
 }
 
 /// A condition on another key: it must still have the given revision when the write happens. A caller that holds a lock
-/// (a key of its own) guards its writes with that key, so that a late write fails after the lock was lost.
+/// (a key of its own) guards its writes with that key. So a late write fails after the caller has lost the lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guard {
     /// The key.
@@ -50,7 +50,7 @@ pub struct Guard {
 pub struct Write {
     /// The key.
     pub key: Arc<str>,
-    /// New value; `None` deletes.
+    /// The new value; `None` deletes the key.
     pub value: Option<Bytes>,
     /// The condition.
     pub expect: Expect,
@@ -72,13 +72,13 @@ pub struct Entry {
     pub key: Arc<str>,
     /// Its value.
     pub value: Bytes,
-    /// The revision of the write that made this value.
+    /// The revision of the write that stored this value.
     pub revision: Revision,
     /// The revision of the write that created the key.
     pub created: Revision,
 }
 
-/// One write that happened.
+/// A committed write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Its revision.
@@ -87,7 +87,7 @@ pub struct Event {
     pub key: Arc<str>,
     /// The new value; `None` for a delete.
     pub value: Option<Bytes>,
-    /// The revision of the value it replaced or deleted; `None` for a create.
+    /// The revision of the value that the write replaced or deleted; `None` for a create.
     pub previous: Option<Revision>,
 }
 
@@ -100,16 +100,16 @@ pub struct Snapshot {
     pub entries: Vec<Entry>,
 }
 
-/// What a watch yields: events, and the revision that it has reached.
+/// One item of a watch: events, and the revision that the watch has reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
-    /// Events in revision order; empty when only the revision grew, by writes that are not events.
+    /// Events in revision order. Empty if only the revision grew, by writes that are no events.
     pub events: Vec<Event>,
     /// The watch has yielded every event up to this revision.
     pub revision: Revision,
 }
 
-/// Batches in revision order. Ends only with an error.
+/// Batches in revision order. The stream ends only with an error.
 pub type Events = BoxStream<'static, Result<Batch, StoreError>>;
 
 /// A log of conditional writes.
@@ -134,16 +134,16 @@ pub trait Store: Send + Sync {
     /// All current entries.
     async fn snapshot(&self) -> Result<Snapshot, StoreError>;
 
-    /// A revision that is not below any write that returned before the call, by any writer. A reader that has followed
-    /// the log up to this revision sees the present.
+    /// A revision that is not below any write, by any writer, that returned before the call. A reader that has followed
+    /// the log up to this revision sees the present state.
     async fn head(&self) -> Result<Revision, StoreError>;
 
-    /// Whether other processes write to the same log, so that the head has to be asked from the backend.
+    /// Whether other processes write to the same log, so that only the backend knows the head.
     fn is_shared(&self) -> bool {
         false
     }
 
-    /// The events after `after`: first those of the history, then new ones as they happen.
+    /// The events after `after`: first those of the history, then new ones.
     async fn watch(&self, after: Revision) -> Result<Events, StoreError>;
 
     /// The oldest revision that [`Store::watch`] accepts; [`StoreError::Closed`] after the store was closed.
@@ -152,16 +152,16 @@ pub trait Store: Send + Sync {
     /// Removes history up to and including `upto`; current entries stay.
     async fn compact(&self, upto: Revision) -> Result<(), StoreError>;
 
-    /// The store's size on disk in bytes; 0 when it has none.
+    /// The store's size on disk in bytes; 0 if it is not on disk.
     async fn size_bytes(&self) -> Result<u64, StoreError>;
 
-    /// Checks that the store accepts writes. It asks the writer, and so waits for the writes in progress.
+    /// Checks that the store accepts writes. The check asks the writer, so it waits for the writes in progress.
     async fn check(&self) -> Result<(), StoreError> {
         self.head().await.map(drop)
     }
 
-    /// Waits for the failure of one of the store's background tasks, after which the store is unusable. Never returns
-    /// where no task fails.
+    /// Waits for the failure of a background task, after which the store is unusable. The future stays pending if no
+    /// task fails.
     async fn failed(&self) -> TaskFailure {
         std::future::pending().await
     }

@@ -1,5 +1,5 @@
 //! The store in memory: the simplest implementation of [`Store`], without durability. Tests compare the other backends
-//! with it, and in-process tests of the layers above run on it.
+//! with it, and in-process tests of the layers above use it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use crate::{Batch, Entry, Event, Events, Expect, Guard, Revision, Snapshot, Store, StoreError, Write};
 
-/// A store in memory. Dropping it loses its content.
+/// A store in memory. Its content is lost when it is dropped.
 pub struct MemoryStore {
     state: Arc<Mutex<State>>,
     head: watch::Sender<Revision>,
@@ -44,7 +44,7 @@ impl MemoryStore {
 impl Store for MemoryStore {
     async fn write(&self, write: Write) -> Result<Revision, StoreError> {
         let revision = self.state.lock().apply(write)?;
-        // Concurrent writers reach this point in any order; the head never goes back.
+        // Concurrent writers reach this point in any order, so the head only grows.
         self.head.send_if_modified(|head| {
             let newer = revision > *head;
             *head = revision.max(*head);

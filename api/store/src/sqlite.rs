@@ -1,10 +1,10 @@
 //! The embedded backend: one SQLite file in WAL mode with `synchronous=FULL`.
 //!
-//! The store is one table, the log. Each row is a write. The current value of a key is the row that no later row names as
-//! `previous`. Conditions are checked against a map in memory from key to revision, so a write costs one appended row and
-//! no read. One task owns the writing connection: it stores all waiting writes with a single statement, so that they share
-//! one fsync. Compaction removes rows that a later row replaced. It runs between writes, a bounded slice at a time, and
-//! keeps the file within a small multiple of the live data.
+//! The store is one table, the log. Each row is a write. The current value of a key is the row that no later row names
+//! as `previous`. Conditions are checked against a map in memory from key to revision, so a write costs one appended
+//! row and no read. One task owns the writing connection. It stores all waiting writes with a single statement, so that
+//! they share one fsync. Compaction removes rows that a later row replaced. It runs between writes, a bounded slice at
+//! a time, and keeps the file within a small multiple of the live data.
 
 mod history;
 mod open;
@@ -30,31 +30,31 @@ use crate::{Batch, Entry, Event, Events, Revision, Snapshot, Store, StoreError, 
 
 pub use tools::{Backup, Health, backup, check, restore};
 
-/// Most requests in the writer's queue; further callers wait for a free entry.
+/// The maximum of requests in the writer's queue. Further callers wait for a free entry.
 const QUEUE_LEN_MAX: usize = 4_096;
-/// Rows per read for a watch that is behind the tail.
+/// Rows per read of a watch that is behind the tail.
 const HISTORY_BATCH: i64 = 512;
 
 /// The path of the database and the length of its history.
 #[derive(Clone, Debug)]
 pub struct SqliteConfig {
-    /// The database file; `-wal`, `-shm` and `.lock` files stand beside it.
+    /// The database file. The `-wal`, `-shm` and `.lock` files are beside it.
     pub path: PathBuf,
-    /// Revisions of history behind the head, from which watches can resume; fewer where they would need more bytes
-    /// than the current entries.
+    /// The number of revisions before the head from which watches can resume. It is smaller if these revisions would
+    /// need more bytes than the limit of the history.
     pub history_len: u64,
-    /// Bytes of history that are kept in any case.
+    /// The history may always take at least this number of bytes.
     pub history_bytes_min: u64,
 }
 
 impl SqliteConfig {
-    /// A database at that path with 10,000 revisions of history, or 4 MiB of it.
+    /// A database at the given path with 10,000 revisions of history, or 4 MiB of it.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), history_len: 10_000, history_bytes_min: 4 << 20 }
     }
 }
 
-/// The SQLite backend. One process may have it open; a second gets [`StoreError::InUse`].
+/// The SQLite backend. Only one process may open it; a second one gets [`StoreError::InUse`].
 pub struct SqliteStore {
     shared: Arc<Shared>,
     requests: mpsc::Sender<Request>,
@@ -69,7 +69,7 @@ struct Shared {
     readers: Pool,
     tail: Tail,
     compacted: std::sync::atomic::AtomicU64,
-    /// Held for as long as the store is open.
+    /// The lock, held while the store is open.
     _lock: std::fs::File,
 }
 
@@ -96,7 +96,7 @@ impl SqliteStore {
     /// Opens or creates the database.
     ///
     /// # Errors
-    /// [`StoreError::InUse`], [`StoreError::Newer`], or what SQLite says.
+    /// [`StoreError::InUse`], [`StoreError::Newer`], or the error of SQLite.
     pub async fn open(config: SqliteConfig) -> Result<Self, StoreError> {
         let opened = open::open(&config).await?;
         let shared = Arc::new(Shared {
@@ -168,7 +168,7 @@ impl Store for SqliteStore {
     }
 
     async fn compacted(&self) -> Result<Revision, StoreError> {
-        // Without its writer the store could still serve reads, but it is not a store any more.
+        // Without its writer, the store could still serve reads. But it is closed, so it returns an error.
         if self.requests.is_closed() { Err(StoreError::Closed) } else { Ok(self.shared.compacted()) }
     }
 
@@ -192,7 +192,7 @@ impl Store for SqliteStore {
 
     async fn close(&self) {
         self.stopping.cancel();
-        // A writer that has ended already has closed the files.
+        // If the writer has ended, it has already closed the files.
         let _gone = self.ask(Request::Close).await;
     }
 }
@@ -217,7 +217,7 @@ impl Shared {
                 .fetch_all(&self.readers)
                 .await;
         let events = rows.and_then(|rows| rows.iter().map(event).collect()).map_err(|source| self.failed("reading history", source))?;
-        // The check follows the read: rows that a concurrent compaction removed would be a gap.
+        // The check is after the read: a concurrent compaction may have removed rows, which would be a gap.
         self.check_compacted(after)?;
         Ok(events)
     }

@@ -9,10 +9,10 @@ use tokio::sync::watch;
 
 use crate::{Event, Revision};
 
-/// Most events in the tail, and most bytes of their values.
+/// The maximum of events in the tail, and of bytes of their values.
 const KEPT_LEN_MAX: usize = 2_048;
 const KEPT_BYTES_MAX: usize = 4 << 20;
-/// Most events in one batch.
+/// The maximum of events in one batch.
 const BATCH_LEN_MAX: usize = 512;
 
 pub(crate) struct Tail {
@@ -40,7 +40,7 @@ impl Tail {
         *self.head.borrow()
     }
 
-    /// Publishes [`Tail::head`].
+    /// A receiver of [`Tail::head`].
     pub(crate) fn follow(&self) -> watch::Receiver<Revision> {
         self.head.subscribe()
     }
@@ -52,7 +52,7 @@ impl Tail {
             recent.bytes += bytes(&event);
             recent.events.push_back(event);
         }
-        // The newest event stays whatever its size: it is the one that watches near the head read.
+        // The newest event stays, whatever its size is: watches near the head read it.
         while recent.events.len() > KEPT_LEN_MAX || (recent.bytes > KEPT_BYTES_MAX && recent.events.len() > 1) {
             let Some(oldest) = recent.events.pop_front() else { break };
             recent.bytes -= bytes(&oldest);
@@ -64,7 +64,7 @@ impl Tail {
         }
     }
 
-    /// The events after `after`; `None` when the tail does not reach back that far.
+    /// The events after `after`; `None` if the tail does not reach back that far.
     pub(crate) fn after(&self, after: Revision) -> Option<Vec<Event>> {
         let recent = self.recent.lock();
         if after >= self.head() {

@@ -1,9 +1,9 @@
-//! Compaction of etcd's history, every few minutes, by one of the servers that share an etcd.
+//! Compaction of etcd's history in intervals, by one of the servers that share an etcd.
 //!
-//! In each interval every server tries to update one key, on the condition that the key still has the version that the
+//! In each interval, every server tries to update one key, on the condition that the key still has the version that the
 //! server read last. The server whose update succeeds compacts to the revision of one interval ago, so that a watch has
-//! between one and two intervals to resume. The key and the protocol are kube-apiserver's (`compact.go`): both kinds of
-//! servers can share an etcd.
+//! between one and two intervals to resume. The key and the protocol are kube-apiserver's (`compact.go`), so
+//! kube-apiservers and Skiff's servers can share an etcd.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ const COMPACT_REV_KEY: &[u8] = b"compact_rev_key";
 /// The state of the key and of the log at the last attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CompactionState {
-    /// The version of the key: how often it was changed.
+    /// The version of the key: the number of its changes.
     version: i64,
     /// The revision of the log.
     revision: i64,
@@ -55,7 +55,7 @@ pub(super) async fn try_compact(shared: &Shared, state: CompactionState) -> Resu
     if !answer.succeeded {
         return Ok(CompactionState { version: answer.found().map_or(0, |found| found.version), revision: now });
     }
-    // The first attempt has no revision of one interval ago.
+    // At the first attempt, the revision of one interval ago is unknown.
     if state.revision > 0 {
         shared.compact(state.revision).await?;
         tracing::debug!(revision = state.revision, "history compacted");

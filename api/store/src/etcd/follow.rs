@@ -1,10 +1,10 @@
 //! Watches of etcd's log, as batches.
 //!
-//! etcd's revision counts every write, also of other clients outside of the prefix, which a watch does not see. So a watch
-//! may stay below the revision that a reader waits for although it misses no event. The store then writes a progress mark
-//! inside of the prefix: the mark has a greater revision, and when the watch yields the mark, it has yielded everything up
-//! to it. (etcd's own progress requests are not reliable before 3.4.25 and 3.5.8.) No mark is needed while the last write
-//! of etcd was inside of the prefix.
+//! etcd's revision counts every write, also those of other clients outside of the prefix, which a watch does not see.
+//! So a watch may stay below the revision that a reader waits for, although it misses no event. The store then writes a
+//! progress mark inside of the prefix. The mark has a greater revision. When the watch returns the mark, it has
+//! returned all events before it. (etcd's own progress requests are not reliable before 3.4.25 and 3.5.8.) No mark is
+//! needed while the last write of etcd was inside of the prefix.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use super::wire::{PutRequest, PutResponse, WatchEvent, WatchResponse, revision};
 use super::{Shared, unsigned};
 use crate::{Batch, Event, Revision, StoreError};
 
-/// Time to wait for an event before a mark is written.
+/// How long a reader waits for an event before a mark is written.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// Pause before a failed mark is written again.
+/// Pause before another attempt to write a failed mark.
 const RETRY: Duration = Duration::from_millis(500);
 /// `mvccpb.Event.DELETE`
 const DELETE: i32 = 1;
@@ -25,7 +25,7 @@ const DELETE: i32 = 1;
 pub(super) struct Follower {
     pub(super) shared: Arc<Shared>,
     pub(super) watching: Watching,
-    /// Every event up to this revision was yielded or is before the start of the watch.
+    /// The watch has returned every event up to this revision, or the event was before the start of the watch.
     pub(super) reached: Revision,
 }
 
@@ -61,7 +61,7 @@ impl Follower {
         self.shared.failed("watching", status)
     }
 
-    /// The batch of a response; `None` when it has nothing new.
+    /// The batch of a response; `None` if the response has nothing new.
     fn read(&self, response: WatchResponse) -> Result<Option<Batch>, StoreError> {
         if response.canceled {
             return Err(match unsigned(response.compact_revision) {
@@ -73,7 +73,7 @@ impl Follower {
             return Ok(None);
         }
         let Some(last) = response.events.iter().filter_map(|event| event.kv.as_ref()).map(|kv| unsigned(kv.mod_revision)).max() else {
-            // A progress notification: etcd sends it to a watch that has seen every event.
+            // A progress notification. etcd sends it to a watch that has received every event.
             let revision = unsigned(revision(response.header));
             return Ok((revision > self.reached).then(|| Batch { events: Vec::new(), revision }));
         };
@@ -101,12 +101,12 @@ impl Follower {
 }
 
 impl Shared {
-    /// Records that an event of that revision exists, which every watch reaches.
+    /// Records that an event with the given revision exists, which every watch reaches.
     pub(super) fn seen(&self, revision: Revision) {
         self.seen.fetch_max(revision, std::sync::atomic::Ordering::AcqRel);
     }
 
-    /// Records that a reader waits until watches reach that revision.
+    /// Records that a reader waits until watches reach the given revision.
     pub(super) fn want(&self, revision: Revision) {
         self.wanted.send_if_modified(|wanted| {
             let grows = revision > *wanted;
@@ -115,7 +115,7 @@ impl Shared {
         });
     }
 
-    /// Returns when a reader waits for a revision beyond `reached` that no event leads to.
+    /// Returns when a reader waits for a revision beyond `reached` and no event with such a revision arrives.
     async fn wanted_beyond(&self, reached: Revision) -> Revision {
         let mut wanted = self.wanted.subscribe();
         // The sender is in `self`, so the wait ends only with a greater revision.
@@ -124,7 +124,7 @@ impl Shared {
         grown.unwrap_or(reached)
     }
 
-    /// Writes a mark unless an event beyond `wanted` exists already. One mark serves all watches.
+    /// Writes a mark, unless an event at or beyond `wanted` exists. One mark serves all watches.
     async fn mark(&self, wanted: Revision) -> Result<(), StoreError> {
         let _marking = self.marking.lock().await;
         if self.seen.load(std::sync::atomic::Ordering::Acquire) >= wanted {

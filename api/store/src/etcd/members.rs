@@ -1,7 +1,8 @@
-//! The connection to etcd: to one member at a time, and to the next one when that is lost.
+//! The connection to etcd: to one member at a time. If the connection is lost, the next member is used.
 //!
-//! A read is repeated at the next member. A write is not repeated: when its answer is lost, it is unknown whether the write
-//! happened, and the caller gets that error. Both skip a member that could not be reached at all, since nothing was sent.
+//! A read is repeated at the next member. A write is not repeated: if its response is lost, nobody knows whether the
+//! write happened, and the caller gets that error. Both skip a member that could not be reached at all, since nothing
+//! was sent to it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,21 +19,21 @@ use super::EtcdConfig;
 use super::wire::{WatchCreateRequest, WatchRequest, WatchResponse};
 use crate::StoreError;
 
-/// Time limit of a connection attempt before the next member is tried.
+/// Time limit of a connection attempt; then the next member is tried.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Pause after a search that reached no member; calls during the pause fail at once.
 const SEARCH_EVERY: Duration = Duration::from_millis(250);
-/// Time limit of a call; etcd itself gives up after about seven seconds.
+/// Time limit of a call. etcd itself gives up after about seven seconds.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Upstream's `keepaliveTime` and `keepaliveTimeout`, which detect a vanished member.
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(30);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Flow-control window: pages of a snapshot are large.
+/// Flow-control windows: the pages of a snapshot are large.
 const STREAM_BYTES: u32 = 1 << 20;
 const CONNECTION_BYTES: u32 = 4 << 20;
 
-/// The methods of etcd's API that are used.
+/// The methods of etcd's API that the store uses.
 pub(super) mod path {
     pub(in super::super) const RANGE: &str = "/etcdserverpb.KV/Range";
     pub(in super::super) const PUT: &str = "/etcdserverpb.KV/Put";
@@ -46,7 +47,7 @@ pub(super) mod path {
 pub(super) struct Members {
     endpoints: Vec<Endpoint>,
     current: Mutex<Current>,
-    /// Locked during the search for a member that answers; concurrent callers wait for its result.
+    /// Locked during the search for a member that answers. Concurrent callers wait for its result.
     connecting: tokio::sync::Mutex<()>,
 }
 
@@ -58,7 +59,7 @@ struct Current {
     unreached: Option<(Instant, Status)>,
 }
 
-/// A connection with its number, so that its loss counts once.
+/// A connection with its number, so that each loss counts once.
 #[derive(Clone)]
 struct Connection {
     channel: Channel,
@@ -75,7 +76,7 @@ impl Members {
         Ok(Self { endpoints, current, connecting: tokio::sync::Mutex::default() })
     }
 
-    /// A call that may be repeated.
+    /// Sends a call that may be repeated.
     pub(super) async fn read<M, R>(&self, path: &'static str, message: M) -> Result<R, Status>
     where
         M: prost::Message + Clone + 'static,
@@ -90,7 +91,7 @@ impl Members {
         }
     }
 
-    /// A call that must not be repeated.
+    /// Sends a call that must not be repeated.
     pub(super) async fn write<M, R>(&self, path: &'static str, message: M) -> Result<R, Status>
     where
         M: prost::Message + 'static,
@@ -107,7 +108,7 @@ impl Members {
         answer.map(tonic::Response::into_inner).inspect_err(|status| self.note(&connection, status))
     }
 
-    /// Starts a watch. It ends with an error when its member loses the connection to the other members.
+    /// Starts a watch. The watch ends with an error if its member loses the connection to the other members.
     pub(super) async fn watch(&self, create: WatchCreateRequest) -> Result<Watching, Status> {
         let connection = self.connection().await?;
         let mut client = client(&connection);
@@ -186,7 +187,7 @@ impl Members {
 pub(super) struct Watching {
     pub(super) responses: Streaming<WatchResponse>,
     connection: Connection,
-    /// Closing the requests would end the watch.
+    /// If the sender were dropped, the watch would end.
     _requests: tokio::sync::mpsc::Sender<WatchRequest>,
 }
 
@@ -195,7 +196,7 @@ fn client(connection: &Connection) -> tonic::client::Grpc<Channel> {
     tonic::client::Grpc::new(connection.channel.clone()).max_decoding_message_size(usize::MAX)
 }
 
-/// Whether the member or its answer is lost, so that another member may answer.
+/// Whether the member or its response is lost, so that another member may answer.
 pub(super) fn is_lost(status: &Status) -> bool {
     matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Unknown | Code::Internal)
 }
@@ -239,7 +240,7 @@ fn describe(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// The message of etcd, without that of gRPC.
+/// The message of etcd, without the text that gRPC adds.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Said(String);

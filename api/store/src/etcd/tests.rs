@@ -1,4 +1,4 @@
-//! The battery on a real etcd, and what only a shared store has to keep.
+//! The battery on a real etcd, and tests of the promises of a shared store.
 
 mod server;
 
@@ -11,14 +11,14 @@ use self::server::Etcd;
 use super::*;
 use crate::battery::{take, write};
 
-/// How long a test waits for what must come.
+/// Time limit of a test for an expected event.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 async fn open(config: EtcdConfig) -> EtcdStore {
     EtcdStore::open(config).await.expect("opens")
 }
 
-/// An empty store on an etcd that lives as long as the test's process.
+/// An empty store on an etcd that runs as long as the test's process.
 async fn fresh() -> Arc<dyn Store> {
     Arc::new(open(Etcd::kept().config()).await)
 }
@@ -29,7 +29,7 @@ async fn put(store: &dyn Store, key: &str, value: &str, expect: Expect) -> Revis
     store.write(write(key, Some(value), expect)).await.expect("writes")
 }
 
-/// A watch and how far it has come.
+/// A watch and the revision that it has reached.
 struct Reader {
     events: Events,
     reached: Revision,
@@ -40,7 +40,7 @@ impl Reader {
         Self { events: store.watch(after).await.expect("watch"), reached: after }
     }
 
-    /// Reads until the watch is at a revision; answers the events up to there.
+    /// Reads until the watch reaches a revision. Returns the events up to that revision.
     async fn until(&mut self, revision: Revision) -> Vec<crate::Event> {
         let mut seen = Vec::new();
         while self.reached < revision {
@@ -84,7 +84,7 @@ async fn a_watch_comes_to_revisions_that_others_made_outside_of_the_prefix() {
     assert_eq!(snapshot.entries.iter().map(|entry| &*entry.key).collect::<Vec<_>>(), ["a"]);
 }
 
-/// The soundness of the above: whoever is at the head has seen every answered write, whoever made it.
+/// A watch that has reached the head has returned every acknowledged write of any writer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn at_the_head_every_answered_write_has_been_seen() {
     let etcd = Etcd::start();
@@ -121,7 +121,7 @@ async fn one_of_several_servers_compacts_up_to_the_last_look() {
     let etcd = Etcd::start();
     let (one, other) = (open(etcd.config()).await, open(etcd.config()).await);
     let mut at = put(&one, "a", "0", Expect::Absent).await;
-    // The first look of each only notes where the log is.
+    // The first attempt of each server only records the revision of the log.
     let first = compact::try_compact(&one.shared, compact::CompactionState::default()).await.expect("looks");
     let second = compact::try_compact(&other.shared, compact::CompactionState::default()).await.expect("looks");
     assert_eq!(one.compacted().await.expect("compacted"), 0);
@@ -129,13 +129,14 @@ async fn one_of_several_servers_compacts_up_to_the_last_look() {
         at = put(&one, "a", &n.to_string(), Expect::At(at)).await;
     }
     let noted = one.head().await.expect("head");
-    // The key stands as the other one saw it last: whoever comes first compacts, the second does not.
+    // The key has the version that the other server read last. The first server that tries compacts; the second does
+    // not.
     let second = compact::try_compact(&other.shared, second).await.expect("looks");
     let oldest = other.compacted().await.expect("compacted");
     assert!(oldest > 0 && oldest < noted, "{oldest} {noted}");
     let first = compact::try_compact(&one.shared, first).await.expect("looks");
     assert_eq!(one.compacted().await.expect("compacted"), oldest);
-    // From now on both know the same.
+    // Now both servers know the same version.
     compact::try_compact(&one.shared, first).await.expect("looks");
     let now = one.compacted().await.expect("compacted");
     assert!(now >= noted, "{now} {noted}");
@@ -148,7 +149,7 @@ async fn a_watch_that_compaction_overtakes_ends_with_too_old_and_not_with_a_gap(
     let etcd = Etcd::start();
     let store = open(etcd.config()).await;
     let from = put(&store, "a", "0", Expect::Absent).await;
-    // As if compaction came between the look and the start of the watch.
+    // As if a compaction happened between the check and the start of the watch.
     let create = WatchCreateRequest { start_revision: signed(from), prev_kv: true, ..store.shared.whole_prefix() };
     let mut at = from;
     for n in 0..10 {

@@ -1,5 +1,5 @@
-//! The messages of etcd's API that the store uses, with the field numbers of etcd's `rpc.proto` and `kv.proto`. They are
-//! written by hand, because generated code would need `protoc` on every machine that builds skiff.
+//! The messages of etcd's API that the store uses, with the field numbers of etcd's `rpc.proto` and `kv.proto`. They
+//! are hand-written, because generated code would need `protoc` on every machine that builds Skiff.
 
 use prost::{Message, Oneof};
 
@@ -34,7 +34,7 @@ pub(super) struct RangeRequest {
     pub range_end: Vec<u8>,
     #[prost(int64, tag = "3")]
     pub limit: i64,
-    /// 0 for the current revision.
+    /// 0 means the current revision.
     #[prost(int64, tag = "4")]
     pub revision: i64,
     #[prost(bool, tag = "9")]
@@ -125,12 +125,12 @@ pub(super) enum Target {
 }
 
 impl Compare {
-    /// Compares the number of changes since the key was created; 0 when it is absent.
+    /// Compares the number of changes since the creation of the key; 0 if the key is absent.
     pub(super) fn version(key: &[u8], version: i64) -> Self {
         Self { target: 0, key: key.to_vec(), value: Some(Target::Version(version)) }
     }
 
-    /// Compares the revision of the last change; 0 when the key is absent.
+    /// Compares the revision of the last change; 0 if the key is absent.
     pub(super) fn mod_revision(key: &[u8], revision: i64) -> Self {
         Self { target: 2, key: key.to_vec(), value: Some(Target::ModRevision(revision)) }
     }
@@ -176,7 +176,7 @@ pub(super) struct CompactionRequest {
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(super) struct CompactionResponse {}
 
-/// `etcdserverpb.WatchRequest`, only to create a watch: dropping the stream ends it.
+/// `etcdserverpb.WatchRequest`, only to create a watch. The watch ends when the stream is dropped.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct WatchRequest {
     #[prost(message, optional, tag = "1")]
@@ -238,7 +238,7 @@ pub(super) struct StatusResponse {
     pub db_size: i64,
 }
 
-/// The revision in a header, which is in every response of etcd.
+/// The revision in the header of a response; every response of etcd has a header.
 pub(super) fn revision(header: Option<ResponseHeader>) -> i64 {
     header.map_or(0, |header| header.revision)
 }

@@ -1,22 +1,22 @@
-//! The size of the history, and when compaction is due.
+//! The size of the history, and the decision when to compact.
 //!
-//! History has two limits: a number of revisions, and half the bytes of the current entries (or a few MiB, where that is
-//! less). So the file stays within a small multiple of the live data, whether a cluster renews many small Leases or
-//! changes a few large objects.
+//! The history has two limits: a number of revisions, and half the bytes of the current entries (but at least a few
+//! MiB). So the file stays within a small multiple of the live data, both in a cluster that renews many small Leases
+//! and in a cluster that changes a few large objects.
 
 use std::collections::VecDeque;
 
 use crate::Revision;
 
-/// Bytes that SQLite needs for a row besides key and value.
+/// Bytes that SQLite needs for a row, without key and value.
 const ROW_BYTES: u64 = 32;
-/// Revisions that one slice compacts between two batches: well under a millisecond of work.
+/// Revisions that one slice compacts between two batches. This takes well under a millisecond.
 const SLICE_LEN: usize = 1_000;
 
 /// The sizes of the current entries and of the history.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    /// Revisions since the last compaction, with the bytes that compacting up to them frees.
+    /// Revisions since the last compaction, with the bytes that a compaction up to each frees.
     superseded: VecDeque<(Revision, u64)>,
     bytes: u64,
     live_bytes: u64,
@@ -28,13 +28,14 @@ pub(super) fn row_bytes(key: &str, value: Option<&[u8]>) -> u64 {
 }
 
 impl History {
-    /// From the database at the start: the bytes of the current rows, and the rows superseded since the last compaction.
+    /// Reads the state of the database at the start: the bytes of the current rows, and the rows superseded since the
+    /// last compaction.
     pub(super) fn new(live_bytes: u64, superseded: VecDeque<(Revision, u64)>) -> Self {
         let bytes = superseded.iter().map(|(_, bytes)| bytes).sum();
         Self { superseded, bytes, live_bytes }
     }
 
-    /// Records a stored row of `row` bytes, which replaces a row of `replaced` bytes.
+    /// Records a row of `row` bytes, which replaces a row of `replaced` bytes.
     pub(super) fn stored(&mut self, revision: Revision, row: u64, is_deletion: bool, replaced: Option<u64>) {
         let replaced = replaced.unwrap_or_default();
         self.live_bytes = self.live_bytes.saturating_sub(replaced);
@@ -48,14 +49,15 @@ impl History {
         }
     }
 
-    /// Records a compaction up to a revision.
+    /// Records a compaction up to the given revision.
     pub(super) fn compacted(&mut self, upto: Revision) {
         while let Some((_, bytes)) = self.superseded.pop_front_if(|(revision, _)| *revision <= upto) {
             self.bytes -= bytes;
         }
     }
 
-    /// The revision to compact to now: at most one slice, even when more is due. `None` when no compaction is due.
+    /// The revision to which the writer compacts now. It is at most one slice ahead, even if more is due. `None` if no
+    /// compaction is due.
     pub(super) fn due(&self, head: Revision, compacted: Revision, history_len: u64, bytes_min: u64) -> Option<Revision> {
         let slice = compacted + SLICE_LEN as u64;
         let too_long =
@@ -65,7 +67,7 @@ impl History {
         too_long.max(too_big).filter(|upto| *upto > compacted)
     }
 
-    /// The revision to compact to so that at most so many bytes are left, within a slice.
+    /// The revision to compact to, so that at most `bytes` bytes of history are left. It is within one slice.
     fn leaving(&self, bytes: u64) -> Option<Revision> {
         let mut left = self.bytes;
         let mut upto = None;
@@ -86,7 +88,7 @@ mod tests {
 
     const BYTES_MIN: u64 = 4 << 20;
 
-    /// Updates of one key of a size, after other keys of `live` bytes.
+    /// Updates of one key with rows of one size, after other keys with `live` bytes.
     fn updates(live: u64, count: u64, row: u64) -> History {
         let mut history = History::new(live, VecDeque::new());
         history.stored(1, row, false, None);
@@ -100,7 +102,7 @@ mod tests {
         assert_eq!(history.due(30, 0, 100, BYTES_MIN), None);
         assert_eq!(history.due(30, 0, 15, BYTES_MIN), Some(15));
         assert_eq!(history.due(30, 15, 15, BYTES_MIN), None);
-        // A slice at a time.
+        // One slice at a time.
         assert_eq!(updates(0, 9_000, 10).due(9_000, 0, 100, BYTES_MIN), Some(1_000));
     }
 
@@ -110,7 +112,7 @@ mod tests {
         assert_eq!(updates(0, 5, MIB).due(5, 0, 1_000, BYTES_MIN), None);
         assert_eq!(updates(0, 6, MIB).due(6, 0, 1_000, BYTES_MIN), Some(4), "more than the least: the half of that is left");
         assert_eq!(updates(20 * MIB, 6, MIB).due(6, 0, 1_000, BYTES_MIN), None, "less than half of the live data");
-        // One row alone may be more than the bound.
+        // One row alone may exceed the limit.
         assert_eq!(updates(0, 2, 100 * MIB).due(2, 0, 1_000, BYTES_MIN), Some(2));
         let mut history = updates(0, 2, 9 * MIB);
         history.stored(3, 32, true, Some(9 * MIB));

@@ -18,14 +18,14 @@ use super::history::{History, row_bytes};
 use super::{Current, Index, SqliteConfig, unsigned, wal};
 use crate::{Revision, StoreError};
 
-/// The schema that this version writes, kept in `user_version`.
+/// The schema that this version writes. It is stored in `user_version`.
 pub(super) const SCHEMA: i64 = 1;
 /// Connections that read snapshots and history.
 const READERS_MAX: u32 = 2;
-/// Most cached prepared statements: one for each power of two up to the size of a batch, and a few more.
+/// The maximum of cached prepared statements: one for each power of two up to the size of a batch, and a few more.
 const STATEMENTS_MAX: usize = super::writer::BATCH_LEN_MAX.ilog2() as usize + 1 + 16;
 
-/// The size to which the write-ahead log is truncated when it restarts after a long read.
+/// The size to which SQLite truncates the write-ahead log when the log restarts after a long read.
 const WAL_BYTES_MAX: u32 = 4 << 20;
 
 /// The revision of the head. It is stored because compaction may remove a tombstone at the head.
@@ -77,7 +77,7 @@ pub(super) async fn open(config: &SqliteConfig) -> Result<Opened, StoreError> {
 
 use sqlx::Connection;
 
-/// Takes the lock beside the database and writes the pid into it, for the error message of a second process.
+/// Takes the lock beside the database and writes the pid into it. The error message of a second process shows the pid.
 pub(super) fn lock(path: &Path) -> Result<File, StoreError> {
     let lock_path = path.with_extension("lock");
     let failing = |doing: &str, source: std::io::Error| StoreError::Backend {
@@ -110,7 +110,7 @@ pub(super) fn lock(path: &Path) -> Result<File, StoreError> {
     }
 }
 
-/// Makes the file readable by its owner only: it holds Secrets.
+/// Creates the file so that only its owner can read it: it contains Secrets.
 pub(super) fn create_private(path: &Path) -> Result<(), StoreError> {
     OpenOptions::new()
         .write(true)
@@ -159,7 +159,7 @@ async fn current(connection: &mut SqliteConnection) -> Result<(Index, Revision, 
     Ok((index, unsigned(head), unsigned(compacted)))
 }
 
-/// Revisions whose compaction frees bytes, with their number: see [`History`].
+/// Revisions whose compaction frees bytes, with the number of these bytes: see [`History`].
 async fn superseded(connection: &mut SqliteConnection) -> Result<VecDeque<(Revision, u64)>, sqlx::Error> {
     sqlx::query(
         "SELECT new.revision, new.key, new.value IS NULL, length(old.value) FROM log new LEFT JOIN log old ON old.revision = new.previous \

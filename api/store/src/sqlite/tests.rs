@@ -10,7 +10,7 @@ async fn open(dir: &tempfile::TempDir) -> Result<SqliteStore, StoreError> {
     SqliteStore::open(SqliteConfig { history_len: 100, ..SqliteConfig::new(dir.path().join("state.db")) }).await
 }
 
-/// A fresh store whose directory lives as long as the test's process.
+/// A fresh store whose directory stays after the test.
 async fn fresh() -> Arc<dyn Store> {
     let dir = tempfile::tempdir().expect("a directory");
     Arc::new(SqliteStore::open(SqliteConfig::new(dir.keep().join("state.db"))).await.expect("opens"))
@@ -83,8 +83,8 @@ async fn only_the_owner_may_read_the_database() {
     }
 }
 
-/// SQLite rolls back by itself when the disk is full (here a trigger makes it), or fails a statement and
-/// leaves the rest to us. After either, and after both, what is answered must be on disk.
+/// If the disk is full, SQLite rolls back by itself (here a trigger does this), or a statement fails and the store must
+/// roll back. After either failure, and after both, all acknowledged writes must be on disk.
 #[tokio::test]
 async fn a_compaction_that_fails_takes_no_later_write_with_it() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -107,18 +107,18 @@ async fn a_compaction_that_fails_takes_no_later_write_with_it() {
     assert_eq!(store.compacted().await.expect("known"), at);
 }
 
-/// History that is read while it is compacted ends with "compacted", never with a gap.
+/// A read of history during its compaction ends with "compacted", never with a gap.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn history_read_during_a_compaction_has_no_gap() {
     let dir = tempfile::tempdir().expect("a directory");
     let config = SqliteConfig { history_len: 1_000_000, history_bytes_min: u64::MAX, ..SqliteConfig::new(dir.path().join("state.db")) };
     let store = Arc::new(SqliteStore::open(config).await.expect("opens"));
     let (keys, rounds, page) = (64, 60, "v".repeat(4_000));
-    // Each key is replaced again and again, so that compaction leaves holes everywhere, and pages to hand back.
+    // Each key is replaced many times, so that compaction frees rows in all pages, and also whole pages.
     let mut expected = vec![Expect::Absent; keys];
     for _ in 0..rounds {
         let writes = expected.iter().enumerate().map(|(key, expect)| store.write(write(&format!("k{key}"), Some(&page), *expect)));
-        // In whatever order they were made.
+        // The order of the writes does not matter.
         expected = futures::future::join_all(writes).await.into_iter().map(|written| Expect::At(written.expect("writes"))).collect();
     }
     let compacting = tokio::spawn({
@@ -136,7 +136,7 @@ async fn history_read_during_a_compaction_has_no_gap() {
     compacting.await.expect("compacted");
 }
 
-/// Begins at the oldest revision again and again.
+/// Reads the history from the oldest revision, again and again.
 async fn read_until_compacted(store: Arc<SqliteStore>, upto: Revision) {
     loop {
         let after = store.compacted().await.expect("known");

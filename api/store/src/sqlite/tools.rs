@@ -1,4 +1,5 @@
-//! Tools for the database file: a backup while the server runs, a restore while it does not run, and a check of the file.
+//! Tools for the database file: a backup, also while the server runs; a restore while the server is stopped; and a
+//! check of the file.
 
 mod restore;
 
@@ -14,17 +15,17 @@ use crate::{Revision, StoreError};
 
 pub use restore::restore;
 
-/// Most problems in a report.
+/// The maximum of problems in a report.
 const PROBLEMS_MAX: usize = 20;
 
 /// The content of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backup {
-    /// Its revision.
+    /// The revision of the backup.
     pub revision: Revision,
-    /// Its current entries.
+    /// The number of current entries.
     pub entries: u64,
-    /// Its size.
+    /// The size in bytes.
     pub bytes: u64,
 }
 
@@ -33,27 +34,27 @@ pub struct Backup {
 pub struct Health {
     /// The last revision.
     pub revision: Revision,
-    /// The oldest revision that a watch may resume from.
+    /// The oldest revision from which a watch may resume.
     pub compacted: Revision,
-    /// Current entries.
+    /// The number of current entries.
     pub entries: u64,
-    /// Bytes of their keys and values.
+    /// The bytes of their keys and values.
     pub live_bytes: u64,
-    /// Rows of history.
+    /// The number of rows of history.
     pub history: u64,
-    /// Size of the database file, without the write-ahead log.
+    /// The size of the database file, without the write-ahead log.
     pub bytes: u64,
-    /// Unused bytes of the file.
+    /// The unused bytes of the file.
     pub free_bytes: u64,
-    /// The problems; empty for an intact database.
+    /// The problems; empty if the database is intact.
     pub problems: Vec<String>,
 }
 
-/// Copies a database at one revision to a new file, also while a server uses it. The copy is checked and flushed to disk
-/// before it gets its name.
+/// Copies a database at one revision to a new file, also while a server uses the database. The copy is checked and
+/// flushed to disk before it gets its name.
 ///
 /// # Errors
-/// [`StoreError::File`] when there is no database, or when the new file exists; or what SQLite says.
+/// [`StoreError::File`] if there is no database or the new file exists; or the error of SQLite.
 pub async fn backup(path: &Path, to: &Path) -> Result<Backup, StoreError> {
     if to.exists() {
         return Err(refused(to, "exists already; a backup does not replace a file"));
@@ -70,7 +71,7 @@ pub async fn backup(path: &Path, to: &Path) -> Result<Backup, StoreError> {
             return Err(error);
         }
     };
-    // A hard link fails where the name exists; a rename would replace a file that another process created meanwhile.
+    // A hard link fails if the name exists. A rename would replace a file that another process created meanwhile.
     let named = std::fs::hard_link(&partial, to).and_then(|()| std::fs::remove_file(&partial));
     named.and_then(|()| sync_parent(to)).map_err(|source| io("naming", to, source))?;
     Ok(Backup { revision: health.revision, entries: health.entries, bytes: health.bytes })
@@ -79,7 +80,7 @@ pub async fn backup(path: &Path, to: &Path) -> Result<Backup, StoreError> {
 /// Checks whether a database or a backup is intact, also while a server uses it.
 ///
 /// # Errors
-/// [`StoreError::File`] when the file is no database of this kind; or the error of SQLite.
+/// [`StoreError::File`] if the file is no database of Skiff; or the error of SQLite.
 pub async fn check(path: &Path) -> Result<Health, StoreError> {
     let mut database = open_existing(path).await?;
     let health = examine(&mut database).await.map_err(|source| failed(path, "reading", source));
@@ -98,8 +99,8 @@ async fn copy_checked(database: &mut SqliteConnection, path: &Path, to: &Path) -
 
 /// Copies in one transaction, without unused pages. The copy is on disk when this returns.
 async fn copy(database: &mut SqliteConnection, path: &Path, to: &Path) -> Result<(), StoreError> {
-    // The file is created first, with its mode, so that no other user can ever read it. SQLite treats an empty file as a new
-    // database.
+    // The file is created first, with its mode, so that no other user can ever read it. SQLite treats an empty file as
+    // a new database.
     let _left_over = std::fs::remove_file(to);
     open::create_private(to)?;
     let into = to.to_str().ok_or_else(|| refused(to, "has a name that is not UTF-8"))?;
@@ -108,7 +109,7 @@ async fn copy(database: &mut SqliteConnection, path: &Path, to: &Path) -> Result
     std::fs::File::open(to).and_then(|file| file.sync_all()).map_err(|source| io("flushing", to, source))
 }
 
-/// Opens a database of skiff for reading. Opening changes nothing.
+/// Opens a database of Skiff for reading. This changes nothing.
 async fn open_existing(path: &Path) -> Result<SqliteConnection, StoreError> {
     if !path.exists() {
         return Err(refused(path, "does not exist"));
@@ -134,7 +135,7 @@ async fn open_existing(path: &Path) -> Result<SqliteConnection, StoreError> {
     Ok(connection)
 }
 
-/// SQLite's `SQLITE_NOTADB`.
+/// Whether the error is SQLite's `SQLITE_NOTADB`.
 fn not_a_database(error: &sqlx::Error) -> bool {
     error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "26")
 }
@@ -144,10 +145,10 @@ async fn examine(database: &mut SqliteConnection) -> Result<Health, sqlx::Error>
         sqlx::query_scalar(sqlx::AssertSqlSafe(format!("PRAGMA integrity_check({PROBLEMS_MAX})"))).fetch_all(&mut *database).await?;
     problems.retain(|problem| problem != "ok");
     if !problems.is_empty() {
-        // The counts below would be wrong.
+        // The numbers of a damaged file would be wrong.
         return Ok(Health { problems, ..Health::unknown() });
     }
-    // One transaction, because a server may be writing.
+    // One transaction, because a server may write meanwhile.
     let mut database = database.begin().await?;
     for (what, query) in RULES {
         let keys: Vec<String> = sqlx::query_scalar(*query).fetch_all(&mut *database).await?;
@@ -169,7 +170,7 @@ impl Health {
     }
 }
 
-/// Checks of the content and the keys that fail them: at most [`PROBLEMS_MAX`] each.
+/// Checks of the content. Each query returns the keys that fail the check, at most [`PROBLEMS_MAX`].
 const RULES: &[(&str, &str)] = &[
     (
         "has more than one current value",
@@ -188,7 +189,7 @@ const RULES: &[(&str, &str)] = &[
     ),
 ];
 
-/// The numbers of [`Health`], in its order, except that the rows of history include the current ones.
+/// The numbers of [`Health`] in its order. Here, the rows of history include the current rows.
 const NUMBERS: &[&str] = &[
     open::HEAD,
     "SELECT value FROM meta WHERE name = 'compacted'",

@@ -1,6 +1,6 @@
 //! The task that writes. It collects the waiting writes, checks their conditions against the index, assigns revisions,
-//! stores the batch with one statement (one transaction, one fsync), and then answers. Between batches it compacts, a
-//! slice at a time.
+//! and stores the batch with one statement (one transaction, one fsync). Then it answers the callers. Between batches
+//! it compacts, a slice at a time.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use super::history::{History, row_bytes};
 use super::{Current, Index, Request, Shared, SqliteConfig, signed};
 use crate::{Event, Expect, Guard, Revision, StoreError, Write};
 
-/// Most writes in one statement. With five parameters each this is far below SQLite's limit.
+/// The maximum of writes in one statement. With five parameters each, this is far below SQLite's limit.
 pub(super) const BATCH_LEN_MAX: usize = 128;
 /// Revisions per transaction of a requested compaction.
 const COMPACT_SLICE: u64 = 1_000;
-/// Free pages that are returned to the file system at once; as many stay for new rows.
+/// The number of free pages that are returned to the file system at once. The same number stays for new rows.
 const VACUUM_PAGES: i64 = 256;
 
 type Answer = oneshot::Sender<Result<Revision, StoreError>>;
@@ -43,12 +43,12 @@ struct Staged {
     answer: Answer,
 }
 
-/// Writes of one transaction.
+/// The writes of one transaction.
 #[derive(Default)]
 struct Batch {
     staged: Vec<Staged>,
-    /// Writes whose conditions do not hold, with the error. The conflicting write may be in the same batch, so their
-    /// callers are answered when that write is durable and visible.
+    /// Writes whose conditions do not hold, with the error. The conflicting write may be in the same batch, so the
+    /// callers get the error only when that write is durable and visible.
     refused: Vec<(StoreError, Answer)>,
 }
 
@@ -76,7 +76,7 @@ impl Writer {
                     Request::Write(write, answer) => self.stage(write, answer, &mut batch),
                     Request::Compact(upto, answer) => {
                         self.commit(std::mem::take(&mut batch)).await;
-                        // The caller may have been dropped; compaction is done all the same.
+                        // The caller may have been dropped; the compaction happens anyway.
                         let _gone = answer.send(self.compact_all(upto).await);
                     }
                     Request::Check(answer) => {
@@ -97,7 +97,7 @@ impl Writer {
         }
     }
 
-    /// Checks the conditions of a write against the index and updates the index.
+    /// Checks the conditions of a write against the index. If they hold, updates the index.
     fn stage(&mut self, write: Write, answer: Answer, batch: &mut Batch) {
         let before = self.index.get(&write.key).copied();
         if let Some(refusal) = self.refusal(&write, before) {
@@ -129,7 +129,7 @@ impl Writer {
         write.guards.iter().find(is_lost).map(|guard| StoreError::Unguarded { key: Arc::clone(&guard.key) })
     }
 
-    /// Stores a batch, publishes its events, and answers. A failed batch leaves nothing behind.
+    /// Stores a batch, publishes its events, and answers the callers. A failed batch leaves nothing behind.
     async fn commit(&mut self, Batch { staged, refused }: Batch) {
         let stored = match staged.is_empty() {
             true => Ok(()),
@@ -156,7 +156,7 @@ impl Writer {
         for write in staged {
             let replaced = write.before.map(|current| current.bytes);
             self.history.stored(write.event.revision, write.bytes, write.event.value.is_none(), replaced);
-            // The caller may have been dropped; the write stands, as after any lost answer.
+            // The caller may have been dropped; the write remains, as after any lost answer.
             let _gone = write.answer.send(Ok(write.event.revision));
         }
     }
@@ -185,7 +185,7 @@ impl Writer {
         query.execute(&mut self.connection).await.map(drop)
     }
 
-    /// Compacts a slice when compaction is due, or returns free pages.
+    /// Compacts a slice if compaction is due, or else returns free pages.
     async fn keep_short(&mut self) {
         let (head, compacted) = (self.shared.tail.head(), self.shared.compacted());
         let done = match self.history.due(head, compacted, self.history_len, self.history_bytes_min) {
@@ -213,10 +213,10 @@ impl Writer {
         Ok(())
     }
 
-    /// Removes rows that a row up to `upto` replaced, and tombstones up to `upto`.
+    /// Removes rows that a row up to `upto` replaced, and the tombstones up to `upto`.
     async fn compact(&mut self, upto: Revision) -> Result<(), StoreError> {
         let from = self.shared.compacted();
-        // Published before the rows go: a concurrent reader of history must not take the remaining rows for all rows.
+        // Published before the rows are deleted: a concurrent reader of history must notice that rows are missing.
         self.shared.compacted.store(upto, Ordering::Release);
         if let Err(source) = compact(&mut self.connection, from, upto).await {
             self.shared.compacted.store(from, Ordering::Release);
@@ -224,7 +224,7 @@ impl Writer {
         }
         self.history.compacted(upto);
         tracing::debug!(revision = upto, "history compacted");
-        // The rows are gone even where returning pages fails.
+        // The rows are deleted even if the return of pages fails.
         if let Err(error) = self.vacuum().await {
             tracing::warn!(error = &error as &dyn Error, "handing back free pages failed");
         }
@@ -239,8 +239,8 @@ impl Writer {
     }
 }
 
-/// A transaction without sqlx's own bookkeeping. When the disk is full, SQLite may roll back by itself. sqlx then loses
-/// count of its transactions: a later one stays open, and acknowledged writes are lost with it.
+/// A transaction without sqlx's own bookkeeping. If the disk is full, SQLite may roll back by itself. sqlx then loses
+/// count of its transactions: a later transaction stays open, and acknowledged writes are lost with it.
 async fn compact(connection: &mut SqliteConnection, from: Revision, upto: Revision) -> Result<(), sqlx::Error> {
     sqlx::query("BEGIN IMMEDIATE").execute(&mut *connection).await?;
     let done = match delete_history(connection, from, upto).await {
@@ -248,7 +248,7 @@ async fn compact(connection: &mut SqliteConnection, from: Revision, upto: Revisi
         failed => failed,
     };
     if done.is_err() {
-        // Fails only where SQLite has rolled back already.
+        // Fails only if SQLite has already rolled back.
         let _rolled_back_already = sqlx::query("ROLLBACK").execute(connection).await;
     }
     done
@@ -264,13 +264,13 @@ async fn delete_history(connection: &mut SqliteConnection, from: Revision, upto:
     sqlx::query("UPDATE meta SET value = ? WHERE name = 'compacted'").bind(signed(upto)).execute(connection).await.map(drop)
 }
 
-/// Returns the number of free pages that are left.
+/// Returns the number of remaining free pages.
 async fn vacuum(connection: &mut SqliteConnection) -> Result<i64, sqlx::Error> {
     sqlx::query(AssertSqlSafe(format!("PRAGMA incremental_vacuum({VACUUM_PAGES})"))).execute(&mut *connection).await?;
     sqlx::query_scalar("PRAGMA freelist_count").fetch_one(connection).await
 }
 
-/// The statement for a batch of up to so many rows. There are few sizes, so that all statements stay prepared in little
+/// The statement for a batch of up to `rows` rows. There are few sizes, so that all statements stay prepared in little
 /// memory. Unbound parameters are NULL, and a row without a revision is not inserted.
 fn insert_statement(rows: usize) -> SqlStr {
     let mut sql = String::with_capacity(120 + rows * 12);

@@ -1,4 +1,4 @@
-//! A real etcd of one member, on loopback, in a directory of its own.
+//! A real etcd with one member, on loopback, in its own directory.
 
 use std::io::Write as _;
 use std::net::TcpListener;
@@ -12,7 +12,7 @@ use super::super::{EtcdConfig, EtcdTls};
 
 const START_LIMIT: Duration = Duration::from_secs(30);
 
-/// Killed when dropped.
+/// An etcd process, which is killed when the value is dropped.
 pub(super) struct Etcd {
     dir: tempfile::TempDir,
     child: Option<Child>,
@@ -26,7 +26,7 @@ impl Etcd {
         Self::start_with(None)
     }
 
-    /// With TLS and only for those who have a certificate, where keys are given.
+    /// Starts an etcd. With keys, it uses TLS and requires client certificates.
     pub(super) fn start_with(keys: Option<&Keys>) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let scheme = if keys.is_some() { "https" } else { "http" };
@@ -38,10 +38,10 @@ impl Etcd {
         etcd
     }
 
-    /// One for the rest of this process.
+    /// An etcd that runs until the test's process ends.
     pub(super) fn kept() -> &'static Self {
         let etcd = Box::leak(Box::new(Self::start()));
-        // Nothing drops it: who ends it clears its directory away as well.
+        // The value is never dropped, so the shell that ends etcd also removes its directory.
         let clear = etcd.child.as_mut().and_then(|shell| shell.stdin.as_mut()).expect("it runs");
         writeln!(clear, "{}", etcd.dir.path().display()).expect("the shell reads");
         etcd
@@ -53,8 +53,8 @@ impl Etcd {
     }
 
     pub(super) fn start_again(&mut self) {
-        // The shell ends etcd when this process is gone, however it went: its end of the pipe closes.
-        // What it was told before that is a directory to remove.
+        // The shell ends etcd when the test's process ends in any way, because the pipe closes. A line on the pipe is a
+        // directory that the shell removes then.
         let mut shell = Command::new("sh");
         shell.args([
             "-c",
@@ -87,7 +87,7 @@ impl Etcd {
         }
     }
 
-    /// As by `kill -9`.
+    /// Kills etcd as by `kill -9`.
     pub(super) fn kill(&mut self) {
         let mut shell = self.child.take().expect("it runs");
         drop(shell.stdin.take());
@@ -109,12 +109,12 @@ impl Drop for Etcd {
     }
 }
 
-/// A port that nobody listened at a moment ago.
+/// A port that was free a moment ago.
 fn free_port() -> u16 {
     TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr()).expect("a port").port()
 }
 
-/// An authority with a server's and a client's certificate of it.
+/// A certificate authority with a server certificate and a client certificate.
 pub(super) struct Keys {
     dir: tempfile::TempDir,
 }

@@ -1,11 +1,10 @@
-//! A year of what a cluster writes by itself, replayed: the file must not grow with it.
+//! Replays a year of a cluster's own writes: the file must not grow with their number.
 //!
-//! Ten nodes with 110 Pods each renew their Leases every ten seconds, report their status every five
-//! minutes and make an Event a minute that is deleted an hour later. That is 31.5 million renewals a
-//! year. What the file holds depends on the live data and the history that is kept, not on what was
-//! compacted; so the short replay is a thousandth of the year with a tenth of the history, and the file
-//! is compacted over and over within its first fiftieth. The whole year is an ignored test:
-//! `cargo test --release -p api-store a_year -- --ignored --nocapture`.
+//! Ten nodes with 110 Pods each renew their Leases every ten seconds and report their status every five minutes. Every
+//! minute they create an Event, which is deleted an hour later. That is 31.5 million renewals a year. The size of the
+//! file depends on the live data and the stored history, not on what was compacted. So the short replay is a thousandth
+//! of the year with a tenth of the history, and the file is compacted many times within its first fiftieth. The whole
+//! year is an ignored test: `cargo test --release -p api-store a_year -- --ignored --nocapture`.
 
 use std::collections::VecDeque;
 
@@ -17,18 +16,18 @@ const PODS_A_NODE: usize = 110;
 const YEAR: u64 = 365 * 24 * 360;
 const STATUS_EVERY: u64 = 30;
 const EVENT_EVERY: u64 = 6;
-/// An hour, upstream's `--event-ttl`.
+/// One hour: upstream's `--event-ttl`.
 const EVENT_KEPT: u64 = 360;
-/// The most that file and write-ahead log may take of the live data.
+/// The maximum size of file and write-ahead log, relative to the live data.
 const RATIO_MAX: f64 = 3.0;
 
-/// One node's own writes.
+/// The writes of one node.
 struct Node {
     store: Arc<SqliteStore>,
     name: String,
     lease: Revision,
     status: Revision,
-    /// The Events that are still there: key and revision.
+    /// The Events that are not deleted yet: key and revision.
     events: VecDeque<(String, Revision)>,
 }
 
@@ -76,7 +75,7 @@ impl Node {
     }
 }
 
-/// Replays so many rounds; answers after each twelfth of them the file's size and that of the live data.
+/// Replays the given number of rounds. After each twelfth of them, records the size of the file and of the live data.
 async fn replay(dir: &std::path::Path, rounds: u64, history_len: u64) -> Vec<(u64, u64)> {
     let path = dir.join("state.db");
     let store = Arc::new(SqliteStore::open(SqliteConfig { history_len, ..SqliteConfig::new(&path) }).await.expect("opens"));

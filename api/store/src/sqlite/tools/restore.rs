@@ -1,13 +1,13 @@
-//! Putting a backup back.
+//! Restores a backup.
 //!
-//! Clients remember revisions of the state that is replaced. Were the log to go on where the backup
-//! ends, it would give these numbers to other writes: a watch that resumes from one would miss what
-//! happened since the backup, and never know. So the restored log goes on beyond every revision that
-//! can have been handed out, and has no history: whoever comes with an older revision is told that it
-//! is too old (410 Gone) and lists anew. Objects keep the revisions that they had in the backup.
+//! Clients remember revisions of the replaced state. If the log continued at the end of the backup, it would give these
+//! revisions to other writes. A watch that resumes from such a revision would then miss the writes since the backup
+//! without notice. So the restored log continues beyond every revision that clients can have received, and has no
+//! history. A client with an older revision gets the error that it is too old (410 Gone) and lists again. Objects keep
+//! their revisions of the backup.
 //!
-//! The present database says how far its log is, but it may be gone, and the same backup may be restored
-//! a second time. So the clock counts too: a log that is started later is started further on.
+//! The present database has the end of its log. But it may be lost, and the same backup may be restored a second time.
+//! So the clock counts too: a log that starts later starts at a greater revision.
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -21,19 +21,18 @@ use super::super::{signed, unsigned, wal};
 use super::{Backup, beside, check, close, copy, io, open_existing, refused};
 use crate::{Revision, StoreError};
 
-/// How far the log jumps: more than a server writes between a backup and its restoring. The number is
-/// the one that etcd's own tool is documented with.
+/// How far the log jumps: more revisions than a server writes between a backup and its restore. The documentation of
+/// etcd's own tool has the same number.
 const JUMP: Revision = 1_000_000_000;
 /// Revisions for each second of the clock: more than a server writes in a second.
 const REVISIONS_PER_SECOND: Revision = 100_000;
 
-/// Replaces a database by a backup of it. The present one, if any, is kept beside it as `….replaced`.
-/// `now` is the time of the restore.
+/// Replaces a database by a backup of it. An existing database is kept beside it as `….replaced`. `now` is the time of
+/// the restore.
 ///
 /// # Errors
-/// [`StoreError::InUse`] while a server runs on it, [`StoreError::File`] when the backup is damaged or the
-/// present database cannot be read, [`StoreError::Newer`] when a newer version made the backup; then
-/// nothing has changed.
+/// [`StoreError::InUse`] while a server uses the database, [`StoreError::File`] if the backup is damaged or the present
+/// database cannot be read, [`StoreError::Newer`] if a newer version wrote the backup. Then nothing has changed.
 pub async fn restore(from: &Path, path: &Path, now: SystemTime) -> Result<Backup, StoreError> {
     let lock = open::lock(path)?;
     let health = check(from).await?;
@@ -56,18 +55,18 @@ pub async fn restore(from: &Path, path: &Path, now: SystemTime) -> Result<Backup
     Ok(Backup { revision, entries: health.entries, bytes })
 }
 
-/// Where the restored log goes on: where the clock says, which is beyond where an earlier restore began and what a
-/// server has written since. A clock that is behind what was handed out says nothing; a jump has to do then. The jump is
-/// not added to the clock: a later restore that knows nothing of this one would begin before it.
+/// The first revision of the restored log: the revision of the clock, which is beyond the start of an earlier restore
+/// and the writes since. If the clock is behind the present log, the first revision is a jump beyond that log. The jump
+/// is not added to the clock: a later restore that does not know of this one would start before it.
 fn first_revision(handed_out: Revision, now: SystemTime) -> Revision {
     let seconds = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let by_the_clock = seconds.saturating_mul(REVISIONS_PER_SECOND);
     if by_the_clock > handed_out { by_the_clock } else { handed_out.saturating_add(JUMP) }
 }
 
-/// Brings everything of the present database into its one file; answers its revision, or `None` when there
-/// is no database. What cannot be read is not touched: its write-ahead log may hold answered writes, which
-/// its owner decides about.
+/// Moves everything of the present database into its one file. Returns the revision, or `None` if there is no database.
+/// A database that cannot be read is not changed: its write-ahead log may contain acknowledged writes, and its owner
+/// must decide.
 async fn settle(path: &Path) -> Result<Option<Revision>, StoreError> {
     let log = wal::path(path);
     if !path.exists() {
@@ -79,7 +78,7 @@ async fn settle(path: &Path) -> Result<Option<Revision>, StoreError> {
     let read = async {
         let mut present = open_existing(path).await?;
         let head = sqlx::query_scalar::<_, i64>(open::HEAD).fetch_one(&mut present).await;
-        // Closing the last connection moves the write-ahead log into the file.
+        // SQLite moves the write-ahead log into the file when the last connection closes.
         close(present, path).await?;
         head.map(unsigned).map_err(|source| failed(path, "reading", source))
     };
@@ -91,7 +90,7 @@ async fn settle(path: &Path) -> Result<Option<Revision>, StoreError> {
     Ok(Some(head))
 }
 
-/// Keeps what is current and nothing else, and has the log go on from that revision.
+/// Deletes everything but the current rows, and makes the log continue at `revision`.
 async fn start_history(database: &mut SqliteConnection, revision: Revision) -> Result<(), sqlx::Error> {
     let mut transaction = database.begin().await?;
     for statement in
@@ -104,7 +103,7 @@ async fn start_history(database: &mut SqliteConnection, revision: Revision) -> R
     sqlx::query("VACUUM").execute(database).await.map(drop)
 }
 
-/// At every moment there is a whole database of that name, the old one or the new one.
+/// At every moment there is a whole database with that name, the old one or the new one.
 fn replace(restoring: &Path, path: &Path) -> std::io::Result<()> {
     std::fs::File::open(restoring)?.sync_all()?;
     if path.exists() {
@@ -112,8 +111,8 @@ fn replace(restoring: &Path, path: &Path) -> std::io::Result<()> {
         remove_if_there(&replaced)?;
         std::fs::hard_link(path, &replaced)?;
     }
-    // Both are of the old file and without content since it was settled: SQLite leaves them where another
-    // process has the old file open.
+    // Both belong to the old file and are empty since `settle`. SQLite leaves them if another process has the old file
+    // open.
     for beside in [wal::path(path), path.with_extension("db-shm")] {
         remove_if_there(&beside)?;
     }

@@ -6,7 +6,7 @@ use super::*;
 use crate::battery::{take, write};
 use crate::{Expect, SqliteConfig, SqliteStore, Store};
 
-/// A clock that was never set adds nothing.
+/// A clock that was never set: it adds no revisions.
 const EPOCH: SystemTime = SystemTime::UNIX_EPOCH;
 
 struct TestDir {
@@ -41,7 +41,7 @@ async fn a_backup_under_writes_is_one_moment_of_the_log() {
     for (n, key) in [left, right].into_iter().enumerate() {
         at[n] = store.write(write(key, Some("0"), Expect::Absent)).await.expect("writes");
     }
-    // Always the left one first: at no moment is the right one ahead of it, or more than one behind.
+    // Writes the left key first: the right one is never ahead of it, and never more than one behind.
     let writer = tokio::spawn({
         let store = Arc::clone(&store);
         async move {
@@ -111,7 +111,7 @@ async fn after_a_restore_old_revisions_are_too_old_and_new_ones_are_beyond_all_o
     for old in [0, kept, deleted, late, last] {
         assert!(matches!(store.watch(old).await.map(drop), Err(StoreError::Compacted { oldest }) if oldest > last), "{old}");
     }
-    // A writer that has seen the lost change may not write on top of the state before it.
+    // A writer that has seen the lost change may not overwrite the older state.
     let stale = store.write(write("changed", Some("3"), Expect::At(late))).await;
     assert!(matches!(stale, Err(StoreError::Conflict { current: Some(current) }) if current == changed), "{stale:?}");
     let mut events = store.watch(restored.revision).await.expect("watch");
@@ -121,7 +121,7 @@ async fn after_a_restore_old_revisions_are_too_old_and_new_ones_are_beyond_all_o
     assert_eq!((seen[0].revision, seen[0].previous), (new, Some(changed)));
     store.close().await;
     assert_eq!(check(&database).await.expect("checks").problems, Vec::<String>::new());
-    // What was replaced is still there.
+    // The replaced database still exists.
     let replaced = check(&dir.at("state.db.replaced")).await.expect("checks");
     assert_eq!((replaced.revision, replaced.entries, replaced.problems), (last, 3, Vec::new()));
 }
@@ -136,7 +136,7 @@ async fn a_restore_needs_no_present_database_and_keeps_one_that_it_cannot_read()
     drop(store);
     let elsewhere = TestDir::new();
     let (database, log) = (elsewhere.at("state.db"), elsewhere.at("state.db-wal"));
-    // Answered writes may be in the log alone: neither it nor its database is touched.
+    // Acknowledged writes may be only in the log, so neither the log nor its database is changed.
     for present in [&[(&database, "this was a database"), (&log, "and so was this")][..], &[(&log, "a log whose database is not there")]] {
         for (path, content) in present {
             std::fs::write(path, content).expect("writes");
@@ -154,7 +154,7 @@ async fn a_restore_needs_no_present_database_and_keeps_one_that_it_cannot_read()
     assert!(!elsewhere.at("state.db.replaced").exists());
 }
 
-/// SQLite deletes the log of a file that it does not take for a database.
+/// SQLite deletes the log of a file that it does not recognize as a database.
 #[tokio::test]
 async fn nothing_deletes_a_log_whose_database_is_lost() {
     let dir = TestDir::new();
@@ -174,8 +174,8 @@ async fn nothing_deletes_a_log_whose_database_is_lost() {
     }
 }
 
-/// The same backup is restored again and again, on what the last restore made and where that is lost: what one log gave
-/// out is not given out by another.
+/// The same backup is restored several times, over the result of the last restore and also after its loss. No log
+/// reuses a revision of another one.
 #[tokio::test]
 async fn a_later_restore_goes_on_beyond_the_earlier_ones() {
     let dir = TestDir::new();
@@ -244,7 +244,7 @@ async fn a_check_sees_what_the_log_must_not_hold() {
         at = store.write(write("a", Some(&n.to_string()), Expect::At(at))).await.expect("writes");
     }
     store.write(write("b", Some("22"), Expect::Absent)).await.expect("writes");
-    // While the server runs, too.
+    // The check also works while the server runs.
     let health = check(&path).await.expect("checks");
     assert_eq!((health.revision, health.entries, health.history, health.live_bytes), (7, 2, 5, 5));
     assert_eq!(health.problems, Vec::<String>::new());
