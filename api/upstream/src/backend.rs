@@ -1,4 +1,4 @@
-//! Connections to whoever answers for the server: HTTP/1.1 over TCP, with TLS or without.
+//! Connections to the servers behind the API server: HTTP/1.1 over TCP, with TLS or without.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::proxyable::Proxyable;
 use crate::resolve::ResolveError;
 use crate::tls::TlsError;
 
-/// Who does not answer within this time is unreachable.
+/// A peer that does not answer within this time is unreachable.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Drives connections in the background until the server stops.
@@ -41,7 +41,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// `host:port`, an IPv6 address in brackets.
+    /// `host:port`; an IPv6 address stands in brackets.
     pub fn authority(&self) -> String {
         match self.host.contains(':') {
             true => format!("[{}]:{}", self.host, self.port),
@@ -50,30 +50,30 @@ impl Address {
     }
 }
 
-/// What TLS is made with.
+/// The parameters of TLS.
 #[derive(Clone, Copy)]
 pub struct Tls<'t> {
-    /// The authorities that are trusted and the certificate that is presented.
+    /// The connector with the trusted authorities and the client certificate.
     pub connector: &'t TlsConnector,
-    /// The name or address that the other side's certificate is to be good for.
+    /// The name or address for which the peer's certificate must be valid.
     pub name: &'t str,
-    /// The subject that the certificate is to have; none, any.
+    /// The common name that the peer's certificate must have; `None` allows any.
     pub subject: Option<&'t str>,
 }
 
-/// Why there is no connection. The messages are upstream's, or Go's, where people search for them.
+/// Why a connection failed. The messages are those of upstream or Go, so that users can search for them.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// Clients may not be led to this address.
+    /// The address is not allowed for clients.
     #[error("address not allowed")]
     NotAllowed,
-    /// The host is a Service that does not exist, or that leads nowhere.
+    /// The host is a Service that does not exist or has no endpoints.
     #[error(transparent)]
     Resolve(#[from] ResolveError),
-    /// The authorities or the certificate cannot be used.
+    /// The authorities or the certificate are unusable.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// No TCP connection came about.
+    /// The TCP connection failed.
     #[error("dial tcp {address}: {}", dialling(error))]
     Dial {
         /// Host and port.
@@ -81,32 +81,32 @@ pub enum ConnectError {
         /// The system's error.
         error: std::io::Error,
     },
-    /// No connection came about in time.
+    /// The connection was not established in time.
     #[error("dial tcp {0}: i/o timeout")]
     TimedOut(String),
-    /// The host's name cannot stand in a certificate.
+    /// The host is no valid name for a certificate.
     #[error(transparent)]
     Name(#[from] rustls_pki_types::InvalidDnsNameError),
     /// The TLS handshake failed.
     #[error(transparent)]
     Handshake(std::io::Error),
-    /// The certificate is valid for the address, but belongs to somebody else.
+    /// The certificate is valid for the address, but has another common name.
     #[error("tls: certificate is for {found:?}, not {wanted:?}")]
     Subject {
         /// The name in the certificate.
         found: String,
-        /// The name that the connection is for.
+        /// The required name.
         wanted: String,
     },
-    /// The other end does not speak HTTP.
+    /// The peer does not speak HTTP.
     #[error(transparent)]
     Http(#[from] hyper::Error),
 }
 
-/// TLS over TCP.
+/// A TLS connection over TCP.
 pub type Secure = TlsStream<TcpStream>;
 
-/// Connects where that is allowed.
+/// Connects to an address that the limits allow.
 pub async fn connect(
     driver: &Driver,
     to: &Address,
@@ -119,7 +119,8 @@ pub async fn connect(
     }
 }
 
-/// Connects and authenticates within a time, to where an administrator's word leads.
+/// Connects and does the TLS handshake within a time limit. The address comes from an administrator, so it has no
+/// limits.
 pub async fn secure(to: &Address, tls: Tls<'_>, limit: Duration) -> Result<Secure, ConnectError> {
     in_time(to, limit, shake_hands(to, None, tls)).await
 }
@@ -134,7 +135,7 @@ async fn shake_hands(to: &Address, within: Option<&Proxyable>, tls: Tls<'_>) -> 
     Ok(stream)
 }
 
-/// That a certificate is good for an address does not make its owner whom the connection is for.
+/// Checks the common name. A certificate may be valid for the address and still belong to another subject.
 fn check_subject(stream: &Secure, wanted: &str) -> Result<(), ConnectError> {
     let leaf = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
     let info = leaf.and_then(|leaf| api_auth::pki::read_certificate_der(leaf).ok());
@@ -147,7 +148,7 @@ async fn in_time<T>(to: &Address, limit: Duration, connecting: impl Future<Outpu
     connected.unwrap_or_else(|_| Err(ConnectError::TimedOut(to.authority())))
 }
 
-/// Connects to one of the addresses that a host stands for, if all of them are allowed.
+/// Connects to one of the addresses of a host, if all of them are allowed.
 async fn dial(to: &Address, within: Option<&Proxyable>) -> Result<TcpStream, ConnectError> {
     let failed = |error| ConnectError::Dial { address: to.authority(), error };
     let found: Vec<SocketAddr> = tokio::net::lookup_host((to.host.as_str(), to.port)).await.map_err(failed)?.collect();
@@ -161,7 +162,7 @@ async fn dial(to: &Address, within: Option<&Proxyable>) -> Result<TcpStream, Con
     Ok(stream)
 }
 
-/// An error of connecting, in the words that people search for.
+/// The message of a connection error, in Go's words.
 fn dialling(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::ConnectionRefused => "connect: connection refused".to_owned(),
@@ -171,7 +172,7 @@ fn dialling(error: &std::io::Error) -> String {
     }
 }
 
-/// Speaks HTTP/1.1 over a connection, beside what is asked over it.
+/// Starts HTTP/1.1 on a connection and drives it in the background.
 pub async fn speak<T>(driver: &Driver, stream: T) -> Result<http1::SendRequest<Body>, ConnectError>
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,

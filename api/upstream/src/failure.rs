@@ -1,4 +1,4 @@
-//! Why a request that was passed on got no answer, and whom that speaks against.
+//! Why a forwarded request got no response, and whether the cause is the client or the server.
 
 use std::error::Error;
 
@@ -7,14 +7,14 @@ use hyper_util::client::legacy;
 use crate::backend::ConnectError;
 use crate::reused::Unheard;
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug)]
 pub struct Failure {
-    /// In words.
+    /// The message.
     pub why: String,
-    /// Whether it lies in the request or its body: it tells nothing of the server.
+    /// Whether the cause is the request or its body. Such a failure says nothing about the server.
     pub is_of_request: bool,
-    /// Whether a connection that had been good before ended before the first byte of the answer.
+    /// Whether a reused connection ended before the first byte of the response.
     pub is_of_reuse: bool,
 }
 
@@ -24,33 +24,33 @@ impl Failure {
         Self { why: error.to_string(), is_of_request: true, is_of_reuse: false }
     }
 
-    /// Over a connection of its own.
+    /// The failure on a connection for this request alone.
     pub fn of_own(error: &hyper::Error) -> Self {
         Self { why: error.to_string(), is_of_request: error.is_user(), is_of_reuse: false }
     }
 
-    /// Over one of those that are kept, or while a new one was made.
+    /// The failure on a pooled connection, or in the connection attempt of the pool.
     pub fn of_kept(error: &legacy::Error) -> Self {
         let cause = error.source().and_then(|source| source.downcast_ref::<hyper::Error>());
         let mut known = http::Extensions::new();
         error.connect_info().into_iter().for_each(|connection| connection.get_extras(&mut known));
         Self {
             why: root_cause(error),
-            // Without a cause it was not even tried.
+            // Without a cause, the request was not sent at all.
             is_of_request: !error.is_connect() && cause.is_none_or(hyper::Error::is_user),
             is_of_reuse: known.get::<Unheard>().is_some_and(Unheard::get),
         }
     }
 }
 
-/// Of connecting.
+/// A failed connection attempt.
 impl From<ConnectError> for Failure {
     fn from(error: ConnectError) -> Self {
         Self { why: error.to_string(), is_of_request: false, is_of_reuse: false }
     }
 }
 
-/// The innermost error: the layers around it only say that something failed.
+/// The innermost error. The outer errors only say that something failed.
 pub fn root_cause(error: &(dyn Error + 'static)) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {

@@ -1,4 +1,4 @@
-//! Test doubles, for the tests of this crate and of its importers.
+//! Test doubles for the tests of this crate and of other crates.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use api_model::meta;
 use api_model::view::View;
 use serde_json::Value;
 
-/// A view of these Services and EndpointSlices and no others.
+/// A view that has only these Services and EndpointSlices.
 pub struct FixedView(pub Vec<Arc<Value>>);
 
 impl View for FixedView {

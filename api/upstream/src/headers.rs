@@ -1,15 +1,15 @@
-//! Which headers pass through a proxy. Those of one hop do not, nor what the client showed to us.
+//! The headers that pass through a proxy. Hop-by-hop headers and the client's credentials do not pass.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-/// Headers of one hop (RFC 9110, section 7.6.1, and what was customary before).
+/// Hop-by-hop headers (RFC 9110, section 7.6.1, and older ones).
 const OF_ONE_HOP: [&str; 8] =
     ["connection", "keep-alive", "proxy-authenticate", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"];
 
-/// Of a client's headers those that are for the backend.
+/// The client's headers that the backend gets.
 pub fn to_backend(from: &HeaderMap, is_upgrade: bool) -> HeaderMap {
     let mut kept = pass_on(from);
-    // Who the client is was for us: its token would let the backend act in its name.
+    // The credentials are for the API server: with the token, the backend could act in the client's name.
     for name in [header::AUTHORIZATION, header::PROXY_AUTHORIZATION, header::HOST] {
         kept.remove(name);
     }
@@ -24,12 +24,12 @@ pub fn to_backend(from: &HeaderMap, is_upgrade: bool) -> HeaderMap {
     kept
 }
 
-/// Of a backend's headers those that are for the client.
+/// The backend's headers that the client gets.
 pub fn to_client(from: &HeaderMap) -> HeaderMap {
     pass_on(from)
 }
 
-/// Tells the backend what the client asked for.
+/// Adds the address that the client requested, for the backend.
 pub fn tell_origin(headers: &mut HeaderMap, from: &HeaderMap, path: &str) {
     headers.insert("x-forwarded-proto", HeaderValue::from_static("https"));
     if let Some(host) = from.get(header::HOST) {
@@ -40,7 +40,7 @@ pub fn tell_origin(headers: &mut HeaderMap, from: &HeaderMap, path: &str) {
     }
 }
 
-/// Whom the client wants to be taken for: a backend that believes such headers must not get them from it.
+/// Whether a header claims an identity. A backend that trusts such headers must not get them from a client.
 fn is_claim(name: &str) -> bool {
     name.starts_with("impersonate-") || name.starts_with("x-remote-")
 }
@@ -52,13 +52,13 @@ fn pass_on(from: &HeaderMap) -> HeaderMap {
     from.iter().filter(|(name, _)| is_kept(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// Whether a client wants to go on in another protocol.
+/// Whether a client requests a protocol upgrade.
 pub fn is_upgrade(headers: &HeaderMap) -> bool {
     let connection = headers.get(header::CONNECTION).and_then(|value| value.to_str().ok()).unwrap_or_default();
     headers.contains_key(header::UPGRADE) && connection.split(',').any(|token| token.trim().eq_ignore_ascii_case("upgrade"))
 }
 
-/// Copies the websocket protocols on offer. A bearer token among them stays here.
+/// Copies the offered websocket protocols, without a bearer token among them.
 pub fn pass_on_protocols(from: &HeaderMap, to: &mut HeaderMap) {
     for value in from.get_all(header::SEC_WEBSOCKET_PROTOCOL) {
         let protocols = value.to_str().unwrap_or_default().split(',').map(str::trim);

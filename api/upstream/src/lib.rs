@@ -1,7 +1,8 @@
-//! Outgoing connections: to webhooks, aggregated servers, nodes and the backends of proxies. TLS, pools of connections that
-//! are used again, the endpoints behind a Service, the addresses that a proxy may lead to, and a request passed on whole.
+//! Outgoing connections: to webhooks, aggregated servers, nodes and the backends of proxies. The crate has TLS,
+//! connection pools, the endpoints of a Service, the addresses that a proxy may connect to, and the forwarding of
+//! requests.
 //!
-//! This crate knows no verb and no admission: its callers decide what is sent to whom.
+//! This crate knows neither verbs nor admission: its callers decide what they send, and to which server.
 
 pub mod backend;
 pub mod failure;

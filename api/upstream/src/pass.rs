@@ -1,5 +1,5 @@
-//! A client's request handed to a backend as it is but for what is of one hop alone, and the answer back.
-//! An upgraded connection is joined end to end.
+//! Forwards a client's request to a backend without hop-by-hop headers, and returns the response. The two connections
+//! of an upgrade are returned too, so that the caller can join them.
 
 use axum::body::Body;
 use http::request::Parts;
@@ -13,11 +13,11 @@ use crate::failure::Failure;
 use crate::headers;
 use crate::pool::Server;
 
-/// What a request goes over.
+/// The connection for a request.
 pub enum Way<'w> {
-    /// A connection of its own, which may be upgraded.
+    /// A new connection for this request, which may be upgraded.
     Own(SendRequest<Body>),
-    /// One of those that are kept.
+    /// A pooled connection.
     Kept(&'w Server),
 }
 
@@ -30,35 +30,35 @@ impl Way<'_> {
     }
 }
 
-/// What is passed on beside method and body.
+/// The parts of the request besides method and body.
 pub struct Passed<'p> {
-    /// What the backend calls itself.
+    /// The value of the `Host` header.
     pub host: &'p str,
     /// Path and query.
     pub target: &'p str,
-    /// The client's.
+    /// The client's headers.
     pub headers: &'p HeaderMap,
-    /// The server's own.
+    /// The server's own headers.
     pub more: HeaderMap,
 }
 
-/// The answer for the client.
+/// The response for the client.
 pub struct Answered {
-    /// Its head, and its body unless the connection was upgraded.
+    /// Its head, and its body if the connection was not upgraded.
     pub response: Response<Body>,
-    /// The two connections to join, where client and backend go on in another protocol.
+    /// The two connections to join after an upgrade.
     pub upgraded: Option<Upgraded>,
 }
 
-/// Both ends of an upgraded connection.
+/// Both connections of an upgrade.
 pub struct Upgraded {
-    /// The client's.
+    /// The connection to the client.
     pub client: OnUpgrade,
-    /// The backend's.
+    /// The connection to the backend.
     pub backend: OnUpgrade,
 }
 
-/// Passes a request on, and says why there is no answer.
+/// Forwards a request. Returns the response, or why there is none.
 pub async fn pass(driver: &Driver, way: Way<'_>, parts: &mut Parts, passed: Passed<'_>, body: Body) -> Result<Answered, Failure> {
     let is_upgrade = headers::is_upgrade(passed.headers);
     let client = parts.extensions.remove::<OnUpgrade>().filter(|_| is_upgrade);
@@ -78,7 +78,7 @@ pub async fn pass(driver: &Driver, way: Way<'_>, parts: &mut Parts, passed: Pass
     }
     let (mut head, body) = answer.into_parts();
     head.headers = headers::to_client(&head.headers);
-    // What is of the backend's connection is not of the client's.
+    // Version and extensions belong to the backend's connection, not to the client's.
     (head.version, head.extensions) = (http::Version::HTTP_11, http::Extensions::new());
     Ok(Answered { response: Response::from_parts(head, Body::new(body)), upgraded: None })
 }

@@ -1,9 +1,10 @@
-//! Connections to other servers that are kept and used again: to webhooks and to aggregated servers. A host of the form
-//! `name.namespace.svc` leads to the endpoints of that Service, any other wherever its name leads.
+//! Pools of connections to other servers: to webhooks and to aggregated servers. A host of the form
+//! `name.namespace.svc` is resolved to the endpoints of that Service, any other host by its name.
 //!
-//! A request whose kept connection ends before any of it was sent goes over another one. One that was sent is not sent
-//! again, since nobody knows whether it was done. Those that only read are (as Go's transport has it): once, over a new
-//! connection, where one that had been good before ended before the first byte of the answer.
+//! If a pooled connection ends before any part of a request was sent, the request is sent over another connection. A
+//! request that was sent is not repeated, since it may have been executed. The exception are requests that only read,
+//! as in Go's transport. Such a request is repeated once, over a new connection, if a reused connection ended before
+//! the first byte of the response.
 
 use std::io;
 use std::pin::Pin;
@@ -27,17 +28,17 @@ use crate::resolve::{self, ResolveError};
 use crate::reused::Reused;
 use api_cache::Cache;
 
-/// Connections kept to one server, as many as upstream keeps.
+/// Idle connections per server: upstream's number.
 const IDLE_MAX: usize = 25;
-/// How long one is kept: less than the 90 seconds after which Kubernetes' servers end it from their side, since a request
-/// must not meet that end.
+/// How long an idle connection is kept. Kubernetes' servers end idle connections after 90 seconds; this time is
+/// shorter, so that no request meets that end.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Connections that are kept: used for as long as a clone of this is there.
+/// A connection pool. It exists as long as one of its clones.
 pub type Http = legacy::Client<Dialer, Body>;
 
-/// What keeps connections that are made with this TLS, each within `limit`: also those are made to the end whose request
-/// went over another one meanwhile. Requests have whole addresses: `https://host:port/path`.
+/// A pool of connections with this TLS. `limit` limits each connection attempt; an attempt continues even if its
+/// request meanwhile got another connection. Requests have whole addresses: `https://host:port/path`.
 pub fn pool(cache: &Arc<Cache>, tls: TlsConnector, limit: Duration) -> Http {
     legacy::Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
@@ -47,7 +48,7 @@ pub fn pool(cache: &Arc<Cache>, tls: TlsConnector, limit: Duration) -> Http {
         .build(Dialer { cache: Arc::clone(cache), tls, limit })
 }
 
-/// A server, and the connections that are kept to it.
+/// A server with its connection pool.
 pub struct Server {
     cache: Arc<Cache>,
     tls: TlsConnector,
@@ -57,18 +58,18 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server at a host and port, without connections yet.
+    /// A server at a host and port, without connections.
     pub fn new(cache: &Arc<Cache>, tls: TlsConnector, host: &str, port: u16) -> Self {
         let http = pool(cache, tls.clone(), CONNECT_TIMEOUT);
         Self { cache: Arc::clone(cache), tls, host: host.to_owned(), port, http }
     }
 
-    /// A connection for one purpose, which nobody else uses.
+    /// Opens a connection that no other request uses.
     pub async fn connect(&self, driver: &Driver) -> Result<SendRequest<Body>, ConnectError> {
         backend::speak(driver, dial(&*self.cache, &self.tls, (&self.host, self.port), CONNECT_TIMEOUT).await?).await
     }
 
-    /// Sends a request, whose address is path and query, over a connection that is kept.
+    /// Sends a request over a pooled connection. The address of the request is path and query.
     pub async fn send(&self, driver: &Driver, mut request: Request<Body>) -> Result<Response<Incoming>, Failure> {
         let again = repeatable(&request);
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
@@ -84,7 +85,7 @@ impl Server {
     }
 }
 
-/// The request once more, if it only reads.
+/// A copy of the request, if it only reads.
 fn repeatable(request: &Request<Body>) -> Option<Request<Body>> {
     let only_reads = matches!(*request.method(), Method::GET | Method::HEAD) && request.body().is_end_stream();
     only_reads.then(|| {
@@ -96,12 +97,12 @@ fn repeatable(request: &Request<Body>) -> Option<Request<Body>> {
     })
 }
 
-/// Sends a request over a connection that is kept, or over a new one that will be.
+/// Sends a request over a pooled connection, or over a new one, which the pool keeps.
 pub async fn send(http: &Http, request: Request<Body>) -> Result<Response<Incoming>, Failure> {
     http.request(request).await.map_err(|error| Failure::of_kept(&error))
 }
 
-/// Opens connections.
+/// Opens connections for a pool.
 #[derive(Clone)]
 pub struct Dialer {
     cache: Arc<Cache>,
@@ -128,12 +129,12 @@ impl tower::Service<Uri> for Dialer {
     }
 }
 
-/// The port that an `https` address leads to.
+/// The port of an `https` address.
 pub fn port_of(uri: &Uri) -> u16 {
     uri.port_u16().unwrap_or(443)
 }
 
-/// Connects to the first that answers of those that a host stands for; `limit` is for each.
+/// Tries the addresses of a host until one answers; `limit` is for each attempt.
 async fn dial(view: &dyn View, tls: &TlsConnector, (host, port): (&str, u16), limit: Duration) -> Result<Secure, ConnectError> {
     let mut failure = ConnectError::from(ResolveError::NoEndpoints(host.to_owned()));
     let tls = Tls { connector: tls, name: host, subject: None };

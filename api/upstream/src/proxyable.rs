@@ -1,9 +1,9 @@
-//! Which addresses the server may be led to by what others write: a node writes its own addresses, and those of its
-//! Pods, into objects' status. None of them may lead the server to its own machine or to itself, where what it shows
-//! to nodes would count for what whoever asks may not do (CVE-2020-8558, CVE-2022-3294).
+//! The addresses to which the server may connect for clients. Nodes write their own addresses and those of their Pods
+//! into the status of objects. Such an address must not lead the server to its own machine or to itself: there, the
+//! server's credentials would give the client access that it does not have (CVE-2020-8558, CVE-2022-3294).
 //!
-//! The addresses that are checked are those that are then connected to, so a name cannot stand for one address here
-//! and for another there.
+//! The checked addresses are the ones that the server then connects to. So a name cannot resolve to one address for the
+//! check and to another one for the connection.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -17,28 +17,28 @@ use crate::resolve;
 /// The limits of one connection.
 #[derive(Debug)]
 pub struct Proxyable {
-    /// Services' addresses: no node and no Pod has one of them.
+    /// The addresses of Services, which no node and no Pod has.
     service_range: Ipv4Net,
-    /// Where this server and those beside it listen.
+    /// The addresses of this server and of the other API servers.
     servers: Vec<SocketAddr>,
-    /// Whether loopback may stand for a node.
+    /// Whether a loopback address may be a node.
     loopback: bool,
 }
 
 impl Proxyable {
-    /// The limits for addresses of Pods and nodes, on any port. `own` is where this server listens.
+    /// The limits for addresses of Pods and nodes, on any port. `own` is the address of this server.
     pub fn new(view: &dyn View, own: SocketAddr, service_range: Ipv4Net) -> Self {
         let mut servers = servers(view);
         servers.push(own);
         Self { service_range, servers, loopback: false }
     }
 
-    /// The same limits, where loopback may stand for a node.
+    /// The same limits, with `loopback`: whether a loopback address may be a node.
     pub fn with_loopback(self, loopback: bool) -> Self {
         Self { loopback, ..self }
     }
 
-    /// Whether a connection may be made there.
+    /// Whether the server may connect to the address.
     pub fn allows(&self, to: SocketAddr) -> bool {
         let is_service = matches!(to.ip(), IpAddr::V4(ip) if self.service_range.contains(&ip));
         let is_unicast = is_global_unicast(to.ip()) || self.loopback && to.ip().is_loopback();
@@ -46,7 +46,7 @@ impl Proxyable {
     }
 }
 
-/// Whether an address is that of one machine that others reach too: upstream's `IsProxyableIP`.
+/// Whether an address is a unicast address that is not local to a machine or link: upstream's `IsProxyableIP`.
 pub fn is_global_unicast(ip: IpAddr) -> bool {
     let is_local = match ip {
         IpAddr::V4(ip) => ip.is_link_local() || ip.is_broadcast(),
@@ -55,7 +55,7 @@ pub fn is_global_unicast(ip: IpAddr) -> bool {
     !is_local && !ip.is_loopback() && !ip.is_unspecified() && !ip.is_multicast()
 }
 
-/// All servers of the cluster: what the Service `kubernetes` leads to.
+/// The addresses of all API servers: the endpoints of the Service `kubernetes`.
 fn servers(view: &dyn View) -> Vec<SocketAddr> {
     let service = view.get(&GroupResource::new("", "services"), Some("default"), "kubernetes");
     let port = service.as_ref().and_then(|service| service.pointer("/spec/ports/0/name")?.as_str().map(str::to_owned)).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Where a Service is. The server may run where the cluster's DNS and the Services' addresses do not
-//! reach, so it looks into EndpointSlices itself.
+//! The endpoints of a Service. The server may run on a machine without the cluster's DNS and without routes to the
+//! addresses of Services. So it reads EndpointSlices itself.
 
 use api_clock::rand::seq::SliceRandom;
 use api_model::kind::GroupResource;
@@ -8,13 +8,13 @@ use serde_json::Value;
 
 use api_wire::json;
 
-/// Endpoints of a Service that are tried before it counts as unreachable.
+/// How many endpoints of a Service are tried before the Service counts as unreachable.
 const TRIES_MAX: usize = 3;
 
-/// Why a host that is a Service leads nowhere. The messages are upstream's.
+/// Why a Service cannot be resolved. The messages are upstream's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResolveError {
-    /// There is no such Service.
+    /// The Service does not exist.
     #[error("service {0:?} not found")]
     NoService(String),
     /// The Service has no such port.
@@ -22,7 +22,7 @@ pub enum ResolveError {
     NoPort {
         /// Name of the Service.
         service: String,
-        /// The port that was asked for.
+        /// The requested port.
         port: u16,
     },
     /// No endpoint of the Service is ready.
@@ -30,11 +30,11 @@ pub enum ResolveError {
     NoEndpoints(String),
 }
 
-/// Hosts and ports to try in this order for a host of the form `name.namespace.svc`; any other host
-/// stands for itself.
+/// The hosts and ports to try, in this order. For a host of the form `name.namespace.svc` these are endpoints of the
+/// Service. Any other host is returned unchanged.
 ///
 /// # Errors
-/// When there is no such Service, no such port, or nothing behind it.
+/// The Service does not exist, has no such port, or has no ready endpoints.
 pub fn targets(view: &dyn View, host: &str, port: u16) -> Result<Vec<(String, u16)>, ResolveError> {
     let Some(service) = Service::named_by(host) else { return Ok(vec![(host.to_owned(), port)]) };
     let mut targets = service.endpoints(view, port)?;
@@ -43,15 +43,15 @@ pub fn targets(view: &dyn View, host: &str, port: u16) -> Result<Vec<(String, u1
     Ok(targets)
 }
 
-/// All that is behind a host that is a Service, in an order of its own; none for what is no Service.
+/// All endpoints of a host that is a Service, sorted; `None` for any other host.
 pub fn endpoints(view: &dyn View, host: &str, port: u16) -> Option<Vec<(String, u16)>> {
-    // That nothing is there, dialling says.
+    // An empty list here: the connection attempt returns the error.
     let mut endpoints = Service::named_by(host)?.endpoints(view, port).unwrap_or_default();
     endpoints.sort();
     Some(endpoints)
 }
 
-/// A Service, named by a host of the form `name.namespace.svc`.
+/// A Service from a host of the form `name.namespace.svc`.
 struct Service<'h> {
     name: &'h str,
     namespace: &'h str,
@@ -64,10 +64,10 @@ impl<'h> Service<'h> {
         Some(Self { name, namespace })
     }
 
-    /// All that is ready behind a port, which is something.
+    /// All ready endpoints of a port; at least one.
     ///
     /// # Errors
-    /// When there is no such Service, no such port, or nothing behind it.
+    /// The Service does not exist, has no such port, or has no ready endpoints.
     fn endpoints(&self, view: &dyn View, port: u16) -> Result<Vec<(String, u16)>, ResolveError> {
         let Self { name, namespace } = *self;
         let service = view.get(&GroupResource::new("", "services"), Some(namespace), name);
@@ -82,14 +82,14 @@ impl<'h> Service<'h> {
     }
 }
 
-/// What a Service calls a port; none where it has no such port.
+/// The name of a Service's port; `None` if the Service has no such port.
 pub fn port_name(service: &Value, port: u16) -> Option<&str> {
     let ports = service.pointer("/spec/ports")?.as_array()?;
     let found = ports.iter().find(|candidate| candidate.get("port").and_then(Value::as_u64) == Some(port.into()))?;
     Some(json::text(found, &["name"]))
 }
 
-/// The ready endpoints of a slice at a port.
+/// The ready endpoints of a slice, with the number of the port that has the given name.
 pub fn ready(slice: &Value, port_name: &str) -> Vec<(String, u16)> {
     let list = |field: &str| slice.get(field).and_then(Value::as_array).into_iter().flatten();
     let port = list("ports").find(|port| json::text(port, &["name"]) == port_name);

@@ -1,5 +1,4 @@
-//! A connection that is used again, and what is known of it when it ends: whether that was between a request and the
-//! first byte of its answer.
+//! A pooled connection. It records whether it ended between a request and the first byte of its response.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -14,23 +13,24 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::backend::Secure;
 use crate::keepalive;
 
-/// Data that a server does not acknowledge for this long ends the connection. It is for kept connections alone: one of
-/// a tunnel, whose end may take its time to read, has no such limit.
+/// A connection ends when the server does not acknowledge data for this time. Only pooled connections have this limit:
+/// the peer of a tunnel may take its time to read.
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(10);
 
-/// One of those that are kept.
+/// A pooled connection.
 pub struct Reused {
     stream: Secure,
     has_heard: bool,
     is_unheard: Unheard,
 }
 
-/// Whether something was asked, and nothing was heard since, over a connection over which something was heard before.
+/// Whether a request was sent over a reused connection, and no byte of the response was read since. A connection counts
+/// as reused when it has received bytes before.
 #[derive(Clone, Debug, Default)]
 pub struct Unheard(Arc<AtomicBool>);
 
 impl Unheard {
-    /// Whether that is so.
+    /// The current value.
     pub fn get(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
@@ -41,10 +41,10 @@ impl Unheard {
 }
 
 impl Reused {
-    /// A new connection.
+    /// Wraps a new connection.
     ///
     /// # Errors
-    /// When the kernel rejects an option.
+    /// The kernel rejects an option.
     pub fn new(stream: Secure) -> io::Result<Self> {
         keepalive::give_up_after(stream.get_ref().0, UNACKNOWLEDGED_MAX)?;
         Ok(Self { stream, has_heard: false, is_unheard: Unheard::default() })

@@ -11,16 +11,16 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use thiserror::Error;
 use tokio_rustls::TlsConnector;
 
-/// Why TLS could not be set up.
+/// Why the setup of TLS failed.
 #[derive(Debug, Error)]
 pub enum TlsError {
     /// A certificate or key of the cluster is no PEM.
     #[error("cannot read {0}")]
     Pem(&'static str, #[source] rustls_pki_types::pem::Error),
-    /// The library refuses a certificate or key.
+    /// The TLS library rejects a certificate or key.
     #[error("cannot use {0}")]
     Unusable(&'static str, #[source] rustls::Error),
-    /// There is no authority to believe.
+    /// There is no trusted authority.
     #[error("no certificate authorities in {0}")]
     NoRoots(&'static str),
     /// The authority's certificate cannot verify others.
@@ -28,10 +28,10 @@ pub enum TlsError {
     Verifier(#[from] rustls::server::VerifierBuilderError),
 }
 
-/// The cluster's authority, as roots.
+/// The cluster's authority, as root certificates.
 ///
 /// # Errors
-/// When its certificate cannot be used.
+/// The certificate of the authority is unusable.
 pub fn roots(pki: &Pki) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pki.ca_pem().as_bytes()) {
@@ -44,10 +44,10 @@ pub fn roots(pki: &Pki) -> Result<RootCertStore, TlsError> {
 /// A certificate chain, leaf first, and the key of the leaf.
 pub type Chain = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
-/// The chain of an identity, of which `what` tells in errors.
+/// The certificate chain of an identity. `what` names the identity in errors.
 ///
 /// # Errors
-/// When it is no PEM.
+/// The identity is no PEM.
 pub fn chain(identity: &Identity, what: &'static str) -> Result<Chain, TlsError> {
     let failed = |error| TlsError::Pem(what, error);
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(identity.certificate_pem.as_bytes()).collect();
@@ -55,7 +55,7 @@ pub fn chain(identity: &Identity, what: &'static str) -> Result<Chain, TlsError>
     Ok((certificates.map_err(failed)?, key))
 }
 
-/// What the server connects to nodes with.
+/// The connector for nodes.
 pub fn node_connector(pki: &Pki) -> Result<TlsConnector, TlsError> {
     let what = "the server's client certificate";
     let (certificates, key) = chain(pki.kubelet_client(), what)?;
@@ -68,8 +68,8 @@ pub fn node_connector(pki: &Pki) -> Result<TlsConnector, TlsError> {
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-/// What reaches servers elsewhere, for whom the server is nobody in particular: an OpenID Connect provider, webhooks.
-/// Believes the given authorities, of which `what` tells, or this machine's.
+/// The connector for servers that do not authenticate the API server by TLS: an OpenID Connect provider, webhooks. It
+/// trusts the given authorities or those of this machine. `what` names the authorities in errors.
 pub fn connector(ca_pem: Option<&[u8]>, what: &'static str) -> Result<TlsConnector, TlsError> {
     let roots = bundle_roots(ca_pem, what)?;
     let config = ClientConfig::builder_with_provider(provider())
@@ -80,7 +80,7 @@ pub fn connector(ca_pem: Option<&[u8]>, what: &'static str) -> Result<TlsConnect
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-/// What the server connects to Pods and Services with, for whom it proxies.
+/// The connector for Pods and Services behind the proxy.
 pub fn proxy_connector() -> Result<TlsConnector, TlsError> {
     let config = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
@@ -91,8 +91,8 @@ pub fn proxy_connector() -> Result<TlsConnector, TlsError> {
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-/// What the server connects to an aggregated server with: the front proxy's certificate. Believes the given
-/// authorities, this machine's where none are given, or anybody.
+/// The connector for an aggregated server, with the front proxy's certificate. It trusts the given authorities or,
+/// without any, those of this machine. With `insecure` it trusts every server.
 pub fn aggregator_connector(pki: &Pki, ca_bundle: Option<&[u8]>, insecure: bool) -> Result<TlsConnector, TlsError> {
     let what = "the front proxy's certificate";
     let (certificates, key) = chain(pki.front_proxy_client(), what)?;
@@ -107,7 +107,7 @@ pub fn aggregator_connector(pki: &Pki, ca_bundle: Option<&[u8]>, insecure: bool)
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-/// The authorities in a PEM text, or this machine's.
+/// The authorities in a PEM text; without a text those of this machine.
 fn bundle_roots(pem: Option<&[u8]>, what: &'static str) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     let Some(pem) = pem else {

@@ -1,5 +1,5 @@
-//! HTTPS to webhooks: one question, one answer of bounded size, in bounded time. Connections are kept
-//! and used again; webhooks that trust the same authorities share a pool.
+//! HTTPS requests to webhooks: one request and one response, with limits of size and time. Connections are pooled.
+//! Webhooks that trust the same authorities share a pool.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,29 +19,29 @@ use crate::resolve;
 use crate::tls::{self, TlsError};
 use api_cache::Cache;
 
-/// The longest answer about one object; one that big is refused anyway.
+/// The maximum of bytes of a response about one object. The server would reject a larger object anyway.
 const ANSWER_BYTES_MAX: usize = 3 * 1024 * 1024;
-/// What of a refusing answer's body is passed on.
+/// The maximum of bytes of an error response's body in a message.
 const COMPLAINT_BYTES_MAX: usize = 256;
-/// A little more than the longest time that a webhook may have, which is to be over first: a connection is made to the
-/// end also when its call went over another one meanwhile.
+/// The time limit of a connection attempt. It is a little longer than the maximum timeout of a webhook, which must end
+/// first. An attempt continues even if its call meanwhile got another connection.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(31);
-/// Pools that are kept; beyond that all start anew.
+/// The maximum of pools. When it is reached, all pools are dropped.
 const POOLS_MAX: usize = 256;
 
-/// PEM of the authorities; none means the machine's.
+/// PEM of the authorities; `None` means those of the machine.
 type Bundle = Option<Vec<u8>>;
 
-/// Whom to call, and how much of an answer is waited for and read.
+/// The webhook to call, and the limits of the response.
 #[derive(Clone, Copy, Debug)]
 pub struct Callee<'c> {
-    /// Where the webhook is.
+    /// The address of the webhook.
     pub endpoint: &'c Endpoint,
-    /// PEM of the authorities; none means the machine's.
+    /// PEM of the authorities; `None` means those of the machine.
     pub ca_bundle: &'c Option<Vec<u8>>,
-    /// How long an answer may take.
+    /// The time limit of the response.
     pub timeout: Duration,
-    /// The longest answer that is read.
+    /// The maximum of bytes of the response.
     pub answer_bytes_max: usize,
 }
 
@@ -52,30 +52,30 @@ impl<'c> From<&'c Webhook> for Callee<'c> {
     }
 }
 
-/// Whose connections are kept together.
+/// The key of a pool.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Pool {
     bundle: Bundle,
-    /// What was behind the Service when the connections were made: once that changes they are used no more, and
-    /// end by themselves. None for what is no Service.
+    /// The endpoints of the Service when the connections were made. When they change, calls use another pool, and the
+    /// old connections end after their idle time. `None` if the host is no Service.
     endpoints: Option<Vec<(String, u16)>>,
 }
 
-/// Why a webhook gave no answer. The messages are upstream's.
+/// Why a call of a webhook failed. The messages are upstream's.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
-    /// The authorities of the webhook cannot be used.
+    /// The authorities of the webhook are unusable.
     #[error("unable to load root certificates: {0}")]
     Authorities(#[from] TlsError),
-    /// The address is none.
+    /// The address is invalid.
     #[error("parse {url:?}: {error}")]
     Url {
         /// The address.
         url: String,
-        /// Why it is none.
+        /// The error.
         error: http::Error,
     },
-    /// The webhook could not be asked, or broke off.
+    /// The webhook could not be reached, or the connection ended.
     #[error("Post {url:?}: {why}")]
     Post {
         /// The address.
@@ -83,30 +83,30 @@ pub enum CallError {
         /// The innermost error.
         why: String,
     },
-    /// The answer did not come in time.
+    /// The response did not arrive in time.
     #[error("Post {0:?}: context deadline exceeded")]
     TimedOut(String),
-    /// The answer's status is no success.
+    /// The status of the response is no success.
     #[error("{0}")]
     Status(String),
-    /// The answer is no JSON.
+    /// The response is no JSON.
     #[error("couldn't get version/kind; json parse error: {0}")]
     Json(#[from] serde_json::Error),
 }
 
-/// The way to webhooks.
+/// The client of webhooks.
 pub struct Client {
     cache: Arc<Cache>,
     pools: Mutex<HashMap<Pool, Http>>,
 }
 
 impl Client {
-    /// A client without connections; `cache` has the endpoints of Services.
+    /// A client without connections. `cache` has the endpoints of Services.
     pub fn new(cache: Arc<Cache>) -> Self {
         Self { cache, pools: Mutex::default() }
     }
 
-    /// Posts a question and returns the JSON of the answer.
+    /// Posts a request and returns the JSON of the response.
     pub async fn post(&self, callee: Callee<'_>, body: String) -> Result<Value, CallError> {
         let url = format!("{}?timeout={}s", callee.endpoint.url(), callee.timeout.as_secs());
         let http = self.http(Pool { bundle: callee.ca_bundle.clone(), endpoints: self.endpoints(&url) })?;
@@ -130,7 +130,7 @@ impl Client {
         Ok(serde_json::from_slice(&body)?)
     }
 
-    /// All that is behind a Service now.
+    /// The present endpoints of a Service.
     fn endpoints(&self, url: &str) -> Option<Vec<(String, u16)>> {
         let uri: Uri = url.parse().ok()?;
         resolve::endpoints(&*self.cache, uri.host()?, port_of(&uri))
@@ -152,7 +152,7 @@ impl Client {
 }
 
 /// # Errors
-/// The innermost error, in words.
+/// The message of the innermost error.
 async fn exchange(http: &Http, request: Request<Body>, answer_bytes_max: usize) -> Result<(StatusCode, Bytes), String> {
     let answer = pool::send(http, request).await.map_err(|failure| failure.why)?;
     let status = answer.status();
@@ -160,7 +160,7 @@ async fn exchange(http: &Http, request: Request<Body>, answer_bytes_max: usize) 
     Ok((status, body.to_bytes()))
 }
 
-/// What upstream's client makes of an HTTP status.
+/// The message of upstream's client for an HTTP status.
 fn refused(status: StatusCode, body: &[u8]) -> String {
     let body = String::from_utf8_lossy(body.get(..body.len().min(COMPLAINT_BYTES_MAX)).unwrap_or_default());
     match status {
@@ -185,7 +185,7 @@ mod tests {
     use api_auth::{Pki, PkiConfig};
     use api_cache::AtRest;
 
-    /// A call that has another connection meanwhile leaves it alone.
+    /// The call waits for its own connection attempt, which ends at its time limit.
     #[tokio::test(start_paused = true)]
     async fn nobody_waits_for_good_for_an_endpoint_that_shakes_no_hands() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a socket");
