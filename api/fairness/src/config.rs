@@ -30,7 +30,8 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// From the stored objects; `mandatory` objects replace missing ones. Levels and counters of `before` continue.
+    /// Creates the table from the stored objects; `mandatory` objects replace missing ones. Levels and counters of
+    /// `before` continue.
     pub(crate) fn new(limits: &Limits, mandatory: &[Value], stored: &[Arc<Value>], before: Option<&Self>) -> Self {
         let find = |kind: &str| -> BTreeMap<String, &Value> {
             let all = mandatory.iter().chain(stored.iter().map(|object| &**object));
@@ -70,7 +71,7 @@ impl Table {
         }));
     }
 
-    /// The first schema that matches; else the mandatory schema `catch-all`.
+    /// The first schema that matches, else the mandatory schema `catch-all`.
     pub(crate) fn classify(&self, user: &UserInfo, attributes: &Attributes) -> Option<&Arc<FlowSchema>> {
         let found = self.schemas.iter().find(|schema| schema.matches(user, attributes));
         found.or_else(|| self.schemas.iter().find(|schema| schema.name == "catch-all"))

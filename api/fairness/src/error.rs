@@ -1,8 +1,8 @@
-//! Why a request gets no seat.
+//! Why a request is rejected.
 
 use thiserror::Error;
 
-/// A request gets no seat. The texts are upstream's `reason` label in metrics.
+/// Why a request is rejected. The texts are upstream's `reason` label in metrics.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum Rejected {
     /// The level has no queues.
@@ -11,7 +11,7 @@ pub enum Rejected {
     /// All queues that the flow may use are full.
     #[error("queue-full")]
     QueueFull,
-    /// The request waited as long as a request may.
+    /// The request waited for the maximum time.
     #[error("time-out")]
     TimeOut,
 }

@@ -1,4 +1,4 @@
-//! A FlowSchema: which requests match it, what its flows are, and which priority level it leads to.
+//! A FlowSchema: the requests that match it, their flows, and its priority level.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use crate::stats::Stats;
 pub struct FlowSchema {
     /// Name.
     pub name: String,
-    /// The schema's uid for `X-Kubernetes-PF-FlowSchema-UID`; empty when it is not stored.
+    /// The schema's uid for `X-Kubernetes-PF-FlowSchema-UID`; empty if the schema is not stored.
     pub uid: HeaderValue,
-    /// The level's uid for `X-Kubernetes-PF-PriorityLevel-UID`; empty when it is not stored.
+    /// The level's uid for `X-Kubernetes-PF-PriorityLevel-UID`; empty if the level is not stored.
     pub level_uid: HeaderValue,
     pub(crate) precedence: i64,
     pub(crate) distinguisher: Distinguisher,
@@ -31,7 +31,7 @@ impl std::fmt::Debug for FlowSchema {
     }
 }
 
-/// What divides the requests of a schema into flows.
+/// How the requests of a schema are divided into flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Distinguisher {
     None,

@@ -33,7 +33,8 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// A level's seats are its share of all seats, rounded up, so that every level with a share has at least one seat.
+    /// The seats of a level are its share of all seats. They are rounded up, so that every level with a share has at
+    /// least one seat.
     pub(crate) fn new(is_exempt: bool, seats: u32, shares: Shares, total: u64, queuing: Option<Queuing>) -> Self {
         let nominal = (u64::from(seats) * shares.nominal).div_ceil(total.max(1));
         let percent = |percent: u64| narrow((nominal * percent + 50) / 100);
@@ -54,21 +55,21 @@ pub(crate) struct Level {
     nominal: AtomicU32,
     lendable: AtomicU32,
     borrowing: AtomicU32,
-    /// Seats that the level's own requests use (upper half) and seats that are lent (lower half). One number holds both
-    /// so that both change atomically.
+    /// The upper half has the seats that the level's own requests use, the lower half the lent seats. One number has
+    /// both, so that they change atomically.
     used: AtomicU64,
     borrowed: AtomicU32,
-    /// Requests in the queues; at zero the queues need not be locked.
+    /// Requests in the queues. While it is zero, the queues need not be locked.
     pub(crate) waiting: AtomicU32,
     pub(crate) queues: Mutex<Queues<Waiter>>,
 }
 
-/// Seats that a request of a level got.
+/// The seats of a request.
 pub(crate) struct Grant {
     pub(crate) width: u32,
-    /// The level that lends the seats; none where they are the level's own.
+    /// The level that lends the seats; `None` if the seats are the level's own.
     pub(crate) lender: Option<Arc<Level>>,
-    /// The queue that is charged; none for a request that did not wait.
+    /// The queue that pays for the seats; `None` for a request that did not wait.
     pub(crate) queue: Option<u32>,
 }
 
@@ -76,7 +77,7 @@ pub(crate) struct Grant {
 pub(crate) struct Waiter {
     pub(crate) stats: Arc<Stats>,
     pub(crate) since: Instant,
-    /// Hands the seats over; false where the request no longer waits, in which case the seats are free again.
+    /// Passes the seats to the request. Returns false if the request no longer waits; the seats are free again then.
     pub(crate) start: Box<dyn FnOnce(Grant) -> bool + Send>,
 }
 
@@ -146,7 +147,7 @@ impl Level {
         Some(self.borrowing.load(Ordering::SeqCst)).filter(|limit| *limit != u32::MAX)
     }
 
-    /// Seats in use by the level's requests, borrowed ones included.
+    /// Seats that the level's requests use, including borrowed ones.
     pub(crate) fn executing(&self) -> u32 {
         Used::unpack(self.used.load(Ordering::SeqCst)).own + self.borrowed.load(Ordering::SeqCst)
     }
@@ -166,7 +167,7 @@ impl Level {
         width.clamp(1, self.nominal().max(1))
     }
 
-    /// Takes seats of the level itself; false where too few are free.
+    /// Takes the level's own seats; false if too few are free.
     pub(crate) fn take(&self, width: u32) -> bool {
         self.change(|used| {
             let own = Used { own: used.own.saturating_add(width), ..used };
@@ -178,7 +179,7 @@ impl Level {
         self.change(|used| Some(Used { own: used.own.saturating_sub(width), ..used }));
     }
 
-    /// Lends seats to another level; false where too few are free.
+    /// Lends seats to another level; false if too few are free.
     pub(crate) fn lend(&self, width: u32) -> bool {
         self.change(|used| {
             let lent = Used { lent: used.lent.saturating_add(width), ..used };
@@ -190,7 +191,7 @@ impl Level {
         self.change(|used| Some(Used { lent: used.lent.saturating_sub(width), ..used }));
     }
 
-    /// Counts seats as borrowed; false where the borrowing limit does not allow them.
+    /// Counts seats as borrowed; false if the borrowing limit does not allow them.
     pub(crate) fn borrow(&self, width: u32) -> bool {
         let limit = self.borrowing.load(Ordering::SeqCst);
         let more = |borrowed: u32| borrowed.checked_add(width).filter(|sum| *sum <= limit);

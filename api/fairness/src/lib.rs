@@ -1,13 +1,14 @@
-//! API Priority and Fairness (KEP-1040): which request is served next when the API server is overloaded.
+//! API Priority and Fairness (KEP-1040): the order in which an overloaded API server serves requests.
 //!
-//! Each request belongs to the matching FlowSchema with the lowest precedence number, and so to a priority level. A level
-//! has a number of seats. A request occupies a seat while it is served; a large list occupies several. When all seats of
-//! a level are taken and no other level lends one, the request waits in a queue of its level or is rejected. A level has
-//! many queues. The requests of one flow (one user, or one namespace) use only a few of them, chosen by the flow's hash, so
-//! that a flood fills only its own queues. The queues are served fairly by the seat-time that each has used.
+//! Each request belongs to the matching FlowSchema with the lowest precedence number, and so to a priority level. A
+//! level has a number of seats. A request occupies a seat while it is served; a large list occupies several. If all
+//! seats of a level are taken and no other level lends one, the request waits in a queue of its level or is rejected. A
+//! level has many queues. The requests of one flow (one user, or one namespace) use only a few of them, which the
+//! flow's hash selects. So a flood of requests fills only its own queues. The queues are served fairly, by the
+//! seat-time that each has used.
 //!
 //! Input: stored objects of the two kinds ([`Fairness::configure`]) and requests ([`Fairness::classify`],
-//! [`Fairness::admit`]). Output: a [`Seat`], which is returned by dropping it, or a [`Rejected`]. The server adds HTTP.
+//! [`Fairness::admit`]). Output: a [`Seat`] or a [`Rejected`]. A dropped seat is free again. The server adds HTTP.
 
 mod config;
 mod error;
@@ -46,7 +47,7 @@ pub struct Fairness {
 }
 
 impl Fairness {
-    /// With the mandatory objects only, which apply even when they are not stored.
+    /// Starts with the mandatory objects only, which apply even if they are not stored.
     pub fn new(limits: Limits, mandatory: Vec<Value>) -> Self {
         let core = Arc::new(Core::default());
         let table = Table::new(&limits, &mandatory, &[], None);
@@ -66,7 +67,7 @@ impl Fairness {
         self.core.dispatch_all();
     }
 
-    /// The schema of a request. With the mandatory objects there always is one.
+    /// The schema of a request. The mandatory objects match every request.
     pub fn classify(&self, user: &UserInfo, attributes: &Attributes) -> Option<Arc<FlowSchema>> {
         self.table.read().classify(user, attributes).cloned()
     }
@@ -74,7 +75,7 @@ impl Fairness {
     /// Waits for `width` seats.
     ///
     /// # Errors
-    /// When no seat is free and the request cannot wait, or has waited too long.
+    /// No seat is free, and the request cannot wait or has waited too long.
     pub async fn admit(
         &self,
         schema: &Arc<FlowSchema>,

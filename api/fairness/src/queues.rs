@@ -1,8 +1,8 @@
 //! Fair queues as a data structure: the waiting requests, their queues, and the next request.
 //!
-//! Each queue has a virtual clock that advances by the seat-time that its requests use. The queue whose clock is furthest
-//! behind is served next (start-time fair queuing). A request is charged an estimate when it starts and the difference when
-//! it ends. An idle queue saves no time for later: its clock is advanced to the common one.
+//! Each queue has a virtual clock that advances by the seat-time of its requests. The queue whose clock is furthest
+//! behind is served next (start-time fair queuing). A request pays an estimate when it starts, and the difference to
+//! the real time when it ends. An idle queue gains nothing: its clock is advanced to the common clock.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -96,13 +96,13 @@ impl<T> Queues<T> {
         Ok(Ticket { queue: index, id })
     }
 
-    /// The seats that the next item needs; `None` when the queues are empty.
+    /// The seats that the next item needs; `None` if the queues are empty.
     pub(crate) fn next_width(&self) -> Option<u32> {
         let queue = self.by_index.get(&self.next_index()?)?;
         queue.waiting.front().map(|waiting| waiting.width)
     }
 
-    /// Removes the next item, which executes now.
+    /// Removes the next item, which then executes.
     pub(crate) fn pop(&mut self) -> Option<Next<T>> {
         let index = self.next_index()?;
         let queue = self.by_index.get_mut(&index)?;
@@ -118,7 +118,7 @@ impl<T> Queues<T> {
         waiting.min_by(|(_, a), (_, b)| a.clock.total_cmp(&b.clock)).map(|(index, _)| *index)
     }
 
-    /// Charges an executed item, which took so many seconds.
+    /// Corrects the clock of the queue for an executed item, which took `seconds`.
     pub(crate) fn ended(&mut self, index: u32, width: u32, seconds: f64) {
         let Some(queue) = self.by_index.get_mut(&index) else { return };
         queue.clock += (seconds - ESTIMATE_SECONDS) * f64::from(width);
@@ -126,7 +126,7 @@ impl<T> Queues<T> {
         self.tidy(index);
     }
 
-    /// Removes a waiting item; false when it was dispatched already.
+    /// Removes a waiting item; false if it was already dispatched.
     pub(crate) fn leave(&mut self, ticket: Ticket) -> bool {
         let Some(queue) = self.by_index.get_mut(&ticket.queue) else { return false };
         let Some(place) = queue.waiting.iter().position(|waiting| waiting.id == ticket.id) else { return false };

@@ -1,5 +1,4 @@
-//! The rules of a FlowSchema: which users and requests each matches. Every request is matched here, so matching
-//! does not allocate.
+//! The rules of a FlowSchema, which match users and requests. Every request is matched, so matching does not allocate.
 
 use api_model::request::{Attributes, UserInfo};
 use serde_json::Value;
@@ -137,7 +136,7 @@ impl ResourceRule {
     }
 }
 
-/// `pods`, or `pods/status`.
+/// Whether `pods` or `pods/status` is the resource of the request.
 fn is_resource(resource: &str, attributes: &Attributes) -> bool {
     let (name, sub) = resource.split_once('/').unwrap_or((resource, ""));
     name == attributes.resource && sub == attributes.subresource

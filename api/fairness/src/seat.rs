@@ -17,7 +17,7 @@ use crate::queues::{Refused, Ticket};
 #[derive(Default)]
 pub(crate) struct Core {
     levels: RwLock<Arc<[Arc<Level>]>>,
-    /// Waiting requests of all levels; at zero a returned seat needs no dispatch.
+    /// Waiting requests of all levels. While it is zero, a returned seat needs no dispatch.
     waiting: AtomicU32,
 }
 
@@ -48,7 +48,7 @@ impl Core {
         *self.levels.write() = levels;
     }
 
-    /// Takes a free seat; `None` when there is none or other requests wait.
+    /// Takes a free seat; `None` if there is none, or if other requests wait.
     pub(crate) fn enter(self: &Arc<Self>, schema: &Arc<FlowSchema>, width: u32) -> Option<Seat> {
         let level = &schema.level;
         if level.waiting.load(Ordering::SeqCst) > 0 {
@@ -59,14 +59,14 @@ impl Core {
         Some(self.seat(grant, schema))
     }
 
-    /// Enqueues a request at the schema's level.
+    /// Adds a request to a queue of the schema's level.
     pub(crate) fn queue(core: &Arc<Self>, schema: &Arc<FlowSchema>, flow: u64, width: u32) -> Result<Waiting, Rejected> {
         let level = &schema.level;
         let (sender, receiver) = oneshot::channel();
         let width = level.fitting(width);
         let start = {
             let (core, schema) = (Arc::clone(core), Arc::clone(schema));
-            // A seat that the request does not take is dropped, which dispatches the next request.
+            // If the request no longer waits, its seat is dropped, which dispatches the next request.
             Box::new(move |grant| sender.send(core.seat(grant, &schema)).is_ok())
         };
         let waiter = Waiter { stats: Arc::clone(&schema.stats), since: Instant::now(), start };
@@ -81,7 +81,7 @@ impl Core {
             ticket
         };
         let waiting = Waiting { core: Arc::clone(core), schema: Arc::clone(schema), ticket, receiver: Some(receiver) };
-        // A seat that was returned before the request was enqueued is free: dispatch now.
+        // A seat may have become free before the request was in the queue, so dispatch now.
         core.dispatch(level);
         Ok(waiting)
     }

@@ -1,18 +1,18 @@
 //! Shuffle sharding: a flow's hash selects a few of a level's queues (upstream's `shufflesharding.Dealer`).
 
-/// Most queues that one flow may use.
+/// The maximum of queues that one flow may use.
 const HAND_MAX: usize = 64;
 
-/// Returns `size` different numbers below `deck`, always the same ones for the same hash.
+/// Returns `size` different numbers below `deck`. The same hash always gives the same numbers.
 ///
-/// The hash is a number in a mixed base; each digit selects one of the remaining cards.
+/// The hash is a number with a mixed base. Each digit selects one of the remaining numbers.
 pub(crate) fn deal(hash: u64, deck: u32, size: u32) -> Vec<u32> {
     let size = usize::try_from(size.min(deck)).unwrap_or_default().min(HAND_MAX);
     let (mut rest, mut hand) = (hash, Vec::<u32>::with_capacity(size));
     for left in (1..=deck).rev().take(size) {
         let mut card = u32::try_from(rest % u64::from(left)).unwrap_or_default();
         rest /= u64::from(left);
-        // The digit is an index into the remaining cards: skip the drawn ones, smallest first.
+        // The digit is an index into the remaining numbers: skip the drawn ones, smallest first.
         let mut drawn = hand.clone();
         drawn.sort_unstable();
         for taken in drawn {

@@ -116,18 +116,18 @@ pub struct LevelReport {
     pub name: String,
     /// Nominal seats.
     pub nominal: u32,
-    /// Seats that it can lend.
+    /// Seats that the level can lend.
     pub lendable: u32,
-    /// Seats that it may borrow; `None` means no limit.
+    /// Seats that the level may borrow; `None` means no limit.
     pub borrowing: Option<u32>,
-    /// Seats of its executing requests.
+    /// Seats of the level's executing requests.
     pub executing: u32,
 }
 
 /// The counters of all schemas and levels.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// Schema, level, counts.
+    /// Schema, level and counters.
     pub flows: Vec<(String, String, Flow)>,
     /// The levels.
     pub levels: Vec<LevelReport>,

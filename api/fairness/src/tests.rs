@@ -1,4 +1,4 @@
-//! The whole under load, on paused time.
+//! The whole crate under load, on paused time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,14 +43,14 @@ pub(crate) fn flow_schema(name: &str, level: &str, precedence: i64, user: &str) 
 
 const WAIT_MAX: Duration = Duration::from_secs(15);
 
-/// A server of `seats` where everybody is in the level `work`, which has all but none of them.
+/// A server with the given seats and stored objects.
 fn fairness(seats: u32, stored: Vec<Value>) -> Arc<Fairness> {
     let fairness = Fairness::new(Limits { seats }, mandatory());
     fairness.configure(&stored.into_iter().map(Arc::new).collect::<Vec<_>>());
     Arc::new(fairness)
 }
 
-/// All of the seats but one of the mandatory level's are in `work`.
+/// A server with all users in the level `work`, which has nearly all shares.
 fn work(seats: u32, more: Value) -> Arc<Fairness> {
     fairness(seats, vec![level("work", 1_000, more), flow_schema("work", "work", 100, "*")])
 }
@@ -61,7 +61,7 @@ async fn enter(fairness: &Fairness, user: &str, width: u32) -> Result<Seat, Reje
     fairness.admit(&schema, &user, &attributes, width, WAIT_MAX).await
 }
 
-/// Requests of one user that take a second each, all at once.
+/// Starts requests of one user at once. Each takes one second.
 fn flood(fairness: &Arc<Fairness>, user: &'static str, requests: u32) -> Vec<tokio::task::JoinHandle<Result<Duration, Rejected>>> {
     let one = |_| {
         let fairness = Arc::clone(fairness);
@@ -105,7 +105,7 @@ async fn who_finds_the_queues_full_is_refused() {
     for request in flooding {
         refused += u32::from(request.await.expect("no panic").is_err_and(|why| why == Rejected::QueueFull));
     }
-    // Two sit, and two queues of ten are its hand.
+    // Two requests execute, and the flow may use two queues of ten requests.
     assert_eq!(refused, 8);
     let counts = counts(&fairness, "work");
     assert_eq!((counts.dispatched, counts.inqueue, counts.executing, counts.seats), (22, 0, 0, 0));
