@@ -1,11 +1,11 @@
-//! The response of a health endpoint, in upstream's words.
+//! The response of a health endpoint, with upstream's text.
 
 /// The result of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Check {
-    /// It passed.
+    /// The check passed.
     Ok,
-    /// It failed.
+    /// The check failed.
     Failed,
     /// The client excluded it from the result.
     Excluded,
@@ -20,8 +20,8 @@ pub struct HealthReport {
     pub text: String,
 }
 
-/// The response of an endpoint (`livez`) to the results of its checks. It withholds reasons, because a client that may
-/// read the endpoint may not always read the log.
+/// The response of an endpoint such as `livez` to the results of its checks. It does not contain the reasons, because a
+/// client that may read the endpoint may not always read the log.
 pub fn report(endpoint: &str, checks: &[(&str, Check)], is_verbose: bool) -> HealthReport {
     let line = |(name, check): &(&str, Check)| match check {
         Check::Ok => format!("[+]{name} ok\n"),

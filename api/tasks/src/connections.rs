@@ -1,10 +1,11 @@
 //! Limits the connections of a server and shares them among the clients' addresses.
 //!
-//! A plain limit lets one client lock out all others: it opens every connection that the limit allows and sends nothing.
-//! Here a new connection is admitted as long as another address has more connections. When the limit is reached, the
-//! address with the most connections loses its oldest one. Connections of protected clients ([`ConnectionSlot::protect`])
-//! go last. The task that serves a connection ends it when [`ConnectionSlot::evicted`] returns. IPv6 addresses count by
-//! their /64 network, because one client usually has all addresses of such a network.
+//! With a plain limit, one client can lock out all others: it opens all connections that the limit allows and sends
+//! nothing. Here, a new connection is admitted as long as another address has more connections. If the limit is
+//! reached, the address with the most connections loses its oldest one. Connections of protected clients
+//! ([`ConnectionSlot::protect`]) are evicted last. The task that serves a connection ends it when
+//! [`ConnectionSlot::evicted`] returns. IPv6 addresses count by their /64 network, because one client usually has all
+//! addresses of such a network.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-/// Bits of an IPv6 address that name the network.
+/// The bits of an IPv6 address that identify the network.
 const NETWORK_MASK: u128 = u128::MAX << 64;
 
 /// Limits the connections of one server.
@@ -47,13 +48,12 @@ pub struct ConnectionSlot {
 }
 
 impl ConnectionLimiter {
-    /// A limiter of so many connections.
+    /// A limiter with the given maximum of connections.
     pub fn new(connections_max: usize) -> Self {
         Self { connections_max, table: Arc::default() }
     }
 
-    /// Takes a slot for a connection from that address; `None` where all slots are taken and no connection can be evicted
-    /// for it.
+    /// Takes a slot for a connection from the address; `None` if all slots are taken and no connection can be evicted.
     pub fn acquire(&self, peer: IpAddr) -> Option<ConnectionSlot> {
         let peer = network(peer);
         let mut table = self.table.lock();
@@ -67,7 +67,7 @@ impl ConnectionLimiter {
         Some(ConnectionSlot { table: Arc::clone(&self.table), peer, number, evicted })
     }
 
-    /// How many slots are taken.
+    /// The number of taken slots.
     pub fn taken(&self) -> usize {
         self.table.lock().taken
     }
@@ -83,7 +83,7 @@ impl ConnectionSlot {
         }
     }
 
-    /// Waits until another connection takes the slot.
+    /// Waits until the slot is taken away for another connection.
     pub async fn evicted(&self) {
         self.evicted.cancelled().await;
     }
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(greedy.iter().map(is_evicted).collect::<Vec<_>>(), [true, true, false, false]);
         assert!(!is_evicted(&second) && !is_evicted(&third));
         assert_eq!(limiter.taken(), 4);
-        // An evicted connection frees its slot once.
+        // An evicted connection does not free its slot a second time.
         drop(greedy);
         assert_eq!(limiter.taken(), 2);
     }

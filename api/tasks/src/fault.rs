@@ -12,7 +12,7 @@ use tokio::sync::watch;
 pub enum Fault {
     /// The task panics.
     Panic,
-    /// The task returns; only tasks of a set can.
+    /// The task returns. Only a task of a set can.
     End,
     /// The task hangs.
     Stall,
@@ -20,8 +20,8 @@ pub enum Fault {
 
 static FAULTS: LazyLock<watch::Sender<Option<(String, Fault)>>> = LazyLock::new(|| watch::Sender::new(None));
 
-/// Injects a fault into every running task of that name. A task of a set gets the latest fault also when the task begins
-/// later, so that a test need not wait for its start.
+/// Injects a fault into every running task of the given name. A task of a set that starts later also gets the latest
+/// fault, so that a test need not wait for its start.
 pub fn inject(name: &str, fault: Fault) {
     FAULTS.send_replace(Some((name.to_owned(), fault)));
 }
@@ -39,7 +39,7 @@ pub fn inject_line(line: &str) -> bool {
     true
 }
 
-/// A point in a thread where a fault for it takes effect; only a panic can.
+/// A point in a thread where a fault takes effect. Only `panic` has an effect.
 pub fn point(name: &'static str) {
     let wanted = FAULTS.borrow().clone();
     if wanted.is_some_and(|(wanted, fault)| wanted == name && fault == Fault::Panic) {
@@ -47,7 +47,7 @@ pub fn point(name: &'static str) {
     }
 }
 
-/// Waits for the next fault for that task.
+/// Waits for the next fault for the given task.
 async fn next_fault(name: &'static str, mut faults: watch::Receiver<Option<(String, Fault)>>) -> Fault {
     while faults.changed().await.is_ok() {
         let found = faults.borrow_and_update().clone();
@@ -67,7 +67,7 @@ fn with_latest() -> watch::Receiver<Option<(String, Fault)>> {
     faults
 }
 
-/// Runs the work; `None` when a fault ended it.
+/// Runs the work; `None` if a fault ended it.
 pub(crate) async fn or_done<W: Future>(name: &'static str, work: W) -> Option<W::Output> {
     let mut work = pin!(work);
     tokio::select! {
@@ -81,7 +81,7 @@ pub(crate) async fn or_done<W: Future>(name: &'static str, work: W) -> Option<W:
     }
 }
 
-/// Runs the work, which no fault can end.
+/// Runs the work. A fault cannot make it return early.
 pub(crate) async fn or_result<W: Future>(name: &'static str, work: W) -> W::Output {
     let mut work = pin!(work);
     tokio::select! {

@@ -1,15 +1,15 @@
 //! Background tasks with an owner.
 //!
-//! The panic of a task that is never joined goes unnoticed: it prints a line on standard error, one part of the process
-//! stops, and the rest continues. Here every background task has a name and belongs to a set ([`Tasks`]). The set reports
-//! the first task that panics, returns an error, or ends before the set is stopped. The owner of the set ends with that
-//! error, and in the end so does the process. The work of one request (a connection, an exec) has a name too, but its panic
-//! does not end the process: it is logged and counted.
+//! The panic of a task that nobody joins goes unnoticed: it prints a line on standard error, one part of the process
+//! stops, and the rest continues. Here, every background task has a name and belongs to a set ([`Tasks`]). The set
+//! reports the first task that panics, returns an error, or ends before the set is stopped. The owner of the set then
+//! ends with that error, and finally the process ends. The work of one request (a connection, an exec) also has a name,
+//! but its panic does not end the process: it is logged and counted.
 //!
 //! [`ConnectionLimiter`] limits the connections of a server and shares them fairly among clients.
 //!
-//! [`panics`] logs every panic of the process as one line with the task's name and counts it; [`Pulse`] tells a loop
-//! that is stuck from one that is idle. The owner of the set decides what follows a failure.
+//! [`panics`] logs every panic of the process as one line with the task's name, and counts it. [`Pulse`] distinguishes
+//! a stuck loop from an idle one. The owner of the set decides what happens after a failure.
 
 mod checks;
 mod connections;
@@ -49,19 +49,19 @@ type AnyError = dyn Error + Send + Sync;
 /// How a task of a set failed.
 #[derive(Clone, Debug)]
 pub enum TaskFailure {
-    /// It panicked.
+    /// The task panicked.
     Panicked {
         /// The task's name.
         task: &'static str,
         /// The message of the panic.
         message: String,
     },
-    /// It returned before its set was stopped.
+    /// The task returned before its set was stopped.
     EndedEarly {
         /// The task's name.
         task: &'static str,
     },
-    /// It returned an error, which is the source of this one.
+    /// The task returned an error, which is the source of this one.
     Failed {
         /// The task's name.
         task: &'static str,
@@ -89,7 +89,8 @@ impl fmt::Display for TaskFailure {
     }
 }
 
-// Implemented by hand: the source is the error itself, whose type callers look for, rather than the pointer to it.
+// Implemented by hand: the source is the error itself and not the pointer to it, because callers look for the error's
+// type.
 impl Error for TaskFailure {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
@@ -101,7 +102,7 @@ impl Error for TaskFailure {
 
 /// The return value of a background task.
 pub trait Outcome {
-    /// The error, if it is one.
+    /// The error, if the task failed.
     fn error(self) -> Option<Arc<AnyError>>;
 }
 
@@ -124,14 +125,14 @@ pub struct Tasks {
 }
 
 struct Shared {
-    /// A task that ends after this token was cancelled has not failed.
+    /// The stop token. A task that ends after its cancellation has not failed.
     stopping: CancellationToken,
     tracker: TaskTracker,
     first: watch::Sender<Option<TaskFailure>>,
 }
 
 impl Tasks {
-    /// An empty set. Its tasks may end after the token is cancelled. Each task watches the token by itself.
+    /// An empty set. Its tasks may end after the token is cancelled. Each task watches the token itself.
     pub fn new(stopping: CancellationToken) -> Self {
         Self { shared: Arc::new(Shared { stopping, tracker: TaskTracker::new(), first: watch::Sender::new(None) }) }
     }
@@ -144,8 +145,8 @@ impl Tasks {
         Self { shared: Arc::new(Shared { stopping: stopping.clone(), tracker: TaskTracker::new(), first: first.clone() }) }
     }
 
-    /// A set as [`Tasks::child`] returns it, whose tasks may end when `stopping` is cancelled, which is a child of this
-    /// set's token.
+    /// A set like that of [`Tasks::child`], whose tasks may end when `stopping` is cancelled. `stopping` is a child of
+    /// this set's token.
     #[must_use]
     pub fn stopped_by(&self, stopping: CancellationToken) -> Self {
         let first = self.shared.first.clone();
@@ -171,10 +172,10 @@ impl Tasks {
         }));
     }
 
-    /// As [`Tasks::own`], on a thread of its own, for work that blocks.
+    /// Like [`Tasks::own`], on a separate thread, for work that blocks.
     ///
     /// # Errors
-    /// When the thread cannot be created.
+    /// The thread cannot be created.
     pub fn own_thread(&self, name: &'static str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
         let shared = Arc::clone(&self.shared);
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
@@ -184,7 +185,7 @@ impl Tasks {
         thread.map(drop)
     }
 
-    /// Spawns the work of one request. It may end at any time, and its panic ends no other task.
+    /// Spawns the work of one request. The work may end at any time, and its panic ends no other task.
     pub fn request<W>(&self, name: &'static str, work: W) -> JoinHandle<W::Output>
     where
         W: Future + Send + 'static,
@@ -193,7 +194,7 @@ impl Tasks {
         self.shared.tracker.spawn(named(name, work))
     }
 
-    /// Waits for the first failure. Never returns where no task fails.
+    /// Waits for the first failure. The future stays pending if no task fails.
     pub async fn failed(&self) -> TaskFailure {
         let mut first = self.shared.first.subscribe();
         if let Ok(found) = first.wait_for(Option::is_some).await
@@ -227,10 +228,10 @@ impl Tasks {
 }
 
 impl Shared {
-    /// Records the end of an owned task: the payload of its panic, or its error.
+    /// Records the end of an owned task, with the payload of its panic or with its error.
     fn ended(&self, task: &'static str, ended: Result<Option<Arc<AnyError>>, Box<dyn Any + Send>>) {
         match ended {
-            // The panic hook logs it, where one is installed.
+            // The panic hook logs the panic, if one is installed.
             Err(payload) => self.failed(TaskFailure::Panicked { task, message: payload_text(&*payload) }),
             Ok(Some(error)) => self.failed(TaskFailure::Failed { task, error }),
             Ok(None) if self.stopping.is_cancelled() => {}
@@ -240,7 +241,7 @@ impl Shared {
 
     fn failed(&self, failure: TaskFailure) {
         match &failure {
-            // The panic hook counts it.
+            // The panic hook counts the panic.
             TaskFailure::Panicked { .. } => {}
             TaskFailure::EndedEarly { task } => {
                 counts::add(task, "early_end");
@@ -282,8 +283,8 @@ where
     tokio::task::spawn_blocking(move || panics::under_name(name, call))
 }
 
-/// The result of a task of a tokio `JoinSet`; `None` when it was aborted. A panic of the task resumes in the caller, so
-/// that it is not lost.
+/// The result of a task of a tokio `JoinSet`; `None` if the task was aborted. A panic of the task resumes in the
+/// caller, so that it is not lost.
 pub fn joined<T>(ended: Result<T, JoinError>) -> Option<T> {
     match ended {
         Ok(output) => Some(output),

@@ -21,7 +21,7 @@ fn report(info: &PanicHookInfo<'_>) {
     counts::add(task, "panic");
     let location = info.location().map(ToString::to_string).unwrap_or_default();
     let message = payload_text(info.payload());
-    // Captured only where RUST_BACKTRACE asks for it.
+    // Captured only if RUST_BACKTRACE is set.
     let backtrace = std::backtrace::Backtrace::capture();
     match backtrace.status() {
         std::backtrace::BacktraceStatus::Captured => tracing::error!(task, location, panic = message, %backtrace, "panicked"),

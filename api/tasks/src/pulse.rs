@@ -5,11 +5,11 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// Time that a seemingly stuck loop gets for its next beat: after a stopped process or a sleeping machine continues, the
-/// last beat is old.
+/// Time for the next beat of a loop that seems stuck. After a stopped process or a sleeping machine continues, the last
+/// beat is old.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Beats once in each iteration of a loop. The loop must iterate from time to time even while it is idle.
+/// A loop records a beat in each iteration. It must iterate from time to time even while it is idle.
 #[derive(Debug)]
 pub struct Pulse {
     last: watch::Sender<Instant>,
@@ -32,7 +32,7 @@ impl Pulse {
         self.last.borrow().elapsed()
     }
 
-    /// Whether the last beat is not older than that, or the next one comes within a moment.
+    /// Whether the last beat is at most `age_max` old, or the next beat comes within a moment.
     pub async fn is_alive(&self, age_max: Duration) -> bool {
         if self.age() <= age_max {
             return true;

@@ -1,4 +1,4 @@
-//! What happens to a set whose tasks fail, and what a pulse reports.
+//! Tests of sets with failing tasks, and of pulses.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ async fn forever() {
     std::future::pending::<()>().await;
 }
 
-/// The first failure, within the second that the owner may be without it.
+/// The first failure. A failure must be reported within one second.
 async fn failed(tasks: &Tasks) -> TaskFailure {
     tokio::time::timeout(Duration::from_secs(1), tasks.failed()).await.expect("a failure is seen within a second")
 }
@@ -115,7 +115,7 @@ async fn a_loop_that_stands_still_has_no_pulse_and_one_that_comes_back_has() {
     assert!(pulse.is_alive(bound).await);
     tokio::time::advance(Duration::from_secs(3_600)).await;
     assert!(!pulse.is_alive(bound).await, "nothing beats");
-    // The process was stopped: the first look comes before the loop's next turn.
+    // As after a stopped process: the check comes before the loop's next iteration.
     let beating = Arc::clone(&pulse);
     let turn = tokio::spawn(async move {
         tokio::time::sleep(Duration::from_secs(1)).await;
