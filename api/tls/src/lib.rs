@@ -1,5 +1,5 @@
-//! What every TLS connection of the API server and the node is set up with: the cryptography, and the one verifier that
-//! accepts a server without an authority.
+//! The common setup of all TLS connections of the API server and the node: the cryptography, and the one verifier that
+//! accepts a server without a trusted authority.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// Accepts every certificate of a server that has the certificate's key. For servers that are reached by address and whose
-/// certificate no authority of ours has signed: Pods behind the API server's proxy, and Pods under probes. Upstream does not
-/// verify their certificates either (Go's `InsecureSkipVerify`).
+/// Accepts every certificate of a server that has the certificate's key. It is for servers that are reached by address
+/// and whose certificate no authority of the cluster has signed: Pods behind the API server's proxy, and Pods under
+/// probes. Upstream does not verify their certificates either (Go's `InsecureSkipVerify`).
 #[derive(Debug)]
 pub struct AnyCertificate(Arc<CryptoProvider>);
 
