@@ -1,31 +1,32 @@
-//! Files that survive a power cut: after [`write_atomic`] returns, a reader finds the whole new content under the name, also
-//! after the machine lost its power. On a tmpfs the syncs cost nothing.
+//! Files that survive a power cut. After [`write_atomic`] returns, the file has the whole new content, also after a
+//! power cut. On a tmpfs the syncs cost nothing.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// Mode of a file that only its owner may read.
+/// The mode of a file that only its owner may read and write.
 pub const PRIVATE: u32 = 0o600;
 
-/// Replaces a file: the content is written to a temporary file beside it and synced, then the temporary file is renamed and
-/// the directory synced. A reader sees the old content or the new one. A failed write leaves the old content and no other file.
+/// Replaces a file. The content is written to a temporary file beside it and synced. Then the temporary file is
+/// renamed, and the directory is synced. A reader sees the old content or the new one. A failed write leaves the old
+/// content and no other file.
 ///
 /// # Errors
-/// The first call that failed.
+/// The error of the first failed call.
 pub fn write_atomic(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     let temporary = beside(path);
     let write = || {
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&temporary)?;
-        // A temporary file that a kill left behind has its old mode.
+        // A temporary file that is left from a killed process has its old mode.
         file.set_permissions(fs::Permissions::from_mode(mode))?;
         file.write_all(content)?;
         file.sync_all()
     };
     let written = write().and_then(|()| rename(&temporary, path));
     if written.is_err() {
-        // The error of the write is the one to return.
+        // The function returns the error of the write, not of the removal.
         let _removed = fs::remove_file(&temporary);
     }
     written
@@ -34,7 +35,7 @@ pub fn write_atomic(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
 /// Renames a file or directory whose content is synced, and syncs the directory.
 ///
 /// # Errors
-/// The first call that failed.
+/// The error of the first failed call.
 pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to)?;
     sync_parent(to)
@@ -43,7 +44,7 @@ pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
 /// Syncs the directory of a path, so that the name is as durable as the content.
 ///
 /// # Errors
-/// When the directory cannot be opened or synced.
+/// The directory cannot be opened or synced.
 pub fn sync_parent(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(parent)?.sync_all()
@@ -55,14 +56,14 @@ fn beside(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Creates a directory that only its owner may enter, or sets the mode of one that exists. The files below need no protection
-/// of their own from other users of the machine.
+/// Creates a directory that only its owner may enter, or sets the mode of an existing one. So files in it need no own
+/// protection from other users of the machine.
 ///
 /// # Errors
-/// When the directory cannot be created or its mode cannot be set.
+/// The directory cannot be created, or its mode cannot be set.
 pub fn private_dir(dir: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-    // A link is followed: the directory to which it leads is to be private.
+    // `metadata` follows a link: the target directory must be private.
     if fs::metadata(dir)?.permissions().mode() & 0o7777 == 0o700 {
         return Ok(());
     }
