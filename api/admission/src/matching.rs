@@ -91,7 +91,7 @@ pub(crate) fn wants_object(selector: &Selector, request: &Request<'_>) -> bool {
 /// Whether the labels of the request's namespace match. A cluster-scoped object always matches.
 ///
 /// # Errors
-/// When the namespace does not exist.
+/// The namespace does not exist.
 pub(crate) fn in_namespace(selector: &Selector, request: &Request<'_>, view: &dyn View) -> Result<bool, Denied> {
     let is_namespace = request.kind.group.is_empty() && request.kind.plural == "namespaces";
     if selector.is_everything() || (request.namespace.is_empty() && !is_namespace) {

@@ -29,8 +29,8 @@ pub fn containers(spec: &Value) -> impl Iterator<Item = &Value> {
     ["initContainers", "containers", "ephemeralContainers"].into_iter().flat_map(|field| json::list(spec, field))
 }
 
-/// The requests of a Pod: the larger one of the sum over the containers and the peak of the init containers, plus the
-/// overhead. Values for the whole Pod take precedence over sums.
+/// The requests of a Pod: the larger one of two amounts, plus the overhead. One amount is the sum over the containers
+/// and sidecars, the other is the peak of the init containers. Values for the whole Pod take precedence over both.
 pub fn requests(spec: &Value) -> Amounts {
     total(spec, "requests")
 }
