@@ -116,7 +116,7 @@ pub struct Pattern {
 pub struct ValidationRule {
     /// The CEL expression that must be true.
     pub rule: String,
-    /// The message when it is false; may be empty.
+    /// The message of a failed rule; may be empty.
     pub message: String,
     /// A CEL expression for the message; may be empty.
     pub message_expression: String,

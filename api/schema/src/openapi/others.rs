@@ -101,7 +101,7 @@ pub fn v2_part(document: &[u8], prefix: &str) -> Result<Vec<u8>, Unfit> {
 
 /// Merges parts of other servers' documents ([`v2_part`]), each with a name, for the document of these kinds. If two
 /// parts have the same path, the first part's path counts; Skiff's own paths come before all. `left_out` receives the
-/// name of each part that cannot be merged.
+/// name of each part that cannot be merged, and the reason.
 pub fn v2_others<'p>(
     kinds: &[Arc<Kind>],
     parts: impl IntoIterator<Item = (&'p str, &'p [u8])>,
