@@ -58,7 +58,7 @@ impl fmt::Display for Path {
     }
 }
 
-/// Upstream's `field.ErrorType`. [`FieldErrorKind::reason`] returns its name for Status causes.
+/// Upstream's `field.ErrorType`; `reason` returns its name for Status causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldErrorKind {
     /// `FieldValueRequired`
