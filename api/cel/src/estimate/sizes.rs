@@ -40,10 +40,10 @@ fn text_max(schema: &Structural) -> u64 {
 /// The maximum number of elements or entries.
 fn elements_max(schema: &Structural) -> u64 {
     let (limit, element, around) = match &schema.additional {
-        // 6 bytes around a value: a key with its quotes and colon, and the comma.
+        // Around a value: a key of two bytes, its quotes, the colon and the comma.
         Additional::Schema(values) => (schema.limits.max_properties, Some(&**values), 6),
         _ if schema.kind == "object" => return schema.properties.len() as u64,
-        // One byte around an element: the comma.
+        // Around an element: the comma.
         _ => (schema.limits.max_items, schema.items.as_deref(), 1),
     };
     limit.unwrap_or_else(|| (REQUEST_BYTES_MAX - 2) / (element.map_or(1, bytes_min) + around))

@@ -86,7 +86,7 @@ pub(super) fn call<'v>(
     }))
 }
 
-/// The number of characters that one unit pays for in the search after a match.
+/// The number of bytes that one unit pays for in the search after a match.
 const SEARCHED_FREE: u64 = 1_000;
 
 fn all<'v>(regex: &Regex, text: &str, limit: usize, meter: &mut Meter) -> Result<Value<'v>, EvaluateError> {
