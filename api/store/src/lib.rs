@@ -116,13 +116,12 @@ pub type Events = BoxStream<'static, Result<Batch, StoreError>>;
 ///
 /// Promises, checked by the battery:
 /// - a write that returned is durable: it survives `kill -9` and a power cut;
-/// - revisions grow with every write (by one where nobody else uses the backend); writes are
-///   linearizable;
+/// - revisions grow with every write (by one if no other program uses the backend); writes are linearizable;
 /// - a failed condition changes nothing and returns [`StoreError::Conflict`] with the current revision of the key, once
 ///   the write of that revision is durable and in the log;
 /// - a failed guard changes nothing and returns [`StoreError::Unguarded`], unless the key's own condition fails too;
-///   guards are compared at the moment of the write, however late that is;
-/// - [`Store::watch`] yields every event after the given revision, once, in order, and only after the event is durable;
+///   guards are compared at the moment of the write, even if the write is late;
+/// - [`Store::watch`] returns every event after the given revision, once, in order, and only after the event is durable;
 ///   or it fails with [`StoreError::Compacted`]; it never leaves a gap;
 /// - every watch reaches each revision that [`Store::write`], [`Store::snapshot`] or [`Store::head`]
 ///   returned, without a further write of the caller.

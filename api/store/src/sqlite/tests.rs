@@ -118,7 +118,7 @@ async fn history_read_during_a_compaction_has_no_gap() {
     let mut expected = vec![Expect::Absent; keys];
     for _ in 0..rounds {
         let writes = expected.iter().enumerate().map(|(key, expect)| store.write(write(&format!("k{key}"), Some(&page), *expect)));
-        // The order of the writes does not matter.
+        // The writes may be committed in any order.
         expected = futures::future::join_all(writes).await.into_iter().map(|written| Expect::At(written.expect("writes"))).collect();
     }
     let compacting = tokio::spawn({
