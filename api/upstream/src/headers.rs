@@ -29,7 +29,7 @@ pub fn to_client(from: &HeaderMap) -> HeaderMap {
     pass_on(from)
 }
 
-/// Adds the address that the client requested, for the backend.
+/// Adds scheme, host and path of the client's request, for the backend.
 pub fn tell_origin(headers: &mut HeaderMap, from: &HeaderMap, path: &str) {
     headers.insert("x-forwarded-proto", HeaderValue::from_static("https"));
     if let Some(host) = from.get(header::HOST) {
