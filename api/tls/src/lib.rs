@@ -13,9 +13,9 @@ pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// Accepts every certificate of a server that has the certificate's key. It is for servers that are reached by address
-/// and whose certificate no authority of the cluster has signed: Pods behind the API server's proxy, and Pods under
-/// probes. Upstream does not verify their certificates either (Go's `InsecureSkipVerify`).
+/// Accepts every certificate of a server that has the certificate's key. Upstream does not verify the certificates of
+/// these servers either (Go's `InsecureSkipVerify`): Pods and Services behind the API server's proxy, Pods under
+/// probes, and aggregated servers whose APIService has `insecureSkipTLSVerify`.
 #[derive(Debug)]
 pub struct AnyCertificate(Arc<CryptoProvider>);
 
