@@ -121,8 +121,8 @@ pub type Events = BoxStream<'static, Result<Batch, StoreError>>;
 ///   the write of that revision is durable and in the log;
 /// - a failed guard changes nothing and returns [`StoreError::Unguarded`], unless the key's own condition fails too;
 ///   guards are compared at the moment of the write, even if the write is late;
-/// - [`Store::watch`] returns every event after the given revision, once, in order, and only after the event is durable;
-///   or it fails with [`StoreError::Compacted`]; it never leaves a gap;
+/// - [`Store::watch`] returns every event after the given revision, once, in order, and only after the event is
+///   durable; or it fails with [`StoreError::Compacted`]; it never leaves a gap;
 /// - every watch reaches each revision that [`Store::write`], [`Store::snapshot`] or [`Store::head`]
 ///   returned, without a further write of the caller.
 #[async_trait]

@@ -103,8 +103,8 @@ fn forbidden_labels(old: Option<&Value>, new: &Value) -> Vec<String> {
     changed.into_iter().filter(|label| !own_label(label)).cloned().collect()
 }
 
-/// Whether a node may set the label on itself. It may set no label of the restricted domain. In the cluster's own domains
-/// it may set only the known labels and the labels of known subdomains.
+/// Whether a node may set the label on itself. It may set no label of the restricted domain. In the cluster's own
+/// domains it may set only the known labels and the labels of known subdomains.
 fn own_label(label: &str) -> bool {
     let domain = label.split_once('/').map(|(domain, _)| domain).unwrap_or_default();
     let under = |parent: &str| domain == parent || domain.strip_suffix(parent).is_some_and(|rest| rest.ends_with('.'));
