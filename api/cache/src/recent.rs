@@ -1,4 +1,4 @@
-//! The parsed values of late: objects are read and written again soon, or not for long.
+//! The values of objects that were parsed lately. An object that was just read or written is likely to be used again soon.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-/// The bytes of JSON whose values stay parsed; the values take about five times as much.
+/// Maximum size of the JSON of all kept values. The values take about five times as much memory.
 const JSON_BYTES_MAX: usize = 512 << 10;
 
 /// Keeps values alive; the oldest are dropped first.

@@ -83,19 +83,20 @@ impl Plugin for PodSecurity {
         }
         let Some(object) = request.object() else { return Ok(()) };
         let pod = concerns_pod(request);
-        let spec = if pod { object.get("spec") } else { template(request, object) };
+        let template = if pod { Some(object) } else { template(request, object) };
+        let Some(template) = template else { return Ok(()) };
+        let (metadata, spec) = (template.get("metadata"), template.get("spec"));
         let (Some(spec), Some(namespace)) = (spec, view.get(&GroupResource::new("", "namespaces"), None, request.namespace)) else {
             return Ok(());
         };
         let enforce = policy(&namespace, "enforce");
         if pod {
-            let broken = checks::broken(enforce.level, object.get("metadata"), spec);
+            let broken = checks::broken(enforce.level, metadata, spec);
             if !broken.is_empty() {
                 return Err(Denied::forbidden(request, format!("violates PodSecurity \"{enforce}\": {broken}")));
             }
         }
         let warn = policy(&namespace, "warn");
-        let metadata = if pod { object.get("metadata") } else { object.pointer("/spec/template/metadata") };
         let broken = checks::broken(warn.level, metadata, spec);
         if !broken.is_empty() {
             warnings.push(format!("would violate PodSecurity \"{warn}\": {broken}"));
@@ -118,17 +119,17 @@ fn images(pod: Option<&Value>) -> Vec<&str> {
     pod.map(pods::spec).into_iter().flat_map(pods::containers).map(|c| json::text(c, "image")).collect()
 }
 
-/// The Pod spec in an object that creates Pods.
+/// The Pod template in an object that creates Pods.
 fn template<'a>(request: &Request<'_>, object: &'a Value) -> Option<&'a Value> {
     if !request.subresource.is_empty() || !matches!(request.operation, Operation::Create | Operation::Update) {
         return None;
     }
     match (request.kind.group.as_str(), request.kind.plural.as_str()) {
-        ("", "podtemplates") => object.pointer("/template/spec"),
+        ("", "podtemplates") => object.get("template"),
         ("" | "apps" | "batch", "replicationcontrollers" | "daemonsets" | "deployments" | "replicasets" | "statefulsets" | "jobs") => {
-            object.pointer("/spec/template/spec")
+            object.pointer("/spec/template")
         }
-        ("batch", "cronjobs") => object.pointer("/spec/jobTemplate/spec/template/spec"),
+        ("batch", "cronjobs") => object.pointer("/spec/jobTemplate/spec/template"),
         _ => None,
     }
 }

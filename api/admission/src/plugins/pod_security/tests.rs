@@ -147,6 +147,23 @@ fn templates_are_warned_of_only() {
     });
     let outcome = Ask::create(deployment).validate(&PodSecurity, &view).expect("admitted");
     assert_eq!(outcome.warnings, ["would violate PodSecurity \"baseline:latest\": host namespaces (hostPID=true)"]);
+
+    let template = json!({
+        "metadata": { "annotations": { "container.apparmor.security.beta.kubernetes.io/c": "unconfined" } },
+        "spec": { "containers": [{ "name": "c" }] },
+    });
+    let wrongs = "would violate PodSecurity \"baseline:latest\": forbidden AppArmor profile \
+                  (container.apparmor.security.beta.kubernetes.io/c=\"unconfined\")";
+    for (api_version, kind, body) in [
+        ("v1", "PodTemplate", json!({ "template": template })),
+        ("apps/v1", "ReplicaSet", json!({ "spec": { "template": template } })),
+        ("batch/v1", "CronJob", json!({ "spec": { "jobTemplate": { "spec": { "template": template } } } })),
+    ] {
+        let mut object = json!({ "apiVersion": api_version, "kind": kind, "metadata": { "name": "x", "namespace": "ns" } });
+        object.as_object_mut().expect("a map").extend(body.as_object().expect("a map").clone());
+        let outcome = Ask::create(object).validate(&PodSecurity, &view).expect("admitted");
+        assert_eq!(outcome.warnings, [wrongs], "{kind}");
+    }
 }
 
 #[test]
