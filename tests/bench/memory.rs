@@ -1,20 +1,28 @@
-//! Memory and CPU use of an idle cluster, and memory of one more idle WASM Pod.
+//! Memory and CPU use of an idle cluster, and memory of one more idle WASM Pod and of many Pods and Services.
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{ListParams, PostParams};
+use serde_json::json;
 
+use crate::load::Client;
 use crate::pods::{client, is_ready, pod};
 use crate::process::{cpu, pss_kib};
 use crate::report::{Table, mib};
+use crate::scale::post;
 
 /// The first Pods compile the guest and load what every later Pod shares.
 const FIRST: usize = 10;
 const MORE: usize = 50;
 const IDLE: Duration = Duration::from_secs(20);
 const LIMIT: Duration = Duration::from_secs(60);
+/// Pods of a Node that does not run, and the Services that select them.
+const PODS: usize = 10_000;
+const SERVICES: usize = 1_000;
+const NAMESPACE: &str = "/api/v1/namespaces/default";
 
 pub async fn run(kubeconfig: &str, pid: u32) {
     let pods: Api<Pod> = Api::default_namespaced(client(kubeconfig).await);
@@ -35,6 +43,32 @@ pub async fn run(kubeconfig: &str, pid: u32) {
     table.is(&format!("{MORE} more: their shims"), &mib(shims));
     table.is(&format!("{MORE} more: the one process"), &mib(process));
     table.is("one more idle WASM Pod", &mib((shims + process) / MORE as u64));
+    let before = pss_kib(pid);
+    create_many(&Client::connect(kubeconfig).await).await;
+    settle().await;
+    table.is(&format!("{PODS} Pods of {SERVICES} Services: the one process"), &mib(pss_kib(pid).saturating_sub(before)));
+}
+
+/// Creates the Services, a Node that no agent reports for, and the Pods on the Node.
+async fn create_many(client: &Client) {
+    let body = |value: serde_json::Value| Bytes::from(value.to_string());
+    post(client, 1, move |_| ("/api/v1/nodes".to_owned(), body(json!({"metadata": {"name": "absent"}})))).await;
+    post(client, SERVICES, move |n| {
+        let spec = json!({"clusterIP": "None", "selector": {"app": format!("web-{n}")}, "ports": [{"port": 80, "targetPort": 8080}]});
+        (format!("{NAMESPACE}/services"), body(json!({"metadata": {"name": format!("web-{n}")}, "spec": spec})))
+    })
+    .await;
+    post(client, PODS, move |n| {
+        let env: Vec<_> = (0..10).map(|k| json!({"name": format!("VAR_{k}"), "value": "x".repeat(20)})).collect();
+        let container = json!({
+            "name": "web", "image": "registry.example/team/web:v1.2.3", "env": env, "ports": [{"containerPort": 8080}],
+            "resources": {"requests": {"cpu": "1m", "memory": "1Mi"}}, "readinessProbe": {"httpGet": {"path": "/", "port": 8080}},
+        });
+        let labels = json!({"app": format!("web-{}", n % SERVICES), "pod-template-hash": "5d6f7c8b9"});
+        let metadata = json!({"name": format!("web-{n}"), "labels": labels, "annotations": {"a/b": "c".repeat(80)}});
+        (format!("{NAMESPACE}/pods"), body(json!({"metadata": metadata, "spec": {"nodeName": "absent", "containers": [container]}})))
+    })
+    .await;
 }
 
 /// Creates Pods until there are `count`, and waits until all are ready.

@@ -224,7 +224,7 @@ async fn until(told: &Semaphore, count: usize) {
 }
 
 /// Creates objects.
-async fn post(client: &Client, count: usize, object: impl Fn(usize) -> (String, Bytes) + Clone + Send + 'static) {
+pub async fn post(client: &Client, count: usize, object: impl Fn(usize) -> (String, Bytes) + Clone + Send + 'static) {
     in_flight(count, AT_ONCE, |n| {
         let (client, object) = (client.clone(), object.clone());
         async move {
