@@ -14,7 +14,6 @@ use api_model::request::UserInfo;
 use api_server::Server;
 use api_store::Store;
 use api_tasks::Tasks;
-use jiff::Timestamp;
 use sched_controllers::{SigningError, SigningRequest};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -99,7 +98,7 @@ pub async fn start(control: &ControlPlane, process: &Process) -> anyhow::Result<
     let (kubeconfig, admin) = admin::write(&control.data_dir, options, &pki)?;
     let url = format!("https://{}:{}", advertised(control), options.secure_port);
     let cancel = process.cancel.clone();
-    tasks.own("admin-certificate", admin.run(Timestamp::now, cancel.clone()));
+    tasks.own("admin-certificate", admin.run(api_clock::now, cancel.clone()));
     let informers = Informers::new(client(&server, user("system:kube-controller-manager"), MANAGER), tasks.clone());
     start_parts(control, &pki, &server, &informers, &cancel, &tasks)?;
     Ok(Running { pki, server, url, kubeconfig, informers, data_dir: control.data_dir.clone(), store, tasks, cancel })

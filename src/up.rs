@@ -6,7 +6,6 @@ use std::time::Duration;
 use anyhow::Context;
 use api_auth::PkiConfig;
 use api_auth::pki::Subject;
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::runtime::wait::await_condition;
@@ -48,7 +47,7 @@ async fn run_node(running: &Running, settings: &NodeSettings, parts: Parts, proc
     let issued = running.pki.issue(&subject, renewal::VALIDITY).context("issuing the node's certificate")?;
     let (renewed, serving) = watch::channel(shown(issued, running.pki.ca_pem()));
     let renewal = Renewal::new(Arc::clone(&running.pki), subject, NodeServing(renewed));
-    tasks.own("node-certificate", renewal.run(Timestamp::now, cancel.clone()));
+    tasks.own("node-certificate", renewal.run(api_clock::now, cancel.clone()));
     let user = api_model::request::UserInfo::new(format!("system:node:{}", settings.node_name), &["system:nodes"]);
     let client = running.client(user, bootstrap::USER_AGENT);
     node::start(&tasks, settings, parts, Identity { client, informers: running.informers.clone(), serving }, cancel);

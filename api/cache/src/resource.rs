@@ -68,7 +68,7 @@ pub struct Page {
 /// The position at which a page begins.
 #[derive(Clone, Debug)]
 pub struct Behind {
-    /// The last place of the page before it.
+    /// The last name of the page before it.
     pub name: NamespacedName,
     /// The number of objects after that position, if it was counted before: counting again for each page would make a long list
     /// quadratic.

@@ -1,8 +1,8 @@
 //! The wall clock and the random numbers of a process.
 //!
 //! Both come from one [`Source`]. A process normally uses the clock of the machine and a cryptographically secure generator
-//! that the kernel seeds. A simulation installs a source of its own before it starts any part, so that a run depends on the
-//! seed of the simulation alone. Monotonic time is tokio's (`tokio::time::Instant`), which tests and simulations pause.
+//! that the kernel seeds. A simulation installs a source of its own before it starts any part. Keys and signatures are rcgen's,
+//! which has a generator of its own. Monotonic time is tokio's (`tokio::time::Instant`), which tests and simulations pause.
 //!
 //! Decisions take the time as an argument; only loops, verbs and writers of timestamps call [`now`].
 
@@ -18,7 +18,8 @@ pub trait Source: Send + Sync {
     /// The present time.
     fn now(&self) -> Timestamp;
 
-    /// Fills a buffer with random bytes.
+    /// Fills a buffer with random bytes. Outside of a simulation they must be cryptographically secure: uids, nonces and serial
+    /// numbers are made of them.
     fn fill(&self, bytes: &mut [u8]);
 }
 

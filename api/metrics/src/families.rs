@@ -1,7 +1,6 @@
 //! Families of metrics, and their text.
 
 use prometheus::TextEncoder;
-use prometheus::core::Collector;
 use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType};
 
 /// The content type of [`Families::text`].
@@ -22,12 +21,28 @@ pub struct HistogramSample {
     pub sum: f64,
 }
 
-impl Families {
-    /// Adds the vector of a part.
-    pub fn collect(&mut self, vector: &impl Collector) {
-        self.0.extend(vector.collect());
+impl HistogramSample {
+    /// No values; `bounds` are the upper bounds of the buckets, in rising order.
+    pub fn new(bounds: &[f64]) -> Self {
+        Self { buckets: bounds.iter().map(|bound| (*bound, 0)).collect(), count: 0, sum: 0.0 }
     }
 
+    /// Counts one value.
+    pub fn observe(&mut self, value: f64) {
+        self.count += 1;
+        self.sum += value;
+        self.buckets.iter_mut().rev().take_while(|(bound, _)| value <= *bound).for_each(|(_, count)| *count += 1);
+    }
+
+    /// Adds the values of another histogram with the same bounds.
+    pub fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.sum += other.sum;
+        self.buckets.iter_mut().zip(&other.buckets).for_each(|((_, count), (_, more))| *count += more);
+    }
+}
+
+impl Families {
     /// Adds values that only grow, each with its labels.
     pub fn counter<L: IntoIterator<Item = (&'static str, String)>>(
         &mut self,

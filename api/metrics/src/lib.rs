@@ -1,17 +1,17 @@
 //! Metrics of a process for Prometheus, in its text format 0.0.4, which upstream's components answer at `/metrics`.
 //!
-//! A part with counters of its own uses the vectors of `prometheus` ([`counters`], [`histograms`]) and adds them by
-//! [`Families::collect`]. A part that reads values at the time of a request adds them by [`Families::counter`] and its
-//! neighbours. [`publish`] is for parts whose values belong to the whole process.
+//! A part that counts has [`Counters`] and [`Histograms`]. A part that reads values at the time of a request adds them by
+//! [`Families::counter`] and its neighbours. [`publish`] is for parts whose values belong to the whole process. The text is
+//! written by the `prometheus` crate.
 
 mod families;
 mod process;
+mod series;
 
 use parking_lot::Mutex;
-use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts};
 
 pub use families::{Families, HistogramSample, TEXT_FORMAT, number};
-pub use prometheus;
+pub use series::{Counters, Histograms};
 
 /// Adds the metrics of one part.
 pub type Source = fn(&mut Families);
@@ -35,34 +35,16 @@ pub fn add_process(families: &mut Families) {
     sources.into_iter().for_each(|source| source(families));
 }
 
-/// Counters by labels.
-///
-/// # Errors
-///
-/// A name is not valid in Prometheus.
-pub fn counters(name: &str, help: &str, labels: &[&str]) -> prometheus::Result<IntCounterVec> {
-    IntCounterVec::new(Opts::new(name, help), labels)
-}
-
-/// Histograms by labels, with these upper bounds of their buckets.
-///
-/// # Errors
-///
-/// A name is not valid in Prometheus, or the bounds do not rise.
-pub fn histograms(name: &str, help: &str, labels: &[&str], bounds: &[f64]) -> prometheus::Result<HistogramVec> {
-    HistogramVec::new(HistogramOpts::new(name, help).buckets(bounds.to_vec()), labels)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn vectors_published_parts_and_the_process_are_families() {
-        let counters = counters("c_total", "Cs.", &["of"]).unwrap();
-        counters.with_label_values(&["x"]).inc();
+    fn counters_published_parts_and_the_process_are_families() {
+        let counters = Counters::new("c_total", "Cs.", ["of"]);
+        counters.count(["x"]);
         let mut families = Families::default();
-        families.collect(&counters);
+        counters.add_to(&mut families);
         publish(|families| families.gauge("part", "A part.", [([], 2.0)]));
         add_process(&mut families);
         let text = families.text();

@@ -9,13 +9,14 @@ use std::sync::Arc;
 
 use api_cache::Cache;
 use api_fairness::Report;
-use api_metrics::{Families, number, prometheus};
+use api_metrics::{Families, number};
 
 use crate::registry::Served;
 
 pub(crate) use requests::Observed;
 
 /// All counters.
+#[derive(Default)]
 pub(crate) struct Metrics {
     pub(crate) requests: requests::Requests,
     pub(crate) webhooks: webhooks::Webhooks,
@@ -33,11 +34,6 @@ pub(crate) struct Gauges<'a> {
 }
 
 impl Metrics {
-    /// All at zero.
-    pub(crate) fn new() -> prometheus::Result<Self> {
-        Ok(Self { requests: requests::Requests::new()?, webhooks: webhooks::Webhooks::new()?, policies: policies::Policies::new()? })
-    }
-
     /// Drops the series of a kind that is no longer served, or has changed.
     pub(crate) fn forget(&self, served: &Arc<Served>) {
         self.requests.forget(&served.kind);
@@ -46,12 +42,12 @@ impl Metrics {
     /// The text for Prometheus.
     pub(crate) fn render(&self, gauges: Gauges<'_>) -> String {
         let mut families = Families::default();
-        self.requests.collect(&mut families);
+        self.requests.add_to(&mut families);
         add_storage(&mut families, gauges.cache, gauges.store_bytes);
         add_audit(&mut families, gauges.audit);
         flow_control::add(&mut families, &gauges.flow_control);
-        self.webhooks.collect(&mut families);
-        self.policies.collect(&mut families);
+        self.webhooks.add_to(&mut families);
+        self.policies.add_to(&mut families);
         api_metrics::add_process(&mut families);
         families.text()
     }

@@ -74,9 +74,6 @@ pub enum StartError {
     /// The OpenID Connect provider cannot be used.
     #[error("setting up OpenID Connect")]
     Oidc(#[from] OidcStartError),
-    /// A metric has an invalid name.
-    #[error("setting up metrics")]
-    Metrics(#[from] api_metrics::prometheus::Error),
     /// The audit log cannot be written.
     #[error("opening the audit log")]
     Audit(#[source] std::io::Error),
@@ -264,7 +261,7 @@ fn assemble(mut config: Config, store: Arc<dyn Store>, cache: Arc<Cache>, oidc: 
         authorizer: Arc::default(),
         registry: Registry::new(&cache),
         driver: Driver { tasks: tasks.clone(), shutdown: shutdown.clone() },
-        metrics: Metrics::new()?,
+        metrics: Metrics::default(),
         shutdown,
         tasks,
         cache,

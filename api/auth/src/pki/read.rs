@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
+use x509_parser::oid_registry::OID_PKCS9_EXTENSION_REQUEST;
 use x509_parser::prelude::{FromDer, X509Certificate, parse_x509_pem};
 use x509_parser::x509::X509Name;
 
@@ -91,6 +92,13 @@ pub fn read_request(pem: &str) -> Result<RequestInfo, PkiError> {
     let (_, request) = X509CertificationRequest::from_der(&block.contents).map_err(|e| parse(what, &e))?;
     request.verify_signature().map_err(|e| parse(what, &e))?;
     let info = &request.certification_request_info;
+    // Of several, a reader takes the first, the last or none.
+    let extension_requests = info.iter_attributes().filter(|attribute| attribute.oid == OID_PKCS9_EXTENSION_REQUEST).count();
+    let alternative_names = |extension: &&ParsedExtension<'_>| matches!(extension, ParsedExtension::SubjectAlternativeName(_));
+    let names = request.requested_extensions().into_iter().flatten().filter(alternative_names).count();
+    if extension_requests > 1 || names > 1 {
+        return Err(parse(what, &"it has more than one list of extensions or of subject alternative names"));
+    }
     let mut names = Names::default();
     for extension in request.requested_extensions().into_iter().flatten() {
         if let ParsedExtension::SubjectAlternativeName(found) = extension {

@@ -1,7 +1,12 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use x509_cert::der::asn1::{Ia5String, OctetString};
+use x509_cert::der::oid::AssociatedOid as _;
 use x509_cert::der::pem;
+use x509_cert::ext::Extension;
+use x509_cert::ext::pkix::SubjectAltName;
+use x509_cert::ext::pkix::name::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate, parse_x509_pem};
 
 use super::*;
@@ -241,4 +246,30 @@ fn bad_requests_are_refused() {
     *der.last_mut().expect("bytes") ^= 1;
     let forged = pem::encode_string("CERTIFICATE REQUEST", pem::LineEnding::LF, &der).expect("pem");
     assert!(error(&forged, &[]).starts_with("cannot parse certificate request: "), "a broken signature");
+}
+
+/// A request whose second list of extensions has a name beside the harmless first list.
+fn request_with_hidden_name() -> String {
+    use x509_cert::der::Encode as _;
+    use x509_cert::der::asn1::SetOfVec;
+
+    let name = GeneralName::DnsName(Ia5String::new("kubernetes.default.svc").expect("a name"));
+    let hidden = Extension {
+        extn_id: SubjectAltName::OID,
+        critical: false,
+        extn_value: OctetString::new(SubjectAltName(vec![name]).to_der().expect("DER")).expect("bytes"),
+    };
+    let values = SetOfVec::try_from([vec![hidden]]).expect("a set").to_der().expect("DER");
+    let extension_request = rcgen::Attribute { oid: &[1, 2, 840, 113_549, 1, 9, 14], values };
+    let key = rcgen::KeyPair::generate().expect("key");
+    let params = rcgen::CertificateParams::new(["n1.example".to_owned()]).expect("params");
+    params.serialize_request_with_attributes(&key, vec![extension_request]).expect("request").pem().expect("pem")
+}
+
+#[test]
+fn no_name_hides_behind_another_list() {
+    let dir = tempfile::tempdir().expect("dir");
+    let pki = Pki::open(dir.path(), &config()).expect("opens");
+    let refused = pki.sign_csr(&request_with_hidden_name(), &["server auth".to_owned()], DAY).expect_err("refused").to_string();
+    assert_eq!(refused, "cannot parse certificate request: it has more than one list of extensions or of subject alternative names");
 }

@@ -1,11 +1,10 @@
 //! Numbers and durations of requests, under upstream's names.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use api_metrics::prometheus::{self, Histogram, HistogramVec, IntCounter, IntCounterVec};
-use api_metrics::{Families, counters, histograms};
+use api_metrics::{Families, HistogramSample, number};
 use api_model::kind::Kind;
 use api_wire::path::ResourcePath;
 use http::{Method, StatusCode};
@@ -91,62 +90,68 @@ const SUBRESOURCES: &[&str] = &[
 type Key = (&'static str, u64, &'static str, &'static str, u16);
 
 /// The counters of requests.
-pub(crate) struct Requests {
-    total: IntCounterVec,
-    seconds: HistogramVec,
-    /// The series by key: to find a series in a vector takes as long as its labels are.
-    series: Mutex<HashMap<Key, Series>>,
-}
+#[derive(Default)]
+pub(crate) struct Requests(Mutex<HashMap<Key, Series>>);
 
 struct Series {
     labels: [String; 7],
-    total: IntCounter,
+    count: u64,
     /// Watches have none: they last as long as their clients want.
-    seconds: Option<Histogram>,
+    seconds: Option<HistogramSample>,
 }
 
 impl Requests {
-    pub(super) fn new() -> prometheus::Result<Self> {
-        let total = counters(
-            "apiserver_request_total",
-            "Counter of apiserver requests broken out for each verb, group, version, resource, scope and HTTP response code.",
-            &LABELS,
-        )?;
-        let seconds = histograms("apiserver_request_duration_seconds", "Response latency distribution in seconds.", &LABELS, &BUCKETS)?;
-        Ok(Self { total, seconds, series: Mutex::default() })
-    }
-
     /// Counts one request.
     pub(crate) fn observe(&self, observed: &Observed, status: StatusCode, took: Duration) {
         let id = observed.served.as_ref().map_or(0, |served| served.id);
         let key = (observed.verb, id, observed.subresource, observed.scope, status.as_u16());
-        let mut all = self.series.lock();
-        let series = all.entry(key).or_insert_with(|| self.new_series(observed.label_values(status), observed.verb));
-        series.total.inc();
-        if let Some(seconds) = &series.seconds {
+        let mut all = self.0.lock();
+        let series = all.entry(key).or_insert_with(|| Series {
+            labels: observed.label_values(status),
+            count: 0,
+            seconds: (observed.verb != "WATCH").then(|| HistogramSample::new(&BUCKETS)),
+        });
+        series.count += 1;
+        if let Some(seconds) = &mut series.seconds {
             seconds.observe(took.as_secs_f64());
         }
     }
 
-    fn new_series(&self, labels: [String; 7], verb: &str) -> Series {
-        let seconds = (verb != "WATCH").then(|| self.seconds.with_label_values(&labels));
-        Series { total: self.total.with_label_values(&labels), seconds, labels }
-    }
-
-    /// Drops the series of a kind, also those of an earlier definition of it.
+    /// Drops the series of a kind, also those of an earlier definition of the kind.
     pub(super) fn forget(&self, kind: &Kind) {
-        let is_of_kind = |[_, group, resource, _, _, _, version]: &[String; 7]| {
-            (group.as_str(), resource.as_str(), version.as_str()) == (kind.group.as_str(), kind.plural.as_str(), kind.version.as_str())
-        };
-        let mut all = self.series.lock();
-        for (_, series) in all.extract_if(|_, series| is_of_kind(&series.labels)) {
-            // Two definitions of the kind share the series in the vectors; the second removal finds none.
-            let _absent = (self.total.remove_label_values(&series.labels), self.seconds.remove_label_values(&series.labels));
-        }
+        let of_kind = [kind.group.as_str(), kind.plural.as_str(), kind.version.as_str()];
+        self.0.lock().retain(|_, series| {
+            let [_, group, resource, _, _, _, version] = &series.labels;
+            [group.as_str(), resource.as_str(), version.as_str()] != of_kind
+        });
     }
 
-    pub(super) fn collect(&self, families: &mut Families) {
-        families.collect(&self.total);
-        families.collect(&self.seconds);
+    pub(super) fn add_to(&self, families: &mut Families) {
+        let by_labels = self.by_labels();
+        let named = |values: &[String; 7]| LABELS.into_iter().zip(values.clone());
+        families.counter(
+            "apiserver_request_total",
+            "Counter of apiserver requests broken out for each verb, group, version, resource, scope and HTTP response code.",
+            by_labels.iter().map(|(labels, (count, _))| (named(labels), number(*count))),
+        );
+        families.histogram(
+            "apiserver_request_duration_seconds",
+            "Response latency distribution in seconds.",
+            by_labels.iter().filter_map(|(labels, (_, seconds))| Some((named(labels), seconds.clone()?))),
+        );
+    }
+
+    /// Counts and durations by labels: two definitions of a kind have two keys and the same labels.
+    fn by_labels(&self) -> BTreeMap<[String; 7], (u64, Option<HistogramSample>)> {
+        let mut by_labels: BTreeMap<_, (u64, Option<HistogramSample>)> = BTreeMap::new();
+        for series in self.0.lock().values() {
+            let (count, seconds) = by_labels.entry(series.labels.clone()).or_default();
+            *count += series.count;
+            match (seconds, &series.seconds) {
+                (Some(sum), Some(more)) => sum.merge(more),
+                (sum, more) => sum.clone_from(more),
+            }
+        }
+        by_labels
     }
 }

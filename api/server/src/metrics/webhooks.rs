@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use api_metrics::prometheus::{self, HistogramVec, IntCounterVec};
-use api_metrics::{Families, counters, histograms};
+use api_metrics::{Counters, Families, Histograms};
 
 /// Upper bounds of the latency buckets, in seconds: upstream's.
 const BUCKETS: [f64; 8] = [0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 25.0];
@@ -33,54 +32,56 @@ pub(crate) enum Outcome {
 
 /// The calls of all webhooks.
 pub(crate) struct Webhooks {
-    seconds: HistogramVec,
-    rejections: IntCounterVec,
-    failed_open: IntCounterVec,
+    seconds: Histograms<4>,
+    rejections: Counters<5>,
+    failed_open: Counters<2>,
+}
+
+impl Default for Webhooks {
+    fn default() -> Self {
+        Self {
+            seconds: Histograms::new(
+                "apiserver_admission_webhook_admission_duration_seconds",
+                "Admission webhook latency in seconds, identified by name and broken out for each operation and type.",
+                ["name", "type", "operation", "rejected"],
+                &BUCKETS,
+            ),
+            rejections: Counters::new(
+                "apiserver_admission_webhook_rejection_count",
+                "Admission webhook rejection count, identified by name, operation, type and error type.",
+                ["name", "type", "operation", "error_type", "rejection_code"],
+            ),
+            failed_open: Counters::new(
+                "apiserver_admission_webhook_fail_open_count",
+                "Admission webhook fail open count, identified by name and type.",
+                ["name", "type"],
+            ),
+        }
+    }
 }
 
 impl Webhooks {
-    pub(super) fn new() -> prometheus::Result<Self> {
-        Ok(Self {
-            seconds: histograms(
-                "apiserver_admission_webhook_admission_duration_seconds",
-                "Admission webhook latency in seconds, identified by name and broken out for each operation and type.",
-                &["name", "type", "operation", "rejected"],
-                &BUCKETS,
-            )?,
-            rejections: counters(
-                "apiserver_admission_webhook_rejection_count",
-                "Admission webhook rejection count, identified by name, operation, type and error type.",
-                &["name", "type", "operation", "error_type", "rejection_code"],
-            )?,
-            failed_open: counters(
-                "apiserver_admission_webhook_fail_open_count",
-                "Admission webhook fail open count, identified by name and type.",
-                &["name", "type"],
-            )?,
-        })
-    }
-
     /// Counts one call.
     pub(crate) fn observe(&self, call: WebhookCall<'_>, outcome: Outcome, took: Duration) {
         let WebhookCall { name, kind, operation } = call;
         let rejected = if matches!(outcome, Outcome::Rejected(_) | Outcome::Failed) { "true" } else { "false" };
-        self.seconds.with_label_values(&[name, kind, operation, rejected]).observe(took.as_secs_f64());
+        self.seconds.observe([name, kind, operation, rejected], took.as_secs_f64());
         let reject = |error: &str, code: u64| {
             let code = code.min(CODE_MAX).to_string();
-            self.rejections.with_label_values(&[name, kind, operation, error, &code]).inc();
+            self.rejections.count([name, kind, operation, error, &code]);
         };
         match outcome {
             Outcome::Allowed => {}
             Outcome::Rejected(code) => reject("no_error", code),
             Outcome::Failed => reject("calling_webhook_error", 0),
-            Outcome::FailedOpen => self.failed_open.with_label_values(&[name, kind]).inc(),
+            Outcome::FailedOpen => self.failed_open.count([name, kind]),
         }
     }
 
-    pub(super) fn collect(&self, families: &mut Families) {
-        families.collect(&self.seconds);
-        families.collect(&self.rejections);
-        families.collect(&self.failed_open);
+    pub(super) fn add_to(&self, families: &mut Families) {
+        self.seconds.add_to(families);
+        self.rejections.add_to(families);
+        self.failed_open.add_to(families);
     }
 }
 
@@ -90,14 +91,14 @@ mod tests {
 
     #[test]
     fn rejections_have_a_bounded_number_of_series() {
-        let webhooks = Webhooks::new().unwrap();
+        let webhooks = Webhooks::default();
         let call = WebhookCall { name: "w", kind: "admit", operation: "CREATE" };
         for code in [403, 601, 70_000] {
             webhooks.observe(call, Outcome::Rejected(code), Duration::from_millis(1));
         }
         webhooks.observe(call, Outcome::FailedOpen, Duration::from_secs(10));
         let mut families = Families::default();
-        webhooks.collect(&mut families);
+        webhooks.add_to(&mut families);
         let text = families.text();
         let labels = "name=\"w\",operation=\"CREATE\"";
         for line in [

@@ -28,7 +28,7 @@ impl WatchConversion {
     pub(crate) async fn beginning(&self, Beginning { state, events, revision }: Beginning) -> ApiResult<Beginning> {
         let mut state = self.served.in_version(state).await?;
         state.retain(|object| self.filter.as_ref().is_none_or(|filter| filter.matches(object)));
-        let of_events = events.iter().flat_map(|converted| converted.changes()).filter_map(|(_, event)| event.after.clone()).collect();
+        let of_events = events.iter().flat_map(|delivery| delivery.changes()).filter_map(|(_, event)| event.after.clone()).collect();
         self.served.in_version(of_events).await?;
         let events = self.clone().deliveries(events).await?;
         Ok(Beginning { state, events, revision })

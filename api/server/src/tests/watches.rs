@@ -40,7 +40,7 @@ async fn watch_as(cluster: &Cluster, path: &str, accept: &str) -> Watch {
     Watch { body: response.into_body(), buffer: Vec::new() }
 }
 
-fn next_event(word: &str, name: &str) -> (String, String) {
+fn event(word: &str, name: &str) -> (String, String) {
     (word.to_owned(), name.to_owned())
 }
 
@@ -49,7 +49,7 @@ async fn a_watch_tells_what_is_and_what_happens() {
     let cluster = cluster().await;
     cluster.config_map("a", json!({})).await;
     let mut watch = watch(&cluster, &format!("{CONFIG_MAPS}?watch=true")).await;
-    assert_eq!(watch.next_event().await, next_event("ADDED", "a"));
+    assert_eq!(watch.next_event().await, event("ADDED", "a"));
     let b = cluster.config_map("b", json!({})).await;
     let mut changed = b.clone();
     changed["data"]["key"] = "x".into();
@@ -71,8 +71,8 @@ async fn a_watch_resumes_where_another_ended() {
     cluster.delete(&format!("{CONFIG_MAPS}/a")).await.ok();
     let from = a["metadata"]["resourceVersion"].as_str().expect("a version");
     let mut watch = watch(&cluster, &format!("{CONFIG_MAPS}?watch=1&resourceVersion={from}")).await;
-    assert_eq!(watch.next_event().await, next_event("ADDED", "b"));
-    assert_eq!(watch.next_event().await, next_event("DELETED", "a"));
+    assert_eq!(watch.next_event().await, event("ADDED", "b"));
+    assert_eq!(watch.next_event().await, event("DELETED", "a"));
 }
 
 #[tokio::test]
@@ -80,13 +80,13 @@ async fn selector_transitions_are_additions_and_deletions() {
     let cluster = cluster().await;
     let mut object = cluster.config_map("a", json!({"app": "x"})).await;
     let mut watch = watch(&cluster, &format!("{CONFIG_MAPS}?watch=1&labelSelector=app%3Dx")).await;
-    assert_eq!(watch.next_event().await, next_event("ADDED", "a"));
+    assert_eq!(watch.next_event().await, event("ADDED", "a"));
     for (label, expected) in [("y", "DELETED"), ("z", ""), ("x", "ADDED"), ("x2", "DELETED")] {
         object["metadata"]["labels"]["app"] = label.into();
         object["metadata"]["resourceVersion"] = Value::Null;
         cluster.put(&format!("{CONFIG_MAPS}/a"), &object).await.ok();
         if !expected.is_empty() {
-            assert_eq!(watch.next_event().await, next_event(expected, "a"), "{label}");
+            assert_eq!(watch.next_event().await, event(expected, "a"), "{label}");
         }
     }
 }
@@ -98,12 +98,12 @@ async fn a_node_sees_the_pods_bound_to_it() {
     cluster.pod("elsewhere", "n2").await;
     cluster.pod("waiting", "").await;
     cluster.pod("here", "n1").await;
-    assert_eq!(watch.next_event().await, next_event("ADDED", "here"));
+    assert_eq!(watch.next_event().await, event("ADDED", "here"));
     let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "waiting"}, "target": {"kind": "Node", "name": "n1"}});
     assert_eq!(cluster.post(&format!("{PODS}/waiting/binding"), binding).await.status, StatusCode::CREATED);
-    assert_eq!(watch.next_event().await, next_event("ADDED", "waiting"));
+    assert_eq!(watch.next_event().await, event("ADDED", "waiting"));
     cluster.delete(&format!("{PODS}/here?gracePeriodSeconds=0")).await.ok();
-    assert_eq!(watch.next_event().await, next_event("DELETED", "here"));
+    assert_eq!(watch.next_event().await, event("DELETED", "here"));
 }
 
 #[tokio::test]
@@ -112,7 +112,7 @@ async fn initial_events_end_with_a_bookmark() {
     cluster.config_map("a", json!({})).await;
     let query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
     let mut watch = watch(&cluster, &format!("{CONFIG_MAPS}?{query}")).await;
-    assert_eq!(watch.next_event().await, next_event("ADDED", "a"));
+    assert_eq!(watch.next_event().await, event("ADDED", "a"));
     let bookmark = watch.next().await.expect("an event");
     assert_eq!(bookmark["type"], "BOOKMARK");
     assert_eq!(bookmark["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"], "true");
@@ -248,7 +248,7 @@ async fn a_watch_may_ask_for_any_time() {
     let cluster = cluster().await;
     cluster.config_map("a", json!({})).await;
     let mut watch = watch(&cluster, &format!("{CONFIG_MAPS}?watch=true&timeoutSeconds={}", i64::MAX)).await;
-    assert_eq!(watch.next_event().await, next_event("ADDED", "a"));
+    assert_eq!(watch.next_event().await, event("ADDED", "a"));
 }
 
 /// The path of a watch may name one object. A user with the right to watch that object gets no other objects.
@@ -259,12 +259,12 @@ async fn a_watch_by_path_shows_the_named_object_alone() {
     cluster.config_map("b", json!({})).await;
     let path = "/api/v1/watch/namespaces/default/configmaps";
     let mut one = watch(&cluster, &format!("{path}/b")).await;
-    assert_eq!(one.next_event().await, next_event("ADDED", "b"));
+    assert_eq!(one.next_event().await, event("ADDED", "b"));
     cluster.delete(&format!("{CONFIG_MAPS}/a")).await.ok();
     cluster.delete(&format!("{CONFIG_MAPS}/b")).await.ok();
-    assert_eq!(one.next_event().await, next_event("DELETED", "b"));
+    assert_eq!(one.next_event().await, event("DELETED", "b"));
     let mut namespace = watch(&cluster, "/api/v1/watch/namespaces/default").await;
-    assert_eq!(namespace.next_event().await, next_event("ADDED", "default"));
+    assert_eq!(namespace.next_event().await, event("ADDED", "default"));
     assert_eq!(cluster.post(path, config_map("c", json!({}))).await.status, StatusCode::METHOD_NOT_ALLOWED);
     assert_eq!(cluster.get("/api/v1/watch/namespaces/default/pods/p/log").await.status, StatusCode::NOT_FOUND);
 }

@@ -175,7 +175,7 @@ impl ExitedInstance {
             reason: reason.to_owned(),
             message: if message.is_empty() { exit.message.clone() } else { message },
             started_at,
-            finished_at: finished.unwrap_or_else(Timestamp::now),
+            finished_at: finished.unwrap_or_else(api_clock::now),
             replaced: false,
         }
     }

@@ -97,7 +97,7 @@ fn take_up(
             InstanceState::Running(RunningInstance {
                 id: one.status.id.clone(),
                 attempt,
-                started_at: started_at.unwrap_or_else(Timestamp::now),
+                started_at: started_at.unwrap_or_else(api_clock::now),
                 hash: one.label(label::HASH).to_owned(),
                 resources,
                 startup_ok: probed(container.is_some_and(|c| c.startup_probe.is_some()), reported.and_then(|reported| reported.started)),
@@ -165,7 +165,7 @@ fn terminated(state: &ApiState, image_id: &str) -> Option<ExitedInstance> {
         reason: reason.unwrap_or_default(),
         message: message.unwrap_or_default(),
         started_at: started_at.map(|time| time.0),
-        finished_at: finished_at.map(|time| time.0).unwrap_or_else(Timestamp::now),
+        finished_at: finished_at.map(|time| time.0).unwrap_or_else(api_clock::now),
         replaced: false,
     })
 }

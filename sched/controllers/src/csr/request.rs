@@ -7,6 +7,7 @@ use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use thiserror::Error;
 use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
+use x509_parser::oid_registry::OID_PKCS9_EXTENSION_REQUEST;
 use x509_parser::pem::Pem;
 use x509_parser::prelude::FromDer;
 use x509_parser::x509::AttributeTypeAndValue;
@@ -56,11 +57,20 @@ pub fn parse(pem: &[u8]) -> Result<Request, Refusal> {
         [one] => one.clone(),
         _ => return Err(Refusal::Unfit("subject has more than one common name")),
     };
+    let attributes = csr.certification_request_info.iter_attributes();
+    if attributes.filter(|attribute| attribute.oid == OID_PKCS9_EXTENSION_REQUEST).count() > 1 {
+        return Err(Refusal::Unfit("request has more than one list of extensions"));
+    }
     let mut request = Request { common_name, organizations: texts(subject.iter_organization())?, ..Request::default() };
+    let mut lists = 0;
     for extension in csr.requested_extensions().into_iter().flatten() {
         if let ParsedExtension::SubjectAlternativeName(names) = extension {
+            lists += 1;
             names.general_names.iter().for_each(|name| request.add(name));
         }
+    }
+    if lists > 1 {
+        return Err(Refusal::Unfit("request has more than one list of subject alternative names"));
     }
     Ok(request)
 }
