@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
-use super::kinds::LAST_APPLIED;
+use super::kinds::{LAST_APPLIED, shrink};
 use super::metrics::Stats;
 use super::{Cached, ObjectKey};
 
@@ -252,5 +252,7 @@ pub(super) fn trim<K: Cached>(object: &mut K) {
     if let Some(annotations) = &mut meta.annotations {
         annotations.remove(LAST_APPLIED);
     }
+    shrink(&mut meta.owner_references);
+    shrink(&mut meta.finalizers);
     object.trim();
 }

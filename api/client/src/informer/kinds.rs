@@ -45,6 +45,12 @@ impl Cached for ValidatingAdmissionPolicy {}
 impl Cached for EndpointSlice {
     const INDEXES: &'static [Index<Self>] =
         &[Index { name: BY_SERVICE, value: |slice| slice.metadata.labels.as_ref()?.get(SERVICE_NAME).map(String::as_str) }];
+
+    fn trim(&mut self) {
+        shrink(&mut self.ports);
+        shrink(&mut self.endpoints);
+        self.endpoints.iter_mut().flatten().for_each(|endpoint| endpoint.addresses.shrink_to_fit());
+    }
 }
 
 impl Cached for ReplicaSet {
@@ -64,6 +70,11 @@ impl Cached for Pod {
         }
         if let Some(status) = &mut self.status {
             status.ephemeral_container_statuses = None;
+            shrink(&mut status.conditions);
+            shrink(&mut status.container_statuses);
+            shrink(&mut status.init_container_statuses);
+            shrink(&mut status.host_ips);
+            shrink(&mut status.pod_ips);
             for container in status.container_statuses.iter_mut().flatten().chain(status.init_container_statuses.iter_mut().flatten()) {
                 container.image = String::new();
                 container.image_id = String::new();
@@ -128,6 +139,7 @@ fn trim_pod_spec(spec: &mut PodSpec) {
             restart_policy: container.restart_policy.take(),
             ..Container::default()
         };
+        shrink(&mut container.ports);
     }
     spec.ephemeral_containers = None;
     spec.image_pull_secrets = None;
@@ -135,6 +147,16 @@ fn trim_pod_spec(spec: &mut PodSpec) {
     if let Some(volumes) = &mut spec.volumes {
         volumes.retain(|volume| volume.persistent_volume_claim.is_some());
     }
+    spec.containers.shrink_to_fit();
+    shrink(&mut spec.init_containers);
+    shrink(&mut spec.tolerations);
+    shrink(&mut spec.volumes);
+}
+
+/// Frees the spare room of a list. A list that was read from JSON has room for at least four elements, and an element may
+/// have a kilobyte.
+pub(super) fn shrink<T>(list: &mut Option<Vec<T>>) {
+    list.iter_mut().for_each(Vec::shrink_to_fit);
 }
 
 fn controller_uid(meta: &ObjectMeta) -> &str {

@@ -122,6 +122,26 @@ async fn pods_are_trimmed_and_found_by_node_and_controller() {
     assert_eq!(names(informer.in_namespace("default")), ["b"]);
 }
 
+/// A volume has three kilobytes, and a list of containers, ports or owners has room for four elements once it has one.
+#[tokio::test]
+async fn a_stored_pod_has_no_spare_room() {
+    let informer = Informer::detached();
+    let owners = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u", "controller": true}]);
+    let spec = json!({
+        "containers": [{"name": "c", "ports": [{"containerPort": 80}]}],
+        "tolerations": [{"operator": "Exists"}],
+        "volumes": [{"name": "v", "emptyDir": {}}],
+    });
+    let meta = json!({"name": "a", "namespace": "default", "ownerReferences": owners});
+    informer.put(serde_json::from_value::<Pod>(json!({"metadata": meta, "spec": spec})).expect("a Pod"));
+    let pod = informer.get(&key("a")).expect("stored");
+    let spec = pod.spec.as_ref().expect("a spec");
+    let owners = pod.metadata.owner_references.as_ref().map(Vec::capacity);
+    let ports = spec.containers[0].ports.as_ref().map(Vec::capacity);
+    assert_eq!((owners, ports, spec.containers.capacity()), (Some(1), Some(1), 1));
+    assert_eq!((spec.tolerations.as_ref().map(Vec::capacity), spec.volumes.as_ref().map(Vec::capacity)), (Some(1), Some(0)));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_write_is_waited_for_until_the_watch_delivers_it() {
     let informer = Informer::detached();
