@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use api_auth::{Pki, PkiConfig};
+use api_auth::{Pki, PkiConfig, PkiError};
 use api_client::informer::Informers;
 use api_client::lease::Election;
 use api_model::meta;
@@ -172,7 +172,10 @@ fn controllers_config(control: &ControlPlane, pki: Arc<Pki>) -> anyhow::Result<s
     let root_ca_pem = Some(pki.ca_pem().to_owned());
     let sign = move |request: &SigningRequest| {
         let signed = pki.sign_csr(&request.request_pem, &request.usages, request.duration);
-        signed.map_err(|error| SigningError(Box::new(error)))
+        signed.map_err(|error| match error {
+            PkiError::Parse { .. } | PkiError::UnknownUsage(_) => SigningError::Unfit(Box::new(error)),
+            _ => SigningError::Failed(Box::new(error)),
+        })
     };
     let mut config = sched_controllers::Config {
         controllers: control.options.controllers.clone(),

@@ -144,8 +144,14 @@ where
 
 /// Why the authority did not sign.
 #[derive(Debug, Error)]
-#[error("signing a certificate")]
-pub struct SigningError(#[source] pub Box<dyn std::error::Error + Send + Sync>);
+pub enum SigningError {
+    /// No certificate can be made of the request; another attempt would end the same way.
+    #[error("{0}")]
+    Unfit(Box<dyn std::error::Error + Send + Sync>),
+    /// The authority failed.
+    #[error("signing a certificate")]
+    Failed(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
 
 /// A name in `--controllers` that no controller has.
 #[derive(Debug, Error, PartialEq, Eq)]

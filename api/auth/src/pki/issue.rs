@@ -115,7 +115,7 @@ impl Authority {
             _ => None,
         });
         let not_after = Timestamp::from_second(certificate.validity().not_after.timestamp()).map_err(|e| parse(e.to_string()))?;
-        let subject = RdnSequence::from_der(certificate.subject().as_raw())?;
+        let subject = RdnSequence::from_der(certificate.subject().as_raw()).map_err(|e| parse(e.to_string()))?;
         Ok(Self { key, subject, key_id: key_id.transpose()?, not_after, certificate_pem })
     }
 
@@ -143,8 +143,10 @@ impl Authority {
     pub fn sign_request(&self, csr_pem: &str, usages: &[String], now: Timestamp, validity: Duration) -> Result<String, PkiError> {
         let asked = read_request(csr_pem)?;
         let der = pem_content(csr_pem, "certificate request")?;
-        let (_, request) = X509CertificationRequest::from_der(&der)
-            .map_err(|e| PkiError::Parse { what: "certificate request", problem: e.to_string() })?;
+        let unreadable = |e: &dyn std::fmt::Display| PkiError::Parse { what: "certificate request", problem: e.to_string() };
+        let (_, request) = X509CertificationRequest::from_der(&der).map_err(|e| unreadable(&e))?;
+        let subject = RdnSequence::from_der(request.certification_request_info.subject.as_raw()).map_err(|e| unreadable(&e))?;
+        let public_key = SubjectPublicKeyInfoOwned::from_der(&asked.public_key_der).map_err(|e| unreadable(&e))?;
         let mut extensions = self.leaf_extensions(&usage::parse(usages)?)?;
         for found in request.certification_request_info.iter_attributes().flat_map(requested) {
             if found.oid == OID_X509_EXT_SUBJECT_ALT_NAME {
@@ -152,13 +154,7 @@ impl Authority {
                 extensions.push(Extension { extn_id, critical, extn_value: OctetString::new(found.value)? });
             }
         }
-        let template = Template {
-            issuer: self.subject.clone(),
-            subject: RdnSequence::from_der(request.certification_request_info.subject.as_raw())?,
-            public_key: SubjectPublicKeyInfoOwned::from_der(&asked.public_key_der)?,
-            not_after: self.until(now, validity),
-            extensions,
-        };
+        let template = Template { issuer: self.subject.clone(), subject, public_key, not_after: self.until(now, validity), extensions };
         template.sign(&self.key, now)
     }
 
@@ -324,3 +320,6 @@ fn pem_content(pem: &str, what: &'static str) -> Result<Vec<u8>, PkiError> {
     let (_, block) = parse_x509_pem(pem.as_bytes()).map_err(|e| PkiError::Parse { what, problem: e.to_string() })?;
     Ok(block.contents)
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,7 +14,7 @@ use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateS
 use serde_json::{Value, json};
 
 use super::{CLIENT, KUBELET_CLIENT, KUBELET_SERVING, LEGACY, certificate, condition, request};
-use crate::config::{Signer, SigningRequest};
+use crate::config::{Signer, SigningError, SigningRequest};
 use crate::context::ControllerContext;
 use crate::failure::Failure;
 use crate::work::{Controller, Next, WorkQueue};
@@ -79,6 +79,16 @@ fn failed(csr: &CertificateSigningRequest, message: String, now: Timestamp) -> V
     json!({"conditions": conditions})
 }
 
+/// The status after an attempt to sign. A request of which no certificate can be made has failed for good; when the authority
+/// fails, the controller tries again.
+fn answered(csr: &CertificateSigningRequest, signed: Result<String, SigningError>, now: Timestamp) -> Result<Value, SigningError> {
+    match signed {
+        Ok(certificate) => Ok(json!({"certificate": ByteString(certificate.into_bytes())})),
+        Err(SigningError::Unfit(problem)) => Ok(failed(csr, problem.to_string(), now)),
+        Err(failure @ SigningError::Failed(_)) => Err(failure),
+    }
+}
+
 impl Controller for Signing {
     const NAME: &'static str = "certificatesigningrequest-signing-controller";
     const WORKERS: usize = 2;
@@ -89,7 +99,7 @@ impl Controller for Signing {
         let status = match plan(&csr, self.duration_max) {
             Action::Nothing => return Ok(Next::OnChange),
             Action::Fail(message) => failed(&csr, message, api_clock::now()),
-            Action::Sign(request) => json!({"certificate": ByteString(self.signer.sign(&request)?.into_bytes())}),
+            Action::Sign(request) => answered(&csr, self.signer.sign(&request), api_clock::now())?,
         };
         writes::patch_status(&self.client, csr.as_ref(), status).await?;
         tracing::info!(csr = key, signer = csr.spec.signer_name, "certificate signing request answered");
@@ -130,5 +140,16 @@ mod tests {
         assert_eq!(plan(&done, year), Action::Nothing);
         let both = json!([{"type": "Approved", "status": "True"}, {"type": "Failed", "status": "True"}]);
         assert_eq!(plan(&csr("system:nodes", both, None), year), Action::Nothing);
+    }
+
+    #[test]
+    fn a_request_that_cannot_be_signed_fails_and_an_authority_that_fails_is_tried_again() {
+        let csr = csr("system:nodes", json!([{"type": "Approved", "status": "True"}]), None);
+        let answer = |signed| answered(&csr, signed, Timestamp::UNIX_EPOCH);
+        assert_eq!(answer(Ok("PEM".to_owned())).expect("signed"), json!({"certificate": "UEVN"}));
+        let unfit = answer(Err(SigningError::Unfit("a bad name".into()))).expect("failed");
+        assert_eq!(unfit["conditions"][1]["type"], "Failed");
+        assert_eq!(unfit["conditions"][1]["message"], "a bad name");
+        assert!(answer(Err(SigningError::Failed("no room".into()))).is_err());
     }
 }

@@ -55,7 +55,9 @@ impl Cluster {
         };
         let authority = Arc::clone(&pki);
         let sign = move |request: &SigningRequest| {
-            authority.sign_csr(&request.request_pem, &request.usages, request.duration).map_err(|error| SigningError(Box::new(error)))
+            authority
+                .sign_csr(&request.request_pem, &request.usages, request.duration)
+                .map_err(|error| SigningError::Failed(Box::new(error)))
         };
         let mut config = Config {
             accounts: Some(Arc::new(account)),
