@@ -49,11 +49,11 @@ pub fn node_ip(given: Option<IpAddr>) -> anyhow::Result<Ipv4Addr> {
     }
     // Connecting a UDP socket sends no packet. It only selects the source address for packets to a documentation
     // address (RFC 5737).
-    let asked = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| {
+    let local = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| {
         socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9))?;
         socket.local_addr()
     });
-    match asked.map(|address| address.ip()) {
+    match local.map(|address| address.ip()) {
         Ok(IpAddr::V4(ip)) if !ip.is_unspecified() && !ip.is_loopback() => Ok(ip),
         _ => first_address().context("this machine has no default route and no address but loopback: give the node's address by --node-ip"),
     }

@@ -37,13 +37,13 @@ impl Job {
 
 /// If the process was started for a job, does the job and ends the process.
 pub fn serve_if_asked() {
-    if let Some(job) = asked(std::env::args_os().skip(1)) {
+    if let Some(job) = requested_job(std::env::args_os().skip(1)) {
         job.serve();
     }
 }
 
 /// The job that the arguments name. All other arguments, even if not UTF-8, are left to the argument parser.
-fn asked(mut args: impl Iterator<Item = OsString>) -> Option<Job> {
+fn requested_job(mut args: impl Iterator<Item = OsString>) -> Option<Job> {
     let (first, second) = (args.next()?, args.next()?);
     Job::ALL.into_iter().find(|job| first == "internal" && second == job.word())
 }
@@ -63,11 +63,11 @@ mod tests {
 
     #[test]
     fn only_whole_words_are_a_job() {
-        let asked = |args: &[&[u8]]| asked(args.iter().map(|arg| OsString::from_vec(arg.to_vec())));
-        assert_eq!(asked(&[b"internal", b"unpack"]), Some(Job::Unpack));
-        assert_eq!(asked(&[b"internal", b"compile", b"more"]), Some(Job::Compile));
+        let requested_job = |args: &[&[u8]]| requested_job(args.iter().map(|arg| OsString::from_vec(arg.to_vec())));
+        assert_eq!(requested_job(&[b"internal", b"unpack"]), Some(Job::Unpack));
+        assert_eq!(requested_job(&[b"internal", b"compile", b"more"]), Some(Job::Compile));
         for args in [&[&b"up"[..]][..], &[b"internal"], &[b"internal", b"other"], &[b"up", b"unpack"], &[b"\xff", b"\xfe"], &[]] {
-            assert_eq!(asked(args), None, "{args:?}");
+            assert_eq!(requested_job(args), None, "{args:?}");
         }
     }
 }

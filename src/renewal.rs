@@ -113,11 +113,11 @@ mod tests {
         assert_eq!(stored.present(), first, "it is good for long yet");
         for _ in 0..300 {
             tokio::time::sleep(3 * DAY).await;
-            let shown = read_certificate(&stored.present().expect("there")).expect("a certificate");
-            let left = shown.not_after.duration_since(clock());
+            let present = read_certificate(&stored.present().expect("there")).expect("a certificate");
+            let left = present.not_after.duration_since(clock());
             assert!(left > jiff::SignedDuration::from_hours(24 * 80), "{left}");
             assert_eq!(
-                (shown.common_name.as_str(), shown.organizations.as_slice()),
+                (present.common_name.as_str(), present.organizations.as_slice()),
                 ("kubernetes-admin", &["system:masters".to_owned()][..])
             );
         }

@@ -47,15 +47,15 @@ pub async fn of_server(running: &Running, ttl: Duration) -> anyhow::Result<PathB
     let (data_dir, secrets) = (running.data_dir(), Api::<Secret>::namespaced(running.admin(), NAMESPACE));
     let now = api_clock::now();
     if let Some(id) = stored_id(data_dir) {
-        let kept = match secrets.get_opt(&format!("{PREFIX}{id}")).await {
-            Ok(kept) => kept,
+        let secret = match secrets.get_opt(&format!("{PREFIX}{id}")).await {
+            Ok(secret) => secret,
             // A key of the encryption at rest may be missing. The rest of the cluster must still start.
             Err(error) => {
                 tracing::warn!(error = api_client::error::chain(&error), "the join token cannot be read and is left as it is");
                 return Ok(data_dir.at(FILE));
             }
         };
-        match kept.as_ref().map(expiration) {
+        match secret.as_ref().map(expiration) {
             // Earlier versions created tokens that never expire.
             Some(None) if !ttl.is_zero() => {
                 let patch = json!({"stringData": {"expiration": after(now, ttl)?}});
@@ -126,8 +126,8 @@ async fn cluster(client: kube::Client) -> anyhow::Result<(String, String)> {
     let maps: Api<ConfigMap> = Api::namespaced(client, "kube-public");
     let info = maps.get("cluster-info").await.context("reading kube-public/cluster-info")?;
     let text = info.data.and_then(|data| data.get("kubeconfig").cloned()).context("kube-public/cluster-info has no kubeconfig")?;
-    let told = Kubeconfig::from_yaml(&text).context("reading the kubeconfig of kube-public/cluster-info")?;
-    let cluster = told.clusters.into_iter().find_map(|named| named.cluster).context("kube-public/cluster-info names no cluster")?;
+    let cluster_info = Kubeconfig::from_yaml(&text).context("reading the kubeconfig of kube-public/cluster-info")?;
+    let cluster = cluster_info.clusters.into_iter().find_map(|named| named.cluster).context("kube-public/cluster-info names no cluster")?;
     let ca = STANDARD.decode(cluster.certificate_authority_data.unwrap_or_default()).context("reading the cluster's authority")?;
     Ok((ca_hash(&String::from_utf8(ca)?)?, cluster.server.unwrap_or_default()))
 }

@@ -45,7 +45,7 @@ async fn run_node(running: &Running, settings: &NodeSettings, parts: Parts, proc
     let (tasks, cancel) = (process.tasks.child(), &process.cancel);
     let subject = subject(settings);
     let issued = running.pki.issue(&subject, renewal::VALIDITY).context("issuing the node's certificate")?;
-    let (renewed, serving) = watch::channel(shown(issued, running.pki.ca_pem()));
+    let (renewed, serving) = watch::channel(serving_from(issued, running.pki.ca_pem()));
     let renewal = Renewal::new(Arc::clone(&running.pki), subject, NodeServing(renewed));
     tasks.own("node-certificate", renewal.run(api_clock::now, cancel.clone()));
     let user = api_model::request::UserInfo::new(format!("system:node:{}", settings.node_name), &["system:nodes"]);
@@ -67,7 +67,7 @@ fn subject(settings: &NodeSettings) -> Subject {
     Subject::server(&format!("system:node:{}", settings.node_name), &reached_by)
 }
 
-fn shown(issued: api_auth::Identity, ca_pem: &str) -> Serving {
+fn serving_from(issued: api_auth::Identity, ca_pem: &str) -> Serving {
     Serving { certificate_pem: issued.certificate_pem, key_pem: issued.key_pem, client_ca_pem: ca_pem.to_owned() }
 }
 
@@ -84,7 +84,7 @@ impl CertificateStore for NodeServing {
     }
 
     fn replace(&mut self, identity: api_auth::Identity) -> anyhow::Result<()> {
-        let renewed = shown(identity, &self.0.borrow().client_ca_pem);
+        let renewed = serving_from(identity, &self.0.borrow().client_ca_pem);
         self.0.send_replace(renewed);
         Ok(())
     }

@@ -82,17 +82,17 @@ async fn pods(kubeconfig: &str, client: &Client, pid: u32) {
     namespaces(client).await;
     let table = Table::work();
     let meter = Meter::start(pid).await;
-    let told = watch(kubeconfig).await;
+    let delivered = watch(kubeconfig).await;
     table.spent(&meter.spent().await, "watch of a node's Pods begun", NODES, None);
     let empty = pss_kib(pid);
     let (mut have, mut sizes) = (0, Vec::new());
     for size in SIZES {
         let meter = Meter::start(pid).await;
         post(client, size - have, move |n| (format!("/api/v1/namespaces/{}/pods", namespace(have + n)), pod(have + n))).await;
-        until(&told, size - have).await;
+        until(&delivered, size - have).await;
         table.spent(&meter.spent().await, &format!("{size} Pods: created, and its node told"), size - have, None);
         have = size;
-        updates(client, &told, pid, &table, size).await;
+        updates(client, &delivered, pid, &table, size).await;
         lists(client, pid, &table, size).await;
         sizes.push((size, pss_kib(pid).saturating_sub(empty)));
     }
@@ -110,7 +110,7 @@ fn bytes(bytes: u64) -> String {
 }
 
 /// Changes spread over all Pods. One watcher receives each change.
-async fn updates(client: &Client, told: &Semaphore, pid: u32, table: &Table, size: usize) {
+async fn updates(client: &Client, delivered: &Semaphore, pid: u32, table: &Table, size: usize) {
     let meter = Meter::start(pid).await;
     in_flight(UPDATES, AT_ONCE, |n| {
         let (client, n) = (client.clone(), n * (size / UPDATES));
@@ -121,7 +121,7 @@ async fn updates(client: &Client, told: &Semaphore, pid: u32, table: &Table, siz
         }
     })
     .await;
-    until(told, UPDATES).await;
+    until(delivered, UPDATES).await;
     table.spent(&meter.spent().await, &format!("{size} Pods: one changed, and its node told"), UPDATES, None);
 }
 
@@ -200,27 +200,27 @@ fn pod(n: usize) -> Bytes {
 
 /// Starts a watch for each node. The semaphore counts the received changes.
 async fn watch(kubeconfig: &str) -> Arc<Semaphore> {
-    let told = Arc::new(Semaphore::new(0));
+    let delivered = Arc::new(Semaphore::new(0));
     for first in (0..NODES).step_by(WATCHES_PER_CONNECTION) {
         let client = Client::connect(kubeconfig).await;
         for node in first..NODES.min(first + WATCHES_PER_CONNECTION) {
             let path = format!("/api/v1/pods?watch=true&fieldSelector=spec.nodeName%3Dnode-{node}");
             let response = client.send(Method::GET, &path, "application/json", Bytes::new()).await;
             assert_eq!(response.status(), StatusCode::OK, "{path}");
-            let (mut body, told) = (response.into_body(), Arc::clone(&told));
+            let (mut body, delivered) = (response.into_body(), Arc::clone(&delivered));
             tokio::spawn(async move {
                 while let Some(Ok(frame)) = body.frame().await {
-                    told.add_permits(frame.data_ref().map_or(0, |data| data.iter().filter(|&&byte| byte == b'\n').count()));
+                    delivered.add_permits(frame.data_ref().map_or(0, |data| data.iter().filter(|&&byte| byte == b'\n').count()));
                 }
             });
         }
     }
-    told
+    delivered
 }
 
 /// Waits until that many more changes were received.
-async fn until(told: &Semaphore, count: usize) {
-    told.acquire_many(u32::try_from(count).expect("fits")).await.expect("all arrive").forget();
+async fn until(delivered: &Semaphore, count: usize) {
+    delivered.acquire_many(u32::try_from(count).expect("fits")).await.expect("all arrive").forget();
 }
 
 /// Creates objects.

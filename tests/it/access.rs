@@ -217,8 +217,8 @@ fn rights_are_reconciled(kubectl: &Kubectl<'_>) {
     assert_eq!(kubectl.run(&["auth", "can-i", "get", "pods", "--as", "zoe"]).stdout, "yes\n");
     assert_eq!(kubectl.run(&["auth", "can-i", "list", "pods", "--as", "zoe"]).stdout, "no\n");
     let more = RIGHTS.replace("verbs: [get]", "verbs: [get, list]");
-    let told = kubectl.with_input("auth reconcile -f -", &more).ok();
-    assert!(told.contains("role.rbac.authorization.k8s.io/reader reconciled"), "{told}");
+    let output = kubectl.with_input("auth reconcile -f -", &more).ok();
+    assert!(output.contains("role.rbac.authorization.k8s.io/reader reconciled"), "{output}");
     assert_eq!(kubectl.run(&["auth", "can-i", "list", "pods", "--as", "zoe"]).stdout, "yes\n");
     let label = "rbac.example.com/aggregate-to-all=true";
     kubectl.ok(&format!("create clusterrole all --aggregation-rule={label}"));
@@ -264,9 +264,9 @@ fn everything_was_recorded(log: &Path) {
     assert_eq!((&hidden["level"], &hidden["stage"]), (&"Metadata".into(), &"ResponseComplete".into()));
     assert_eq!(hidden["sourceIPs"].as_array().map(Vec::len), Some(1), "{hidden}");
     assert!(hidden["userAgent"].as_str().is_some_and(|agent| agent.starts_with("kubectl")), "{hidden}");
-    let shown = event(admin, "create", "configmaps/shown");
-    assert_eq!(shown["requestObject"]["data"]["a"], "skiff-tells-everybody");
-    assert_eq!(shown["responseObject"]["metadata"]["name"], "shown");
+    let recorded = event(admin, "create", "configmaps/shown");
+    assert_eq!(recorded["requestObject"]["data"]["a"], "skiff-tells-everybody");
+    assert_eq!(recorded["responseObject"]["metadata"]["name"], "shown");
     let approved = event(admin, "update", "certificatesigningrequests/jane/approval");
     assert_eq!(approved["requestObject"]["status"]["conditions"][0]["type"], "Approved");
     let refused = event("system:serviceaccount:default:builder", "list", "secrets");

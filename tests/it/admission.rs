@@ -182,8 +182,8 @@ fn classes_are_looked_up(kubectl: &Kubectl<'_>) {
 }
 
 fn ending_namespaces_take_nothing_in(kubectl: &Kubectl<'_>) {
-    let kept = kubectl.fails("delete namespace default");
-    assert!(kept.contains("namespaces \"default\" is forbidden: this namespace may not be deleted"), "{kept}");
+    let refused = kubectl.fails("delete namespace default");
+    assert!(refused.contains("namespaces \"default\" is forbidden: this namespace may not be deleted"), "{refused}");
     kubectl.ok("create namespace ending");
     kubectl.ok("create configmap held -n ending");
     let finalizers = |names: &str| format!("patch configmap held -n ending --type=merge -p {{\"metadata\":{{\"finalizers\":[{names}]}}}}");

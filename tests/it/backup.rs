@@ -77,10 +77,10 @@ impl Informer {
             Event::Init => self.objects.clear(),
             Event::Apply(object) | Event::InitApply(object) => {
                 let (name, revision) = (object.metadata.name.expect("a name"), object.metadata.resource_version.expect("a revision"));
-                let told = format!("{name} {:?}", object.data);
-                let before = self.by_revision.insert(revision.clone(), told.clone());
-                if before.as_ref().is_some_and(|before| *before != told) {
-                    self.repeated.push(format!("{revision} was {before:?} and is {told}"));
+                let state = format!("{name} {:?}", object.data);
+                let before = self.by_revision.insert(revision.clone(), state.clone());
+                if before.as_ref().is_some_and(|before| *before != state) {
+                    self.repeated.push(format!("{revision} was {before:?} and is {state}"));
                 }
                 self.objects.insert(name, revision);
             }
@@ -111,12 +111,12 @@ fn clients_that_watch_live_through_two_restores_of_one_copy() {
     let file = files.path().join("monday.db").display().to_string();
     db(&cluster, &["backup", &file]).ok();
     let (informer, stop) = (Arc::<Mutex<Informer>>::default(), Arc::<AtomicBool>::default());
-    let (told, stopped) = (informer.clone(), stop.clone());
-    let watching = client::start(&cluster, async move |client| inform(client, &told, &stopped).await);
+    let (shared, stopped) = (informer.clone(), stop.clone());
+    let watching = client::start(&cluster, async move |client| inform(client, &shared, &stopped).await);
     let until_informed_of = |kubectl: &Kubectl<'_>, days: &[&str]| {
         eventually("the client's informer holds what there is", || {
-            let held: Vec<String> = informer.lock().expect("not poisoned").objects.keys().cloned().collect();
-            if held == days { Ok(()) } else { Err(format!("{held:?} is not {days:?}")) }
+            let names: Vec<String> = informer.lock().expect("not poisoned").objects.keys().cloned().collect();
+            if names == days { Ok(()) } else { Err(format!("{names:?} is not {days:?}")) }
         });
         let there: Vec<String> = names(kubectl).iter().filter_map(|name| Some(name.split_once('/')?.1.to_owned())).collect();
         assert_eq!(there, days);
@@ -136,8 +136,8 @@ fn clients_that_watch_live_through_two_restores_of_one_copy() {
         // A watch from a revision before the restore gets 410: the client must list again.
         for revision in &seen {
             let path = format!("/api/v1/namespaces/default/configmaps?watch=1&timeoutSeconds=5&resourceVersion={revision}");
-            let told = cluster.kubectl().run(&["get", "--raw", &path]).to_string();
-            assert!(told.contains("\"code\":410"), "{revision}: {told}");
+            let answer = cluster.kubectl().run(&["get", "--raw", &path]).to_string();
+            assert!(answer.contains("\"code\":410"), "{revision}: {answer}");
         }
         seen.extend(informer.lock().expect("not poisoned").by_revision.keys().cloned());
     }

@@ -76,7 +76,7 @@ fn rules_of_custom_resources_are_kept() {
 
 fn rules_that_cannot_be_are_refused(kubectl: &Kubectl<'_>) {
     let with = |rule: &str| DEFINITION.replace("self.min <= self.max,", &format!("{rule},"));
-    let place = "spec.validation.openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule: ";
+    let path = "spec.validation.openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule: ";
     for (rule, wanted) in [
         ("self.minimum <= self.max", "compilation failed: ERROR: <input>:1:5: undefined field 'minimum'"),
         ("self.min <= 'a'", "found no matching overload for '_<=_' applied to '(int, string)'"),
@@ -87,7 +87,7 @@ fn rules_that_cannot_be_are_refused(kubectl: &Kubectl<'_>) {
         ),
     ] {
         let complaint = kubectl.apply(&with(rule)).fails();
-        assert!(complaint.contains(place) && complaint.contains(wanted), "{rule}: {complaint}");
+        assert!(complaint.contains(path) && complaint.contains(wanted), "{rule}: {complaint}");
     }
 }
 

@@ -99,7 +99,7 @@ fn each_version_is_read_and_written(kubectl: &Kubectl<'_>) {
     let mut heard = std::io::BufReader::new(watching.stdout.take().expect("piped"));
     let mut crew = 10;
     // The watch must begin before the changes.
-    let told = std::thread::scope(|scope| {
+    let output = std::thread::scope(|scope| {
         let reading = scope.spawn(|| {
             let mut text = Vec::new();
             std::io::BufRead::read_until(&mut heard, b' ', &mut text).expect("a word");
@@ -113,7 +113,7 @@ fn each_version_is_read_and_written(kubectl: &Kubectl<'_>) {
     });
     watching.kill().expect("it is ours");
     watching.wait().expect("it ends");
-    assert!(told.trim().parse::<u32>().expect("a number") >= 20, "{told}");
+    assert!(output.trim().parse::<u32>().expect("a number") >= 20, "{output}");
 }
 
 fn what_cannot_be_converted_is_said(kubectl: &Kubectl<'_>) {

@@ -38,8 +38,8 @@ fn a_killed_cluster_loses_no_answered_write_and_restarts_no_container() {
         cluster.start();
         let kubectl = cluster.kubectl();
         let answered = load.answered();
-        let kept = names(&kubectl, "configmaps");
-        let lost: Vec<_> = answered.iter().filter(|name| !kept.contains(*name)).collect();
+        let stored = names(&kubectl, "configmaps");
+        let lost: Vec<_> = answered.iter().filter(|name| !stored.contains(*name)).collect();
         assert!(lost.is_empty(), "lost after kill {kill}: {lost:?}");
         until_the_service_answers(&kubectl);
         assert_eq!(self::containers(&kubectl), containers, "after kill {kill}");

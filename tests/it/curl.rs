@@ -21,21 +21,21 @@ fn curl_is_told_what_it_did_wrong() {
         for &len in lens {
             let body = curl.body(len);
             for expect in ["Expect:", "Expect: 100-continue"] {
-                let told = |args: &[&str], path: &str, code: &str, message: &str| {
+                let answers = |args: &[&str], path: &str, code: &str, message: &str| {
                     let all = [&[protocol, "-H", expect, "--data-binary", &body], args].concat();
                     let (status, answer) = curl.ask(&all, path);
                     assert_eq!(status, code, "{protocol} {len} {expect} {path}: {answer}");
                     assert!(answer["message"].as_str().is_some_and(|text| text.contains(message)), "{answer}");
                 };
-                told(&[], CONFIG_MAPS, "403", "cannot create resource");
-                told(&["-H", "Authorization: Bearer nonsense"], CONFIG_MAPS, "401", "Unauthorized");
+                answers(&[], CONFIG_MAPS, "403", "cannot create resource");
+                answers(&["-H", "Authorization: Bearer nonsense"], CONFIG_MAPS, "401", "Unauthorized");
                 let admin = curl.admin();
-                told(&admin, "/apis/nothing/v1/x", "404", "could not find the requested resource");
-                told(&admin, &format!("{CONFIG_MAPS}/x"), "405", "does not allow this method");
-                told(&[&admin[..], &["-X", "PUT"]].concat(), "/api", "405", "does not allow this method");
+                answers(&admin, "/apis/nothing/v1/x", "404", "could not find the requested resource");
+                answers(&admin, &format!("{CONFIG_MAPS}/x"), "405", "does not allow this method");
+                answers(&[&admin[..], &["-X", "PUT"]].concat(), "/api", "405", "does not allow this method");
                 let code = if len > 3 << 20 { "413" } else { "400" };
                 let words = if code == "413" { "Request entity too large" } else { "invalid character 'x' looking for beginning of value" };
-                told(&[&admin[..], &["-H", "Content-Type: application/json"]].concat(), CONFIG_MAPS, code, words);
+                answers(&[&admin[..], &["-H", "Content-Type: application/json"]].concat(), CONFIG_MAPS, code, words);
             }
         }
     }
@@ -95,8 +95,8 @@ impl<'a> Curl<'a> {
             }
         }
         all.push(&url);
-        let told = self.cluster.net.run("curl", &all).ok();
-        let (text, code) = told.rsplit_once('\r').expect("a status behind the body");
+        let output = self.cluster.net.run("curl", &all).ok();
+        let (text, code) = output.rsplit_once('\r').expect("a status behind the body");
         (code.to_owned(), text.to_owned())
     }
 }

@@ -88,8 +88,8 @@ fn three_servers_on_three_members_lose_nothing_when_one_of_each_is_killed() {
     load.until_answered(6);
     let answered = load.stop();
     for server in &servers[1..] {
-        let kept = names(&server.kubectl());
-        let lost: Vec<_> = answered.iter().filter(|name| !kept.contains(*name)).collect();
+        let stored = names(&server.kubectl());
+        let lost: Vec<_> = answered.iter().filter(|name| !stored.contains(*name)).collect();
         assert!(lost.is_empty(), "lost: {lost:?}");
     }
     // The controllers of the first server led. Now those of another server lead.
@@ -105,8 +105,8 @@ fn three_servers_on_three_members_lose_nothing_when_one_of_each_is_killed() {
     });
     etcd[0].start();
     servers[0].start();
-    let kept = names(&servers[0].kubectl());
-    assert!(answered.iter().all(|name| kept.contains(name)));
+    let stored = names(&servers[0].kubectl());
+    assert!(answered.iter().all(|name| stored.contains(name)));
 }
 
 fn names(kubectl: &Kubectl<'_>) -> BTreeSet<String> {

@@ -86,8 +86,8 @@ fn a_chart_is_installed(helm: &Helm<'_>, kubectl: &Kubectl<'_>) {
     assert_eq!(kubectl.ok("get jobs -o name"), "");
     assert!(helm.ok("test shop --timeout=60s").contains("Phase:          Succeeded"));
     let status = helm.ok("status shop");
-    for shown in ["==> v1/Deployment", "==> v1/Offer", "==> v1/Pod(related)", "1/1"] {
-        assert!(status.contains(shown), "{status}");
+    for text in ["==> v1/Deployment", "==> v1/Offer", "==> v1/Pod(related)", "1/1"] {
+        assert!(status.contains(text), "{status}");
     }
 }
 
@@ -246,8 +246,8 @@ fn kubectl_shows_and_explains(kubectl: &Kubectl<'_>) {
         ("events --for=deployment/shop", "ScalingReplicaSet"),
         ("version", "Client Version: v1.36."),
     ] {
-        let shown = kubectl.ok(words);
-        assert!(shown.contains(wanted), "{wanted:?} is not in what `kubectl {words}` shows:\n{shown}");
+        let output = kubectl.ok(words);
+        assert!(output.contains(wanted), "{wanted:?} is not in what `kubectl {words}` shows:\n{output}");
     }
     assert_eq!(kubectl.fails("top nodes"), "error: Metrics API not available\n");
 }

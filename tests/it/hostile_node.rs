@@ -202,8 +202,8 @@ fn signed(admin: &Kubectl<'_>, name: &str) -> String {
 fn left_to_a_person(admin: &Kubectl<'_>, name: &str, why: &str) {
     let words = format!("get events --field-selector=involvedObject.name={name},reason=ApprovalRequired -o jsonpath={{.items[*].message}}");
     eventually(&format!("{name} is left to a person: {why}"), || {
-        let told = admin.ok(&words);
-        if told.contains(why) { Ok(()) } else { Err(format!("{told}\n{}", admin.run(&["describe", "csr", name]))) }
+        let output = admin.ok(&words);
+        if output.contains(why) { Ok(()) } else { Err(format!("{output}\n{}", admin.run(&["describe", "csr", name]))) }
     });
     for field in ["/status/conditions", "/status/certificate"] {
         assert_eq!(admin.field(&format!("csr/{name}"), field), Value::Null, "{name}");

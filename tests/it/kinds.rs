@@ -85,10 +85,10 @@ fn objects_are_applied_and_shown(kubectl: &Kubectl<'_>) {
     let again = kubectl.apply(OBJECTS).ok();
     assert!(again.lines().all(|line| line.ends_with(" unchanged")), "{again}");
     for (object, heading, row) in SHOWN {
-        let shown = kubectl.ok(&format!("get {object}"));
-        let mut lines = shown.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-        assert_eq!(lines.next().as_deref(), Some(*heading), "{shown}");
-        assert!(lines.next().is_some_and(|found| found.starts_with(row)), "{row:?}\n{shown}");
+        let output = kubectl.ok(&format!("get {object}"));
+        let mut lines = output.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        assert_eq!(lines.next().as_deref(), Some(*heading), "{output}");
+        assert!(lines.next().is_some_and(|found| found.starts_with(row)), "{row:?}\n{output}");
     }
     let patched = kubectl.ok("patch resourceclaim one --subresource=status --type=merge -p {\"metadata\":{\"labels\":{\"a\":\"b\"}}}");
     assert_eq!(patched, "resourceclaim.resource.k8s.io/one patched\n");
@@ -111,8 +111,8 @@ fn what_never_changes_does_not(kubectl: &Kubectl<'_>) {
 }
 
 fn components_are_told(kubectl: &Kubectl<'_>) {
-    let told = kubectl.run(&["get", "componentstatuses"]);
-    assert!(told.stderr.contains("Warning: v1 ComponentStatus is deprecated in v1.19+"), "{told}");
-    let told = told.ok();
-    assert!(told.lines().any(|line| line.split_whitespace().eq(["etcd-0", "Healthy", "ok"])), "{told}");
+    let output = kubectl.run(&["get", "componentstatuses"]);
+    assert!(output.stderr.contains("Warning: v1 ComponentStatus is deprecated in v1.19+"), "{output}");
+    let output = output.ok();
+    assert!(output.lines().any(|line| line.split_whitespace().eq(["etcd-0", "Healthy", "ok"])), "{output}");
 }

@@ -220,9 +220,9 @@ fn objects_are_shown_and_explained(kubectl: &Kubectl<'_>) {
         ("api-resources --api-group=apps", &["deployments", "deploy", "apps/v1", "true", "ReplicaSet"]),
         ("get runtimeclasses", &["wasmtime", "runc", "HANDLER"]),
     ] {
-        let shown = kubectl.ok(words);
+        let output = kubectl.ok(words);
         for text in wanted {
-            assert!(shown.contains(text), "{text:?} is not in what `kubectl {words}` shows:\n{shown}");
+            assert!(output.contains(text), "{text:?} is not in what `kubectl {words}` shows:\n{output}");
         }
     }
     assert!(kubectl.fails("explain pod.colour").contains("field \"colour\" does not exist"));

@@ -55,8 +55,8 @@ pub(super) fn containers_end(kubectl: &Kubectl<'_>) {
     assert_eq!(kubectl.ok("logs crashes"), "ending with code 5\n");
     kubectl.until("pod/crashes", "/status/containerStatuses/0/restartCount", 2);
     assert_eq!(kubectl.ok("logs crashes --previous"), "ending with code 5\n");
-    let shown = kubectl.ok("get pod init-fails");
-    assert!(shown.contains("Init:Error"), "{shown}");
+    let output = kubectl.ok("get pod init-fails");
+    assert!(output.contains("Init:Error"), "{output}");
 }
 
 fn containers_are_given_what_they_ask_for(cluster: &Cluster) {
@@ -183,8 +183,8 @@ fn probes_gate_and_restart(kubectl: &Kubectl<'_>) {
     kubectl.until("pod/sick", "/status/containerStatuses/0/restartCount", 1);
     kubectl.until_ready("sick");
     assert_eq!(kubectl.ok("logs sick --previous"), "started\n");
-    let told = kubectl.ok("describe pod sick");
-    assert!(told.contains("Liveness probe failed") && told.contains("will be restarted"), "{told}");
+    let output = kubectl.ok("describe pod sick");
+    assert!(output.contains("Liveness probe failed") && output.contains("will be restarted"), "{output}");
 }
 
 fn load_broken_images(cluster: &Cluster) {

@@ -131,8 +131,8 @@ async fn fill(shelves: &Api<DynamicObject>, maps: &Api<ConfigMap>, shelf: &Dynam
 fn what_is_there_is_reconciled(kubectl: &Kubectl<'_>) {
     kubectl.until("configmap/first", "/data/books", "emma,ulysses");
     kubectl.until("shelf/first", "/status/books", 2);
-    let shown = kubectl.ok("get shelf first");
-    assert!(shown.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).eq([["NAME", "BOOKS"], ["first", "2"]]), "{shown}");
+    let output = kubectl.ok("get shelf first");
+    assert!(output.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).eq([["NAME", "BOOKS"], ["first", "2"]]), "{output}");
     let map = kubectl.json("get configmap first --show-managed-fields");
     let entry = &map["metadata"]["managedFields"][0];
     assert_eq!((&entry["manager"], &entry["operation"]), (&json!("operator"), &json!("Apply")));

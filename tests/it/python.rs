@@ -16,10 +16,10 @@ fn the_python_client_works() {
     python.arg(cluster::project().join("tests/it/python/story.py")).arg(cluster.data_dir().join("admin.kubeconfig"));
     // The client caches discovery in one file for each host, and every cluster of the tests has the same host.
     python.env("TMPDIR", cluster.data_dir());
-    let told = run(&mut python, None).ok();
+    let output = run(&mut python, None).ok();
     let (_, chapters) = STORY.split_once("CHAPTERS = [").expect("a list");
     let chapters: Vec<&str> =
         chapters.lines().skip(1).take_while(|line| *line != "]").map(|line| line.trim().trim_end_matches(',')).collect();
-    assert_eq!(told.lines().collect::<Vec<_>>(), chapters);
+    assert_eq!(output.lines().collect::<Vec<_>>(), chapters);
     assert_eq!(STORY.lines().filter(|line| line.starts_with("def ")).count(), chapters.len() + 3, "every chapter is told");
 }

@@ -44,8 +44,8 @@ impl Registry {
         command.arg("serve").arg(at("config.yml")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let registry = Self { address, child: command.spawn().expect("docker-registry is installed"), dir };
         eventually("the registry answers", || {
-            let asked = net.run("curl", &["-sS", "-o", "/dev/null", &format!("http://{address}/v2/")]);
-            if asked.succeeded() { Ok(()) } else { Err(asked.to_string()) }
+            let probe = net.run("curl", &["-sS", "-o", "/dev/null", &format!("http://{address}/v2/")]);
+            if probe.succeeded() { Ok(()) } else { Err(probe.to_string()) }
         });
         registry
     }
@@ -56,11 +56,11 @@ impl Registry {
         let path = file.display().to_string();
         let digest = format!("sha256:{}", run::run(Command::new("sha256sum").arg(file), None).ok().split(' ').next().expect("a digest"));
         let begin = format!("http://{}/v2/{repository}/blobs/uploads/", self.address);
-        let place = net.run("curl", &["-fsS", "-X", "POST", "-o", "/dev/null", "-w", "%header{location}", &begin]).ok();
-        let place = format!("{}&digest={digest}", place.trim());
+        let location = net.run("curl", &["-fsS", "-X", "POST", "-o", "/dev/null", "-w", "%header{location}", &begin]).ok();
+        let location = format!("{}&digest={digest}", location.trim());
         net.run(
             "curl",
-            &["-fsS", "-X", "PUT", "-H", "Content-Type: application/octet-stream", "--data-binary", &format!("@{path}"), &place],
+            &["-fsS", "-X", "PUT", "-H", "Content-Type: application/octet-stream", "--data-binary", &format!("@{path}"), &location],
         )
         .ok();
         json!({"mediaType": media_type, "digest": digest, "size": file.metadata().expect("a file").len()})
@@ -179,8 +179,8 @@ fn pods_run_images_of_every_form_from_a_registry() {
     registry.push_wasm(net, "cncf", "lookup.wasm");
     pod(&kubectl, "stays", "wasmtime", &format!("{OPEN}/cncf:v1"), "      imagePullPolicy: IfNotPresent\n");
     says(&kubectl, "stays", "Hello from WebAssembly!");
-    let asked = "      args: [kubernetes.default.svc.cluster.local]\n";
-    pod(&kubectl, "moves", "wasmtime", &format!("{OPEN}/cncf:v1"), &format!("{ALWAYS}{asked}"));
+    let args = "      args: [kubernetes.default.svc.cluster.local]\n";
+    pod(&kubectl, "moves", "wasmtime", &format!("{OPEN}/cncf:v1"), &format!("{ALWAYS}{args}"));
     says(&kubectl, "moves", "kubernetes.default.svc.cluster.local: ");
 
     // The Pod's status says which images cannot be pulled, and which cannot be run.

@@ -1,23 +1,43 @@
-//! Names that say nothing about a type: no type may have one of them.
+//! Names that say nothing about a type or a value: no type and no other item may have one of them.
 
-use crate::source::{for_each_type, root, sources, tokens};
+use std::path::{Path, PathBuf};
+
+use crate::source::{for_each_identifier, for_each_type, root, sources, tokens};
 
 /// The banned names. Each stood for several different things. Use the noun of CRI, client-go, the kubelet, etcd or CEL
 /// instead.
 const BANNED: &[&str] = &["Known", "Seen", "Shown", "Place", "Asked", "Kept", "Held", "Ground", "Found", "Turn"];
+
+/// The banned names of everything else: variables, parameters, fields, functions, modules. Participles say what happened to a
+/// value; its name has to say what the value is.
+const BANNED_ANYWHERE: &[&str] = &["told", "asked", "kept", "shown", "held", "ground", "turn", "had", "place"];
 
 /// The directories of all crates.
 const CRATES: [&str; 8] = ["api", "sched", "node", "dns", "runtimes", "src", "tests", ".ci"];
 
 #[test]
 fn no_type_has_a_name_that_says_nothing() {
-    let mut found = Vec::new();
-    for file in CRATES.iter().flat_map(|dir| sources(&root().join(dir))) {
-        for_each_type(tokens(&file), &mut |name| {
-            if BANNED.contains(&name) {
-                found.push(format!("{}: {name}", file.strip_prefix(root()).expect("inside the project").display()));
-            }
-        });
+    let mut banned = Vec::new();
+    for file in files() {
+        for_each_type(tokens(&file), &mut |name| banned.extend(BANNED.contains(&name).then(|| named(&file, name))));
     }
-    assert!(found.is_empty(), "name these after what they are: {found:#?}");
+    assert!(banned.is_empty(), "name these after what they are: {banned:#?}");
+}
+
+#[test]
+fn no_value_has_a_name_that_says_nothing() {
+    let mut banned = Vec::new();
+    for file in files() {
+        for_each_identifier(tokens(&file), &mut |name| banned.extend(BANNED_ANYWHERE.contains(&name).then(|| named(&file, name))));
+    }
+    banned.dedup();
+    assert!(banned.is_empty(), "name these after what they are: {banned:#?}");
+}
+
+fn files() -> impl Iterator<Item = PathBuf> {
+    CRATES.iter().flat_map(|dir| sources(&root().join(dir)))
+}
+
+fn named(file: &Path, name: &str) -> String {
+    format!("{}: {name}", file.strip_prefix(root()).expect("inside the project").display())
 }

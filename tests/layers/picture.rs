@@ -25,8 +25,8 @@ fn reduced(edges: &BTreeMap<String, BTreeSet<String>>) -> BTreeMap<&str, Vec<&st
     edges
         .iter()
         .map(|(name, below)| {
-            let kept = direct(below);
-            (name.as_str(), below.iter().filter(|to| kept.contains(to)).map(String::as_str).collect())
+            let direct_imports = direct(below);
+            (name.as_str(), below.iter().filter(|to| direct_imports.contains(to)).map(String::as_str).collect())
         })
         .collect()
 }
@@ -55,11 +55,11 @@ fn the_architecture_shows_the_crates_as_they_are() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/ARCHITECTURE.md");
     let text = std::fs::read_to_string(&page).expect("docs/ARCHITECTURE.md");
     let (before, rest) = text.split_once(BEGIN).expect("the picture's beginning");
-    let (shown, after) = rest.split_once(END).expect("the picture's end");
+    let (drawn_before, after) = rest.split_once(END).expect("the picture's end");
     let drawn = drawn();
     if std::env::var_os("SKIFF_DRAW").is_some() {
         std::fs::write(&page, format!("{before}{BEGIN}{drawn}{END}{after}")).expect("written");
     } else {
-        assert_eq!(shown, drawn, "draw it again: SKIFF_DRAW=1 cargo test -p tests --test layers");
+        assert_eq!(drawn_before, drawn, "draw it again: SKIFF_DRAW=1 cargo test -p tests --test layers");
     }
 }

@@ -50,6 +50,17 @@ fn is_cfg_test(token: Option<&TokenTree>) -> bool {
     token.is_some_and(|token| token.to_string().replace(' ', "") == "[cfg(test)]")
 }
 
+/// Calls `found` with each identifier of a source.
+pub(crate) fn for_each_identifier(stream: TokenStream, found: &mut impl FnMut(&str)) {
+    for token in stream {
+        match token {
+            TokenTree::Group(group) => for_each_identifier(group.stream(), found),
+            TokenTree::Ident(name) => found(&name.to_string()),
+            _ => {}
+        }
+    }
+}
+
 /// Calls `found` with the name of each type that a source defines: `struct`, `enum`, `union`, `trait` and `type`.
 pub(crate) fn for_each_type(stream: TokenStream, found: &mut impl FnMut(&str)) {
     let tokens: Vec<TokenTree> = stream.into_iter().collect();

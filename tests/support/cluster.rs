@@ -155,8 +155,8 @@ impl Cluster {
         command.args(&self.args);
         if matches!(self.args.first().map(String::as_str), Some("up" | "agent")) {
             // The result of a story must not depend on how full the machine's disk is.
-            let told = self.args.iter().any(|arg| arg.starts_with("--eviction-hard"));
-            command.args((!told).then_some("--eviction-hard=")).arg("--image-gc-high-threshold=100");
+            let has_thresholds = self.args.iter().any(|arg| arg.starts_with("--eviction-hard"));
+            command.args((!has_thresholds).then_some("--eviction-hard=")).arg("--image-gc-high-threshold=100");
         }
         if !self.args.iter().any(|arg| arg.starts_with("--log=")) {
             command.arg("--log=info,hickory_server=warn");

@@ -80,9 +80,9 @@ pub fn check(operations: &[Operation]) -> Result<(), String> {
     loop {
         let Some(here) = at else { return Ok(()) };
         let Moment { operation, is_call } = list.moments[here];
-        let asked = &operations[operation];
+        let call_made = &operations[operation];
         if is_call {
-            let next = step(state, asked).filter(|next| {
+            let next = step(state, call_made).filter(|next| {
                 let mut with = done.clone();
                 with[operation / 64] |= 1 << (operation % 64);
                 tried.insert((with, *next))
@@ -99,7 +99,7 @@ pub fn check(operations: &[Operation]) -> Result<(), String> {
             };
             continue;
         }
-        if asked.outcome == Outcome::Unknown {
+        if call_made.outcome == Outcome::Unknown {
             // Only operations with an unknown outcome are left. They may never have happened.
             return Ok(());
         }
@@ -142,9 +142,9 @@ struct List {
 impl List {
     fn new(operations: &[Operation]) -> Self {
         let mut moments = Vec::with_capacity(operations.len() * 2);
-        for (operation, asked) in operations.iter().enumerate() {
-            let returned = if asked.outcome == Outcome::Unknown { u64::MAX } else { asked.returned };
-            moments.push((asked.called, 0, Moment { operation, is_call: true }));
+        for (operation, call_made) in operations.iter().enumerate() {
+            let returned = if call_made.outcome == Outcome::Unknown { u64::MAX } else { call_made.returned };
+            moments.push((call_made.called, 0, Moment { operation, is_call: true }));
             moments.push((returned, 1, Moment { operation, is_call: false }));
         }
         moments.sort_by_key(|(time, is_return, _)| (*time, *is_return));
@@ -152,8 +152,8 @@ impl List {
         // The index after the last moment is the list's head.
         let head = moments.len();
         let (mut call, mut ret) = (vec![0; operations.len()], vec![0; operations.len()]);
-        for (place, moment) in moments.iter().enumerate() {
-            if moment.is_call { call[moment.operation] = place } else { ret[moment.operation] = place }
+        for (index, moment) in moments.iter().enumerate() {
+            if moment.is_call { call[moment.operation] = index } else { ret[moment.operation] = index }
         }
         let next = (0..=head).map(|n| if n == head { 0 } else { n + 1 }).collect();
         let previous = (0..=head).map(|n| if n == 0 { head } else { n - 1 }).collect();
@@ -164,23 +164,23 @@ impl List {
         self.after(self.moments.len())
     }
 
-    fn after(&self, place: usize) -> Option<usize> {
-        Some(self.next[place]).filter(|next| *next < self.moments.len())
+    fn after(&self, index: usize) -> Option<usize> {
+        Some(self.next[index]).filter(|next| *next < self.moments.len())
     }
 
     fn lift(&mut self, operation: usize) {
-        for place in [self.call[operation], self.ret[operation]] {
-            let (previous, next) = (self.previous[place], self.next[place]);
+        for index in [self.call[operation], self.ret[operation]] {
+            let (previous, next) = (self.previous[index], self.next[index]);
             self.next[previous] = next;
             self.previous[next] = previous;
         }
     }
 
     fn unlift(&mut self, operation: usize) {
-        for place in [self.ret[operation], self.call[operation]] {
-            let (previous, next) = (self.previous[place], self.next[place]);
-            self.next[previous] = place;
-            self.previous[next] = place;
+        for index in [self.ret[operation], self.call[operation]] {
+            let (previous, next) = (self.previous[index], self.next[index]);
+            self.next[previous] = index;
+            self.previous[next] = index;
         }
     }
 }
@@ -215,9 +215,9 @@ pub fn check_watches(watches: &[Vec<WatchedChange>], answered: &[(u64, u64)]) ->
             return Err(format!("watch {number} tells {} changes, watch 0 {}", watch.len(), first.len()));
         }
     }
-    let told: BTreeMap<u64, &WatchedChange> = first.iter().map(|seen| (seen.revision, seen)).collect();
+    let changes: BTreeMap<u64, &WatchedChange> = first.iter().map(|seen| (seen.revision, seen)).collect();
     for (revision, value) in answered {
-        match told.get(revision) {
+        match changes.get(revision) {
             Some(seen) if seen.value == *value && seen.kind != "DELETED" => {}
             other => return Err(format!("value {value} was written at revision {revision}; watches tell {other:?}")),
         }

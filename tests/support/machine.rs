@@ -175,8 +175,8 @@ impl Machine {
     /// Runs a shell script in the machine.
     #[track_caller]
     pub fn run(&mut self, script: &str) -> Ran {
-        let told = self.tell(script);
-        let (code, output) = told.unwrap_or_else(|error| panic!("$ {script}\nthe machine does not answer: {error}\n{}", self.console()));
+        let answer = self.tell(script);
+        let (code, output) = answer.unwrap_or_else(|error| panic!("$ {script}\nthe machine does not answer: {error}\n{}", self.console()));
         Ran { line: script.to_owned(), code, stdout: output, stderr: String::new() }
     }
 
@@ -305,14 +305,14 @@ mod tests {
     use super::*;
 
     fn attempts(hangs: u32, failures: u32) -> (bool, u32) {
-        let told = Cell::new(0);
+        let calls = Cell::new(0);
         let story = || {
-            told.set(told.get() + 1);
-            HUNG.set(told.get() <= hangs);
-            assert!(told.get() > hangs.max(failures), "the story fails");
+            calls.set(calls.get() + 1);
+            HUNG.set(calls.get() <= hangs);
+            assert!(calls.get() > hangs.max(failures), "the story fails");
         };
         let ended = std::panic::catch_unwind(AssertUnwindSafe(|| on_machines(1, story)));
-        (ended.is_ok(), told.get())
+        (ended.is_ok(), calls.get())
     }
 
     #[test]

@@ -78,9 +78,9 @@ thread_local! {
 /// Runs a story whose waits may take that many times longer than in other stories.
 pub fn patiently<T>(times: u32, story: impl FnOnce() -> T) -> T {
     let before = PATIENCE.replace(times);
-    let told = story();
+    let result = story();
     PATIENCE.set(before);
-    told
+    result
 }
 
 /// [`eventually`] with its own deadline.

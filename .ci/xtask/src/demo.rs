@@ -119,7 +119,7 @@ impl Cluster {
     /// Waits until web and tools are ready and lookup has ended, and prints the progress.
     fn wait(&self) -> Result<()> {
         sh::say("waiting for the Pods");
-        let mut told = String::new();
+        let mut printed = String::new();
         let waited = sh::wait_for("the start of the Pods", RUN_LIMIT, || {
             let pods = self.pods().ok()?;
             let line = pods
@@ -127,9 +127,9 @@ impl Cluster {
                 .map(|(name, phase, ready)| format!("{name} {}", if *ready { "ready" } else { phase }))
                 .collect::<Vec<_>>()
                 .join(", ");
-            if line != told {
+            if line != printed {
                 eprintln!("    {line}");
-                told.clone_from(&line);
+                printed.clone_from(&line);
             }
             let done = |(name, phase, ready): &(String, String, bool)| if name == "lookup" { phase == "Succeeded" } else { *ready };
             (pods.len() == 4 && pods.iter().all(done)).then_some(())

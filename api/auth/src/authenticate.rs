@@ -103,7 +103,7 @@ impl Authenticator {
     pub fn token_review(&self, review: &Value, view: &dyn View, now: Timestamp) -> Value {
         let spec = review.get("spec");
         let token = spec.and_then(|s| s.get("token")).and_then(Value::as_str).unwrap_or_default();
-        let asked: Vec<String> = spec
+        let requested: Vec<String> = spec
             .and_then(|s| s.get("audiences"))
             .and_then(Value::as_array)
             .into_iter()
@@ -111,7 +111,7 @@ impl Authenticator {
             .filter_map(Value::as_str)
             .map(str::to_owned)
             .collect();
-        let audiences = if asked.is_empty() { self.tokens.config().api_audiences.clone() } else { asked };
+        let audiences = if requested.is_empty() { self.tokens.config().api_audiences.clone() } else { requested };
         let status = match self.verify(token, &audiences, view, now) {
             Ok(Verified { user, audiences }) => json!({ "authenticated": true, "user": user, "audiences": audiences }),
             // Upstream returns no error for a token that no authenticator knows.

@@ -106,11 +106,11 @@ pub fn forbidden_message(user: &UserInfo, attributes: &Attributes, reason: &str)
             "" => attributes.resource.clone(),
             sub => format!("{}/{sub}", attributes.resource),
         };
-        let place = match attributes.namespace.as_str() {
+        let scope = match attributes.namespace.as_str() {
             "" => "at the cluster scope".to_owned(),
             namespace => format!("in the namespace {namespace:?}"),
         };
-        format!("User {username} cannot {verb} resource {resource:?} in API group {:?} {place}", attributes.group)
+        format!("User {username} cannot {verb} resource {resource:?} in API group {:?} {scope}", attributes.group)
     } else {
         format!("User {username} cannot {verb} path {:?}", attributes.path)
     };

@@ -296,8 +296,8 @@ fn leaf(directory: &Path, name: &str, ca: &Authority, subject: &Subject, now: Ti
         Some(pem) => issue::parse_key(&key_path, &pem)?,
         None => write_new_key(&key_path)?,
     };
-    let kept = files::read(&certificate_path)?.filter(|pem| ca.still_fits(pem, &key, subject, renew_from(now)));
-    let certificate_pem = match kept {
+    let fitting = files::read(&certificate_path)?.filter(|pem| ca.still_fits(pem, &key, subject, renew_from(now)));
+    let certificate_pem = match fitting {
         Some(pem) => pem,
         None => {
             let pem = ca.certificate(&key, subject, now, LEAF_VALIDITY)?;

@@ -23,17 +23,17 @@ impl Recent {
     /// Keeps a value whose JSON has so many bytes.
     pub(super) fn keep(&self, value: &Arc<Value>, bytes: usize) {
         let mut oldest = Vec::new();
-        let mut kept = self.0.lock();
-        kept.bytes += bytes;
-        kept.values.push_back((Arc::clone(value), bytes));
-        while kept.bytes > JSON_BYTES_MAX
-            && let Some((value, bytes)) = kept.values.pop_front()
+        let mut recent = self.0.lock();
+        recent.bytes += bytes;
+        recent.values.push_back((Arc::clone(value), bytes));
+        while recent.bytes > JSON_BYTES_MAX
+            && let Some((value, bytes)) = recent.values.pop_front()
         {
-            kept.bytes -= bytes;
+            recent.bytes -= bytes;
             oldest.push(value);
         }
         // Freeing a value takes longer than anything else here, so it happens outside of the lock.
-        drop(kept);
+        drop(recent);
         drop(oldest);
     }
 }
@@ -49,8 +49,8 @@ mod tests {
         for value in &values {
             recent.keep(value, JSON_BYTES_MAX / 3);
         }
-        let kept: Vec<bool> = values.iter().map(|value| Arc::strong_count(value) == 2).collect();
-        assert_eq!(kept, [false, false, true, true, true]);
+        let is_shared: Vec<bool> = values.iter().map(|value| Arc::strong_count(value) == 2).collect();
+        assert_eq!(is_shared, [false, false, true, true, true]);
         recent.keep(&values[0], JSON_BYTES_MAX + 1);
         assert!(values.iter().all(|value| Arc::strong_count(value) == 1), "one that is too large takes all others with it");
     }

@@ -132,21 +132,21 @@ impl Checker<'_> {
     }
 
     fn signature(&self, given: &[Type], is_member: bool) -> String {
-        let shown: Vec<String> = given.iter().map(|of| self.solver.finish(of).to_string()).collect();
-        match shown.split_first() {
+        let types: Vec<String> = given.iter().map(|of| self.solver.finish(of).to_string()).collect();
+        match types.split_first() {
             Some((target, args)) if is_member => format!("{target}.({})", args.join(", ")),
-            _ => format!("({})", shown.join(", ")),
+            _ => format!("({})", types.join(", ")),
         }
     }
 
     /// Checks string literals that functions parse, so that the compiler reports errors in them.
     fn texts(&mut self, function: &str, args: &[Node]) {
-        let place = match function {
+        let position = match function {
             "matches" => 1,
             "duration" | "timestamp" => 0,
             _ => return,
         };
-        let Some(Node { at, kind: Kind::Literal(Literal::String(text)) }) = args.get(place) else { return };
+        let Some(Node { at, kind: Kind::Literal(Literal::String(text)) }) = args.get(position) else { return };
         if let Some(why) = literal_issue(function, text) {
             self.issue(*at, why);
         }

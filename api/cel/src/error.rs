@@ -24,12 +24,12 @@ impl CompileError {
         issues.sort_by_key(|issue| issue.at);
         let mut text = String::new();
         for issue in issues {
-            let shown = issue.show(source);
+            let line = issue.show(source);
             if text.is_empty() {
-                text = shown;
-            } else if text.len() + 1 + shown.len() <= TEXT_BYTES_MAX {
+                text = line;
+            } else if text.len() + 1 + line.len() <= TEXT_BYTES_MAX {
                 text.push('\n');
-                text.push_str(&shown);
+                text.push_str(&line);
             } else {
                 break;
             }
@@ -94,7 +94,7 @@ impl EvaluateError {
 mod tests {
     use super::*;
 
-    fn told(source: &str, places: impl Iterator<Item = usize>) -> String {
+    fn rendered(source: &str, places: impl Iterator<Item = usize>) -> String {
         let issues = places.map(|at| Issue { at, message: format!("undefined field '{at}'") }).collect();
         CompileError::new(issues, source).issues().to_owned()
     }
@@ -102,12 +102,12 @@ mod tests {
     #[test]
     fn what_is_told_of_a_long_line_has_an_end() {
         let line = "x".repeat(100_000);
-        let text = told(&line, (0..100).map(|at| at * 1_000));
+        let text = rendered(&line, (0..100).map(|at| at * 1_000));
         assert!(text.contains("undefined field '1000'"));
         assert!(text.len() <= TEXT_BYTES_MAX, "{}", text.len());
         // The first issue is always complete, whatever its size is.
         let longest = "ä".repeat(100_000);
-        let text = told(&longest, [199_998, 199_999].into_iter());
+        let text = rendered(&longest, [199_998, 199_999].into_iter());
         assert!(text.len() > TEXT_BYTES_MAX && text.ends_with(".^"));
         assert_eq!(text.matches("ERROR").count(), 1);
     }
@@ -116,9 +116,9 @@ mod tests {
     fn everything_is_told_of_a_text_as_people_write_them() {
         let source = "a + b\n  + c";
         assert_eq!(
-            told(source, [10, 4].into_iter()),
+            rendered(source, [10, 4].into_iter()),
             "ERROR: <input>:1:5: undefined field '4'\n | a + b\n | ....^\nERROR: <input>:2:5: undefined field '10'\n |   + c\n | ....^"
         );
-        assert_eq!(told(&"x".repeat(1_000), 0..100).matches("ERROR").count(), 100);
+        assert_eq!(rendered(&"x".repeat(1_000), 0..100).matches("ERROR").count(), 100);
     }
 }

@@ -23,46 +23,46 @@ pub(crate) static FORMATS: [Format; 13] = [
     Format { name: "dns1035LabelPrefix", check: |text| LABEL_1035.check(&masked(text)) },
     Format { name: "qualifiedName", check: qualified_name },
     Format { name: "labelValue", check: |text| if text.is_empty() { Vec::new() } else { LABEL_VALUE.check(text) } },
-    Format { name: "uri", check: |text| told(url::is_url(text), "must be a valid URI") },
-    Format { name: "uuid", check: |text| told(UUID.is_match(text), "does not match the UUID format") },
-    Format { name: "byte", check: |text| told(is_base64(text), "invalid base64") },
-    Format { name: "date", check: |text| told(text.len() == 10 && text.parse::<jiff::civil::Date>().is_ok(), "invalid date") },
-    Format { name: "datetime", check: |text| told(timestamp(text).is_some(), "invalid datetime") },
+    Format { name: "uri", check: |text| checked(url::is_url(text), "must be a valid URI") },
+    Format { name: "uuid", check: |text| checked(UUID.is_match(text), "does not match the UUID format") },
+    Format { name: "byte", check: |text| checked(is_base64(text), "invalid base64") },
+    Format { name: "date", check: |text| checked(text.len() == 10 && text.parse::<jiff::civil::Date>().is_ok(), "invalid date") },
+    Format { name: "datetime", check: |text| checked(timestamp(text).is_some(), "invalid datetime") },
 ];
 
 static LABEL: LazyLock<Rule> = LazyLock::new(|| Rule {
     pattern: "[a-z0-9]([-a-z0-9]*[a-z0-9])?",
     whole: whole("[a-z0-9]([-a-z0-9]*[a-z0-9])?"),
     len_max: 63,
-    told: "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an \
+    rule: "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an \
            alphanumeric character (e.g. 'my-name',  or '123-abc'",
 });
 static SUBDOMAIN: LazyLock<Rule> = LazyLock::new(|| Rule {
     pattern: r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*",
     whole: whole(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"),
     len_max: 253,
-    told: "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an \
+    rule: "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an \
            alphanumeric character (e.g. 'example.com'",
 });
 static LABEL_1035: LazyLock<Rule> = LazyLock::new(|| Rule {
     pattern: "[a-z]([-a-z0-9]*[a-z0-9])?",
     whole: whole("[a-z]([-a-z0-9]*[a-z0-9])?"),
     len_max: 63,
-    told: "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with \
+    rule: "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with \
            an alphanumeric character (e.g. 'my-name',  or 'abc-123'",
 });
 static NAME: LazyLock<Rule> = LazyLock::new(|| Rule {
     pattern: "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]",
     whole: whole("([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"),
     len_max: 63,
-    told: "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character \
+    rule: "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character \
            (e.g. 'MyName',  or 'my.name',  or '123-abc'",
 });
 static LABEL_VALUE: LazyLock<Rule> = LazyLock::new(|| Rule {
     pattern: "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?",
     whole: whole("(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?"),
     len_max: 63,
-    told: "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
+    rule: "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
            alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345'",
 });
 static UUID: LazyLock<Regex> = LazyLock::new(|| whole("(?i)[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}"));
@@ -72,7 +72,7 @@ struct Rule {
     pattern: &'static str,
     whole: Regex,
     len_max: usize,
-    told: &'static str,
+    rule: &'static str,
 }
 
 #[expect(clippy::expect_used, reason = "patterns written here; a test reads them all")]
@@ -87,13 +87,13 @@ impl Rule {
             wrong.push(format!("must be no more than {} characters", self.len_max));
         }
         if !self.whole.is_match(text) {
-            wrong.push(format!("{}, regex used for validation is '{}')", self.told, self.pattern));
+            wrong.push(format!("{}, regex used for validation is '{}')", self.rule, self.pattern));
         }
         wrong
     }
 }
 
-fn told(is_good: bool, wrong: &str) -> Vec<String> {
+fn checked(is_good: bool, wrong: &str) -> Vec<String> {
     if is_good { Vec::new() } else { vec![wrong.to_owned()] }
 }
 
@@ -121,7 +121,7 @@ fn qualified_name(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     match prefix {
         Some("") => wrong.push("prefix part must be non-empty".to_owned()),
-        Some(prefix) => wrong.extend(SUBDOMAIN.check(prefix).into_iter().map(|told| format!("prefix part {told}"))),
+        Some(prefix) => wrong.extend(SUBDOMAIN.check(prefix).into_iter().map(|problem| format!("prefix part {problem}"))),
         None => {}
     }
     if name.is_empty() {

@@ -120,18 +120,18 @@ mod tests {
             issues("apps", "v1", "Deployment", "object.replicas > 1"),
             "ERROR: <input>:1:7: undefined field 'replicas'\n | object.replicas > 1\n | ......^"
         );
-        let told = issues("apps", "v1", "Deployment", "object.spec.replicas == '1'");
-        assert!(told.contains("found no matching overload for '_==_' applied to '(int, string)'"), "{told}");
+        let issue = issues("apps", "v1", "Deployment", "object.spec.replicas == '1'");
+        assert!(issue.contains("found no matching overload for '_==_' applied to '(int, string)'"), "{issue}");
     }
 
     /// `JSONSchemaProps` is recursive.
     #[test]
     fn of_a_definition_within_itself_nothing_is_known() {
         let schema = "object.spec.versions[0].schema.openAPIV3Schema";
-        let told = |rest: &str| issues("apiextensions.k8s.io", "v1", "CustomResourceDefinition", &format!("{schema}{rest}"));
-        assert_eq!(told(".maxLength > 1"), "");
-        assert_eq!(told(".properties['a'].nothing == 1"), "");
-        assert!(told(".nothing == 1").contains("undefined field 'nothing'"));
+        let issues_in = |rest: &str| issues("apiextensions.k8s.io", "v1", "CustomResourceDefinition", &format!("{schema}{rest}"));
+        assert_eq!(issues_in(".maxLength > 1"), "");
+        assert_eq!(issues_in(".properties['a'].nothing == 1"), "");
+        assert!(issues_in(".nothing == 1").contains("undefined field 'nothing'"));
     }
 
     #[test]

@@ -29,9 +29,9 @@ pub(crate) fn call<'v>(function: &str, args: &[Value<'v>], meter: &mut Meter) ->
         ("-_", [Value::Double(number)]) => paid(meter, Ok(Value::Double(-number)))?,
         ("!_", [Value::Bool(flag)]) => paid(meter, Ok(Value::Bool(!flag)))?,
         ("-_" | "!_", _) => return Err(EvaluateError::no_overload()),
-        ("@in", [wanted, held]) => Value::Bool(is_in(wanted, held, meter)?),
-        ("_[_]", [held, index]) => paid(meter, at(held, index))?,
-        ("_[?_]", [held, index]) => paid(meter, optional_at(held, index))?,
+        ("@in", [wanted, container]) => Value::Bool(is_in(wanted, container, meter)?),
+        ("_[_]", [container, index]) => paid(meter, at(container, index))?,
+        ("_[?_]", [container, index]) => paid(meter, optional_at(container, index))?,
         _ => return Ok(None),
     };
     Ok(Some(value))
@@ -159,8 +159,8 @@ fn lists<'v>(left: &Value<'v>, right: &Value<'v>, meter: &mut Meter) -> Outcome<
     meter.pay_text(extent(left, meter).saturating_add(extent(right, meter)))?;
     let mut places: BTreeMap<String, usize> = joined.iter().enumerate().map(|(index, element)| (kind.identity(element), index)).collect();
     for element in more {
-        let place = *places.entry(kind.identity(&element)).or_insert(joined.len());
-        match joined.get_mut(place) {
+        let position = *places.entry(kind.identity(&element)).or_insert(joined.len());
+        match joined.get_mut(position) {
             Some(other) => *other = element,
             None => joined.push(element),
         }
@@ -219,13 +219,13 @@ fn remainder<'v>(left: &Value<'v>, right: &Value<'v>) -> Outcome<'v> {
     }
 }
 
-fn is_in(wanted: &Value<'_>, held: &Value<'_>, meter: &mut Meter) -> Result<bool, EvaluateError> {
-    if held.is_map() {
+fn is_in(wanted: &Value<'_>, container: &Value<'_>, meter: &mut Meter) -> Result<bool, EvaluateError> {
+    if container.is_map() {
         meter.pay(1)?;
-        return Ok(Key::from_value(wanted).is_some_and(|key| held.at_key(&key).is_some()));
+        return Ok(Key::from_value(wanted).is_some_and(|key| container.at_key(&key).is_some()));
     }
-    let elements = held.elements().ok_or_else(EvaluateError::no_overload)?;
-    meter.pay(held.size().max(1))?;
+    let elements = container.elements().ok_or_else(EvaluateError::no_overload)?;
+    meter.pay(container.size().max(1))?;
     for element in elements {
         let is_equal = if is_composite(wanted) { same(wanted, &element, meter)? } else { equals(wanted, &element) };
         if is_equal {
@@ -236,32 +236,32 @@ fn is_in(wanted: &Value<'_>, held: &Value<'_>, meter: &mut Meter) -> Result<bool
 }
 
 /// `held[index]`.
-fn at<'v>(held: &Value<'v>, index: &Value<'v>) -> Outcome<'v> {
-    match held {
-        Value::Optional(_) => optional_at(held, index),
-        held if held.is_map() => {
+fn at<'v>(container: &Value<'v>, index: &Value<'v>) -> Outcome<'v> {
+    match container {
+        Value::Optional(_) => optional_at(container, index),
+        container if container.is_map() => {
             let key = Key::from_value(index).ok_or_else(EvaluateError::no_overload)?;
-            held.at_key(&key).ok_or_else(|| EvaluateError::failed(format!("no such key: {key}")))
+            container.at_key(&key).ok_or_else(|| EvaluateError::failed(format!("no such key: {key}")))
         }
-        held => {
-            let (number, found) = element(held, index)?;
+        container => {
+            let (number, found) = element(container, index)?;
             found.ok_or_else(|| EvaluateError::failed(format!("index out of bounds: {number}")))
         }
     }
 }
 
 /// `held[?index]`.
-fn optional_at<'v>(held: &Value<'v>, index: &Value<'v>) -> Outcome<'v> {
-    match held {
+fn optional_at<'v>(container: &Value<'v>, index: &Value<'v>) -> Outcome<'v> {
+    match container {
         Value::Optional(None) => Ok(Value::Optional(None)),
-        Value::Optional(Some(held)) => optional_at(held, index),
-        held if held.is_map() => Ok(Value::optional(Key::from_value(index).and_then(|key| held.at_key(&key)))),
-        held => element(held, index).map(|(_, found)| Value::optional(found)),
+        Value::Optional(Some(container)) => optional_at(container, index),
+        container if container.is_map() => Ok(Value::optional(Key::from_value(index).and_then(|key| container.at_key(&key)))),
+        container => element(container, index).map(|(_, found)| Value::optional(found)),
     }
 }
 
-fn element<'v>(held: &Value<'v>, index: &Value<'v>) -> Result<(i64, Option<Value<'v>>), EvaluateError> {
-    let mut elements = held.elements().ok_or_else(EvaluateError::no_overload)?;
+fn element<'v>(container: &Value<'v>, index: &Value<'v>) -> Result<(i64, Option<Value<'v>>), EvaluateError> {
+    let mut elements = container.elements().ok_or_else(EvaluateError::no_overload)?;
     let Some(Key::Int(number)) = Key::from_value(index) else { return Err(EvaluateError::no_overload()) };
     Ok((number, usize::try_from(number).ok().and_then(|index| elements.nth(index))))
 }

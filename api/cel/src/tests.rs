@@ -102,7 +102,7 @@ fn transitions_see_what_was_before() {
 
 #[test]
 fn what_cannot_be_evaluated_is_told() {
-    for (text, told) in [
+    for (text, message) in [
         ("self.max > 1", "no such key: max"),
         ("1 / 0 == 1", "division by zero"),
         ("1 % 0 == 1", "modulus by zero"),
@@ -114,7 +114,7 @@ fn what_cannot_be_evaluated_is_told() {
         ("optional.none().value() == 1", "optional.none() dereference"),
         ("[].min() == 1", "min called on empty list"),
     ] {
-        assert_eq!(holds(text), Err(told.to_owned()), "{text}");
+        assert_eq!(holds(text), Err(message.to_owned()), "{text}");
     }
 }
 
@@ -126,7 +126,7 @@ fn mistakes_are_found_before_anything_is_stored() {
         refused("self.nothing > 1"),
         "compilation failed: ERROR: <input>:1:5: undefined field 'nothing'\n | self.nothing > 1\n | ....^"
     );
-    for (text, told) in [
+    for (text, message) in [
         ("other > 1", "undeclared reference to 'other' (in container '')"),
         ("nope(self)", "undeclared reference to 'nope' (in container '')"),
         ("self.parts.all(p, p.nope == 1)", "undefined field 'nope'"),
@@ -141,7 +141,7 @@ fn mistakes_are_found_before_anything_is_stored() {
         ("self.name.matches('(')", "invalid matches argument"),
         ("self.metadata.name == 'x'", "undefined field 'metadata'"),
     ] {
-        assert!(refused(text).contains(told), "{text}: {}", refused(text));
+        assert!(refused(text).contains(message), "{text}: {}", refused(text));
     }
     let of = |text: &str, is_root| Expression::compile(text, &env(&schema, is_root)).map(|expression| expression.result().to_string());
     assert_eq!(of("self.min", false).as_deref(), Ok("int"));

@@ -129,8 +129,8 @@ impl<T> Queues<T> {
     /// Removes a waiting item; false if it was already dispatched.
     pub(crate) fn leave(&mut self, ticket: Ticket) -> bool {
         let Some(queue) = self.by_index.get_mut(&ticket.queue) else { return false };
-        let Some(place) = queue.waiting.iter().position(|waiting| waiting.id == ticket.id) else { return false };
-        queue.waiting.remove(place);
+        let Some(position) = queue.waiting.iter().position(|waiting| waiting.id == ticket.id) else { return false };
+        queue.waiting.remove(position);
         self.tidy(ticket.queue);
         true
     }

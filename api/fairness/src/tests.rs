@@ -66,9 +66,9 @@ fn flood(fairness: &Arc<Fairness>, user: &'static str, requests: u32) -> Vec<tok
     let one = |_| {
         let fairness = Arc::clone(fairness);
         tokio::spawn(async move {
-            let asked = Instant::now();
+            let start = Instant::now();
             let seat = enter(&fairness, user, 1).await?;
-            let waited = asked.elapsed();
+            let waited = start.elapsed();
             tokio::time::sleep(Duration::from_secs(1)).await;
             drop(seat);
             Ok(waited)
@@ -87,9 +87,9 @@ async fn a_flood_of_one_user_leaves_another_be() {
     let flooding = flood(&fairness, "flood", 20);
     tokio::task::yield_now().await;
     assert_eq!(counts(&fairness, "work").executing, 4);
-    let asked = Instant::now();
+    let start = Instant::now();
     drop(enter(&fairness, "jane", 1).await.expect("a seat"));
-    assert!(asked.elapsed() < Duration::from_millis(1_100), "jane waits for one seat, not for the flood: {:?}", asked.elapsed());
+    assert!(start.elapsed() < Duration::from_millis(1_100), "jane waits for one seat, not for the flood: {:?}", start.elapsed());
     let mut longest = Duration::ZERO;
     for request in flooding {
         longest = longest.max(request.await.expect("no panic").expect("its turn comes"));
@@ -116,9 +116,9 @@ async fn who_finds_the_queues_full_is_refused() {
 async fn nobody_waits_for_ever() {
     let fairness = work(1, json!({}));
     let seat = enter(&fairness, "jane", 1).await.expect("a seat");
-    let asked = Instant::now();
+    let start = Instant::now();
     assert_eq!(enter(&fairness, "joe", 1).await.expect_err("none is free"), Rejected::TimeOut);
-    assert!((WAIT_MAX..WAIT_MAX + Duration::from_millis(10)).contains(&asked.elapsed()), "{:?}", asked.elapsed());
+    assert!((WAIT_MAX..WAIT_MAX + Duration::from_millis(10)).contains(&start.elapsed()), "{:?}", start.elapsed());
     assert_eq!(counts(&fairness, "work").inqueue, 0);
     drop(seat);
     drop(enter(&fairness, "joe", 1).await.expect("it is free"));
@@ -180,9 +180,9 @@ async fn a_wide_request_waits_until_there_is_room() {
     let fairness = work(4, json!({}));
     let narrow = flood(&fairness, "jane", 2);
     tokio::task::yield_now().await;
-    let asked = Instant::now();
+    let start = Instant::now();
     let wide = enter(&fairness, "joe", 9).await.expect("no wider than the level");
-    assert!(asked.elapsed() >= Duration::from_secs(1), "both others have to end first");
+    assert!(start.elapsed() >= Duration::from_secs(1), "both others have to end first");
     assert_eq!(counts(&fairness, "work").seats, 4);
     drop(wide);
     for request in narrow {

@@ -39,7 +39,7 @@ pub struct Field {
     /// The parts that act on it; empty for none.
     pub acted_on_by: &'static [Part],
     /// A source file of one of the parts. For a field without effect: why sources of the parts mention it.
-    pub place: &'static str,
+    pub source: &'static str,
     /// The version since which the row holds.
     pub since: &'static str,
     /// Values that cause no warning (the default, or the actual behaviour), as JSON text.
@@ -84,12 +84,12 @@ pub const POD_SPEC: &[&[Fields]] = pod::SPEC;
 const FIRST: &str = "0.1.0";
 
 impl Field {
-    const fn by(acted_on_by: &'static [Part], path: &'static str, place: &'static str) -> Self {
-        Self { path, acted_on_by, place, since: FIRST, moot: &[] }
+    const fn by(acted_on_by: &'static [Part], path: &'static str, source: &'static str) -> Self {
+        Self { path, acted_on_by, source, since: FIRST, moot: &[] }
     }
 
     const fn nobody(path: &'static str) -> Self {
-        Self { path, acted_on_by: &[], place: "", since: FIRST, moot: &[] }
+        Self { path, acted_on_by: &[], source: "", since: FIRST, moot: &[] }
     }
 
     /// Sets the values that cause no warning.
@@ -99,7 +99,7 @@ impl Field {
 
     /// Sets the reason why sources mention a field without effect.
     const fn although(self, why: &'static str) -> Self {
-        Self { place: why, ..self }
+        Self { source: why, ..self }
     }
 }
 

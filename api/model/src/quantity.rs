@@ -70,11 +70,11 @@ fn decimal(number: &str, digits_max: usize) -> Result<(i128, i32), QuantityError
     }
     let (whole, fraction) = (whole.trim_start_matches('0'), fraction.trim_end_matches('0'));
     let digits = format!("{whole}{fraction}");
-    let (kept, dropped) = digits.split_at_checked(digits_max).unwrap_or((&digits, ""));
-    let mantissa: i128 = if kept.is_empty() { 0 } else { kept.parse().map_err(|_| QuantityError)? };
+    let (significant, dropped) = digits.split_at_checked(digits_max).unwrap_or((&digits, ""));
+    let mantissa: i128 = if significant.is_empty() { 0 } else { significant.parse().map_err(|_| QuantityError)? };
     let rest = i128::from(dropped.bytes().any(|byte| byte != b'0'));
     let length = |text: &str| i32::try_from(text.len()).map_err(|_| QuantityError);
-    Ok((sign * (mantissa + rest), length(kept)? - length(whole)?))
+    Ok((sign * (mantissa + rest), length(significant)? - length(whole)?))
 }
 
 fn scaled(mantissa: i128, power: i32) -> i128 {

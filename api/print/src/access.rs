@@ -50,11 +50,11 @@ fn role(object: &Value, _: Timestamp) -> Vec<Value> {
 fn binding(object: &Value, now: Timestamp) -> Vec<Value> {
     let subjects = |kind: &str| -> Value {
         let of_kind = list(object, "subjects").iter().filter(|subject| text(subject, "kind") == kind);
-        let shown = |subject: &Value| match kind {
+        let described = |subject: &Value| match kind {
             "ServiceAccount" => format!("{}/{}", text(subject, "namespace"), text(subject, "name")),
             _ => text(subject, "name").to_owned(),
         };
-        of_kind.map(shown).collect::<Vec<_>>().join(", ").into()
+        of_kind.map(described).collect::<Vec<_>>().join(", ").into()
     };
     vec![
         name(object),
@@ -67,13 +67,13 @@ fn binding(object: &Value, now: Timestamp) -> Vec<Value> {
 }
 
 fn signing_request(object: &Value, now: Timestamp) -> Vec<Value> {
-    let asked = at(object, "spec.expirationSeconds").and_then(Value::as_i64);
+    let requested = at(object, "spec.expirationSeconds").and_then(Value::as_i64);
     vec![
         name(object),
         age(object, now),
         text_or(object, "spec.signerName", "<none>"),
         text(object, "spec.username").into(),
-        asked.map_or_else(|| "<none>".to_owned(), |seconds| duration::human(SignedDuration::from_secs(seconds))).into(),
+        requested.map_or_else(|| "<none>".to_owned(), |seconds| duration::human(SignedDuration::from_secs(seconds))).into(),
         request_condition(object).into(),
     ]
 }

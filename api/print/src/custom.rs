@@ -33,7 +33,7 @@ pub(crate) fn cells(custom: &Custom, object: &Value, now: Timestamp) -> Vec<Valu
         cells.push(read::age(object, now));
     }
     let parse = || -> Vec<Option<JsonPath>> { custom.columns.iter().map(|column| JsonPath::parse(&column.json_path).ok()).collect() };
-    let paths = custom.kept(Slot::Columns, parse).map(Vec::as_slice).unwrap_or_default();
+    let paths = custom.cached(Slot::Columns, parse).map(Vec::as_slice).unwrap_or_default();
     cells.extend(custom.columns.iter().zip(paths).map(|(column, path)| {
         let found = path.as_ref().and_then(|path| path.find(object).first().copied());
         found.and_then(|value| cell(column, value, now)).unwrap_or(Value::Null)

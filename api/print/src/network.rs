@@ -168,11 +168,11 @@ fn endpoint_slice(object: &Value, now: Timestamp) -> Vec<Value> {
     let ports: Vec<String> = list(object, "ports").iter().map(port).collect();
     let addresses: Vec<String> =
         list(object, "endpoints").iter().flat_map(|endpoint| texts(endpoint, "addresses")).map(str::to_owned).collect();
-    let shown = |items: &[String]| match some_of(items, SHOWN_MAX, ",") {
+    let listed = |items: &[String]| match some_of(items, SHOWN_MAX, ",") {
         text if text.is_empty() => "<unset>".to_owned(),
         text => text,
     };
-    vec![name(object), text(object, "addressType").into(), shown(&ports).into(), shown(&addresses).into(), age(object, now)]
+    vec![name(object), text(object, "addressType").into(), listed(&ports).into(), listed(&addresses).into(), age(object, now)]
 }
 
 fn ingress(object: &Value, now: Timestamp) -> Vec<Value> {
@@ -189,19 +189,19 @@ fn ingress(object: &Value, now: Timestamp) -> Vec<Value> {
 
 /// The hosts of the first rules. As upstream, the number of the others counts all rules, with and without a host.
 fn hosts(rules: &[Value]) -> String {
-    let (mut shown, mut more) = (Vec::new(), false);
+    let (mut hosts, mut more) = (Vec::new(), false);
     for rule in rules {
-        more |= shown.len() == SHOWN_MAX;
+        more |= hosts.len() == SHOWN_MAX;
         match text(rule, "host") {
             "" => {}
-            host if !more => shown.push(host),
+            host if !more => hosts.push(host),
             _ => {}
         }
     }
-    match (shown.is_empty(), more) {
+    match (hosts.is_empty(), more) {
         (true, _) => "*".to_owned(),
-        (false, true) => format!("{} + {} more...", shown.join(","), rules.len() - SHOWN_MAX),
-        (false, false) => shown.join(","),
+        (false, true) => format!("{} + {} more...", hosts.join(","), rules.len() - SHOWN_MAX),
+        (false, false) => hosts.join(","),
     }
 }
 

@@ -107,6 +107,6 @@ pub(crate) fn containers(object: &Value, path: &str) -> (Value, Value) {
 
 /// At most `max` items, separated by `separator`, and the number of the others.
 pub(crate) fn some_of(items: &[String], max: usize, separator: &str) -> String {
-    let shown = items.get(..max).unwrap_or(items).join(separator);
-    if items.len() > max { format!("{shown} + {} more...", items.len() - max) } else { shown }
+    let first = items.get(..max).unwrap_or(items).join(separator);
+    if items.len() > max { format!("{first} + {} more...", items.len() - max) } else { first }
 }

@@ -28,8 +28,8 @@ pub(crate) fn row(group: &str, kind: &str, mut object: Value) -> String {
         };
         assert!(fits, "{kind} {}: {cell}", column.name);
     }
-    let shown: Vec<String> = cells.iter().map(|cell| cell.as_str().map_or_else(|| cell.to_string(), str::to_owned)).collect();
-    shown.join(" | ")
+    let row: Vec<String> = cells.iter().map(|cell| cell.as_str().map_or_else(|| cell.to_string(), str::to_owned)).collect();
+    row.join(" | ")
 }
 
 #[test]

@@ -63,7 +63,7 @@ impl<'a> At<'a> {
     }
 
     /// The value for a message; null when absent.
-    pub fn shown(&self) -> Value {
+    pub fn value_or_null(&self) -> Value {
         self.value.cloned().unwrap_or(Value::Null)
     }
 

@@ -40,7 +40,7 @@ impl Checks {
 
     /// The value is malformed or out of range.
     pub fn invalid(&mut self, at: &At<'_>, detail: impl Into<String>) {
-        self.push(FieldError::invalid(&at.path, at.shown(), detail));
+        self.push(FieldError::invalid(&at.path, at.value_or_null(), detail));
     }
 
     /// As [`Checks::invalid`], with another value in the message.
@@ -55,18 +55,18 @@ impl Checks {
 
     /// The value is a duplicate in a set.
     pub fn duplicate(&mut self, at: &At<'_>) {
-        self.push(FieldError::duplicate(&at.path, at.shown()));
+        self.push(FieldError::duplicate(&at.path, at.value_or_null()));
     }
 
     /// The value refers to an object that does not exist.
     pub fn not_found(&mut self, at: &At<'_>) {
-        self.push(FieldError::not_found(&at.path, at.shown()));
+        self.push(FieldError::not_found(&at.path, at.value_or_null()));
     }
 
     /// The value is not supported.
     pub fn not_supported(&mut self, at: &At<'_>, supported: &[&str]) {
-        let shown = if at.exists() { at.shown() } else { Value::from("") };
-        self.push(FieldError::not_supported(&at.path, shown, supported));
+        let value = if at.exists() { at.value_or_null() } else { Value::from("") };
+        self.push(FieldError::not_supported(&at.path, value, supported));
     }
 
     /// The text is longer than `max` bytes.

@@ -25,13 +25,13 @@ pub use rules::ValidationResult;
 /// Validates an object; `old` is the object before an update. An error in a value that the update does not change is
 /// ignored (a failed rule is a warning), so that a definition can become stricter while its objects exist.
 pub fn validate(kind: &Kind, schema: &Structural, object: &Value, old: Option<&Value>) -> ValidationResult {
-    let mut found = ValidationResult { errors: values::check(schema, object, old), warnings: Vec::new() };
-    embedded::check(schema, object, &mut found.errors);
+    let mut result = ValidationResult { errors: values::check(schema, object, old), warnings: Vec::new() };
+    embedded::check(schema, object, &mut result.errors);
     if old.is_none_or(|old| lists::check(schema, old).is_empty()) {
-        found.errors.extend(lists::check(schema, object));
+        result.errors.extend(lists::check(schema, object));
     }
-    rules::check(kind, schema, object, old, &mut found);
-    found
+    rules::check(kind, schema, object, old, &mut result);
+    result
 }
 
 /// Adapts a stored object to the current definition: prunes fields that the schema no longer knows, and adds new defaults.

@@ -143,17 +143,17 @@ fn decode_yaml(text: &str) -> Result<Decoded, DecodeError> {
         return Err(DecodeError::Yaml("yaml: exceeded max depth".to_owned()));
     }
     let mut context = Context::new(expansion_max(text.len())).yaml(text);
-    let mut found: Option<Value> = None;
+    let mut first: Option<Value> = None;
     for document in serde_yaml::Deserializer::from_str(text) {
         let value = Tracked(&mut context).deserialize(document).map_err(|error| DecodeError::Yaml(format!("yaml: {error}")))?;
-        match found {
-            None => found = Some(value),
+        match first {
+            None => first = Some(value),
             Some(_) if value.is_null() => {}
             Some(_) => return Err(DecodeError::ManyDocuments),
         }
     }
     let duplicates = lines_of(text, context.into_duplicates().len());
-    Ok(Decoded { value: found.unwrap_or(Value::Null), duplicates })
+    Ok(Decoded { value: first.unwrap_or(Value::Null), duplicates })
 }
 
 /// The lines of the duplicate fields of a YAML text. The parser reports lines only in errors, so the text is read again up

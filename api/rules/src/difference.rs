@@ -9,7 +9,7 @@ use serde_json::Value;
 /// Most listed differences.
 const LISTED_MAX: usize = 10;
 /// Most characters of a value.
-const SHOWN_LEN_MAX: usize = 80;
+const VALUE_LEN_MAX: usize = 80;
 
 /// One line per difference: `path: -old +new`.
 pub fn describe(old: Option<&Value>, new: Option<&Value>) -> String {
@@ -42,16 +42,16 @@ fn walk(old: &Value, new: &Value, path: String, lines: &mut Vec<String>) {
                 walk(a, b, format!("{path}[{index}]"), lines);
             }
         }
-        _ => lines.push(format!("{path}: -{} +{}", shown(old), shown(new))),
+        _ => lines.push(format!("{path}: -{} +{}", render(old), render(new))),
     }
 }
 
-fn shown(value: &Value) -> String {
+fn render(value: &Value) -> String {
     if is_zero(value) && !value.is_boolean() && !value.is_number() {
         return "none".to_owned();
     }
     let text = value.to_string();
-    match text.char_indices().nth(SHOWN_LEN_MAX) {
+    match text.char_indices().nth(VALUE_LEN_MAX) {
         Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()),
         None => text,
     }

@@ -55,7 +55,7 @@ pub fn check_fields(kind: &Kind, object: &mut Value, duplicates: &[Duplicate], m
     api_schema::settle_numbers(object);
     walk.metadata_only(object, &kind.kind, &kind.version)?;
     walk.custom(SchemaNode::root(schema), object, &Trail::root(&kind.kind, &kind.version))?;
-    told(&walk, duplicates, mode)
+    verdict(&walk, duplicates, mode)
 }
 
 /// As [`check_fields`], for a body of a group, version and kind: `Scale`, `Eviction`, `DeleteOptions`, …
@@ -72,12 +72,12 @@ pub fn check_body(
         Some(schema) => walk.value(schema, object, &Trail::root(kind, version))?,
         None => walk.metadata_only(object, kind, version)?,
     }
-    told(&walk, duplicates, mode)
+    verdict(&walk, duplicates, mode)
 }
 
 /// The error or the warnings about unknown and duplicate fields. Upstream's decoder of YAML runs before that of JSON,
 /// which finds the unknown ones.
-fn told(walk: &Walk, duplicates: &[Duplicate], mode: FieldValidation) -> Result<Vec<String>, DecodeError> {
+fn verdict(walk: &Walk, duplicates: &[Duplicate], mode: FieldValidation) -> Result<Vec<String>, DecodeError> {
     let (lines, paths): (Vec<Duplicate>, Vec<Duplicate>) =
         duplicates.iter().cloned().partition(|duplicate| matches!(duplicate, Duplicate::Line(..)));
     let unknown = walk.unknown.iter().map(|path| format!("unknown field {}", Value::from(path.as_str())));
@@ -153,13 +153,13 @@ impl<'t> Trail<'t> {
         if self.converts {
             return DecodeError::Type(unconvertible(value, go_type));
         }
-        let found = match value {
+        let value_type = match value {
             Value::Number(number) if go_type.starts_with("int") => format!("number {number}"),
             other => json_type(other).to_owned(),
         };
         DecodeError::Type(match self.step {
-            Step::Root { version } => format!("json: cannot unmarshal {found} into Go value of type {version}.{}", self.owner),
-            _ => format!("json: cannot unmarshal {found} into Go struct field {}.{} of type {go_type}", self.owner, self.go_path()),
+            Step::Root { version } => format!("json: cannot unmarshal {value_type} into Go value of type {version}.{}", self.owner),
+            _ => format!("json: cannot unmarshal {value_type} into Go struct field {}.{} of type {go_type}", self.owner, self.go_path()),
         })
     }
 }
@@ -269,7 +269,7 @@ pub fn conversion_fault(kind: &Kind, mut object: Value) -> Option<DecodeError> {
 
 /// Upstream's message for a value that does not convert to a Go type.
 fn unconvertible(value: &Value, go_type: &str) -> String {
-    let found = match value {
+    let value_type = match value {
         Value::Null => "invalid",
         Value::Bool(_) => "bool",
         Value::Number(number) if number.is_f64() => "float64",
@@ -279,13 +279,13 @@ fn unconvertible(value: &Value, go_type: &str) -> String {
         Value::Object(_) => "map",
     };
     match go_type {
-        go_type if go_type.starts_with("map[") => format!("cannot restore map from {found}"),
-        go_type if go_type.starts_with("[]") => format!("cannot restore slice from {found}"),
+        go_type if go_type.starts_with("map[") => format!("cannot restore map from {value_type}"),
+        go_type if go_type.starts_with("[]") => format!("cannot restore slice from {value_type}"),
         // Go converts between number types, and whole numbers to text; decoding JSON does not.
-        "string" if found == "int64" => format!("cannot convert {found} to {go_type}"),
-        "int32" | "int64" | "float64" if matches!(found, "int64" | "float64") => format!("cannot convert {found} to {go_type}"),
+        "string" if value_type == "int64" => format!("cannot convert {value_type} to {go_type}"),
+        "int32" | "int64" | "float64" if matches!(value_type, "int64" | "float64") => format!("cannot convert {value_type} to {go_type}"),
         "string" | "bool" | "int32" | "int64" | "float64" => format!("unrecognized type: {go_type}"),
-        _ => format!("cannot restore struct from: {found}"),
+        _ => format!("cannot restore struct from: {value_type}"),
     }
 }
 

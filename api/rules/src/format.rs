@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn address_ranges_are_told_in_upstreams_words() {
+    fn reports_bad_address_ranges_in_upstreams_words() {
         let zeros = "must not have leading 0s in IP or prefix length";
         let wrong = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
         let mapped = "must not have an IPv4-mapped IPv6 address";

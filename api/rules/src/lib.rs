@@ -92,9 +92,9 @@ pub fn validate_update(kind: &Kind, sub: Option<&str>, new: &Value, old: &Value,
     let mut checks = checks::Checks::default();
     meta::validate_update(kind, new, old, &mut checks);
     if let Some(schema) = api_schema::structural(kind) {
-        let found = custom::validate(kind, schema, new, Some(old));
-        found.errors.into_iter().for_each(|error| checks.push(error));
-        warnings.extend(found.warnings);
+        let result = custom::validate(kind, schema, new, Some(old));
+        result.errors.into_iter().for_each(|error| checks.push(error));
+        warnings.extend(result.warnings);
         scale::validate_custom(kind, new, &mut checks);
     } else if let Some(rules) = kinds::rules(kind) {
         (rules.validate_update)(sub, &at::At::root(new), &at::At::root(old), &mut checks);

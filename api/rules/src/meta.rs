@@ -140,7 +140,7 @@ fn owners(at: &At<'_>, checks: &mut Checks) {
             }
         }
         if field("apiVersion") == "v1" && field("kind") == "Event" {
-            checks.invalid_value(&at.path, owner.shown(), "/v1, Kind=Event is disallowed from being an owner");
+            checks.invalid_value(&at.path, owner.value_or_null(), "/v1, Kind=Event is disallowed from being an owner");
         }
         if owner.get("controller").flag() {
             let this = format!("{}/{}", field("kind"), field("name"));
@@ -175,7 +175,7 @@ pub fn kube_finalizer(at: &At<'_>, checks: &mut Checks) {
 }
 
 fn no_new_finalizers(new: &At<'_>, old: &At<'_>, checks: &mut Checks) {
-    let mut extra: Vec<&str> = new.texts().filter(|finalizer| !old.texts().any(|known| known == *finalizer)).collect();
+    let mut extra: Vec<&str> = new.texts().filter(|finalizer| !old.texts().any(|existing| existing == *finalizer)).collect();
     if !extra.is_empty() {
         extra.sort_unstable();
         let list: Vec<String> = extra.iter().map(|finalizer| format!("{finalizer:?}")).collect();
@@ -199,7 +199,7 @@ pub fn has_label(metadata: &At<'_>, key: &str, wanted: &str, checks: &mut Checks
     if !label.exists() {
         checks.required(&label, &format!("must be '{wanted}'"));
     } else if label.text() != wanted {
-        checks.invalid_value(path, metadata.get("labels").shown(), format!("must be '{wanted}'"));
+        checks.invalid_value(path, metadata.get("labels").value_or_null(), format!("must be '{wanted}'"));
     }
 }
 

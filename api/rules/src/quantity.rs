@@ -64,14 +64,14 @@ pub fn parse(text: &str) -> Result<Quantity, QuantityError> {
 pub fn stored(text: &str) -> Result<String, QuantityError> {
     let parts = parts(text)?;
     let quantity = parts.quantity();
-    Ok(if parts.is_kept(-NANO_DIGITS) || quantity.is_too_much() { text.to_owned() } else { quantity.canonical() })
+    Ok(if parts.is_canonical(-NANO_DIGITS) || quantity.is_too_much() { text.to_owned() } else { quantity.canonical() })
 }
 
 /// As [`stored`], for a resource list, where quantities are rounded up to thousandths.
 pub fn listed(text: &str) -> Result<String, QuantityError> {
     let parts = parts(text)?;
     let quantity = parts.quantity();
-    Ok(if parts.is_kept(-3) || quantity.is_too_much() { text.to_owned() } else { quantity.in_thousandths().canonical() })
+    Ok(if parts.is_canonical(-3) || quantity.is_too_much() { text.to_owned() } else { quantity.in_thousandths().canonical() })
 }
 
 fn parts(text: &str) -> Result<Parts<'_>, QuantityError> {
@@ -114,17 +114,17 @@ impl Parts<'_> {
         let fraction_len = i32::try_from(self.fraction.len()).unwrap_or(i32::MAX);
         let scale = self.power.saturating_add(NANO_DIGITS).saturating_sub(fraction_len);
         let too_fine = if scale < 0 { usize::try_from(scale.unsigned_abs()).unwrap_or(usize::MAX) } else { 0 };
-        let (kept, dropped) = digits.split_at_checked(digits.len().saturating_sub(too_fine)).unwrap_or((&digits, ""));
-        let value = number(kept).saturating_add(i128::from(is_something(dropped)));
+        let (leading, dropped) = digits.split_at_checked(digits.len().saturating_sub(too_fine)).unwrap_or((&digits, ""));
+        let value = number(leading).saturating_add(i128::from(is_something(dropped)));
         // Zero and the largest number do not change.
         (0..scale.clamp(0, 60)).fold(value, |value, _| value.saturating_mul(10))
     }
 
     fn binary_nano(&self) -> i128 {
         let factor = 1_i128 << self.power.clamp(0, 60);
-        let (kept, dropped) = self.fraction.split_at_checked(BINARY_FRACTION_MAX).unwrap_or((self.fraction, ""));
-        let mut fraction = number(kept).saturating_mul(factor);
-        let scale = i32::try_from(kept.len()).unwrap_or_default() - NANO_DIGITS;
+        let (leading, dropped) = self.fraction.split_at_checked(BINARY_FRACTION_MAX).unwrap_or((self.fraction, ""));
+        let mut fraction = number(leading).saturating_mul(factor);
+        let scale = i32::try_from(leading.len()).unwrap_or_default() - NANO_DIGITS;
         let ten = 10_i128.pow(scale.unsigned_abs());
         fraction = if scale > 0 { ceil_div(fraction, ten) } else { fraction.saturating_mul(ten) };
         let whole = number(self.whole).saturating_mul(factor).saturating_mul(NANO);
@@ -133,7 +133,7 @@ impl Parts<'_> {
 
     /// Whether upstream's parser keeps the text ("if the number is in canonical form, reuse the string"), and
     /// rounding to the power of ten `finest` does not change that.
-    fn is_kept(&self, finest: i32) -> bool {
+    fn is_canonical(&self, finest: i32) -> bool {
         let whole = if self.whole.is_empty() { "0" } else { self.whole };
         let digits = [whole, self.fraction].concat();
         let Ok(len) = i32::try_from(digits.len()) else { return false };
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_with_upstreams_words() {
+    fn rejects_nonsense_with_upstreams_words() {
         for (text, wanted) in [
             ("", QuantityError::Format),
             ("abc", QuantityError::Format),

@@ -73,11 +73,11 @@ pub(crate) fn validate_custom(kind: &Kind, object: &Value, checks: &mut crate::c
     let Some(paths) = kind.custom.as_ref().and_then(|custom| custom.scale.as_ref()) else { return };
     let root = crate::at::At::root(object);
     for path in [&paths.spec_replicas, &paths.status_replicas] {
-        let found = root.find(path);
-        if found.int() < 0 {
-            checks.invalid(&found, "should be a non-negative integer");
-        } else if found.int() > i64::from(i32::MAX) {
-            checks.invalid(&found, format!("should be less than or equal to {}", i32::MAX));
+        let replicas = root.find(path);
+        if replicas.int() < 0 {
+            checks.invalid(&replicas, "should be a non-negative integer");
+        } else if replicas.int() > i64::from(i32::MAX) {
+            checks.invalid(&replicas, format!("should be less than or equal to {}", i32::MAX));
         }
     }
 }
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn negative_replicas_are_refused() {
+    fn rejects_negative_replicas() {
         let errors = validate(&json!({"spec": {"replicas": -1}}));
         assert_eq!(api_model::field::aggregate(&errors), "spec.replicas: Invalid value: -1: must be greater than or equal to 0");
     }

@@ -51,9 +51,9 @@ pub fn unacted(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<String> {
         Some(Lookup::Whole(_)) if old.is_some_and(|old| asks_the_same(new, old)) => Vec::new(),
         Some(Lookup::Whole(sentence)) => vec![format!("skiff: {sentence}")],
         Some(Lookup::Fields(root)) => {
-            let mut found = Vec::new();
-            root.walk(new, old, At::Root, &mut found);
-            found.into_iter().map(|(_, text)| text).collect()
+            let mut warnings = Vec::new();
+            root.walk(new, old, At::Root, &mut warnings);
+            warnings.into_iter().map(|(_, text)| text).collect()
         }
     }
 }
@@ -95,7 +95,7 @@ impl Node {
         let mut node = self;
         for step in path.split('.').filter(|step| !step.is_empty()) {
             let name = step.trim_end_matches("[]");
-            let at = node.fields.iter().position(|(known, _)| known == name).unwrap_or_else(|| {
+            let at = node.fields.iter().position(|(other, _)| other == name).unwrap_or_else(|| {
                 node.fields.push((name.to_owned(), Self::default()));
                 node.fields.len() - 1
             });
@@ -105,26 +105,26 @@ impl Node {
         node.row = Some((number, field.moot.iter().filter_map(|text| serde_json::from_str(text).ok()).collect()));
     }
 
-    fn walk(&self, new: &Value, old: Option<&Value>, at: At<'_>, found: &mut Vec<(usize, String)>) {
-        if found.len() >= WARNINGS_MAX {
+    fn walk(&self, new: &Value, old: Option<&Value>, at: At<'_>, warnings: &mut Vec<(usize, String)>) {
+        if warnings.len() >= WARNINGS_MAX {
             return;
         }
         if let Some((number, moot)) = &self.row
             && !says_nothing(new)
             && old != Some(new)
             && !moot.contains(new)
-            && !found.iter().any(|(other, _)| other == number)
+            && !warnings.iter().any(|(other, _)| other == number)
         {
-            found.push((*number, format!("skiff: {} is stored but nothing acts on it yet", at.text())));
+            warnings.push((*number, format!("skiff: {} is stored but nothing acts on it yet", at.text())));
         }
         for (name, field) in &self.fields {
             if let Some(value) = new.get(name) {
-                field.walk(value, old.and_then(|old| old.get(name)), At::Field(&at, name), found);
+                field.walk(value, old.and_then(|old| old.get(name)), At::Field(&at, name), warnings);
             }
         }
         if let Some(elements) = &self.elements {
             for (index, value) in new.as_array().into_iter().flatten().enumerate() {
-                elements.walk(value, old.and_then(|old| old.get(index)), At::Element(&at, index), found);
+                elements.walk(value, old.and_then(|old| old.get(index)), At::Element(&at, index), warnings);
             }
         }
     }

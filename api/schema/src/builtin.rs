@@ -82,9 +82,9 @@ impl Builder {
         if let Some(known) = self.names.get(name) {
             return known;
         }
-        let kept: &'static str = Box::leak(name.into());
-        self.names.insert(kept);
-        kept
+        let leaked: &'static str = Box::leak(name.into());
+        self.names.insert(leaked);
+        leaked
     }
 
     fn definition(&mut self, name: &str) -> &'static Definition {
@@ -92,9 +92,9 @@ impl Builder {
             return known;
         }
         let name = self.name(name);
-        let kept: &'static Definition = Box::leak(Box::new(Definition { name, body: OnceLock::new() }));
-        self.definitions.insert(name, kept);
-        kept
+        let leaked: &'static Definition = Box::leak(Box::new(Definition { name, body: OnceLock::new() }));
+        self.definitions.insert(name, leaked);
+        leaked
     }
 
     fn body(&mut self, name: &'static str, json: &Value) -> Schema {

@@ -30,7 +30,7 @@ pub fn of_kind(kind: &Kind) -> Option<&Schema> {
 }
 
 fn parsed(custom: &Custom) -> Option<&Parsed> {
-    custom.kept(Slot::Schema, || {
+    custom.cached(Slot::Schema, || {
         let mut structural = Structural::parse(&custom.schema);
         structural.preserve_unknown_fields |= custom.schema.is_null();
         let tree = Schema::of_structural(&structural, true);

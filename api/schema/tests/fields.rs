@@ -134,20 +134,20 @@ fn faults_of_acted(kind: &kind::Kind, schema: &Schema, path: &str, field: &Field
         return faults;
     }
     let wanted = if path.is_empty() { vec![kind.kind.as_str(), kind.plural.as_str()] } else { vec![last(path)] };
-    if !inside.iter().any(|part| source::is_of(part, field.place)) {
-        faults.push(format!("{} is no file of who acts", field.place));
-    } else if !wanted.iter().any(|name| source.file_mentions(field.place, name)) {
-        faults.push(format!("{} does not mention it", field.place));
+    if !inside.iter().any(|part| source::is_of(part, field.source)) {
+        faults.push(format!("{} is no file of who acts", field.source));
+    } else if !wanted.iter().any(|name| source.file_mentions(field.source, name)) {
+        faults.push(format!("{} does not mention it", field.source));
     }
     let mut below = Vec::new();
-    let place = find(schema, path).expect("checked by the other test");
+    let schema_there = find(schema, path).expect("checked by the other test");
     if path.is_empty() {
         for (name, field) in schema.properties().filter(|(name, _)| !OUTSIDE.contains(name)) {
             below.push(name.to_owned());
             names_below(field, &mut HashSet::new(), &mut below);
         }
     } else {
-        names_below(place, &mut HashSet::new(), &mut below);
+        names_below(schema_there, &mut HashSet::new(), &mut below);
     }
     let unread = below.iter().filter(|name| !inside.iter().any(|part| source.part_mentions(part, name)));
     faults.extend(unread.map(|name| format!("{name} in it is mentioned nowhere")));
@@ -157,7 +157,7 @@ fn faults_of_acted(kind: &kind::Kind, schema: &Schema, path: &str, field: &Field
 /// The fault of a row without a part that acts.
 fn fault_of_unacted(path: &str, field: &Field, source: &Source) -> Option<String> {
     let places = source.who_mentions(last(path));
-    match (places.is_empty(), field.place.is_empty()) {
+    match (places.is_empty(), field.source.is_empty()) {
         (true, true) | (false, false) => None,
         (false, true) => Some(format!("nobody is said to act, but look at {}", places.join(", "))),
         (true, false) => Some("nothing mentions it any more, and the row tells why something does".to_owned()),
@@ -194,6 +194,6 @@ fn the_page_is_made_from_the_table() {
     if std::env::var_os("SKIFF_WRITE_DOCS").is_some() {
         std::fs::write(&file, &page).expect("docs/fields.md");
     }
-    let kept = std::fs::read_to_string(&file).unwrap_or_default();
-    assert!(kept == page, "docs/fields.md is not what the table says: SKIFF_WRITE_DOCS=1 cargo test -p api-schema --test fields");
+    let stored = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(stored == page, "docs/fields.md is not what the table says: SKIFF_WRITE_DOCS=1 cargo test -p api-schema --test fields");
 }

@@ -36,7 +36,7 @@ const KEPT_FOR_GOOD: &str = "public, immutable, max-age=31536000";
 pub(crate) struct Documents {
     made: Arc<Mutex<Made>>,
     /// Held while a large document is made.
-    turn: Arc<tokio::sync::Mutex<()>>,
+    build_lock: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[derive(Default)]
@@ -62,7 +62,7 @@ impl Documents {
         now: impl Fn() -> Moment,
         make: impl FnOnce() -> Option<Bytes> + Send + 'static,
     ) -> ApiResult<Document> {
-        let turn = Arc::clone(&self.turn).lock_owned().await;
+        let build_lock = Arc::clone(&self.build_lock).lock_owned().await;
         let of = now();
         if let Some(document) = self.known(of, &name) {
             return Ok(document);
@@ -70,7 +70,7 @@ impl Documents {
         let documents = self.clone();
         // The client may leave: the lock is held until the document is made.
         let making = api_tasks::blocking("api-server/documents", move || {
-            let _turn = turn;
+            let _turn = build_lock;
             let document = Document::new(make()?);
             documents.keep(of, name, document.clone());
             Some(document)
@@ -311,7 +311,7 @@ mod tests {
         let (begun, begins) = std::sync::mpsc::channel();
         let (go_on, gate) = std::sync::mpsc::channel();
         let gate = Arc::new(Mutex::new(gate));
-        let asked = (0..8).map(|_| {
+        let requests = (0..8).map(|_| {
             let (times, begun, gate) = (Arc::clone(&times), begun.clone(), Arc::clone(&gate));
             let make = move || {
                 times.fetch_add(1, Ordering::SeqCst);
@@ -323,14 +323,14 @@ mod tests {
             let documents = documents.clone();
             tokio::spawn(async move { documents.made(name, || (1, 1), make).await.expect("made").bytes })
         });
-        let asked: Vec<_> = asked.collect();
+        let requests: Vec<_> = requests.collect();
         // This runtime has one thread, and that is not held up.
         while begins.try_recv().is_err() {
             tokio::task::yield_now().await;
         }
         go_on.send(()).expect("somebody makes it");
-        for asked in asked {
-            assert_eq!(asked.await.expect("answered"), "made");
+        for request in requests {
+            assert_eq!(request.await.expect("answered"), "made");
         }
         assert_eq!(times.load(Ordering::SeqCst), 1);
         let later = documents.made(Name::OpenApiV2 { protobuf: false }, || (1, 2), || Some(Bytes::from_static(b"another"))).await;

@@ -52,8 +52,8 @@ pub(crate) async fn enter(locks: &Arc<Locks>, name: &str) -> ApiResult<Option<Ar
     let resource = resource(core);
     let key = key::object_key(&resource.name, "", name);
     loop {
-        let held = resource.get("", name);
-        let expect = match &held {
+        let lock = resource.get("", name);
+        let expect = match &lock {
             None => Expect::Absent,
             Some(object) if is_over(object) => Expect::At(object.revision),
             Some(object) => {
@@ -116,8 +116,8 @@ fn resource(core: &Core) -> Arc<Resource> {
 }
 
 /// Waits until another server releases its lock, or for a while.
-async fn changed(core: &Core, resource: &Resource, held: &Object) {
-    let gone = core.cache.until(|| resource.get("", &held.name).is_none_or(|now| now.revision != held.revision));
+async fn changed(core: &Core, resource: &Resource, lock: &Object) {
+    let gone = core.cache.until(|| resource.get("", &lock.name).is_none_or(|now| now.revision != lock.revision));
     // Without a change the lock may have expired.
     let _waited = tokio::time::timeout(LOOK_AGAIN, gone).await;
 }
@@ -134,7 +134,7 @@ fn value(name: &str, attempt: &Attempt) -> Bytes {
     encode(&json!({"kind": kind, "apiVersion": version, "metadata": {"name": name}, "until": until, "attempt": attempt.name()}))
 }
 
-fn is_over(held: &Object) -> bool {
-    let until = held.value().get("until").and_then(serde_json::Value::as_i64).unwrap_or_default();
+fn is_over(lock: &Object) -> bool {
+    let until = lock.value().get("until").and_then(serde_json::Value::as_i64).unwrap_or_default();
     until < api_clock::now().as_millisecond()
 }

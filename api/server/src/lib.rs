@@ -30,7 +30,7 @@ mod expire;
 mod fairness;
 mod handle;
 mod health;
-mod held;
+
 mod impersonate;
 mod loopback;
 mod metrics;
@@ -53,6 +53,7 @@ mod tls;
 mod verbs;
 mod version;
 mod webhooks;
+mod write_locks;
 
 pub use api_admission::known_plugin as known_admission_plugin;
 pub use api_cache::{AtRest, EncryptionError};

@@ -85,8 +85,9 @@ impl Configured {
         let mut in_order = Vec::with_capacity(objects.len());
         let mut compiled = HashMap::with_capacity(objects.len());
         for object in objects {
-            let kept = before.get(&object.name).filter(|(revision, _)| *revision == object.revision).map(|(_, policy)| Arc::clone(policy));
-            let policy = kept.unwrap_or_else(|| Arc::new(Policy::from(&object.value())));
+            let unchanged =
+                before.get(&object.name).filter(|(revision, _)| *revision == object.revision).map(|(_, policy)| Arc::clone(policy));
+            let policy = unchanged.unwrap_or_else(|| Arc::new(Policy::from(&object.value())));
             compiled.insert(Arc::clone(&object.name), (object.revision, Arc::clone(&policy)));
             in_order.push(policy);
         }

@@ -84,9 +84,9 @@ mod tests {
     #[tokio::test]
     async fn a_namespace_is_held_by_one_and_forgotten_when_free() {
         let locks = NamespaceLocks::default();
-        let (held, other) = (locks.hold("a").await, locks.hold("b").await);
+        let (first, other) = (locks.hold("a").await, locks.hold("b").await);
         assert!(locks.0.lock()["a"].try_lock().is_err());
-        drop((held, other));
+        drop((first, other));
         drop(locks.hold("c").await);
         assert_eq!(locks.0.lock().keys().collect::<Vec<_>>(), ["c"]);
     }

@@ -95,7 +95,7 @@ pub enum StartError {
 pub struct Server {
     app: Arc<App>,
     #[cfg(test)]
-    shown: Arc<tls::ServingCertificate>,
+    serving_certificate: Arc<tls::ServingCertificate>,
     acceptor: tokio_rustls::TlsAcceptor,
     verifier: tls::Verifier,
     /// Stops what feeds the cache; last, since writes under way wait for it.
@@ -106,8 +106,8 @@ pub struct Server {
 impl Server {
     /// Reads the store, makes what every cluster has, and is ready for clients.
     pub async fn start(mut config: Config, store: Arc<dyn Store>) -> Result<Self, StartError> {
-        let shown = Arc::new(tls::ServingCertificate::of(&config.pki)?);
-        let (acceptor, verifier) = tls::acceptor(&config.pki, Arc::clone(&shown))?;
+        let serving_certificate = Arc::new(tls::ServingCertificate::of(&config.pki)?);
+        let (acceptor, verifier) = tls::acceptor(&config.pki, Arc::clone(&serving_certificate))?;
         let stop_feeding = CancellationToken::new();
         let (cache, feed) = api_cache::start(Arc::clone(&store), std::mem::take(&mut config.encryption), stop_feeding.clone()).await?;
         let feeding = Tasks::new(stop_feeding.clone());
@@ -144,11 +144,14 @@ impl Server {
         tasks.own("api-server/event-expiry", expire::run(Arc::clone(&app.core)));
         tasks.own("api-server/list-expiry", expire::lists(Arc::clone(&app.core)));
         tasks.own("api-server/quota-status", quota::status::keep(quotas));
-        tasks.own("api-server/certificates", renewal::run(Arc::clone(&app.connector), Arc::clone(&app.aggregation), shown.clone()));
+        tasks.own(
+            "api-server/certificates",
+            renewal::run(Arc::clone(&app.connector), Arc::clone(&app.aggregation), serving_certificate.clone()),
+        );
         Ok(Self {
             app,
             #[cfg(test)]
-            shown,
+            serving_certificate,
             acceptor,
             verifier,
             stop_feeding,
@@ -214,8 +217,8 @@ impl Server {
 
     /// The certificate that clients are shown.
     #[cfg(test)]
-    pub(crate) fn shown(&self) -> &tls::ServingCertificate {
-        &self.shown
+    pub(crate) fn serving_certificate(&self) -> &tls::ServingCertificate {
+        &self.serving_certificate
     }
 
     /// A read-only view of what is stored.

@@ -133,14 +133,14 @@ fn certified(pki: &Pki) -> Result<CertifiedKey, TlsError> {
 }
 
 /// What the server accepts connections with, and what tells good client certificates from others.
-pub(crate) fn acceptor(pki: &Pki, shown: Arc<ServingCertificate>) -> Result<(TlsAcceptor, Verifier), TlsError> {
+pub(crate) fn acceptor(pki: &Pki, serving_certificate: Arc<ServingCertificate>) -> Result<(TlsAcceptor, Verifier), TlsError> {
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(pki)?), provider()).allow_unauthenticated().build()?;
     let what = "the server's certificate";
     let mut config = ServerConfig::builder_with_provider(serving_provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| TlsError::Unusable(what, error))?
         .with_client_cert_verifier(Arc::new(Lenient(Arc::clone(&verifier))))
-        .with_cert_resolver(shown);
+        .with_cert_resolver(serving_certificate);
     config.alpn_protocols = vec![HTTP2.to_vec(), b"http/1.1".to_vec()];
     config.ignore_client_order = true;
     Ok((TlsAcceptor::from(Arc::new(config)), Verifier(verifier)))

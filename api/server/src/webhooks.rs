@@ -110,7 +110,7 @@ pub(crate) async fn mutate(
             rounds.changed();
         }
         if webhook.is_reinvoked {
-            rounds.asked(&webhook.id);
+            rounds.invoked(&webhook.id);
         }
         changed.map(drop).or_else(|failure| tolerate(webhook, failure))?;
     }
@@ -213,7 +213,7 @@ async fn question(
         return Err(Failure::Refused(ApiError::bad_request(message)));
     }
     let (uid, version) = (meta::new_uid(), if webhook.knows_v1 { "v1" } else { "v1beta1" });
-    let shown = forms::show(call, form, object.as_deref()).await.map_err(Failure::Refused)?;
+    let external = forms::show(call, form, object.as_deref()).await.map_err(Failure::Refused)?;
     let old = forms::show(call, form, attributes.step.old).await.map_err(Failure::Refused)?;
     let request: Request<'_> = request(call, attributes.step, object);
     let review = Review {
@@ -221,7 +221,7 @@ async fn question(
         version,
         form: &form.kind,
         requested: &call.served.kind,
-        object: shown,
+        object: external,
         old,
         options: options::of(call, attributes),
         request: &request,

@@ -75,17 +75,17 @@ pub async fn conditions_are_kept(store: Arc<dyn Store>) {
 
 /// A write with guards happens only if their keys have the given revisions.
 pub async fn guards_are_kept(store: Arc<dyn Store>) {
-    let held = put(&*store, "lock", "1", Expect::Absent).await;
+    let lock = put(&*store, "lock", "1", Expect::Absent).await;
     let at = put(&*store, "a", "1", Expect::Absent).await;
     let guarded = |write: Write, keys: &[(&str, Revision)]| {
         let guards = keys.iter().map(|&(key, revision)| Guard { key: key.into(), revision }).collect();
         store.write(Write { guards, ..write })
     };
-    let at = guarded(write("a", Some("2"), Expect::At(at)), &[("lock", held)]).await.expect("the lock is held");
+    let at = guarded(write("a", Some("2"), Expect::At(at)), &[("lock", lock)]).await.expect("the lock is held");
     // The write's own condition is checked first, also if the key is absent.
-    let refused = guarded(write("a", Some("3"), Expect::Absent), &[("lock", held + 7)]).await;
+    let refused = guarded(write("a", Some("3"), Expect::Absent), &[("lock", lock + 7)]).await;
     assert!(matches!(refused, Err(StoreError::Conflict { current: Some(current) }) if current == at), "{refused:?}");
-    let refused = guarded(write("b", Some("3"), Expect::At(at)), &[("lock", held)]).await;
+    let refused = guarded(write("b", Some("3"), Expect::At(at)), &[("lock", lock)]).await;
     assert!(matches!(refused, Err(StoreError::Conflict { current: None })), "{refused:?}");
     let is_refused = async |write: Write, keys: &[(&str, Revision)]| {
         let refused = guarded(write, keys).await;
@@ -93,16 +93,16 @@ pub async fn guards_are_kept(store: Arc<dyn Store>) {
     };
     let writes = || [write("a", Some("3"), Expect::At(at)), write("a", None, Expect::At(at)), write("b", Some("3"), Expect::Absent)];
     for write in writes() {
-        is_refused(write.clone(), &[("lock", held + 7)]).await;
-        is_refused(write, &[("lock", held), ("other", held)]).await;
+        is_refused(write.clone(), &[("lock", lock + 7)]).await;
+        is_refused(write, &[("lock", lock), ("other", lock)]).await;
     }
-    let gone = store.write(write("lock", None, Expect::At(held))).await.expect("delete");
+    let gone = store.write(write("lock", None, Expect::At(lock))).await.expect("delete");
     for write in writes() {
-        is_refused(write, &[("lock", held)]).await;
+        is_refused(write, &[("lock", lock)]).await;
     }
     let again = put(&*store, "lock", "2", Expect::Absent).await;
     for write in writes() {
-        is_refused(write, &[("lock", held)]).await;
+        is_refused(write, &[("lock", lock)]).await;
     }
     assert_eq!(store.snapshot().await.expect("snapshot").revision, again, "what was refused changes nothing after {gone}");
     guarded(write("a", None, Expect::At(at)), &[("lock", again)]).await.expect("it is held anew");
@@ -111,15 +111,15 @@ pub async fn guards_are_kept(store: Arc<dyn Store>) {
 /// No guarded write happens after its guard is lost, also if both race.
 pub async fn no_guarded_write_comes_after_the_loss_of_its_guard(store: Arc<dyn Store>) {
     for round in 0..20 {
-        let held = put(&*store, "lock", "1", Expect::Absent).await;
+        let lock = put(&*store, "lock", "1", Expect::Absent).await;
         let racers = (0..16).map(|n| {
             let store = Arc::clone(&store);
-            let guards = vec![Guard { key: "lock".into(), revision: held }];
+            let guards = vec![Guard { key: "lock".into(), revision: lock }];
             let write = Write { guards, ..write(&format!("k{round}/{n}"), Some("v"), Expect::Absent) };
             tokio::spawn(async move { store.write(write).await })
         });
         let racers: Vec<_> = racers.collect();
-        let lost = store.write(write("lock", None, Expect::At(held))).await.expect("delete");
+        let lost = store.write(write("lock", None, Expect::At(lock))).await.expect("delete");
         for raced in futures::future::join_all(racers).await {
             match raced.expect("no panic") {
                 Ok(revision) => assert!(revision < lost, "round {round}: {revision} after {lost}"),

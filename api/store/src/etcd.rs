@@ -195,8 +195,8 @@ impl Store for EtcdStore {
         let arrived = heads.clock.fetch_add(1, Ordering::SeqCst);
         let mut last = heads.last.lock().await;
         if last.0 <= arrived {
-            let asked = heads.clock.fetch_add(1, Ordering::SeqCst);
-            *last = (asked, self.shared.present().await?);
+            let read_at = heads.clock.fetch_add(1, Ordering::SeqCst);
+            *last = (read_at, self.shared.present().await?);
         }
         self.shared.want(last.1);
         Ok(last.1)

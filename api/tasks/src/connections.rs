@@ -170,10 +170,10 @@ mod tests {
     #[test]
     fn equals_do_not_push_each_other_out() {
         let limiter = ConnectionLimiter::new(2);
-        let held: Vec<ConnectionSlot> =
+        let slots: Vec<ConnectionSlot> =
             ["192.0.2.1", "192.0.2.2"].into_iter().map(|peer| limiter.acquire(ip(peer)).expect("room")).collect();
         let third = limiter.acquire(ip("192.0.2.3")).expect("it has none yet");
-        assert_eq!(held.iter().filter(|slot| is_evicted(slot)).count(), 1);
+        assert_eq!(slots.iter().filter(|slot| is_evicted(slot)).count(), 1);
         drop(third);
         assert_eq!(limiter.taken(), 1);
     }

@@ -117,11 +117,11 @@ async fn a_loop_that_stands_still_has_no_pulse_and_one_that_comes_back_has() {
     assert!(!pulse.is_alive(bound).await, "nothing beats");
     // As after a stopped process: the check comes before the loop's next iteration.
     let beating = Arc::clone(&pulse);
-    let turn = tokio::spawn(async move {
+    let rotation = tokio::spawn(async move {
         tokio::time::sleep(Duration::from_secs(1)).await;
         beating.beat();
     });
     assert!(pulse.is_alive(bound).await);
-    turn.await.expect("turned");
+    rotation.await.expect("turned");
     assert_eq!(pulse.age(), Duration::ZERO);
 }

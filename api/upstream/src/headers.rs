@@ -8,20 +8,20 @@ const OF_ONE_HOP: [&str; 8] =
 
 /// The client's headers that the backend gets.
 pub fn to_backend(from: &HeaderMap, is_upgrade: bool) -> HeaderMap {
-    let mut kept = pass_on(from);
+    let mut passed = pass_on(from);
     // The credentials are for the API server: with the token, the backend could act in the client's name.
     for name in [header::AUTHORIZATION, header::PROXY_AUTHORIZATION, header::HOST] {
-        kept.remove(name);
+        passed.remove(name);
     }
-    let claims: Vec<HeaderName> = kept.keys().filter(|name| is_claim(name.as_str())).cloned().collect();
-    claims.iter().for_each(|name| drop(kept.remove(name)));
-    kept.remove(header::SEC_WEBSOCKET_PROTOCOL);
-    pass_on_protocols(from, &mut kept);
+    let claims: Vec<HeaderName> = passed.keys().filter(|name| is_claim(name.as_str())).cloned().collect();
+    claims.iter().for_each(|name| drop(passed.remove(name)));
+    passed.remove(header::SEC_WEBSOCKET_PROTOCOL);
+    pass_on_protocols(from, &mut passed);
     if is_upgrade {
-        kept.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
-        kept.extend(from.get(header::UPGRADE).map(|to| (header::UPGRADE, to.clone())));
+        passed.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+        passed.extend(from.get(header::UPGRADE).map(|to| (header::UPGRADE, to.clone())));
     }
-    kept
+    passed
 }
 
 /// The backend's headers that the client gets.
@@ -62,9 +62,9 @@ pub fn is_upgrade(headers: &HeaderMap) -> bool {
 pub fn pass_on_protocols(from: &HeaderMap, to: &mut HeaderMap) {
     for value in from.get_all(header::SEC_WEBSOCKET_PROTOCOL) {
         let protocols = value.to_str().unwrap_or_default().split(',').map(str::trim);
-        let kept: Vec<&str> = protocols.filter(|protocol| !protocol.starts_with("base64url.bearer.")).collect();
-        if let (false, Ok(kept)) = (kept.is_empty(), kept.join(", ").parse()) {
-            to.append(header::SEC_WEBSOCKET_PROTOCOL, kept);
+        let passed: Vec<&str> = protocols.filter(|protocol| !protocol.starts_with("base64url.bearer.")).collect();
+        if let (false, Ok(passed)) = (passed.is_empty(), passed.join(", ").parse()) {
+            to.append(header::SEC_WEBSOCKET_PROTOCOL, passed);
         }
     }
 }
@@ -109,16 +109,16 @@ mod tests {
             ("sec-websocket-key", "k"),
             ("sec-websocket-protocol", "chat, base64url.bearer.authorization.k8s.io.c2VjcmV0"),
         ]);
-        let kept = to_backend(&from, true);
-        assert_eq!(names(&kept), ["connection", "sec-websocket-key", "sec-websocket-protocol", "upgrade"]);
-        assert_eq!(kept[header::SEC_WEBSOCKET_PROTOCOL], "chat");
+        let passed = to_backend(&from, true);
+        assert_eq!(names(&passed), ["connection", "sec-websocket-key", "sec-websocket-protocol", "upgrade"]);
+        assert_eq!(passed[header::SEC_WEBSOCKET_PROTOCOL], "chat");
     }
 
     #[test]
     fn the_backend_hears_where_the_client_thinks_it_is() {
-        let mut told = HeaderMap::new();
-        tell_origin(&mut told, &headers(&[("host", "cluster:6443")]), "/api/v1/nodes/n/proxy/x");
-        assert_eq!(told["x-forwarded-host"], "cluster:6443");
-        assert_eq!(told["x-forwarded-uri"], "/api/v1/nodes/n/proxy/x");
+        let mut forwarded = HeaderMap::new();
+        tell_origin(&mut forwarded, &headers(&[("host", "cluster:6443")]), "/api/v1/nodes/n/proxy/x");
+        assert_eq!(forwarded["x-forwarded-host"], "cluster:6443");
+        assert_eq!(forwarded["x-forwarded-uri"], "/api/v1/nodes/n/proxy/x");
     }
 }

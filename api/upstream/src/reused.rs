@@ -121,21 +121,21 @@ mod tests {
         let connector = tls::connector(Some(pki.ca_pem().as_bytes()), "the authority").expect("a connector");
         let shaken = tokio::join!(acceptor.accept(accepted), connector.connect("x".try_into().expect("a name"), dialled));
         let (mut server, stream) = (shaken.0.expect("a handshake"), shaken.1.expect("a handshake"));
-        let mut kept = Reused::new(stream).expect("set");
-        let socket = socket2::SockRef::from(kept.stream.get_ref().0);
+        let mut reused = Reused::new(stream).expect("set");
+        let socket = socket2::SockRef::from(reused.stream.get_ref().0);
         assert_eq!(socket.tcp_user_timeout().ok(), Some(Some(UNACKNOWLEDGED_MAX)));
-        let (unheard, mut byte) = (kept.is_unheard.clone(), [0]);
+        let (unheard, mut byte) = (reused.is_unheard.clone(), [0]);
         for is_unheard in [false, true] {
-            kept.write_all(b"a").await.expect("written");
+            reused.write_all(b"a").await.expect("written");
             assert_eq!(unheard.get(), is_unheard, "nothing was heard since, but before");
             server.write_all(b"b").await.expect("written");
             server.flush().await.expect("written");
-            kept.read_exact(&mut byte).await.expect("read");
+            reused.read_exact(&mut byte).await.expect("read");
             assert!(!unheard.get());
         }
-        kept.write_all(b"a").await.expect("written");
+        reused.write_all(b"a").await.expect("written");
         drop(server);
-        assert!(kept.read_exact(&mut byte).await.is_err());
+        assert!(reused.read_exact(&mut byte).await.is_err());
         assert!(unheard.get(), "an end is no answer");
     }
 }

@@ -11,13 +11,13 @@ use http_body::{Frame, SizeHint};
 #[derive(Debug)]
 pub struct Holding<T> {
     body: Body,
-    _held: T,
+    _guard: T,
 }
 
 impl<T> Holding<T> {
     /// `body`, with the value that is dropped when it ends.
-    pub fn new(body: Body, held: T) -> Self {
-        Self { body, _held: held }
+    pub fn new(body: Body, guard: T) -> Self {
+        Self { body, _guard: guard }
     }
 }
 

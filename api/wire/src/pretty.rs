@@ -191,14 +191,14 @@ mod tests {
         let mut answer = Response::new(Body::from(text));
         answer.extensions_mut().insert(Indentable);
         let mut body = indent(answer).await.into_body();
-        let (mut told, mut longest) = (Vec::new(), 0);
+        let (mut written, mut longest) = (Vec::new(), 0);
         while let Some(frame) = body.frame().await {
             let data = frame.expect("a frame").into_data().expect("data");
             longest = longest.max(data.len());
-            told.extend_from_slice(&data);
+            written.extend_from_slice(&data);
         }
         assert!(longest < 2 << 20, "{longest} bytes at once");
-        assert!(told == serde_json::to_string_pretty(&deep).expect("JSON").into_bytes());
+        assert!(written == serde_json::to_string_pretty(&deep).expect("JSON").into_bytes());
     }
 
     #[tokio::test]
@@ -209,9 +209,9 @@ mod tests {
             if is_marked {
                 answer.extensions_mut().insert(Indentable);
             }
-            let told = axum::body::to_bytes(indent(answer).await.into_body(), usize::MAX).await.expect("a body");
+            let written = axum::body::to_bytes(indent(answer).await.into_body(), usize::MAX).await.expect("a body");
             let wanted = if is_marked { serde_json::to_string_pretty(&value).expect("JSON") } else { value.to_string() };
-            assert!(told == wanted.as_bytes(), "{value:.40}");
+            assert!(written == wanted.as_bytes(), "{value:.40}");
         }
     }
 }

@@ -49,8 +49,8 @@ pub fn check(text: Option<&str>) -> ApiResult<()> {
     match broken {
         None => Ok(()),
         Some(part) => {
-            let shown: String = part.chars().take(SHOWN_LEN_MAX).collect();
-            Err(ApiError::bad_request(format!("invalid URL escape in {shown:?}")))
+            let start: String = part.chars().take(SHOWN_LEN_MAX).collect();
+            Err(ApiError::bad_request(format!("invalid URL escape in {start:?}")))
         }
     }
 }

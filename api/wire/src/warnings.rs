@@ -39,23 +39,23 @@ fn header(text: &str) -> Option<HeaderValue> {
 mod tests {
     use super::*;
 
-    fn shown(warnings: &[&str]) -> Vec<String> {
+    fn header_values(warnings: &[&str]) -> Vec<String> {
         let warnings: Vec<String> = warnings.iter().map(|&text| text.to_owned()).collect();
         headers(&warnings).iter().map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect()
     }
 
     #[test]
     fn texts_are_quoted_and_told_once() {
-        assert_eq!(shown(&["a \"b\" \\c", "", "d\n", "d\n"]), [r#"299 - "a \"b\" \\c""#, r#"299 - "d""#]);
+        assert_eq!(header_values(&["a \"b\" \\c", "", "d\n", "d\n"]), [r#"299 - "a \"b\" \\c""#, r#"299 - "d""#]);
     }
 
     #[test]
     fn texts_are_whole_until_they_are_too_long_together() {
         let long = "ä".repeat(4_000);
-        assert_eq!(shown(&[&long, "short"]), [format!("299 - \"{long}\""), "299 - \"short\"".to_owned()]);
+        assert_eq!(header_values(&[&long, "short"]), [format!("299 - \"{long}\""), "299 - \"short\"".to_owned()]);
         let longer = "b".repeat(300);
         let cut = |letter: &str| format!("299 - \"{}\"", letter.repeat(256));
-        assert_eq!(shown(&[&long, &longer]), [cut("ä"), cut("b")]);
+        assert_eq!(header_values(&[&long, &longer]), [cut("ä"), cut("b")]);
         let many: Vec<String> = (0..100_000).map(|at| format!("{at:0>300}")).collect();
         assert_eq!(headers(&many).len(), 16);
         let tiny: Vec<String> = (0..1_000).map(|at| at.to_string()).collect();

@@ -90,10 +90,10 @@ pub(crate) async fn remove_everywhere(node: &Node, id: &ContainerId) -> Result<(
 pub(crate) async fn forget_old_files(node: &Node, names: &PodName, container: &str, attempt: u32) {
     let files = [node.layout.log(names, container, attempt), node.layout.termination_log(&names.uid, container, attempt)];
     for dir in files.iter().filter_map(|file| file.parent()) {
-        let (dir, shown) = (dir.to_owned(), dir.to_owned());
+        let (dir, logged) = (dir.to_owned(), dir.to_owned());
         let removed = api_tasks::blocking("node-agent/remove-logs", move || of_instances_before(&dir, attempt.saturating_sub(1))).await;
         if let Ok(Err(error)) = removed {
-            tracing::warn!(dir = %shown.display(), %error, "files of earlier instances not removed");
+            tracing::warn!(dir = %logged.display(), %error, "files of earlier instances not removed");
         }
     }
 }

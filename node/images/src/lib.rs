@@ -184,8 +184,8 @@ impl ImageStore {
         if policy == PullPolicy::Never {
             return Err(ImageError::NeverPull { image: reference.to_owned() });
         }
-        let turn = self.turn(&name.whole());
-        let _turn = turn.lock().await;
+        let pull_lock = self.pull_lock(&name.whole());
+        let _guard = pull_lock.lock().await;
         if policy == PullPolicy::IfNotPresent
             && let Some(image) = self.present(&name.whole())?
         {
@@ -314,15 +314,15 @@ impl ImageStore {
         collect::sweep(self).await
     }
 
-    fn turn(&self, name: &str) -> Arc<tokio::sync::Mutex<()>> {
+    fn pull_lock(&self, name: &str) -> Arc<tokio::sync::Mutex<()>> {
         let mut pulling = self.pulling.lock();
-        pulling.retain(|_, turn| turn.strong_count() > 0);
-        if let Some(turn) = pulling.get(name).and_then(Weak::upgrade) {
-            return turn;
+        pulling.retain(|_, pull_lock| pull_lock.strong_count() > 0);
+        if let Some(pull_lock) = pulling.get(name).and_then(Weak::upgrade) {
+            return pull_lock;
         }
-        let turn = Arc::default();
-        pulling.insert(name.to_owned(), Arc::downgrade(&turn));
-        turn
+        let pull_lock = Arc::default();
+        pulling.insert(name.to_owned(), Arc::downgrade(&pull_lock));
+        pull_lock
     }
 
     fn temporary(&self) -> Result<tempdir::Temporary, ImageError> {

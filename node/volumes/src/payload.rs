@@ -216,12 +216,12 @@ fn sweep_dated(volume: &Path, current: Option<&Path>) -> Result<(), VolumeError>
 
 /// Removes names that are no longer shown.
 fn sweep_names(volume: &Path, payload: &Payload) -> Result<(), VolumeError> {
-    let shown = visible(payload);
+    let wanted = visible(payload);
     for entry in fs::read_dir(volume).map_err(VolumeError::io("listing", volume))? {
         let entry = entry.map_err(VolumeError::io("listing", volume))?;
         let (name, path) = (entry.file_name(), entry.path());
         let is_dir = entry.file_type().map_err(VolumeError::io("reading", &path))?.is_dir();
-        if !is_dir && !name.to_string_lossy().starts_with("..") && !shown.contains(Path::new(&name)) {
+        if !is_dir && !name.to_string_lossy().starts_with("..") && !wanted.contains(Path::new(&name)) {
             fs::remove_file(&path).map_err(VolumeError::io("removing", &path))?;
         }
     }

@@ -208,13 +208,13 @@ mod tests {
     /// The pid of a container from before a power cut may be anything now.
     #[test]
     fn a_pid_that_was_given_to_somebody_else_is_nobody() {
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {
-            tell.send(nix::unistd::gettid().as_raw()).unwrap();
+            sender.send(nix::unistd::gettid().as_raw()).unwrap();
             let _ended = ended.recv();
         });
-        let thread_id = told.recv().unwrap();
+        let thread_id = receiver.recv().unwrap();
         let boot_id = boot_id().unwrap();
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let reused = child.id().cast_signed();

@@ -150,8 +150,8 @@ mod tests {
     #[test]
     fn every_version_is_told_where_that_is_asked() {
         let all: Vec<Resource> = versions(list()).flat_map(|(group, version)| resources(group, version)).collect();
-        let shown: Vec<String> = all.iter().map(|one| format!("{}/{} {} {}", one.group, one.version, one.plural, one.singular)).collect();
-        assert_eq!(shown, ["x.io/v2 foos foo", "x.io/v1 foos foo", "x.io/v1 bars bar"]);
+        let rows: Vec<String> = all.iter().map(|one| format!("{}/{} {} {}", one.group, one.version, one.plural, one.singular)).collect();
+        assert_eq!(rows, ["x.io/v2 foos foo", "x.io/v1 foos foo", "x.io/v1 bars bar"]);
     }
 
     #[test]

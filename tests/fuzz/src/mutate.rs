@@ -95,12 +95,12 @@ impl Mutator {
         (if own { self.words } else { ODD }).choose(&mut self.random).copied().unwrap_or_default()
     }
 
-    fn place(&mut self, len: usize) -> usize {
+    fn position(&mut self, len: usize) -> usize {
         self.random.random_range(0..=len)
     }
 
     fn changed_bytes(&mut self, mut input: Vec<u8>) -> Vec<u8> {
-        let (a, b) = (self.place(input.len()), self.place(input.len()));
+        let (a, b) = (self.position(input.len()), self.position(input.len()));
         let (from, to) = (a.min(b), a.max(b));
         match self.random.random_range(0..6) {
             0 if !input.is_empty() => {
@@ -110,12 +110,12 @@ impl Mutator {
             1 => drop(input.drain(from..to)),
             2 => {
                 let part = input[from..to].to_vec();
-                let at = self.place(input.len());
+                let at = self.position(input.len());
                 input.splice(at..at, part);
             }
             3 => {
                 let other = self.pool.choose(&mut self.random).cloned().unwrap_or_default();
-                let (c, d) = (self.place(other.len()), self.place(other.len()));
+                let (c, d) = (self.position(other.len()), self.position(other.len()));
                 input.splice(from..to, other[c.min(d)..c.max(d)].iter().copied());
             }
             4 => {
@@ -193,7 +193,7 @@ impl Mutator {
                 }
             }
             Value::Array(items) => {
-                let at = self.place(items.len());
+                let at = self.position(items.len());
                 match self.random.random_range(0..4) {
                     0 => items.insert(at, donor),
                     1 if at < items.len() => drop(items.remove(at)),
@@ -202,7 +202,7 @@ impl Mutator {
                 }
             }
             Value::Object(fields) => {
-                let at = self.place(fields.len());
+                let at = self.position(fields.len());
                 let key = fields.keys().nth(at).cloned();
                 let word = self.word().to_owned();
                 match (self.random.random_range(0..4), key) {

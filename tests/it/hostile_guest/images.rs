@@ -67,14 +67,14 @@ fn compile_bombs(cluster: &Cluster, kubectl: &Kubectl<'_>, work: &Path) {
     assert!(begun.elapsed() < Duration::from_secs(60), "the small module waited {:?}", begun.elapsed());
 
     // One of the bombs fails first; which one is not defined.
-    let told = eventually_within(Duration::from_secs(300), "a bomb is told", || {
+    let waiting = eventually_within(Duration::from_secs(300), "a bomb is told", || {
         let names = ["bomb0", "bomb1", "bomb2"];
         let waiting = names.map(|name| (name, kubectl.field(&format!("pod/{name}"), "/status/containerStatuses/0/state/waiting")));
         let found = waiting.iter().find(|(_, waiting)| waiting["reason"] == "CreateContainerError");
         found.map(|(name, waiting)| ((*name).to_owned(), waiting["message"].to_string())).ok_or_else(|| format!("{waiting:?}"))
     });
-    assert!(told.1.contains("the WebAssembly module cannot be compiled: it takes more than "), "{}", told.1);
-    let events = kubectl.ok(&format!("events --for pod/{}", told.0));
+    assert!(waiting.1.contains("the WebAssembly module cannot be compiled: it takes more than "), "{}", waiting.1);
+    let events = kubectl.ok(&format!("events --for pod/{}", waiting.0));
     assert!(events.contains("Error: the WebAssembly module cannot be compiled"), "{events}");
     let begun = Instant::now();
     kubectl.ok("delete pod bomb0 bomb1 bomb2 --wait --timeout=60s");

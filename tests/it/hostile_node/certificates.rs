@@ -54,8 +54,8 @@ fn others_names_are_refused(evil: &Kubectl<'_>) {
             "use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed",
         ),
     ] {
-        let asked = Wanted { name: "forged", signer, common_name, organization, names: &["evil"] };
-        let refused = evil.with_input("create -f -", &request(&asked).0).fails();
+        let request_for = Wanted { name: "forged", signer, common_name, organization, names: &["evil"] };
+        let refused = evil.with_input("create -f -", &request(&request_for).0).fails();
         assert!(refused.contains(wanted), "{signer} {common_name}: {refused}");
     }
     let refused = evil.fails("certificate approve neighbour");

@@ -211,8 +211,8 @@ fn what_it_says_of_its_pod_stops_no_service(admin: &Kubectl<'_>, evil: &Evil<'_>
     admin.ok(&format!("patch pod theirs --type=merge -p {good}"));
     admin.ok(&format!("patch pod theirs --subresource=status --type=merge -p {}", running("10.244.77.7")));
     eventually("the other endpoint of the Service is there", || {
-        let told = admin.ok("get endpointslices -l kubernetes.io/service-name=shared -o jsonpath={.items[*].endpoints[*].addresses}");
-        if told == "[\"10.244.77.7\"]" { Ok(()) } else { Err(format!("{told}\n{}", admin.ok("get events"))) }
+        let addresses = admin.ok("get endpointslices -l kubernetes.io/service-name=shared -o jsonpath={.items[*].endpoints[*].addresses}");
+        if addresses == "[\"10.244.77.7\"]" { Ok(()) } else { Err(format!("{addresses}\n{}", admin.ok("get events"))) }
     });
 }
 

@@ -44,6 +44,6 @@ pub(super) fn it_leads_the_server_nowhere(admin: &Kubectl<'_>, evil: &Evil<'_>) 
     let pki = |file: &str| story.server.data_dir().join("pki").join(file).display().to_string();
     let (certificate, key) = (pki("apiserver-kubelet-client.crt"), pki("apiserver-kubelet-client.key"));
     let url = "https://127.0.0.1:6443/api/v1/namespaces/kube-system/secrets";
-    let shown = story.server.net.run("curl", &["-sSk", "--max-time", "10", "--cert", &certificate, "--key", &key, url]).ok();
-    assert!(shown.contains("User \\\"kube-apiserver-kubelet-client\\\" cannot list resource \\\"secrets\\\""), "{shown}");
+    let answer = story.server.net.run("curl", &["-sSk", "--max-time", "10", "--cert", &certificate, "--key", &key, url]).ok();
+    assert!(answer.contains("User \\\"kube-apiserver-kubelet-client\\\" cannot list resource \\\"secrets\\\""), "{answer}");
 }

@@ -201,8 +201,8 @@ pub(super) fn a_pod_speaks_for_itself_alone(world: &World<'_>) {
     let before = neighbours();
     assert!(before.contains("10.244.0.1") && before.contains("0x6"), "the gateway is known for good: {before}");
     // The Pod sends an ARP request; the neighbour does not receive it.
-    let asked = inside("tenant", "thief", &format!("busybox arping -c 2 -I eth0 {neighbour}"));
-    assert!(asked.stdout.contains("Sent 2 probe") && asked.stdout.contains("Received 0 response"), "{asked}");
+    let reply = inside("tenant", "thief", &format!("busybox arping -c 2 -I eth0 {neighbour}"));
+    assert!(reply.stdout.contains("Sent 2 probe") && reply.stdout.contains("Received 0 response"), "{reply}");
     assert_eq!(neighbours(), before);
     assert_eq!(inside("tenant", "thief", &format!("wget -qO- http://{neighbour}")).ok(), "neighbour\n", "routed, as it should be");
     world.neighbour_is_well();
@@ -212,9 +212,9 @@ pub(super) fn a_pod_speaks_for_itself_alone(world: &World<'_>) {
         listening.lines().filter_map(|line| line.split_whitespace().nth(3)).filter(|at| !at.starts_with("127.")).collect();
     assert!(open.iter().all(|at| ["*:6443", "0.0.0.0:6443", "0.0.0.0:10250", "*:10250", "10.96.0.10:53"].contains(at)), "{open:?}");
     for path in ["pods", "metrics", "run/neighbour/good/main?cmd=id", "containerLogs/neighbour/good/main"] {
-        let asked = world.cluster.net.run("curl", &["-sSk", "--max-time", "10", &format!("https://10.244.0.1:10250/{path}")]);
+        let reply = world.cluster.net.run("curl", &["-sSk", "--max-time", "10", &format!("https://10.244.0.1:10250/{path}")]);
         // Without a certificate the connection fails.
-        assert!(asked.stdout.is_empty() && !asked.succeeded(), "{asked}");
+        assert!(reply.stdout.is_empty() && !reply.succeeded(), "{reply}");
     }
 }
 

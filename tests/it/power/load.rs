@@ -64,12 +64,12 @@ impl Answered {
             found.insert(object["metadata"]["name"].as_str().expect("a name").to_owned(), value);
         }
         let mut lost = Vec::new();
-        for (name, (answered, asked)) in &mut self.values {
+        for (name, (answered, requested)) in &mut self.values {
             let there = found.remove(name);
-            if there != *answered && Some(there) != *asked {
-                lost.push(format!("{name}: {there:?}, answered was {answered:?}, asked {asked:?}"));
+            if there != *answered && Some(there) != *requested {
+                lost.push(format!("{name}: {there:?}, answered was {answered:?}, asked {requested:?}"));
             }
-            (*answered, *asked) = (there, None);
+            (*answered, *requested) = (there, None);
         }
         assert!(lost.is_empty(), "{lost:#?}");
         assert!(found.is_empty(), "nobody asked for {found:?}");

@@ -79,7 +79,7 @@ fn set_defaults(pod: &mut Value, range: &Value) {
             limits.extend(json::map(item, "default").cloned().unwrap_or_default());
         }
     }
-    let mut told = Vec::new();
+    let mut applied = Vec::new();
     for (field, what) in [("containers", "container"), ("initContainers", "init container")] {
         let containers = pod.get_mut("spec").and_then(|spec| spec.get_mut(field)).and_then(Value::as_array_mut);
         for container in containers.into_iter().flatten() {
@@ -87,15 +87,15 @@ fn set_defaults(pod: &mut Value, range: &Value) {
             for (list, defaults, word) in [("requests", &requests, "request"), ("limits", &limits, "limit")] {
                 let set = fill(container, list, defaults);
                 if !set.is_empty() {
-                    told.push(format!("{} {word} for {what} {name}", set.join(", ")));
+                    applied.push(format!("{} {word} for {what} {name}", set.join(", ")));
                 }
             }
         }
     }
-    if told.is_empty() {
+    if applied.is_empty() {
         return;
     }
-    let text = format!("LimitRanger plugin set: {}", told.join("; "));
+    let text = format!("LimitRanger plugin set: {}", applied.join("; "));
     meta::metadata_mut(pod);
     if let Some(annotations) = pod.get_mut("metadata").and_then(|m| json::map_mut(m, "annotations")) {
         annotations.insert(ANNOTATION.to_owned(), text.into());
@@ -231,8 +231,8 @@ mod tests {
         let outcome = Ask::create(pod(json!({ "limits": { "cpu": "2" } }))).admit(&LimitRanger, &view).expect("admitted").object;
         let wanted = json!({ "limits": { "cpu": "2", "memory": "1Gi" }, "requests": { "cpu": "500m" } });
         assert_eq!(outcome["spec"]["containers"][0]["resources"], wanted);
-        let told = "LimitRanger plugin set: cpu request for container c; memory limit for container c";
-        assert_eq!(outcome["metadata"]["annotations"][ANNOTATION], told);
+        let annotation = "LimitRanger plugin set: cpu request for container c; memory limit for container c";
+        assert_eq!(outcome["metadata"]["annotations"][ANNOTATION], annotation);
 
         let full = pod(json!({ "limits": { "cpu": "1", "memory": "1Gi" }, "requests": { "cpu": "1" } }));
         assert_eq!(Ask::create(full.clone()).admit(&LimitRanger, &view).expect("admitted").object, full);

@@ -197,13 +197,13 @@ fn warn_of_existing(namespace: &str, wanted: &Policy, view: &dyn View, warnings:
         return;
     }
     warnings.push(format!("existing pods in namespace {namespace:?} violate the new PodSecurity enforce level \"{wanted}\""));
-    let mut lines: Vec<String> = by_problem.into_iter().map(|(problem, names)| format!("{}: {problem}", told(&names))).collect();
+    let mut lines: Vec<String> = by_problem.into_iter().map(|(problem, names)| format!("{}: {problem}", pod_list(&names))).collect();
     lines.sort();
     warnings.extend(lines);
 }
 
 /// The name of the first Pod, and the number of the others.
-fn told(names: &[String]) -> String {
+fn pod_list(names: &[String]) -> String {
     let first = names.first().map(String::as_str).unwrap_or_default();
     match names.len() {
         0 | 1 => first.to_owned(),

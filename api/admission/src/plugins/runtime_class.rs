@@ -106,7 +106,7 @@ fn merge_tolerations(own: &[Value], added: &[Value]) -> Vec<Value> {
     let all: Vec<&Value> = own.iter().chain(added).collect();
     let mut merged: Vec<Value> = Vec::new();
     for (at, toleration) in all.iter().enumerate() {
-        let earlier = merged.iter().any(|kept| covers(kept, toleration));
+        let earlier = merged.iter().any(|existing| covers(existing, toleration));
         let later = all.iter().skip(at + 1).any(|other| other != toleration && covers(other, toleration));
         if !earlier && !later {
             merged.push((*toleration).clone());

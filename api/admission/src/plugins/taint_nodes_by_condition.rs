@@ -51,8 +51,8 @@ mod tests {
             let node = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n" }, "spec": spec });
             let outcome = Ask::create(node.clone()).admit(&TaintNodesByCondition, &Objects::default()).expect("admitted");
             assert_eq!(outcome.object["spec"]["taints"], wanted);
-            let kept = Ask::update(&node, node.clone()).admit(&TaintNodesByCondition, &Objects::default()).expect("admitted");
-            assert_eq!(kept.object, node);
+            let admitted = Ask::update(&node, node.clone()).admit(&TaintNodesByCondition, &Objects::default()).expect("admitted");
+            assert_eq!(admitted.object, node);
         }
     }
 }

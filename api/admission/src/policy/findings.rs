@@ -103,8 +103,8 @@ impl Findings {
 
     fn deny(&mut self, policy: &Policy, binding: Option<&Binding>, message: &str, reason: &str) {
         let with = binding.map(|binding| format!(" with binding '{}'", binding.name)).unwrap_or_default();
-        let told = || (format!("ValidatingAdmissionPolicy '{}'{with} denied request: {message}", policy.name), reason.to_owned());
-        self.denied.get_or_insert_with(told);
+        let denial = || (format!("ValidatingAdmissionPolicy '{}'{with} denied request: {message}", policy.name), reason.to_owned());
+        self.denied.get_or_insert_with(denial);
     }
 
     /// The Status of a rejected request.
@@ -116,8 +116,8 @@ impl Findings {
             "RequestEntityTooLarge" => ("RequestEntityTooLarge", 413),
             _ => ("Invalid", 422),
         };
-        let told = Denied::forbidden(request, message.as_str()).to_string();
-        Some(status(request, &told, reason, code, std::slice::from_ref(message)))
+        let text = Denied::forbidden(request, message.as_str()).to_string();
+        Some(status(request, &text, reason, code, std::slice::from_ref(message)))
     }
 }
 

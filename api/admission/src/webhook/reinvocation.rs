@@ -14,7 +14,7 @@ pub struct Reinvocation {
     is_second: bool,
     has_changed: bool,
     /// Reinvocable webhooks that were called since the last change.
-    asked: Vec<String>,
+    invoked: Vec<String>,
     /// Reinvocable webhooks that missed a change.
     due: BTreeSet<String>,
     /// The object at the end of a round.
@@ -41,28 +41,28 @@ impl Reinvocation {
     }
 
     /// Records the call of a reinvocable webhook.
-    pub fn asked(&mut self, id: &str) {
-        self.asked.push(id.to_owned());
+    pub fn invoked(&mut self, id: &str) {
+        self.invoked.push(id.to_owned());
     }
 
     /// Records the object at the end of a round.
     pub fn end(&mut self, object: Option<&Value>) {
         // Without reinvocable webhooks no comparison is needed.
-        if !self.asked.is_empty() {
+        if !self.invoked.is_empty() {
             self.left = object.cloned();
         }
     }
 
     /// Whether there is a second round, because some webhook changed the object. It is the last one.
-    pub fn goes_on<const N: usize>(turns: [&mut Self; N]) -> bool {
-        let goes_on = turns.iter().any(|turn| turn.has_changed) && !turns.iter().any(|turn| turn.is_second);
+    pub fn goes_on<const N: usize>(webhooks: [&mut Self; N]) -> bool {
+        let goes_on = webhooks.iter().any(|webhook| webhook.has_changed) && !webhooks.iter().any(|webhook| webhook.is_second);
         if goes_on {
-            turns.into_iter().for_each(|turn| turn.is_second = true);
+            webhooks.into_iter().for_each(|webhook| webhook.is_second = true);
         }
         goes_on
     }
 
     fn call_again(&mut self) {
-        self.due.extend(self.asked.drain(..));
+        self.due.extend(self.invoked.drain(..));
     }
 }

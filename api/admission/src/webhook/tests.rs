@@ -64,7 +64,7 @@ fn view() -> Objects {
 #[test]
 fn rules_choose_by_operation_resource_and_scope() {
     use Operation::{Connect, Create, Delete, Update};
-    for (rule, mut asked, wanted) in [
+    for (rule, mut request, wanted) in [
         (rule(&["CREATE"], &["pods"], "*"), request_for("", "pods", Create, ""), true),
         (rule(&["CREATE"], &["pods"], "*"), request_for("", "pods", Update, ""), false),
         (rule(&["*"], &["pods"], "*"), request_for("", "pods", Delete, ""), true),
@@ -82,8 +82,8 @@ fn rules_choose_by_operation_resource_and_scope() {
         (rule(&["*"], &["*"], "Namespaced"), request_for("", "namespaces", Create, ""), false),
         (rule(&["*"], &["*"], "Namespaced"), request_for("", "pods", Create, ""), true),
     ] {
-        let name = format!("{rule} {} {} {:?}", asked.kind.plural, asked.subresource, asked.operation);
-        assert_eq!(asked.concerns(&webhook(&json!({"rules": [rule]}))), wanted, "{name}");
+        let name = format!("{rule} {} {} {:?}", request.kind.plural, request.subresource, request.operation);
+        assert_eq!(request.concerns(&webhook(&json!({"rules": [rule]}))), wanted, "{name}");
     }
 }
 
@@ -127,8 +127,8 @@ fn selectors_look_at_namespace_and_object() {
 
 #[test]
 fn a_review_says_what_is_about_to_happen() {
-    let mut asked = request_for("apps", "deployments", Operation::Update, "scale");
-    let review = asked.with(|request| {
+    let mut request = request_for("apps", "deployments", Operation::Update, "scale");
+    let review = request.with(|request| {
         let (object, options) = (json!({"kind": "Scale"}), json!({"kind": "UpdateOptions", "apiVersion": "meta.k8s.io/v1"}));
         let (form, requested) = (request.kind, request.kind);
         let review = Review { uid: "u", version: "v1", request, form, requested, object: Some(object), old: None, options: Some(options) };
@@ -194,9 +194,9 @@ fn whoever_missed_a_change_is_asked_once_more() {
     let (one, two) = (json!(1), json!(2));
     let mut rounds = Reinvocation::default();
     rounds.begin(Some(&one));
-    rounds.asked("early");
+    rounds.invoked("early");
     rounds.changed();
-    rounds.asked("late");
+    rounds.invoked("late");
     rounds.end(Some(&two));
     assert!(Reinvocation::goes_on([&mut rounds]));
     rounds.begin(Some(&two));
@@ -205,16 +205,16 @@ fn whoever_missed_a_change_is_asked_once_more() {
     assert!(!Reinvocation::goes_on([&mut rounds]), "there is no third round");
     let mut rounds = Reinvocation::default();
     rounds.changed();
-    rounds.asked("only");
+    rounds.invoked("only");
     rounds.end(Some(&one));
     let mut others = Reinvocation::default();
-    others.asked("other");
+    others.invoked("other");
     assert!(Reinvocation::goes_on([&mut rounds, &mut others]) && !rounds.is_due("only"), "its own change is no news to it");
     assert!(!others.is_due("other"), "nobody has told it of a change yet");
     rounds.begin(Some(&two));
     assert!(rounds.is_due("only"), "a plugin has changed it since");
     let mut quiet = Reinvocation::default();
-    quiet.asked("only");
+    quiet.invoked("only");
     assert!(!Reinvocation::goes_on([&mut quiet]));
 }
 
@@ -237,7 +237,7 @@ impl api_cel::Authorizer for Nobody {
 #[test]
 fn conditions_decide_whom_a_webhook_concerns() {
     let (request, object) = (json!({"operation": "CREATE", "userInfo": {"username": "jane"}}), json!({"data": {"a": "1"}}));
-    let asked = crate::policy::Activation {
+    let activation = crate::policy::Activation {
         request: &request,
         object: Some(&object),
         old: None,
@@ -259,6 +259,6 @@ fn conditions_decide_whom_a_webhook_concerns() {
             expressions.iter().enumerate().map(|(index, text)| json!({"name": format!("c{index}"), "expression": text})).collect();
         let webhook = webhook(&json!({"failurePolicy": policy, "matchConditions": conditions}));
         assert_eq!(webhook.has_conditions(), !expressions.is_empty());
-        assert_eq!(webhook.wants(&asked), wanted.map_err(Message::from), "{expressions:?} {policy}");
+        assert_eq!(webhook.wants(&activation), wanted.map_err(Message::from), "{expressions:?} {policy}");
     }
 }

@@ -141,17 +141,17 @@ impl Authority {
 
     /// Issues the certificate of a request, with usages from the caller.
     pub fn sign_request(&self, csr_pem: &str, usages: &[String], now: Timestamp, validity: Duration) -> Result<String, PkiError> {
-        let asked = read_request(csr_pem)?;
+        let requested_subject = read_request(csr_pem)?;
         let der = pem_content(csr_pem, "certificate request")?;
         let unreadable = |e: &dyn std::fmt::Display| PkiError::Parse { what: "certificate request", problem: e.to_string() };
         let (_, request) = X509CertificationRequest::from_der(&der).map_err(|e| unreadable(&e))?;
         let subject = RdnSequence::from_der(request.certification_request_info.subject.as_raw()).map_err(|e| unreadable(&e))?;
-        let public_key = SubjectPublicKeyInfoOwned::from_der(&asked.public_key_der).map_err(|e| unreadable(&e))?;
+        let public_key = SubjectPublicKeyInfoOwned::from_der(&requested_subject.public_key_der).map_err(|e| unreadable(&e))?;
         let mut extensions = self.leaf_extensions(&usage::parse(usages)?)?;
-        for found in request.certification_request_info.iter_attributes().flat_map(requested) {
-            if found.oid == OID_X509_EXT_SUBJECT_ALT_NAME {
-                let (extn_id, critical) = (SubjectAltName::OID, asked.common_name.is_empty());
-                extensions.push(Extension { extn_id, critical, extn_value: OctetString::new(found.value)? });
+        for requested_extension in request.certification_request_info.iter_attributes().flat_map(requested) {
+            if requested_extension.oid == OID_X509_EXT_SUBJECT_ALT_NAME {
+                let (extn_id, critical) = (SubjectAltName::OID, requested_subject.common_name.is_empty());
+                extensions.push(Extension { extn_id, critical, extn_value: OctetString::new(requested_extension.value)? });
             }
         }
         let template = Template { issuer: self.subject.clone(), subject, public_key, not_after: self.until(now, validity), extensions };

@@ -89,8 +89,8 @@ fn a_client_certificate_of_administrators_is_replaced() {
     let opened = Pki::open(dir.path(), &config()).expect("opens again");
     let client = read_certificate(&opened.kubelet_client().certificate_pem).expect("client");
     assert_eq!((client.common_name.as_str(), client.organizations.len()), (KUBELET_CLIENT, 0));
-    let kept = fs::read_to_string(dir.path().join("apiserver-kubelet-client.crt")).expect("reads");
-    assert_eq!(kept, opened.kubelet_client().certificate_pem);
+    let stored = fs::read_to_string(dir.path().join("apiserver-kubelet-client.crt")).expect("reads");
+    assert_eq!(stored, opened.kubelet_client().certificate_pem);
 }
 
 #[test]
@@ -209,15 +209,15 @@ fn requests_are_signed_with_the_callers_usages() {
     let dir = tempfile::tempdir().expect("dir");
     let pki = Pki::open(dir.path(), &config()).expect("opens");
     let csr = request(&["n1.example", "192.0.2.1"]);
-    let asked = read_request(&csr).expect("reads");
-    assert_eq!((asked.common_name.as_str(), asked.names.as_slice()), ("system:node:n1", ["n1.example".to_owned()].as_slice()));
+    let requested = read_request(&csr).expect("reads");
+    assert_eq!((requested.common_name.as_str(), requested.names.as_slice()), ("system:node:n1", ["n1.example".to_owned()].as_slice()));
 
     let usages = ["digital signature", "key encipherment", "client auth"].map(str::to_owned);
     let pem = pki.sign_csr(&csr, &usages, DAY).expect("signs");
     let info = read_certificate(&pem).expect("reads");
     assert_eq!((info.common_name.as_str(), info.organizations.as_slice()), ("system:node:n1", ["system:nodes".to_owned()].as_slice()));
-    assert_eq!((info.names, info.addresses), (asked.names, asked.addresses));
-    assert_eq!(info.public_key_der, asked.public_key_der);
+    assert_eq!((info.names, info.addresses), (requested.names, requested.addresses));
+    assert_eq!(info.public_key_der, requested.public_key_der);
     assert!(!info.is_ca && signed_by(&pem, pki.ca_pem()));
     let block = parse_x509_pem(pem.as_bytes()).expect("pem").1;
     let (_, certificate) = X509Certificate::from_der(&block.contents).expect("der");

@@ -95,7 +95,7 @@ impl Tokens {
     }
 
     fn audiences_of(&self, spec: Option<&Value>) -> Vec<String> {
-        let asked: Vec<String> = spec
+        let requested: Vec<String> = spec
             .and_then(|s| s.get("audiences"))
             .and_then(Value::as_array)
             .into_iter()
@@ -103,7 +103,7 @@ impl Tokens {
             .filter_map(Value::as_str)
             .map(str::to_owned)
             .collect();
-        if asked.is_empty() { self.config.api_audiences.clone() } else { asked }
+        if requested.is_empty() { self.config.api_audiences.clone() } else { requested }
     }
 }
 

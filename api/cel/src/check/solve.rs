@@ -84,8 +84,8 @@ impl Solver {
 
     fn undo(&mut self, mark: usize) {
         for index in self.learnt.drain(mark..) {
-            if let Some(place) = usize::try_from(index).ok().and_then(|index| self.known.get_mut(index)) {
-                *place = None;
+            if let Some(binding) = usize::try_from(index).ok().and_then(|index| self.known.get_mut(index)) {
+                *binding = None;
             }
         }
     }
@@ -120,8 +120,8 @@ impl Solver {
         if self.contains(&of, index, 0) {
             return false;
         }
-        if let Some(place) = usize::try_from(index).ok().and_then(|index| self.known.get_mut(index)) {
-            *place = Some(of);
+        if let Some(binding) = usize::try_from(index).ok().and_then(|index| self.known.get_mut(index)) {
+            *binding = Some(of);
             self.learnt.push(index);
         }
         true

@@ -83,12 +83,12 @@ impl<'v> Run<'_, 'v> {
         for part in added {
             values.push(self.node(part)?);
         }
-        let place = self.locals.iter().rposition(|(name, _)| **name == *ACCUMULATOR);
-        let Some((_, held)) = place.and_then(|place| self.locals.get_mut(place)) else {
+        let position = self.locals.iter().rposition(|(name, _)| **name == *ACCUMULATOR);
+        let Some((_, accumulated)) = position.and_then(|position| self.locals.get_mut(position)) else {
             return self.node(accumulator);
         };
         self.meter.pay(2)?;
-        match (function, std::mem::replace(held, Ok(Value::Null))?, values.as_slice()) {
+        match (function, std::mem::replace(accumulated, Ok(Value::Null))?, values.as_slice()) {
             ("_+_", Value::List(mut list), [more]) => {
                 let more = more.elements().ok_or_else(EvaluateError::no_overload)?;
                 Arc::make_mut(&mut list).extend(more);
@@ -111,10 +111,10 @@ impl<'v> Run<'_, 'v> {
         mut map: Arc<std::collections::BTreeMap<Key, Value<'v>>>,
         entries: impl IntoIterator<Item = (Key, Value<'v>)>,
     ) -> Outcome<'v> {
-        let held = Arc::make_mut(&mut map);
+        let inserted = Arc::make_mut(&mut map);
         for (key, value) in entries {
             self.meter.pay(1)?;
-            if held.insert(key.clone(), value).is_some() {
+            if inserted.insert(key.clone(), value).is_some() {
                 return Err(EvaluateError::failed(format!("insert failed: key {key} already exists")));
             }
         }

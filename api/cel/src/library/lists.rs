@@ -48,8 +48,8 @@ pub(super) fn call<'v>(function: &str, args: &[Value<'v>], meter: &mut Meter) ->
             }
             sum
         }
-        ("indexOf", [wanted]) => place(elements.enumerate(), wanted, meter)?,
-        ("lastIndexOf", [wanted]) => place(elements.enumerate().collect::<Vec<_>>().into_iter().rev(), wanted, meter)?,
+        ("indexOf", [wanted]) => index_of(elements.enumerate(), wanted, meter)?,
+        ("lastIndexOf", [wanted]) => index_of(elements.enumerate().collect::<Vec<_>>().into_iter().rev(), wanted, meter)?,
         ("sets.contains", [other]) => Value::Bool(contains(list, other, meter)?),
         ("sets.equivalent", [other]) => Value::Bool(contains(list, other, meter)? && contains(other, list, meter)?),
         ("sets.intersects", [other]) => {
@@ -93,7 +93,7 @@ fn order(left: &Value<'_>, right: &Value<'_>) -> Result<Ordering, EvaluateError>
     compare(left, right).ok_or_else(EvaluateError::no_overload)
 }
 
-fn place<'v>(elements: impl Iterator<Item = (usize, Value<'v>)>, wanted: &Value<'v>, meter: &mut Meter) -> Outcome<'v> {
+fn index_of<'v>(elements: impl Iterator<Item = (usize, Value<'v>)>, wanted: &Value<'v>, meter: &mut Meter) -> Outcome<'v> {
     for (index, element) in elements {
         if operators::same(&element, wanted, meter)? {
             return Ok(Value::Int(i64::try_from(index).unwrap_or(i64::MAX)));

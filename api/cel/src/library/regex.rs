@@ -26,24 +26,24 @@ const COMPILE_COST: u64 = 5_000;
 /// The patterns that an evaluation has compiled.
 #[derive(Default)]
 pub(crate) struct Patterns {
-    kept: Vec<(String, Regex)>,
+    compiled: Vec<(String, Regex)>,
 }
 
 impl Patterns {
     fn get(&mut self, pattern: &str, meter: &mut Meter) -> Result<&Regex, EvaluateError> {
-        let place = match self.kept.iter().position(|(kept, _)| kept == pattern) {
-            Some(place) => place,
+        let position = match self.compiled.iter().position(|(text, _)| text == pattern) {
+            Some(position) => position,
             None => {
                 meter.pay(COMPILE_COST)?;
                 let regex = compile(pattern, MADE_BYTES_MAX).map_err(|error| EvaluateError::failed(error.to_string()))?;
-                if self.kept.len() >= KEPT_MAX {
-                    self.kept.remove(0);
+                if self.compiled.len() >= KEPT_MAX {
+                    self.compiled.remove(0);
                 }
-                self.kept.push((pattern.to_owned(), regex));
-                self.kept.len() - 1
+                self.compiled.push((pattern.to_owned(), regex));
+                self.compiled.len() - 1
             }
         };
-        self.kept.get(place).map(|(_, regex)| regex).ok_or_else(EvaluateError::no_overload)
+        self.compiled.get(position).map(|(_, regex)| regex).ok_or_else(EvaluateError::no_overload)
     }
 }
 

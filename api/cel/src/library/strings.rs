@@ -85,14 +85,14 @@ fn limit_of(limit: &[Value<'_>]) -> Result<Option<usize>, EvaluateError> {
 }
 
 /// The byte offset of a character index, up to the end of the text.
-fn place(text: &str, index: i64) -> Result<usize, EvaluateError> {
+fn byte_at(text: &str, index: i64) -> Result<usize, EvaluateError> {
     let index = usize::try_from(index).map_err(|_| out_of_range(index))?;
     let mut places = text.char_indices().map(|(at, _)| at).chain([text.len()]);
     places.nth(index).ok_or_else(|| out_of_range(int(index)))
 }
 
 fn char_at<'v>(text: &str, index: i64) -> Result<Value<'v>, EvaluateError> {
-    let rest = text.get(place(text, index)?..).unwrap_or_default();
+    let rest = text.get(byte_at(text, index)?..).unwrap_or_default();
     Ok(Value::from(rest.chars().next().map(String::from).unwrap_or_default()))
 }
 
@@ -101,12 +101,12 @@ fn index_of(text: &str, part: &str, from: Option<i64>, is_last: bool) -> Result<
     let before = |at: usize| int(text.get(..at).unwrap_or_default().chars().count());
     let found = match (is_last, from) {
         (false, from) => {
-            let start = place(text, from.unwrap_or_default())?;
+            let start = byte_at(text, from.unwrap_or_default())?;
             text.get(start..).and_then(|rest| rest.find(part)).map(|at| before(start + at))
         }
         (true, None) => text.rfind(part).map(before),
         (true, Some(from)) => {
-            let end = place(text, from)?.saturating_add(part.len()).min(text.len());
+            let end = byte_at(text, from)?.saturating_add(part.len()).min(text.len());
             let end = (end..=text.len()).find(|end| text.is_char_boundary(*end)).unwrap_or(text.len());
             text.get(..end).and_then(|head| head.rfind(part)).map(before).filter(|at| *at <= from)
         }
@@ -115,9 +115,9 @@ fn index_of(text: &str, part: &str, from: Option<i64>, is_last: bool) -> Result<
 }
 
 fn substring<'v>(text: &str, from: i64, to: Option<i64>) -> Result<Value<'v>, EvaluateError> {
-    let start = place(text, from)?;
+    let start = byte_at(text, from)?;
     let end = match to {
-        Some(to) => place(text, to)?,
+        Some(to) => byte_at(text, to)?,
         None => text.len(),
     };
     let part = text

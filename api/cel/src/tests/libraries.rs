@@ -85,7 +85,7 @@ fn functions_do_what_their_documents_say() {
 
 #[test]
 fn functions_tell_what_they_cannot_do() {
-    for (text, told) in [
+    for (text, message) in [
         ("'abc'.charAt(9) == ''", "index out of range: 9"),
         ("'abc'.substring(2, 1) == ''", "invalid substring range. start: 2, end: 1"),
         ("quantity('x').isInteger()", "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"),
@@ -95,6 +95,6 @@ fn functions_tell_what_they_cannot_do() {
         ("'%f'.format([1]) == ''", "error during formatting: fixed-point clause can only be used on doubles, was given int"),
         ("'%s'.format([]) == ''", "index 0 out of range"),
     ] {
-        assert_eq!(holds(text), Err(told.to_owned()), "{text}");
+        assert_eq!(holds(text), Err(message.to_owned()), "{text}");
     }
 }

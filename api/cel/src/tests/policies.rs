@@ -34,7 +34,7 @@ fn objects_of_no_schema_are_read_as_they_stand() {
             .with("authorizer", Value::authorizer(&authorizer))
             .with("authorizer.requestResource", Value::resource_check(&authorizer, Check { group: "apps".to_owned(), ..Check::default() }))
     };
-    for (text, told) in [
+    for (text, expected) in [
         ("object.spec.replicas > 2 && object.metadata.namespace == 'n' && object.metadata.labels['x-y'] == '1'", Ok("true")),
         ("request.operation == 'CREATE' && oldObject == null", Ok("true")),
         ("has(object.spec.missing)", Ok("false")),
@@ -52,8 +52,8 @@ fn objects_of_no_schema_are_read_as_they_stand() {
     ] {
         let expression = Expression::compile(text, &admission()).unwrap_or_else(|error| panic!("{text}: {error}"));
         let outcome = expression.evaluate(&scope(), &mut Budget::new(OBJECT_COST_MAX));
-        let shown = outcome.map(|value| value.to_json().expect("JSON").to_string()).map_err(|error| error.to_string());
-        assert_eq!(shown, told.map(str::to_owned).map_err(str::to_owned), "{text}");
+        let result = outcome.map(|value| value.to_json().expect("JSON").to_string()).map_err(|error| error.to_string());
+        assert_eq!(result, expected.map(str::to_owned).map_err(str::to_owned), "{text}");
     }
     assert!(Expression::compile("request.nope == 1", &admission()).is_err());
     assert!(Expression::compile("params.x == 1", &admission()).is_err());

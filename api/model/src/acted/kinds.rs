@@ -10,8 +10,8 @@ const READS_SLICES: &[Part] = &[Proxy, Dns];
 
 /// A kind on which only the API server acts.
 macro_rules! served {
-    ($group:literal, $kind:literal, $place:literal) => {
-        Row::new($group, $kind, &[Fields { prefix: "", rows: &[Field::by(SERVER, "", $place)] }])
+    ($group:literal, $kind:literal, $source:literal) => {
+        Row::new($group, $kind, &[Fields { prefix: "", rows: &[Field::by(SERVER, "", $source)] }])
     };
 }
 

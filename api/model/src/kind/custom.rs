@@ -79,14 +79,14 @@ pub struct Slots([OnceLock<Box<dyn Any + Send + Sync>>; 3]);
 impl Custom {
     /// The form of a layer, built at the first call. `None` only if callers use different types for one slot, which is
     /// a bug.
-    pub fn kept<T: Any + Send + Sync>(&self, slot: Slot, make: impl FnOnce() -> T) -> Option<&T> {
+    pub fn cached<T: Any + Send + Sync>(&self, slot: Slot, make: impl FnOnce() -> T) -> Option<&T> {
         let Slots([schema, rules, columns]) = &self.slots;
-        let place = match slot {
+        let cell = match slot {
             Slot::Schema => schema,
             Slot::Rules => rules,
             Slot::Columns => columns,
         };
-        place.get_or_init(|| Box::new(make())).downcast_ref()
+        cell.get_or_init(|| Box::new(make())).downcast_ref()
     }
 }
 
@@ -111,10 +111,10 @@ mod tests {
     #[test]
     fn what_is_kept_is_made_once_and_does_not_make_definitions_differ() {
         let (one, other) = (Custom::default(), Custom::default());
-        assert_eq!(one.kept(Slot::Schema, || 7_u32), Some(&7));
-        assert_eq!(one.kept(Slot::Schema, || 8_u32), Some(&7));
-        assert_eq!(one.kept(Slot::Schema, || "another type"), None);
-        assert_eq!(one.kept(Slot::Rules, || "another slot"), Some(&"another slot"));
+        assert_eq!(one.cached(Slot::Schema, || 7_u32), Some(&7));
+        assert_eq!(one.cached(Slot::Schema, || 8_u32), Some(&7));
+        assert_eq!(one.cached(Slot::Schema, || "another type"), None);
+        assert_eq!(one.cached(Slot::Rules, || "another slot"), Some(&"another slot"));
         assert_eq!(one, other);
     }
 }

@@ -69,7 +69,7 @@ fn what_is_broken_is_told_in_upstreams_words() {
         assert_eq!(Selector::parse(text).expect_err(text).to_string(), wanted, "{text}");
     }
     // `in` and `notin` are operators only after a key, and a value in a list may be empty.
-    for (text, shown) in [
+    for (text, rendered) in [
         ("in in (notin,in)", "in in (in,notin)"),
         ("a in ()", "a="),
         ("a notin (b,,b)", "a notin (,b)"),
@@ -77,7 +77,7 @@ fn what_is_broken_is_told_in_upstreams_words() {
         ("a in (,)", "a="),
         ("a in (b,)", "a in (,b)"),
     ] {
-        assert_eq!(Selector::parse(text).map(|selector| selector.to_string()), Ok(shown.to_owned()), "{text}");
+        assert_eq!(Selector::parse(text).map(|selector| selector.to_string()), Ok(rendered.to_owned()), "{text}");
     }
 }
 

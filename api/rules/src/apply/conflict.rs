@@ -19,11 +19,11 @@ pub struct Conflict {
 impl Conflicts {
     /// The fields of `changed` that managers other than `applier` own.
     pub(super) fn find(managers: &Managers, applier: &Id, changed: &FieldSet) -> Self {
-        let of = |manager: &Manager| (manager.id.clone(), manager.fields.intersection(changed));
-        let mut found: Vec<_> =
-            managers.iter().filter(|manager| !manager.id.is(applier)).map(of).filter(|(_, fields)| !fields.is_empty()).collect();
-        found.sort_by_cached_key(|(id, _)| (owner(id), id.operation));
-        Self(found)
+        let overlap = |manager: &Manager| (manager.id.clone(), manager.fields.intersection(changed));
+        let mut conflicts: Vec<_> =
+            managers.iter().filter(|manager| !manager.id.is(applier)).map(overlap).filter(|(_, fields)| !fields.is_empty()).collect();
+        conflicts.sort_by_cached_key(|(id, _)| (owner(id), id.operation));
+        Self(conflicts)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -38,11 +38,11 @@ impl Conflicts {
 
     /// All conflicts.
     pub fn each(&self) -> Vec<Conflict> {
-        let of = |(id, fields): &(Id, FieldSet)| {
+        let per_manager = |(id, fields): &(Id, FieldSet)| {
             let message = format!("conflict with {}", owner(id));
             fields.paths().into_iter().map(move |field| Conflict { message: message.clone(), field }).collect::<Vec<_>>()
         };
-        self.0.iter().flat_map(of).collect()
+        self.0.iter().flat_map(per_manager).collect()
     }
 }
 

@@ -120,9 +120,9 @@ impl Managers {
             return;
         }
         self.sort();
-        let mut kept: Vec<Manager> = Vec::with_capacity(self.0.len());
+        let mut merged: Vec<Manager> = Vec::with_capacity(self.0.len());
         for manager in self.0.drain(..) {
-            let oldest = kept.iter_mut().find(|oldest| is_update(oldest) && oldest.id.api_version == manager.id.api_version);
+            let oldest = merged.iter_mut().find(|oldest| is_update(oldest) && oldest.id.api_version == manager.id.api_version);
             match oldest {
                 Some(oldest) if excess > 0 && is_update(&manager) => {
                     oldest.id = Id { name: ANCIENT.to_owned(), subresource: String::new(), ..manager.id };
@@ -130,11 +130,11 @@ impl Managers {
                     oldest.time = manager.time;
                     excess -= 1;
                 }
-                _ => kept.push(manager),
+                _ => merged.push(manager),
             }
         }
         // An earlier merged entry may be newer than the entries merged now.
-        for mut manager in kept {
+        for mut manager in merged {
             if let Some(twin) = self.take(&manager.id) {
                 manager.fields = manager.fields.union(&twin.fields);
                 manager.time = manager.time.max(twin.time);

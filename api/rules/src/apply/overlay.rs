@@ -27,19 +27,19 @@ pub fn overlay(typing: Typing<'_>, live: &Value, config: &Value) -> Result<Value
 }
 
 /// Paths of atomic lists and objects. Entries of maps with free keys are not searched.
-fn find_atomics(typing: Typing<'_>, config: &Value, path: String, found: &mut Vec<String>) {
+fn find_atomics(typing: Typing<'_>, config: &Value, path: String, paths: &mut Vec<String>) {
     match (typing.form(config), config) {
         (Form::Fields, Value::Object(fields)) => {
             for (name, value) in fields.iter().filter(|(name, _)| typing.declares(name)) {
-                find_atomics(typing.field(name), value, format!("{path}.{name}"), found);
+                find_atomics(typing.field(name), value, format!("{path}.{name}"), paths);
             }
         }
         (Form::Elements(list), Value::Array(values)) => {
             for (at, value) in values.iter().enumerate() {
-                find_atomics(list.items(), value, format!("{path}[{at}]"), found);
+                find_atomics(list.items(), value, format!("{path}[{at}]"), paths);
             }
         }
-        (Form::Whole, Value::Object(_) | Value::Array(_)) => found.push(path),
+        (Form::Whole, Value::Object(_) | Value::Array(_)) => paths.push(path),
         _ => {}
     }
 }
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_replaced_whole_is_refused() {
+    fn rejects_what_would_be_replaced_whole() {
         let live = json!({"spec": {"containers": [{"name": "c", "command": ["a"]}]}});
         for (config, why) in [
             (

@@ -19,8 +19,8 @@ pub(super) fn prune(typing: Typing<'_>, merged: Value, last: &FieldSet, owned: &
     // manager owned before, such as defaults beside a field that was given up.
     let bare = every(typing, &without(typing, &merged, &last)).children;
     let unowned = all.difference(&bare.union(&typing.with_parents(owned)));
-    let kept = every(typing, &without(typing, &merged, &unowned)).children;
-    without(typing, &merged, &all.difference(&kept).intersection(&last))
+    let retained = every(typing, &without(typing, &merged, &unowned)).children;
+    without(typing, &merged, &all.difference(&retained).intersection(&last))
 }
 
 fn without(typing: Typing<'_>, object: &Value, removed: &FieldSet) -> Value {

@@ -20,7 +20,7 @@ const ALWAYS_THERE: [&str; 7] = ["metadata", "spec", "status", "strategy", "upda
 pub(super) struct Scope {
     door: Door,
     /// Metadata that a write through it copies from the stored object.
-    kept_metadata: &'static [&'static str],
+    copied_metadata: &'static [&'static str],
     /// Whether the kind is built in, so that upstream has a Go type.
     pub(super) has_skeleton: bool,
 }
@@ -42,12 +42,12 @@ impl Scope {
             _ if kind.has_status() => Door::AllButStatus,
             _ => Door::Everything,
         };
-        let kept_metadata: &[&str] = match (kind.kind.as_str(), sub) {
+        let copied_metadata: &[&str] = match (kind.kind.as_str(), sub) {
             ("Deployment", Some("status")) => &["labels"],
             ("Pod", Some("status")) => &["deletionTimestamp", "ownerReferences"],
             _ => &[],
         };
-        Self { door, kept_metadata, has_skeleton: !custom }
+        Self { door, copied_metadata, has_skeleton: !custom }
     }
 
     /// Whether a top-level field is in the scope.
@@ -63,7 +63,7 @@ impl Scope {
 
     /// Whether a field of the metadata is in the scope.
     pub(super) fn owns_metadata(&self, field: &str) -> bool {
-        !SERVERS_OWN.contains(&field) && !self.kept_metadata.contains(&field)
+        !SERVERS_OWN.contains(&field) && !self.copied_metadata.contains(&field)
     }
 
     /// Whether upstream's objects always have a struct of that name.

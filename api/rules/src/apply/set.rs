@@ -111,7 +111,7 @@ impl FieldSet {
 
     /// The node of an element.
     pub fn get(&self, element: &Element) -> Option<&Node> {
-        let at = self.0.binary_search_by(|(found, _)| found.cmp(element)).ok()?;
+        let at = self.0.binary_search_by(|(other, _)| other.cmp(element)).ok()?;
         self.0.get(at).map(|(_, node)| node)
     }
 
@@ -143,7 +143,7 @@ impl FieldSet {
 
     /// `keep` decides whether a path stays, from which sets have it; it must not add paths.
     fn combine(&self, other: &Self, keep: fn(bool, bool) -> bool) -> Self {
-        let whole = |node: Option<&Node>, kept: bool| node.filter(|_| kept).cloned().unwrap_or_default();
+        let whole = |node: Option<&Node>, is_retained: bool| node.filter(|_| is_retained).cloned().unwrap_or_default();
         let nodes = join(&self.0, &other.0).map(|(element, mine, theirs)| {
             let node = match (mine, theirs) {
                 (Some(mine), Some(theirs)) => {

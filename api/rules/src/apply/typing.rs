@@ -50,12 +50,12 @@ impl<'s> Typing<'s> {
 
     /// The type of a field or entry.
     pub(super) fn field(self, name: &str) -> Self {
-        let known = match self {
+        let schema = match self {
             Typing::Known(schema) => schema.property(name).or_else(|| schema.additional()),
             Typing::Custom if name == "metadata" => api_schema::of_gvk("", "v1", "ConfigMap").and_then(|object| object.property(name)),
             Typing::Custom | Typing::Deduced => None,
         };
-        known.map_or(Typing::Deduced, Typing::Known)
+        schema.map_or(Typing::Deduced, Typing::Known)
     }
 
     /// Whether it is an object type with a field of that name, rather than a map with free keys.
@@ -129,12 +129,12 @@ impl<'s> List<'s> {
         let mut keys = Map::new();
         for key in self.schema.list_map_keys() {
             let default = || serde_json::from_str(self.items.property(key)?.default_json()?).ok();
-            let found = fields.get(key).filter(|value| !value.is_null()).cloned().or_else(default);
+            let key_value = fields.get(key).filter(|value| !value.is_null()).cloned().or_else(default);
             let missing = || {
                 let key = Value::from(key);
                 format!("associative list with keys has an element that omits key field {key} (and doesn't have default value)")
             };
-            keys.insert(key.to_owned(), found.ok_or_else(missing)?);
+            keys.insert(key.to_owned(), key_value.ok_or_else(missing)?);
         }
         Ok(Element::keys(keys))
     }

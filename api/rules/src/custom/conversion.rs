@@ -20,7 +20,7 @@ const CHANGEABLE: [&str; 2] = ["labels", "annotations"];
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum Unacceptable {
     /// It is not an object of the requested version.
-    #[error("returned invalid {place}: {why}", place = of_index(*.index, *.of))]
+    #[error("returned invalid {location}: {why}", location = of_index(*.index, *.of))]
     Form {
         /// Its index in the response.
         index: usize,
@@ -30,7 +30,7 @@ pub enum Unacceptable {
         why: Message,
     },
     /// It is another object.
-    #[error("returned invalid {place}: {why}", place = of_object(*.index, *.of))]
+    #[error("returned invalid {location}: {why}", location = of_object(*.index, *.of))]
     Object {
         /// Its index in the response.
         index: usize,
@@ -40,7 +40,7 @@ pub enum Unacceptable {
         why: Message,
     },
     /// Its metadata is not valid.
-    #[error("returned invalid metadata{place}: {why}", place = of_metadata(*.index, *.of))]
+    #[error("returned invalid metadata{location}: {why}", location = of_metadata(*.index, *.of))]
     Metadata {
         /// Its index in the response.
         index: usize,
@@ -77,19 +77,20 @@ pub fn review(version: &str, uid: &str, wanted: &str, objects: &[&Value]) -> Val
 /// When it is not a response to this request, or reports a failure.
 pub fn answered(mut answer: Value, version: &str, uid: &str) -> Result<Vec<Value>, Message> {
     let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
-    let (found_version, found_kind) = (text(answer.get("apiVersion")), text(answer.get("kind")));
+    let (response_version, response_kind) = (text(answer.get("apiVersion")), text(answer.get("kind")));
     let expected = format!("{GROUP}/{version}");
-    if found_version != expected || found_kind != "ConversionReview" {
-        return Err(
-            format!("expected webhook response of {expected}, Kind=ConversionReview, got {found_version}, Kind={found_kind}").into()
-        );
+    if response_version != expected || response_kind != "ConversionReview" {
+        return Err(format!(
+            "expected webhook response of {expected}, Kind=ConversionReview, got {response_version}, Kind={response_kind}"
+        )
+        .into());
     }
     let Some(response) = answer.get_mut("response").filter(|response| response.is_object()) else {
         return Err("no response provided".into());
     };
-    let found = text(response.get("uid"));
-    if found != uid {
-        return Err(format!("expected response.uid={uid:?}, got {found:?}").into());
+    let response_uid = text(response.get("uid"));
+    if response_uid != uid {
+        return Err(format!("expected response.uid={uid:?}, got {response_uid:?}").into());
     }
     let result = |field: &str| text(response.get("result").and_then(|result| result.get(field)));
     match (result("status").as_str(), result("message")) {
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn another_object_is_refused_in_upstreams_words() {
+    fn rejects_another_object_in_upstreams_words() {
         let original = object(json!({"name": "a", "namespace": "n", "uid": "u"}));
         let said = |answer: Value, of: usize| accept(&original, answer, "example.com/v2", (0, of)).expect_err("unacceptable").to_string();
         let mine = |field: &str, value: Value| {

@@ -91,8 +91,8 @@ mod tests {
             (".a[0]", Err("expected single quoted string but got 0")),
             (".a['b", Err("expected single quoted string but got 'b")),
         ] {
-            let found = read(text, &schema).map(|path| path.to_string());
-            assert_eq!(found.as_deref().map_err(|why| &**why), wanted, "{text}");
+            let result = read(text, &schema).map(|path| path.to_string());
+            assert_eq!(result.as_deref().map_err(|why| &**why), wanted, "{text}");
         }
     }
 }

@@ -36,8 +36,8 @@ fn walk(schema: &Structural, value: &Value, path: &Path, errors: &mut Vec<FieldE
 }
 
 fn keys(schema: &Structural, element: &Value) -> Value {
-    let found = schema.list_map_keys.iter().filter_map(|key| Some((key.clone(), element.get(key)?.clone())));
-    Value::Object(found.collect::<Map<_, _>>())
+    let pairs = schema.list_map_keys.iter().filter_map(|key| Some((key.clone(), element.get(key)?.clone())));
+    Value::Object(pairs.collect::<Map<_, _>>())
 }
 
 fn twice(identities: impl Iterator<Item = Value>, path: &Path, errors: &mut Vec<FieldError>) {

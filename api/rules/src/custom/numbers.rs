@@ -7,7 +7,7 @@ const EXPONENT_MIN: i32 = -4;
 const EXPONENT_MAX: i32 = 6;
 
 /// `1`, `0.5`, `1e+06`.
-pub fn shown(number: f64) -> String {
+pub fn go_text(number: f64) -> String {
     if number == 0.0 || !number.is_finite() {
         return format!("{number}");
     }
@@ -42,7 +42,7 @@ mod tests {
         for (number, wanted) in
             [(1.0, "1"), (0.5, "0.5"), (-3.0, "-3"), (65535.0, "65535"), (1e6, "1e+06"), (1e-5, "1e-05"), (123456789.0, "1.23456789e+08")]
         {
-            assert_eq!(shown(number), wanted);
+            assert_eq!(go_text(number), wanted);
         }
     }
 }

@@ -38,15 +38,15 @@ pub struct ValidationResult {
 }
 
 /// Adds the errors and warnings of a kind's rules to those of the schema.
-pub fn check(kind: &Kind, schema: &Structural, object: &Value, old: Option<&Value>, found: &mut ValidationResult) {
-    let Some(compiled) = kind.custom.as_ref().and_then(|custom| custom.kept(Slot::Rules, || Compiled::new(schema, true))) else { return };
+pub fn check(kind: &Kind, schema: &Structural, object: &Value, old: Option<&Value>, result: &mut ValidationResult) {
+    let Some(compiled) = kind.custom.as_ref().and_then(|custom| custom.cached(Slot::Rules, || Compiled::new(schema, true))) else { return };
     let Some(compiled) = compiled else { return };
-    if found.errors.iter().any(|error| BLOCKING.contains(&error.kind)) {
-        found.errors.push(FieldError::invalid(&Path::default(), Value::Null, NOT_CHECKED));
+    if result.errors.iter().any(|error| BLOCKING.contains(&error.kind)) {
+        result.errors.push(FieldError::invalid(&Path::default(), Value::Null, NOT_CHECKED));
         return;
     }
-    let mut run = Run { budget: Budget::new(OBJECT_COST_MAX), found };
-    // Only an exhausted budget ends the walk early; its error is in `found` already.
+    let mut run = Run { budget: Budget::new(OBJECT_COST_MAX), result };
+    // Only an exhausted budget ends the walk early; its error is in `result` already.
     let _ = run.walk(compiled, SchemaNode { schema, is_root: true }, object, Before::new(old), &Path::default());
 }
 
@@ -61,7 +61,7 @@ struct SchemaNode<'s> {
 
 struct Run<'r> {
     budget: Budget,
-    found: &'r mut ValidationResult,
+    result: &'r mut ValidationResult,
 }
 
 impl Run<'_> {
@@ -103,19 +103,19 @@ impl Run<'_> {
         let schema = node.schema;
         let shape = if node.is_root { Shape::Whole(schema) } else { Shape::Schema(schema) };
         let this = CelValue::json(value, shape);
-        let known = old.map(|old| CelValue::json(old, shape));
-        for (rule, told) in compiled.rules.iter().zip(&schema.rules) {
-            let has_old = old.is_some() || told.optional_old_self;
+        let old_value = old.map(|old| CelValue::json(old, shape));
+        for (rule, validation) in compiled.rules.iter().zip(&schema.rules) {
+            let has_old = old.is_some() || validation.optional_old_self;
             if rule.is_transition && !has_old {
                 continue;
             }
             let scope = Scope::default().with("self", this.clone());
-            let scope = match (told.optional_old_self, known.clone()) {
-                (true, known) => scope.with("oldSelf", CelValue::optional(known)),
-                (false, Some(known)) => scope.with("oldSelf", known),
+            let scope = match (validation.optional_old_self, old_value.clone()) {
+                (true, old_value) => scope.with("oldSelf", CelValue::optional(old_value)),
+                (false, Some(old_value)) => scope.with("oldSelf", old_value),
                 (false, None) => scope,
             };
-            self.rule(rule, told, &scope, (schema, value, before, path))?;
+            self.rule(rule, validation, &scope, (schema, value, before, path))?;
         }
         Ok(())
     }
@@ -123,7 +123,7 @@ impl Run<'_> {
     fn rule<'v>(
         &mut self,
         rule: &'v Rule,
-        told: &ValidationRule,
+        validation: &ValidationRule,
         scope: &Scope<'v>,
         (schema, value, before, path): (&Structural, &Value, Before<'_>, &Path),
     ) -> Result<(), Ended> {
@@ -132,40 +132,40 @@ impl Run<'_> {
             Ok(Some(expression)) => expression,
             Ok(None) => return Ok(()),
             Err(error) => {
-                self.found.errors.push(invalid(format!("rule compile error: {error}")));
+                self.result.errors.push(invalid(format!("rule compile error: {error}")));
                 return Ok(());
             }
         };
         match expression.evaluate(scope, &mut self.budget) {
             Ok(CelValue::Bool(true)) => Ok(()),
             Ok(_) => {
-                let message = self.message(rule, told, scope);
+                let message = self.message(rule, validation, scope);
                 let ended = message.is_err();
-                let error =
-                    message.map_or_else(|message| invalid(message.into()), |message| failed(rule, told, schema, value, path, message));
+                let error = message
+                    .map_or_else(|message| invalid(message.into()), |message| failed(rule, validation, schema, value, path, message));
                 if !rule.is_transition && before.is_unchanged(schema, value) {
-                    self.found.warnings.push(error.to_string());
+                    self.result.warnings.push(error.to_string());
                 } else {
-                    self.found.errors.push(error);
+                    self.result.errors.push(error);
                 }
                 if ended { Err(Ended) } else { Ok(()) }
             }
             Err(EvaluateError::OutOfBudget) => {
-                self.found.errors.push(invalid(OUT_OF_BUDGET.to_owned()));
+                self.result.errors.push(invalid(OUT_OF_BUDGET.to_owned()));
                 Err(Ended)
             }
             Err(error @ EvaluateError::CallCost) => {
                 let why = "no further validation rules will be run due to call cost exceeds limit for rule";
-                self.found.errors.push(invalid(format!("'{error}': {why}: {}", short(told))));
+                self.result.errors.push(invalid(format!("'{error}': {why}: {}", short(validation))));
                 Err(Ended)
             }
             Err(EvaluateError::Failed(error)) if error.starts_with("no such overload") => {
                 let why = "call arguments did not match a supported operator, function or macro signature for rule";
-                self.found.errors.push(invalid(format!("'{error}': {why}: {}", short(told))));
+                self.result.errors.push(invalid(format!("'{error}': {why}: {}", short(validation))));
                 Ok(())
             }
             Err(error) => {
-                self.found.errors.push(invalid(format!("{error} evaluating rule: {}", short(told))));
+                self.result.errors.push(invalid(format!("{error} evaluating rule: {}", short(validation))));
                 Ok(())
             }
         }
@@ -173,18 +173,20 @@ impl Run<'_> {
 
     /// The message of a failed rule: of its message expression, else its message, else the rule itself. An error ends the
     /// evaluation of further rules.
-    fn message<'v>(&mut self, rule: &'v Rule, told: &ValidationRule, scope: &Scope<'v>) -> Result<String, Message> {
+    fn message<'v>(&mut self, rule: &'v Rule, validation: &ValidationRule, scope: &Scope<'v>) -> Result<String, Message> {
         match rule.message.as_ref().map(|message| message.evaluate(scope, &mut self.budget)) {
             Some(Err(EvaluateError::OutOfBudget)) => {
                 Err("messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run".into())
             }
             Some(Err(EvaluateError::CallCost)) => {
                 let why = "no further validation rules will be run due to call cost exceeds limit for messageExpression";
-                Err(format!("{why}: {:?}", told.message_expression).into())
+                Err(format!("{why}: {:?}", validation.message_expression).into())
             }
             // As upstream, a message expression that fails or yields an unusable text is replaced by the fixed message.
-            Some(Ok(value)) => Ok(value.as_str().map(str::trim).filter(|text| is_message(text)).map_or_else(|| fixed(told), str::to_owned)),
-            Some(Err(EvaluateError::Failed(_))) | None => Ok(fixed(told)),
+            Some(Ok(value)) => {
+                Ok(value.as_str().map(str::trim).filter(|text| is_message(text)).map_or_else(|| fixed(validation), str::to_owned))
+            }
+            Some(Err(EvaluateError::Failed(_))) | None => Ok(fixed(validation)),
         }
     }
 }
@@ -201,14 +203,14 @@ fn short(rule: &ValidationRule) -> &str {
     if rule.message.is_empty() { rule.rule.trim() } else { rule.message.trim() }
 }
 
-fn failed(rule: &Rule, told: &ValidationRule, schema: &Structural, value: &Value, path: &Path, message: String) -> FieldError {
+fn failed(rule: &Rule, validation: &ValidationRule, schema: &Structural, value: &Value, path: &Path, message: String) -> FieldError {
     let path = path.join(&rule.field_path);
     // The message contains no value of an object or list.
-    let shown = (!matches!(schema.kind.as_str(), "object" | "array")).then(|| value.clone());
-    match told.reason.as_str() {
+    let bad_value = (!matches!(schema.kind.as_str(), "object" | "array")).then(|| value.clone());
+    match validation.reason.as_str() {
         "FieldValueForbidden" => FieldError::forbidden(&path, message),
         "FieldValueRequired" => FieldError::required(&path, message),
-        "FieldValueDuplicate" => FieldError { kind: FieldErrorKind::Duplicate, path, value: shown, detail: String::new() },
-        _ => FieldError { kind: FieldErrorKind::Invalid, path, value: shown, detail: message },
+        "FieldValueDuplicate" => FieldError { kind: FieldErrorKind::Duplicate, path, value: bad_value, detail: String::new() },
+        _ => FieldError { kind: FieldErrorKind::Invalid, path, value: bad_value, detail: message },
     }
 }

@@ -53,7 +53,7 @@ properties:
 ";
 
 #[test]
-fn values_are_refused_in_upstreams_words() {
+fn rejects_values_in_upstreams_words() {
     let kind = widgets(SCHEMA);
     let cases = [
         "spec: {}",
@@ -181,7 +181,7 @@ properties:
 "#;
 
 #[test]
-fn rules_are_told_when_they_do_not_hold() {
+fn reports_rules_that_do_not_hold() {
     let kind = widgets(RULED);
     let cases = [
         "spec: {min: 1, max: 2}",
@@ -239,31 +239,31 @@ properties:
 fn rules_warn_of_what_an_update_leaves_as_it_was() {
     let kind = widgets(STRICTER);
     let object = |spec: &Value| json!({"metadata": {"name": "a", "namespace": "default", "resourceVersion": "1"}, "spec": spec});
-    let told = |old: Value, new: Value| {
+    let outcome = |old: Value, new: Value| {
         let mut warnings = Vec::new();
         let errors = validate_update(&kind, None, &object(&new), &object(&old), &mut warnings);
         (errors.iter().map(ToString::to_string).collect::<Vec<_>>(), warnings)
     };
     let warned = |warning: &str| (Vec::new(), vec![warning.to_owned()]);
     let refused = |error: &str| (vec![error.to_owned()], Vec::new());
-    assert_eq!(told(json!({"size": 9}), json!({"size": 9, "whole": {}})), warned("spec.size: Invalid value: 9: too large"));
-    let (errors, warnings) = told(json!({"size": 9}), json!({"size": 8}));
+    assert_eq!(outcome(json!({"size": 9}), json!({"size": 9, "whole": {}})), warned("spec.size: Invalid value: 9: too large"));
+    let (errors, warnings) = outcome(json!({"size": 9}), json!({"size": 8}));
     assert_eq!(errors, ["spec.size: Invalid value: 8: too large", "spec.size: Invalid value: 8: it stays"]);
     assert_eq!(warnings, Vec::<String>::new());
     // Fields of an atomic map are correlated with their old values too.
     let whole = |b: u32| json!({"whole": {"a": 9, "b": b}});
-    assert_eq!(told(whole(1), whole(2)), warned("spec.whole.a: Invalid value: 9: failed rule: self < 5"));
+    assert_eq!(outcome(whole(1), whole(2)), warned("spec.whole.a: Invalid value: 9: failed rule: self < 5"));
     // Elements with keys may change their order.
     let parts = |names: [&str; 2]| json!({"parts": names.map(|name| json!({"name": name, "count": 9}))});
     let rule = "failed rule: self.all(part, part.count < 5)";
-    assert_eq!(told(parts(["a", "b"]), parts(["b", "a"])), warned(&format!("spec.parts: Invalid value: {rule}")));
-    assert_eq!(told(parts(["a", "b"]), parts(["a", "c"])), refused(&format!("spec.parts: Invalid value: {rule}")));
+    assert_eq!(outcome(parts(["a", "b"]), parts(["b", "a"])), warned(&format!("spec.parts: Invalid value: {rule}")));
+    assert_eq!(outcome(parts(["a", "b"]), parts(["a", "c"])), refused(&format!("spec.parts: Invalid value: {rule}")));
     // Fields without a schema are not compared, so their value counts as changed.
     let loose = json!({"loose": {"unknown": 1}});
-    assert_eq!(told(loose.clone(), loose), refused("spec.loose: Invalid value: failed rule: has(self.a)"));
-    assert_eq!(told(json!({"loose": {}}), json!({"loose": {}})), warned("spec.loose: Invalid value: failed rule: has(self.a)"));
+    assert_eq!(outcome(loose.clone(), loose), refused("spec.loose: Invalid value: failed rule: has(self.a)"));
+    assert_eq!(outcome(json!({"loose": {}}), json!({"loose": {}})), warned("spec.loose: Invalid value: failed rule: has(self.a)"));
     // A rule without a result is an error even when the value is unchanged.
-    let (errors, _) = told(json!({"port": "x"}), json!({"port": "x"}));
+    let (errors, _) = outcome(json!({"port": "x"}), json!({"port": "x"}));
     assert!(errors.len() == 1 && errors[0].contains("no such overload"), "{errors:?}");
 }
 

@@ -97,15 +97,15 @@ impl Outcome {
     fn number(&mut self, schema: &Structural, value: &Value, path: &Path) {
         let (limits, number) = (&schema.limits, value.as_f64().unwrap_or_default());
         if let Some(factor) = limits.multiple_of.filter(|factor| *factor > 0.0 && !numbers::is_multiple(number, *factor)) {
-            self.invalid(path, value.clone(), &format!("should be a multiple of {}", numbers::shown(factor)));
+            self.invalid(path, value.clone(), &format!("should be a multiple of {}", numbers::go_text(factor)));
         }
         if let Some(max) = limits.maximum.filter(|max| number > *max || limits.exclusive_maximum && number >= *max) {
             let words = if limits.exclusive_maximum { "less than" } else { "less than or equal to" };
-            self.invalid(path, value.clone(), &format!("should be {words} {}", numbers::shown(max)));
+            self.invalid(path, value.clone(), &format!("should be {words} {}", numbers::go_text(max)));
         }
         if let Some(min) = limits.minimum.filter(|min| number < *min || limits.exclusive_minimum && number <= *min) {
             let words = if limits.exclusive_minimum { "greater than" } else { "greater than or equal to" };
-            self.invalid(path, value.clone(), &format!("should be {words} {}", numbers::shown(min)));
+            self.invalid(path, value.clone(), &format!("should be {words} {}", numbers::go_text(min)));
         }
         if schema.format == "int32" && (number < f64::from(i32::MIN) || number > f64::from(i32::MAX)) {
             self.junction(format!("Checked value must be of type integer with format int32 in {}", name(path)));
@@ -183,12 +183,12 @@ impl Outcome {
         let outcomes: Vec<Self> = schema.one_of.iter().map(|one| alone(one, value, old, path)).collect();
         let (valid, failed): (Vec<Self>, Vec<Self>) = outcomes.into_iter().partition(|outcome| outcome.errors.is_empty());
         let count = valid.len();
-        let told = match count {
+        let detail = match count {
             1 => return valid.into_iter().for_each(|outcome| self.merge(outcome)),
             0 => "Found none valid".to_owned(),
             count => format!("Found {count} valid alternatives"),
         };
-        self.junction(format!("{:?} must validate one and only one schema (oneOf). {told}", name(path)));
+        self.junction(format!("{:?} must validate one and only one schema (oneOf). {detail}", name(path)));
         if count == 0 {
             // The first of equal ones.
             let best = failed.into_iter().reduce(|best, other| if other.matches > best.matches { other } else { best });

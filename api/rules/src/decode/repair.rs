@@ -47,8 +47,8 @@ fn with_whole_escapes(text: &str) -> Option<String> {
             // The backslash and the escaped character.
             _ => 1 + escape.chars().nth(1).map_or(0, char::len_utf8),
         };
-        let (kept, after) = escape.split_at_checked(taken)?;
-        out.push_str(kept);
+        let (sequence, after) = escape.split_at_checked(taken)?;
+        out.push_str(sequence);
         rest = after;
     }
     out.push_str(rest);

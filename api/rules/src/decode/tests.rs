@@ -16,18 +16,18 @@ fn json_and_yaml_say_the_same() {
 }
 
 #[test]
-fn duplicate_fields_are_told_with_their_paths_and_the_last_wins() {
+fn reports_duplicate_fields_with_their_paths_and_the_last_wins() {
     let json = br#"{"spec":{"replicas":1,"replicas":2,"containers":[{"image":"a","image":"b"}]},"spec":{}}"#;
     let decoded = decode(json, false).expect("decodes");
-    let told = |decoded: &Decoded| decoded.duplicates.iter().map(Duplicate::to_string).collect::<Vec<_>>();
+    let messages = |decoded: &Decoded| decoded.duplicates.iter().map(Duplicate::to_string).collect::<Vec<_>>();
     let wanted = ["spec.replicas", "spec.containers[0].image", "spec"].map(|path| format!("duplicate field \"{path}\""));
-    assert_eq!(told(&decoded), wanted);
+    assert_eq!(messages(&decoded), wanted);
     let yaml = b"\nspec:\n  replicas: 1\n  replicas: 2\n  # a remark\n  list:\n  - {a: 1, b: 2, a: 3}\n  replicas: 2\n";
     let decoded = decode(yaml, true).expect("decodes");
     let line = |line: usize, key: &str| format!("line {line}: key \"{key}\" already set in map");
-    assert_eq!(told(&decoded), [line(4, "replicas"), line(7, "a"), line(8, "replicas")]);
+    assert_eq!(messages(&decoded), [line(4, "replicas"), line(7, "a"), line(8, "replicas")]);
     let applied = decode_applied(b"{\"spec\":\n{\"foo\":1,\n\"foo\":2}}").expect("decodes");
-    assert_eq!((told(&applied), &applied.value), (vec![line(3, "foo")], &json!({"spec": {"foo": 2}})));
+    assert_eq!((messages(&applied), &applied.value), (vec![line(3, "foo")], &json!({"spec": {"foo": 2}})));
     assert_eq!(yaml_complaint(&applied.duplicates), "yaml: unmarshal errors:\n  line 3: key \"foo\" already set in map");
     let yaml = b"spec:\n  replicas: 1\n  replicas: 2\n";
     let decoded = decode(yaml, true).expect("decodes");
@@ -35,7 +35,7 @@ fn duplicate_fields_are_told_with_their_paths_and_the_last_wins() {
 }
 
 #[test]
-fn broken_bodies_are_refused_in_words() {
+fn rejects_broken_bodies_in_words() {
     let text = |body: &[u8], yaml| decode(body, yaml).expect_err("refused").to_string();
     insta::assert_snapshot!(text(b"{\"a\":", false));
     insta::assert_snapshot!(text(b"{} x", false));

@@ -10,9 +10,9 @@ const NUMBER_LEN_MAX: usize = 512;
 
 /// The value in YAML 1.1 of a text that the parser returned as a string, if the text is plain in the YAML text that it is
 /// borrowed from and is not a string in YAML 1.1.
-pub fn resolve(text: &str, found: &str) -> Option<Value> {
-    let value = meaning(found)?;
-    let at = found.as_ptr().addr().checked_sub(text.as_ptr().addr())?;
+pub fn resolve(text: &str, scalar: &str) -> Option<Value> {
+    let value = meaning(scalar)?;
+    let at = scalar.as_ptr().addr().checked_sub(text.as_ptr().addr())?;
     let before = text.get(..at)?;
     if before.ends_with(['"', '\'']) {
         return None;

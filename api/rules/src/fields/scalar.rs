@@ -54,7 +54,7 @@ fn integer(format: Format, value: &Value) -> bool {
 
 /// Upstream's type has its own unmarshaler, so the message names no field.
 fn int_or_string(value: &Value) -> Result<(), DecodeError> {
-    let found = match value {
+    let value_type = match value {
         Value::String(_) => return Ok(()),
         Value::Number(_) if integer(Format::Int32, value) => return Ok(()),
         Value::Number(number) => format!("number {number}"),
@@ -62,7 +62,7 @@ fn int_or_string(value: &Value) -> Result<(), DecodeError> {
         Value::Array(_) => "array".to_owned(),
         _ => "object".to_owned(),
     };
-    Err(DecodeError::Type(format!("json: cannot unmarshal {found} into Go value of type int32")))
+    Err(DecodeError::Type(format!("json: cannot unmarshal {value_type} into Go value of type int32")))
 }
 
 /// Writes a quantity in upstream's canonical form.
@@ -84,7 +84,7 @@ pub fn listed_quantity(value: &mut Value) {
 
 fn time(format: Format, value: &mut Value) -> Result<(), DecodeError> {
     let Value::String(text) = value else {
-        let found = if value.is_number() {
+        let value_type = if value.is_number() {
             "number"
         } else if value.is_boolean() {
             "bool"
@@ -93,7 +93,7 @@ fn time(format: Format, value: &mut Value) -> Result<(), DecodeError> {
         } else {
             "object"
         };
-        return Err(DecodeError::Type(format!("json: cannot unmarshal {found} into Go value of type string")));
+        return Err(DecodeError::Type(format!("json: cannot unmarshal {value_type} into Go value of type string")));
     };
     *value = super::time::stored(format, text).map_err(|why| DecodeError::Type(why.into()))?.map_or(Value::Null, Value::String);
     Ok(())

@@ -31,8 +31,8 @@ fn unknown_fields_go_whatever_the_mode() {
 }
 
 #[test]
-fn wrong_types_are_told_in_gos_words() {
-    let told = |kind: &Kind, yaml: &str| {
+fn reports_wrong_types_in_gos_words() {
+    let outcome = |kind: &Kind, yaml: &str| {
         let mut value = decode(yaml.as_bytes(), true).expect("yaml").value;
         match check_fields(kind, &mut value, &[], FieldValidation::Warn) {
             Ok(_) => format!("fine: {value}"),
@@ -41,33 +41,33 @@ fn wrong_types_are_told_in_gos_words() {
     };
     let (pod, service, secret) = (kind("", "pods"), kind("", "services"), kind("", "secrets"));
     let lines = [
-        told(deployment(), "spec: {replicas: three}"),
-        told(deployment(), "spec: {replicas: 1.5}"),
-        told(deployment(), "spec: {replicas: 3000000000}"),
-        told(deployment(), "spec: {paused: 1}"),
-        told(deployment(), "spec: []"),
-        told(deployment(), "[]"),
-        told(deployment(), "metadata: {labels: {a: 1}}"),
-        told(deployment(), "metadata: {labels: [a]}"),
-        told(deployment(), "spec: {template: {spec: {containers: [{env: [{name: A, value: 1}]}]}}}"),
-        told(deployment(), "spec: {template: {spec: {containers: {name: a}}}}"),
-        told(deployment(), "spec: {strategy: {rollingUpdate: {maxSurge: true}}}"),
-        told(pod, "spec: {containers: [{args: [1]}]}"),
-        told(pod, "spec: {terminationGracePeriodSeconds: 18446744073709551615}"),
-        told(pod, "spec: {containers: [{resources: {limits: {cpu: lots}}}]}"),
-        told(pod, "spec: {containers: [{resources: {limits: {memory: 1mb}}}]}"),
-        told(pod, "spec: {containers: [{resources: {limits: {cpu: 2}}}]}"),
-        told(pod, "metadata: {creationTimestamp: yesterday}"),
-        told(pod, "metadata: {creationTimestamp: 2024-01-02T03:04:05.678+01:00}"),
-        told(service, "spec: {ports: [{targetPort: 80}, {targetPort: http}]}"),
-        told(service, "spec: {ports: [{targetPort: 1.5}]}"),
-        told(secret, "data: {a: '!!'}"),
-        told(secret, "data: {a: 5}"),
-        told(secret, "data: {a: aGk=}"),
-        told(secret, "data: {a: aGk}"),
-        told(secret, "data: {a: YR==, b: \"Y\\nQ=\\r\\n=\"}"),
-        told(kind("", "nodes"), "spec: {taints: [{timeAdded: '9999-12-31T23:59:59Z'}, {timeAdded: '0001-01-01T00:00:00Z'}]}"),
-        told(kind("coordination.k8s.io", "leases"), "spec: {renewTime: '2024-01-02T03:04:05Z'}"),
+        outcome(deployment(), "spec: {replicas: three}"),
+        outcome(deployment(), "spec: {replicas: 1.5}"),
+        outcome(deployment(), "spec: {replicas: 3000000000}"),
+        outcome(deployment(), "spec: {paused: 1}"),
+        outcome(deployment(), "spec: []"),
+        outcome(deployment(), "[]"),
+        outcome(deployment(), "metadata: {labels: {a: 1}}"),
+        outcome(deployment(), "metadata: {labels: [a]}"),
+        outcome(deployment(), "spec: {template: {spec: {containers: [{env: [{name: A, value: 1}]}]}}}"),
+        outcome(deployment(), "spec: {template: {spec: {containers: {name: a}}}}"),
+        outcome(deployment(), "spec: {strategy: {rollingUpdate: {maxSurge: true}}}"),
+        outcome(pod, "spec: {containers: [{args: [1]}]}"),
+        outcome(pod, "spec: {terminationGracePeriodSeconds: 18446744073709551615}"),
+        outcome(pod, "spec: {containers: [{resources: {limits: {cpu: lots}}}]}"),
+        outcome(pod, "spec: {containers: [{resources: {limits: {memory: 1mb}}}]}"),
+        outcome(pod, "spec: {containers: [{resources: {limits: {cpu: 2}}}]}"),
+        outcome(pod, "metadata: {creationTimestamp: yesterday}"),
+        outcome(pod, "metadata: {creationTimestamp: 2024-01-02T03:04:05.678+01:00}"),
+        outcome(service, "spec: {ports: [{targetPort: 80}, {targetPort: http}]}"),
+        outcome(service, "spec: {ports: [{targetPort: 1.5}]}"),
+        outcome(secret, "data: {a: '!!'}"),
+        outcome(secret, "data: {a: 5}"),
+        outcome(secret, "data: {a: aGk=}"),
+        outcome(secret, "data: {a: aGk}"),
+        outcome(secret, "data: {a: YR==, b: \"Y\\nQ=\\r\\n=\"}"),
+        outcome(kind("", "nodes"), "spec: {taints: [{timeAdded: '9999-12-31T23:59:59Z'}, {timeAdded: '0001-01-01T00:00:00Z'}]}"),
+        outcome(kind("coordination.k8s.io", "leases"), "spec: {renewTime: '2024-01-02T03:04:05Z'}"),
     ];
     insta::assert_snapshot!(lines.join("\n"));
 }

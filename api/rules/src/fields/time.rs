@@ -148,7 +148,7 @@ impl Reader<'_> {
 mod tests {
     use super::*;
 
-    fn told(format: Format, text: &str) -> String {
+    fn outcome(format: Format, text: &str) -> String {
         match stored(format, text) {
             Ok(Some(text)) => text,
             Ok(None) => "null".to_owned(),
@@ -174,7 +174,7 @@ mod tests {
             ("9999-12-31T23:59:59Z", "9999-12-30T22:00:00Z"),
             ("9999-12-31T23:59:59-12:00", "9999-12-30T22:00:00Z"),
         ] {
-            assert_eq!(told(Format::Time, text), wanted, "{text}");
+            assert_eq!(outcome(Format::Time, text), wanted, "{text}");
         }
     }
 
@@ -186,7 +186,7 @@ mod tests {
             ("1969-12-31T23:59:58.900000Z", "1969-12-31T23:59:58.900000Z"),
             ("9999-12-31T23:59:59.999999Z", "9999-12-30T22:00:00.999999Z"),
         ] {
-            assert_eq!(told(Format::MicroTime, text), wanted, "{text}");
+            assert_eq!(outcome(Format::MicroTime, text), wanted, "{text}");
         }
         for text in ["2024-01-02T03:04:05Z", "2024-01-02T03:04:05.123Z", "2024-01-02T03:04:05.1234567Z", "2024-01-02T03:04:05.12345+01:00"]
         {
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_told_in_gos_words() {
+    fn rejects_what_is_no_time_in_gos_words() {
         let times = [
             "",
             "yesterday",
@@ -220,8 +220,8 @@ mod tests {
             "-001-01-01T00:00:00Z",
             "2024-01-01T00:00:00\u{2212}02:00",
         ]
-        .map(|text| told(Format::Time, text));
-        let micros = ["2024-01-01T00:00:00Z", "2024-01-01T00:00:00.1234567Z"].map(|text| told(Format::MicroTime, text));
+        .map(|text| outcome(Format::Time, text));
+        let micros = ["2024-01-01T00:00:00Z", "2024-01-01T00:00:00.1234567Z"].map(|text| outcome(Format::MicroTime, text));
         insta::assert_snapshot!([times.join("\n"), micros.join("\n")].join("\n"));
     }
 }

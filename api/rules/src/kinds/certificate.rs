@@ -45,18 +45,18 @@ const USAGES: [&str; 23] = [
 /// The spec never changes. `approval` changes only conditions; `status` does not change the conditions of approval.
 fn prepare_update(sub: Option<&str>, new: &mut Value, old: &Value) {
     strategy::keep(new, old, "spec");
-    let of = |object: &Value| object.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
+    let read_conditions = |object: &Value| object.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
     let is_verdict = |condition: &Value| matches!(condition.get("type").and_then(Value::as_str), Some("Approved" | "Denied"));
     match sub {
         None => strategy::keep(new, old, "status"),
         Some("approval") => {
-            let conditions = of(new);
+            let conditions = read_conditions(new);
             strategy::keep(new, old, "status");
             set_conditions(new, conditions);
         }
         Some("status") => {
-            let mut conditions: Vec<Value> = of(old).into_iter().filter(is_verdict).collect();
-            conditions.extend(of(new).into_iter().filter(|condition| !is_verdict(condition)));
+            let mut conditions: Vec<Value> = read_conditions(old).into_iter().filter(is_verdict).collect();
+            conditions.extend(read_conditions(new).into_iter().filter(|condition| !is_verdict(condition)));
             set_conditions(new, conditions);
         }
         Some(_) => {}

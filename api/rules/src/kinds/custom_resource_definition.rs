@@ -64,7 +64,7 @@ fn remember_storage_version(object: &mut Value) {
     let (Some(version), Some(status)) = (version, object.get_mut("status").and_then(Value::as_object_mut)) else { return };
     let stored = status.entry("storedVersions").or_insert_with(|| json!([]));
     if let Some(stored) = stored.as_array_mut()
-        && !stored.iter().any(|known| known.as_str() == Some(&version))
+        && !stored.iter().any(|entry| entry.as_str() == Some(&version))
     {
         stored.push(version.into());
     }
@@ -214,8 +214,8 @@ fn stored_versions(object: &At<'_>, checks: &mut Checks) {
         checks.invalid(&stored, format!("must have the storage version {version}"));
     }
     let versions = object.find("spec.versions");
-    let known: BTreeSet<&str> = versions.items().map(|version| version.get("name").text()).collect();
-    for gone in stored.items().filter(|stored| !known.contains(stored.text())) {
+    let version_names: BTreeSet<&str> = versions.items().map(|version| version.get("name").text()).collect();
+    for gone in stored.items().filter(|stored| !version_names.contains(stored.text())) {
         let name = gone.text();
         checks.invalid(
             &gone,

@@ -77,9 +77,9 @@ fn set(list: &At<'_>, max: usize, key: &str, checks: &mut Checks, mut each: impl
     list.items().for_each(|item| each(&item, checks));
     let mut seen = HashSet::new();
     for item in list.items() {
-        let of = if key.is_empty() { item.clone() } else { item.get(key) };
-        if !seen.insert(of.text()) {
-            checks.push(FieldError::duplicate(&item.path, of.text()));
+        let identity = if key.is_empty() { item.clone() } else { item.get(key) };
+        if !seen.insert(identity.text()) {
+            checks.push(FieldError::duplicate(&item.path, identity.text()));
         }
     }
 }

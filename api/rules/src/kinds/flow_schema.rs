@@ -28,7 +28,7 @@ fn validate_create(object: &At<'_>, checks: &mut Checks) {
     let method = spec.get("distinguisherMethod");
     if method.exists() && !["ByNamespace", "ByUser"].contains(&method.get("type").text()) {
         let path = method.path.child("type");
-        checks.push(api_model::field::FieldError::not_supported(&path, method.shown(), &["ByNamespace", "ByUser"]));
+        checks.push(api_model::field::FieldError::not_supported(&path, method.value_or_null(), &["ByNamespace", "ByUser"]));
     }
     let level = spec.get("priorityLevelConfiguration").get("name");
     if level.text().is_empty() {

@@ -202,7 +202,7 @@ fn completions(new: &At<'_>, old: &At<'_>, checks: &mut Checks) {
 /// The placement of a suspended Job that never started may still change.
 fn template(new: &At<'_>, old: &At<'_>, checks: &mut Checks) {
     let (now, before) = (new.find("spec.template"), old.find("spec.template"));
-    let mut munged = now.shown();
+    let mut munged = now.value_or_null();
     if old.find("spec.suspend").flag() && !old.find("status.startTime").exists() {
         for path in ["labels", "annotations"] {
             put(&mut munged, &["metadata", path], before.get("metadata").get(path).value());

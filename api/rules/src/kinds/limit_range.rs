@@ -32,12 +32,12 @@ fn default(object: &mut Value) {
 }
 
 fn copy_missing(limit: &mut Fields, target: &str, source: &str) {
-    let known = limit.get(source).and_then(Value::as_object).cloned().unwrap_or_default();
-    if known.is_empty() {
+    let amounts = limit.get(source).and_then(Value::as_object).cloned().unwrap_or_default();
+    if amounts.is_empty() {
         return;
     }
     if let Some(target) = make(limit, target) {
-        for (name, amount) in known {
+        for (name, amount) in amounts {
             target.entry(name).or_insert(amount);
         }
     }
@@ -87,8 +87,8 @@ fn names(limit: &At<'_>, kind: &str, checks: &mut Checks) {
 
 /// Checks that min, request, default and max are in ascending order.
 fn amounts(limit: &At<'_>, name: &str, checks: &mut Checks) {
-    let of = |list: &str| limit.get(list).key(name);
-    let (min, max, default, request) = (of("min"), of("max"), of("default"), of("defaultRequest"));
+    let amount = |list: &str| limit.get(list).key(name);
+    let (min, max, default, request) = (amount("min"), amount("max"), amount("default"), amount("defaultRequest"));
     let exceeds = |a: &At<'_>, b: &At<'_>| a.exists() && b.exists() && compare(a.text(), b.text()) == Ordering::Greater;
     let say =
         |a: &str, av: &At<'_>, b: &str, bv: &At<'_>, word: &str| format!("{a} value {} is {word} than {b} value {}", av.text(), bv.text());
@@ -110,7 +110,7 @@ fn amounts(limit: &At<'_>, name: &str, checks: &mut Checks) {
     if exceeds(&default, &max) {
         checks.invalid_value(&default.path, max.text(), say("default", &default, "max", &max, "greater"));
     }
-    ratio(&of("maxLimitRequestRatio"), &min, &max, checks);
+    ratio(&amount("maxLimitRequestRatio"), &min, &max, checks);
     if !resources::is_overcommit_allowed(name)
         && default.exists()
         && request.exists()

@@ -51,7 +51,7 @@ fn everything(groups: &[&str]) -> Value {
 /// An object with a mandatory name must have the mandatory spec.
 pub fn validate(kind: &str, object: &At<'_>, checks: &mut Checks) {
     let (name, spec) = (object.find("metadata.name").text(), object.get("spec"));
-    let is_it = |fixed: &Value| fixed.get("kind").is_some_and(|found| found == kind) && meta::name(fixed) == name;
+    let is_it = |fixed: &Value| fixed.get("kind").is_some_and(|value| value == kind) && meta::name(fixed) == name;
     let fixed = flow_control().into_iter().find(is_it);
     if fixed.is_some_and(|fixed| !same(fixed.get("spec"), spec.value())) {
         checks.invalid(&spec, format!("spec of '{name}' must equal the fixed value"));

@@ -105,15 +105,15 @@ fn validate_update(sub: Option<&str>, new: &At<'_>, old: &At<'_>, checks: &mut C
         checks.forbidden(&path, format!("spec.persistentvolumesource is immutable after creation\n{changes}"));
     }
     // Upstream reports these two fields without `spec`.
-    let top = |at: At<'_>, name: &str| (at.shown(), api_model::field::Path::new(name));
+    let top = |at: At<'_>, name: &str| (at.value_or_null(), api_model::field::Path::new(name));
     let mode = new.find("spec.volumeMode");
     if !mode.same(&old.find("spec.volumeMode")) {
-        let (shown, path) = top(mode, "volumeMode");
-        checks.invalid_value(&path, shown, crate::checks::IMMUTABLE);
+        let (value, path) = top(mode, "volumeMode");
+        checks.invalid_value(&path, value, crate::checks::IMMUTABLE);
     }
     let (affinity, before) = (new.find("spec.nodeAffinity"), old.find("spec.nodeAffinity"));
     if before.exists() && !affinity.same(&before) {
-        let (shown, path) = top(affinity, "nodeAffinity");
-        checks.invalid_value(&path, shown, "field is immutable, except for updating from beta label to GA");
+        let (value, path) = top(affinity, "nodeAffinity");
+        checks.invalid_value(&path, value, "field is immutable, except for updating from beta label to GA");
     }
 }

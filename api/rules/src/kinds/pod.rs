@@ -91,8 +91,8 @@ fn select_by(term: &mut Fields, labels: &Fields) {
         }
     }
     if let Some(selector) = inner(term, "labelSelector").filter(|_| !expressions.is_empty()) {
-        let known = selector.get("matchExpressions").and_then(Value::as_array).cloned().unwrap_or_default();
-        selector.insert("matchExpressions".to_owned(), known.into_iter().chain(expressions).collect());
+        let existing = selector.get("matchExpressions").and_then(Value::as_array).cloned().unwrap_or_default();
+        selector.insert("matchExpressions".to_owned(), existing.into_iter().chain(expressions).collect());
     }
 }
 

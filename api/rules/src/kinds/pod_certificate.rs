@@ -129,13 +129,13 @@ fn certificate(status: &At<'_>, spec: &At<'_>, issued: bool, checks: &mut Checks
 
 /// The validity of the first certificate, in Unix seconds; `None` if a block is not a certificate.
 fn leaf(blocks: &[Result<Pem, x509_parser::error::PEMError>]) -> Option<(i64, i64)> {
-    let mut found = None;
+    let mut first = None;
     for block in blocks {
         let certificate = block.as_ref().ok().filter(|block| block.label == "CERTIFICATE")?.parse_x509().ok()?;
         let validity = certificate.validity();
-        found = found.or(Some((validity.not_before.timestamp(), validity.not_after.timestamp())));
+        first = first.or(Some((validity.not_before.timestamp(), validity.not_after.timestamp())));
     }
-    found
+    first
 }
 
 fn times(status: &At<'_>, spec: &At<'_>, (starts, ends): (i64, i64), checks: &mut Checks) {

@@ -24,10 +24,12 @@ fn default(object: &mut Value) {
 fn validate_create(class: &At<'_>, checks: &mut Checks) {
     let (name, value) = (class.find("metadata.name"), class.get("value"));
     if name.text().starts_with("system-") {
-        let problem = match SYSTEM.iter().find(|(known, _)| *known == name.text()) {
+        let problem = match SYSTEM.iter().find(|(system, _)| *system == name.text()) {
             None => Some(format!("{} is not a known system priority class", name.text())),
-            Some((known, wanted)) if value.int() != *wanted => Some(format!("value of {known} PriorityClass must be {wanted}")),
-            Some((known, _)) if class.get("globalDefault").flag() => Some(format!("globalDefault of {known} PriorityClass must be false")),
+            Some((system, wanted)) if value.int() != *wanted => Some(format!("value of {system} PriorityClass must be {wanted}")),
+            Some((system, _)) if class.get("globalDefault").flag() => {
+                Some(format!("globalDefault of {system} PriorityClass must be false"))
+            }
             Some(_) => None,
         };
         if let Some(problem) = problem {

@@ -72,20 +72,20 @@ fn selector(spec: &At<'_>, hard: &At<'_>, checks: &mut Checks) {
     let expressions = selector.get("matchExpressions");
     let mut scopes = HashSet::new();
     // As upstream, the path does not contain the index of the element.
-    let named = |at: At<'_>, field: &str| (at.shown(), expressions.path.child(field));
+    let named = |at: At<'_>, field: &str| (at.value_or_null(), expressions.path.child(field));
     for expression in expressions.items() {
         let scope = expression.get("scopeName").text();
         let (operator, values) = (expression.get("operator").text(), expression.get("values"));
         if !SCOPES.contains(&scope) {
-            let (shown, path) = named(expression.get("scopeName"), "scopeName");
-            checks.invalid_value(&path, shown, "unsupported scope");
+            let (value, path) = named(expression.get("scopeName"), "scopeName");
+            checks.invalid_value(&path, value, "unsupported scope");
         }
         if hard.fields().any(|name| resources::is_standard_quota(name) && !scope_fits(scope, name)) {
-            checks.invalid_value(&expressions.path, selector.shown(), "unsupported scope applied to resource");
+            checks.invalid_value(&expressions.path, selector.value_or_null(), "unsupported scope applied to resource");
         }
-        let (shown, path) = named(expression.get("operator"), "operator");
+        let (value, path) = named(expression.get("operator"), "operator");
         if EXISTS_ONLY.contains(&scope) && operator != "Exists" {
-            checks.invalid_value(&path, shown.clone(), "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity");
+            checks.invalid_value(&path, value.clone(), "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity");
         }
         let at = At::new(values.value(), expressions.path.child("values"));
         match operator {
@@ -96,7 +96,7 @@ fn selector(spec: &At<'_>, hard: &At<'_>, checks: &mut Checks) {
                 checks.invalid(&at, "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector");
             }
             "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
-            _ => checks.invalid_value(&path, shown, "not a valid selector operator"),
+            _ => checks.invalid_value(&path, value, "not a valid selector operator"),
         }
         scopes.insert(scope);
     }

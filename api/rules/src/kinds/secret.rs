@@ -78,8 +78,8 @@ fn json_map(at: &At<'_>, checks: &mut Checks) {
     let bytes = STANDARD.decode(at.text()).unwrap_or_default();
     if let Err(error) = serde_json::from_slice::<Map<String, Value>>(&bytes) {
         // The error's own text may quote secret data.
-        let place = format!("not a JSON object: line {}, column {}", error.line(), error.column());
-        checks.invalid_value(&at.path, "<secret contents redacted>", place);
+        let detail = format!("not a JSON object: line {}, column {}", error.line(), error.column());
+        checks.invalid_value(&at.path, "<secret contents redacted>", detail);
     }
 }
 

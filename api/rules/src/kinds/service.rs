@@ -221,8 +221,8 @@ fn port_conflicts(spec: &At<'_>, checks: &mut Checks) {
             }
         }
         if !ports.insert((protocol, port.get("port").int())) {
-            let shown = json!({"protocol": protocol, "port": port.get("port").int()});
-            checks.push(api_model::field::FieldError::duplicate(&port.path, shown));
+            let value = json!({"protocol": protocol, "port": port.get("port").int()});
+            checks.push(api_model::field::FieldError::duplicate(&port.path, value));
         }
     }
 }
@@ -295,11 +295,11 @@ fn cluster_ip_changes(new: &At<'_>, old: &At<'_>, checks: &mut Checks) {
     }
     let (ips, before) = (new.get("clusterIPs"), old.get("clusterIPs"));
     if before.len() > 0 && ips.len() == 0 {
-        checks.invalid_value(&ips.path.index(0), ips.shown(), "primary clusterIP can not be unset");
+        checks.invalid_value(&ips.path.index(0), ips.value_or_null(), "primary clusterIP can not be unset");
     }
     for (index, (now, was)) in ips.texts().zip(before.texts()).enumerate() {
         if now != was {
-            checks.invalid_value(&ips.path.index(index), ips.shown(), "may not change once set");
+            checks.invalid_value(&ips.path.index(index), ips.value_or_null(), "may not change once set");
         }
     }
     if before.len() > 1 && ips.len() == 1 && new.get("ipFamilyPolicy").text() != "SingleStack" {
@@ -307,7 +307,7 @@ fn cluster_ip_changes(new: &At<'_>, old: &At<'_>, checks: &mut Checks) {
     }
     let (families, old_families) = (new.get("ipFamilies"), old.get("ipFamilies"));
     if is_headless(new) == is_headless(old) && families.texts().zip(old_families.texts()).any(|(now, was)| now != was) {
-        checks.invalid_value(&families.path.index(0), families.shown(), "may not change once set");
+        checks.invalid_value(&families.path.index(0), families.value_or_null(), "may not change once set");
     }
 }
 

@@ -22,10 +22,10 @@ fn validate_create(object: &At<'_>, checks: &mut Checks) {
                 ranges.texts().filter_map(|range| range.parse::<IpNet>().ok()).map(|range| range.addr().is_ipv4()).collect();
             if !matches!(families.as_slice(), [a, b] if a != b) {
                 let detail = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
-                return checks.invalid_value(&ranges.path, spec.shown(), detail);
+                return checks.invalid_value(&ranges.path, spec.value_or_null(), detail);
             }
         }
-        _ => return checks.invalid_value(&ranges.path, spec.shown(), "may only hold up to 2 values"),
+        _ => return checks.invalid_value(&ranges.path, spec.value_or_null(), "may only hold up to 2 values"),
     }
     for range in ranges.items() {
         checks.format(&range, format::cidr(range.text()));

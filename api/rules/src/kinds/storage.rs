@@ -127,8 +127,8 @@ fn validate_driver(driver: &At<'_>, checks: &mut Checks) {
     for field in ["attachRequired", "podInfoOnMount", "storageCapacity", "seLinuxMount"] {
         if !spec.get(field).exists() {
             // Upstream's message has another name for this field.
-            let shown = if field == "attachRequired" { "attachedRequired" } else { field };
-            checks.required(&At::new(None, spec.path.child(shown)), "");
+            let name = if field == "attachRequired" { "attachedRequired" } else { field };
+            checks.required(&At::new(None, spec.path.child(name)), "");
         }
     }
     checks.one_of_if_set(&spec.get("fsGroupPolicy"), &["File", "None", "ReadWriteOnceWithFSType"]);
@@ -163,9 +163,9 @@ fn token_requests(requests: &At<'_>, checks: &mut Checks) {
 
 fn update_driver(_sub: Option<&str>, new: &At<'_>, old: &At<'_>, checks: &mut Checks) {
     validate_driver(new, checks);
-    for (field, shown) in [("attachRequired", "attachedRequired"), ("volumeLifecycleModes", "volumeLifecycleModes")] {
+    for (field, name) in [("attachRequired", "attachedRequired"), ("volumeLifecycleModes", "volumeLifecycleModes")] {
         let now = new.get("spec").get(field);
-        checks.immutable(&At::new(now.value(), new.get("spec").path.child(shown)), &old.get("spec").get(field));
+        checks.immutable(&At::new(now.value(), new.get("spec").path.child(name)), &old.get("spec").get(field));
     }
 }
 
@@ -211,7 +211,7 @@ fn update_node(new: &At<'_>, old: &At<'_>, checks: &mut Checks) {
         for now in new.find("spec.drivers").items().filter(|driver| driver.get("name").text() == name.text()) {
             if ["nodeID", "topologyKeys"].iter().any(|field| !now.get(field).same(&before.get(field))) {
                 let path = new.find("spec.drivers").path;
-                checks.invalid_value(&path, now.shown(), crate::checks::IMMUTABLE);
+                checks.invalid_value(&path, now.value_or_null(), crate::checks::IMMUTABLE);
             }
         }
     }

@@ -114,7 +114,7 @@ fn good() -> Vec<(&'static str, &'static str, String)> {
 
 #[test]
 fn every_kind_has_a_good_object_and_its_defaults_hold_still() {
-    let mut seen = Vec::new();
+    let mut covered = Vec::new();
     for (group, plural, yaml) in good() {
         let kind = kind(group, plural);
         let object = new(kind, &yaml);
@@ -129,11 +129,11 @@ fn every_kind_has_a_good_object_and_its_defaults_hold_still() {
         crate::prepare_update(kind, None, &mut updated, &stored);
         assert_eq!(updated, stored, "{plural}: an update that changes nothing");
         assert_eq!(crate::validate_update(kind, None, &updated, &stored, &mut Vec::new()), [], "{plural}");
-        seen.push((group, plural));
+        covered.push((group, plural));
     }
     for kind in api_model::kind::builtin().iter().filter(|kind| kind.allows("update")) {
         let pair = (kind.group.as_str(), kind.plural.as_str());
-        assert!(pair == ("", "pods") || seen.contains(&pair), "{pair:?} has no case");
+        assert!(pair == ("", "pods") || covered.contains(&pair), "{pair:?} has no case");
     }
 }
 
@@ -296,9 +296,9 @@ fn services() {
         let errors = crate::validate_update(services, None, &changed, &old, &mut Vec::new());
         (changed, api_model::field::aggregate(&errors))
     };
-    let (kept, errors) = update("spec: {type: NodePort, ports: [{port: 80}]}");
+    let (updated, errors) = update("spec: {type: NodePort, ports: [{port: 80}]}");
     assert_eq!(errors, "[]");
-    assert_eq!(kept.pointer("/spec"), old.pointer("/spec"));
+    assert_eq!(updated.pointer("/spec"), old.pointer("/spec"));
     let (plain, errors) = update("spec: {ports: [{port: 80, nodePort: 30007}]}");
     assert_eq!(errors, "[]");
     assert_eq!(plain.pointer("/spec/ports/0/nodePort"), None, "back to ClusterIP gives the node port up");

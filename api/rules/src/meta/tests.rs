@@ -23,7 +23,7 @@ fn metadata_is_checked() {
 }
 
 #[test]
-fn long_names_and_annotations_are_refused() {
+fn rejects_long_names_and_annotations() {
     let maps = kind("", "configmaps");
     let name = format!("metadata: {{name: {}}}", "a".repeat(254));
     assert!(create_problems(maps, &name).ends_with(": must be no more than 253 bytes"));

@@ -89,7 +89,7 @@ impl Operation {
         match self.op.as_str() {
             "add" => add(object, self.path()?, self.value.clone()),
             "copy" => {
-                let (parent, key) = place(object, self.from()?)?;
+                let (parent, key) = resolve_parent(object, self.from()?)?;
                 let value = member(parent, &key)?.cloned().unwrap_or_default();
                 *copied = copied.saturating_add(size(&value));
                 if *copied > COPIED_BYTES_MAX {
@@ -127,7 +127,7 @@ impl Operation {
 }
 
 /// The map or list in which a path ends, and the key there.
-fn place<'v>(object: &'v mut Value, path: &str) -> Result<(&'v mut Value, String), Fault> {
+fn resolve_parent<'v>(object: &'v mut Value, path: &str) -> Result<(&'v mut Value, String), Fault> {
     let mut keys = path.split('/').skip(1).map(|key| key.replace("~1", "/").replace("~0", "~"));
     let mut key = keys.next().ok_or(Fault::Missing)?;
     let mut parent = object;
@@ -151,14 +151,14 @@ fn member<'v>(parent: &'v mut Value, key: &str) -> Result<Option<&'v mut Value>,
 }
 
 /// An index into a list of so many elements; a negative one counts from the end.
-fn index(key: &str, places: usize) -> Result<usize, Fault> {
+fn index(key: &str, len: usize) -> Result<usize, Fault> {
     let at: isize = key.parse().map_err(|_| Fault::Index)?;
-    let at = if at < 0 { places.checked_add_signed(at) } else { usize::try_from(at).ok() };
-    at.filter(|at| *at < places).ok_or(Fault::Index)
+    let at = if at < 0 { len.checked_add_signed(at) } else { usize::try_from(at).ok() };
+    at.filter(|at| *at < len).ok_or(Fault::Index)
 }
 
 fn add(object: &mut Value, path: &str, value: Value) -> Result<(), Fault> {
-    match place(object, path)? {
+    match resolve_parent(object, path)? {
         (Value::Object(map), key) => drop(map.insert(key, value)),
         (Value::Array(list), key) if key == "-" => list.push(value),
         (Value::Array(list), key) => list.insert(index(&key, list.len() + 1)?, value),
@@ -168,7 +168,7 @@ fn add(object: &mut Value, path: &str, value: Value) -> Result<(), Fault> {
 }
 
 fn remove(object: &mut Value, path: &str) -> Result<Value, Fault> {
-    match place(object, path)? {
+    match resolve_parent(object, path)? {
         (Value::Object(map), key) => map.remove(&key).ok_or(Fault::Missing),
         (Value::Array(list), key) => Ok(list.remove(index(&key, list.len())?)),
         _ => Err(Fault::Missing),
@@ -183,7 +183,7 @@ fn replace(object: &mut Value, path: &str, value: Value) -> Result<(), Fault> {
         *object = value;
         return Ok(());
     }
-    match place(object, path)? {
+    match resolve_parent(object, path)? {
         (Value::Object(map), key) => drop(map.insert(key, value)),
         (parent, key) => *member(parent, &key)?.ok_or(Fault::Missing)? = value,
     }
@@ -191,13 +191,13 @@ fn replace(object: &mut Value, path: &str, value: Value) -> Result<(), Fault> {
 }
 
 fn test(object: &mut Value, path: &str, wanted: &Value) -> Result<(), Fault> {
-    let found = if path.is_empty() {
+    let current = if path.is_empty() {
         Some(object)
     } else {
-        let (parent, key) = place(object, path)?;
+        let (parent, key) = resolve_parent(object, path)?;
         member(parent, &key)?
     };
-    let is_so = found.map_or(wanted.is_null(), |found| found == wanted);
+    let is_so = current.map_or(wanted.is_null(), |current| current == wanted);
     if is_so { Ok(()) } else { Err(Fault::Test) }
 }
 
@@ -247,9 +247,9 @@ pub(super) fn depth(value: &Value) -> usize {
 
 /// Levels of lists and maps, and `before` plus the number of visited values.
 fn measured(value: &Value, before: usize) -> (usize, usize) {
-    let among = |(deepest, seen): (usize, usize), item: &Value| {
-        let (depth, seen) = measured(item, seen);
-        (deepest.max(depth + 1), seen)
+    let among = |(deepest, visited): (usize, usize), item: &Value| {
+        let (depth, visited) = measured(item, visited);
+        (deepest.max(depth + 1), visited)
     };
     match value {
         Value::Array(list) => list.iter().fold((1, before + 1), among),

@@ -146,16 +146,16 @@ fn merge_list(old: Vec<Value>, new: Vec<Value>, schema: Option<&Schema>) -> Resu
         return Ok(order::normalize(merged, &new, &old, &key));
     };
     let before = old.clone();
-    let Parted { kept, changes, replace } = part(old, new, name)?;
+    let Parted { retained, changes, replace } = part(old, new, name)?;
     if replace {
         return Ok(changes);
     }
-    let merged = merge_elements(kept, &changes, name, schema.and_then(Schema::items))?;
+    let merged = merge_elements(retained, &changes, name, schema.and_then(Schema::items))?;
     Ok(order::normalize(merged, &changes, &before, &key))
 }
 
 struct Parted {
-    kept: Vec<Value>,
+    retained: Vec<Value>,
     changes: Vec<Value>,
     replace: bool,
 }
@@ -163,7 +163,7 @@ struct Parted {
 /// Applies the `$patch` directives among the elements of a list.
 fn part(old: Vec<Value>, new: Vec<Value>, key: &str) -> Result<Parted, PatchError> {
     let mut deleted = HashSet::new();
-    let mut parted = Parted { kept: Vec::new(), changes: Vec::new(), replace: false };
+    let mut parted = Parted { retained: Vec::new(), changes: Vec::new(), replace: false };
     for element in new {
         match element.get(PATCH).and_then(Value::as_str) {
             None if element.get(PATCH).is_some() => return Err(malformed("unknown patch type found")),
@@ -177,26 +177,26 @@ fn part(old: Vec<Value>, new: Vec<Value>, key: &str) -> Result<Parted, PatchErro
             Some(other) => return Err(malformed(format!("unknown patch type found: {other}"))),
         }
     }
-    parted.kept = old.into_iter().filter(|item| !item.get(key).is_some_and(|value| deleted.contains(&value.to_string()))).collect();
+    parted.retained = old.into_iter().filter(|item| !item.get(key).is_some_and(|value| deleted.contains(&value.to_string()))).collect();
     Ok(parted)
 }
 
 /// Merges each change into the element of the same key, or appends it.
 fn merge_elements(mut list: Vec<Value>, changes: &[Value], key: &str, items: Option<&Schema>) -> Result<Vec<Value>, PatchError> {
-    let mut places: HashMap<String, usize> = HashMap::new();
+    let mut positions: HashMap<String, usize> = HashMap::new();
     for (at, item) in list.iter().enumerate() {
         if let Some(value) = item.get(key) {
-            places.entry(value.to_string()).or_insert(at);
+            positions.entry(value.to_string()).or_insert(at);
         }
     }
     for change in changes {
         let (Value::Object(fields), Some(value)) = (change, change.get(key)) else {
             return Err(malformed(format!("map: {change} does not contain declared merge key: {key}")));
         };
-        match places.get(&value.to_string()).and_then(|at| list.get_mut(*at)) {
+        match positions.get(&value.to_string()).and_then(|at| list.get_mut(*at)) {
             Some(Value::Object(old)) => *old = merge_map(std::mem::take(old), fields.clone(), items)?,
             _ => {
-                places.insert(value.to_string(), list.len());
+                positions.insert(value.to_string(), list.len());
                 list.extend(without_directives(change.clone()));
             }
         }

@@ -231,7 +231,7 @@ fn lists_of_primitives_are_sets_where_the_schema_says_so() {
 }
 
 #[test]
-fn element_order_is_the_patchs_and_strangers_keep_their_places() {
+fn element_order_is_the_patchs_and_strangers_keep_their_positions() {
     let names = |list: &[&str]| Value::Array(list.iter().map(|name| json!({"name": name})).collect());
     for (before, patch, order, wanted) in [
         (&["a", "b", "c"][..], &[][..], &["c", "b", "a"][..], &["c", "b", "a"][..]),
@@ -254,7 +254,7 @@ fn element_order_is_the_patchs_and_strangers_keep_their_places() {
 }
 
 #[test]
-fn malformed_strategic_patches_are_told() {
+fn rejects_malformed_strategic_patches() {
     for patch in [
         json!([]),
         json!({"spec": {"$patch": "frob"}}),

@@ -14,9 +14,9 @@ pub const VOLUME_MODES: [&str; 2] = ["Block", "Filesystem"];
 pub fn validate(spec: &At<'_>, checks: &mut Checks) {
     access_modes(&spec.get("accessModes"), "at least 1 access mode is required", checks);
     checks.label_selector(&spec.get("selector"));
-    let asked = spec.find("resources.requests.storage");
+    let request = spec.find("resources.requests.storage");
     // Upstream's path does not contain `requests`.
-    let at = At::new(asked.value(), spec.get("resources").path.key("storage"));
+    let at = At::new(request.value(), spec.get("resources").path.key("storage"));
     if !at.exists() {
         checks.required(&at, "");
     } else if quantity::parse(at.text()).is_ok_and(|parsed| parsed.nano() <= 0) {
@@ -46,8 +46,8 @@ fn data_source(source: &At<'_>, checks: &mut Checks) {
     }
     let group = source.get("apiGroup");
     if group.text().is_empty() && source.get("kind").text() != "PersistentVolumeClaim" {
-        let shown = source.get("kind").text();
-        checks.invalid_value(&source.path, shown, "must be 'PersistentVolumeClaim' when referencing the default apiGroup");
+        let kind = source.get("kind").text();
+        checks.invalid_value(&source.path, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup");
     }
     if !group.text().is_empty() {
         checks.format(&group, format::dns_subdomain(group.text()));

@@ -99,9 +99,9 @@ pub fn field_ref(reference: &At<'_>, in_volume: bool, checks: &mut Checks) {
         }
         return;
     }
-    let known = ENV_FIELDS.contains(&field.text()) || VOLUME_FIELDS.contains(&field.text()) || field.text() == "spec.restartPolicy";
+    let is_known = ENV_FIELDS.contains(&field.text()) || VOLUME_FIELDS.contains(&field.text()) || field.text() == "spec.restartPolicy";
     let supported: &[&str] = if in_volume { &VOLUME_FIELDS } else { &ENV_FIELDS };
-    if !known {
+    if !is_known {
         checks.invalid(&field, format!("error converting fieldPath: field label not supported: {}", field.text()));
     } else if !supported.contains(&field.text()) {
         checks.not_supported(&field, supported);

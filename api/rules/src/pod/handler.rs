@@ -42,17 +42,17 @@ fn probe(probe: &At<'_>, context: &Context<'_>, checks: &mut Checks) {
 }
 
 fn handler(owner: &At<'_>, kinds: &[&str], context: &Context<'_>, checks: &mut Checks) {
-    let mut found = false;
+    let mut has_action = false;
     for kind in kinds {
         let action = owner.get(kind);
         if !action.exists() {
             continue;
         }
-        if found {
+        if has_action {
             checks.forbidden(&action, "may not specify more than 1 handler type");
             continue;
         }
-        found = true;
+        has_action = true;
         match *kind {
             "exec" if action.get("command").len() == 0 => checks.required(&action.get("command"), ""),
             "httpGet" => http_get(&action, checks),
@@ -61,7 +61,7 @@ fn handler(owner: &At<'_>, kinds: &[&str], context: &Context<'_>, checks: &mut C
             _ => {}
         }
     }
-    if !found {
+    if !has_action {
         checks.required(owner, "must specify a handler type");
     }
 }

@@ -26,8 +26,8 @@ pub fn class(spec: &At<'_>) -> &'static str {
     let mut guaranteed = true;
     for resources in &sources {
         add(&mut requests, &resources.get("requests"));
-        let found = add(&mut limits, &resources.get("limits"));
-        guaranteed &= found == COMPUTE.len();
+        let count = add(&mut limits, &resources.get("limits"));
+        guaranteed &= count == COMPUTE.len();
     }
     if requests.is_empty() && limits.is_empty() {
         return "BestEffort";
@@ -37,15 +37,15 @@ pub fn class(spec: &At<'_>) -> &'static str {
 
 /// Adds the compute resources above zero to a sum. Returns how many were added.
 fn add(sum: &mut BTreeMap<&'static str, i128>, list: &At<'_>) -> usize {
-    let mut found = 0;
+    let mut count = 0;
     for name in COMPUTE {
         let nano = quantity::parse(list.get(name).text()).map_or(0, Quantity::nano);
         if nano > 0 {
             *sum.entry(name).or_default() += nano;
-            found += 1;
+            count += 1;
         }
     }
-    found
+    count
 }
 
 /// Resources that may be set for a Pod as a whole.
@@ -84,14 +84,14 @@ fn requests(container: &At<'_>) -> Amounts {
 
 fn plus(sum: &mut Amounts, more: &Amounts) {
     for (name, amount) in more {
-        let total = sum.get(name).map_or(*amount, |known| known.plus(*amount));
+        let total = sum.get(name).map_or(*amount, |current| current.plus(*amount));
         sum.insert(name.clone(), total);
     }
 }
 
 fn most(high: &mut Amounts, other: &Amounts) {
     for (name, amount) in other {
-        if high.get(name).is_none_or(|known| known.nano() < amount.nano()) {
+        if high.get(name).is_none_or(|current| current.nano() < amount.nano()) {
             high.insert(name.clone(), *amount);
         }
     }
@@ -105,11 +105,11 @@ pub fn default_pod_level(spec: &mut Fields) {
         return;
     }
     let object = Value::Object(spec.clone());
-    let asked = aggregate_requests(&At::root(&object));
+    let container_requests = aggregate_requests(&At::root(&object));
     let Some(requests) = inner(spec, "resources").and_then(|resources| crate::edit::make(resources, "requests")) else {
         return;
     };
-    for (name, amount) in asked.iter().filter(|(name, _)| COMPUTE.contains(&name.as_str())) {
+    for (name, amount) in container_requests.iter().filter(|(name, _)| COMPUTE.contains(&name.as_str())) {
         requests.entry(name.clone()).or_insert_with(|| amount.canonical().into());
     }
     for (name, limit) in limits.into_iter().filter(|(name, _)| is_pod_level(name)) {

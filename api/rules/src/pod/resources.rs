@@ -140,13 +140,13 @@ pub fn validate_pod_level(spec: &At<'_>, checks: &mut Checks) {
     }
     requirements(&resources, pod_level_name, checks);
     let requests = resources.get("requests");
-    for (name, asked) in qos::aggregate_requests(spec) {
+    for (name, request) in qos::aggregate_requests(spec) {
         let own = requests.key(&name);
-        let text = asked.canonical();
+        let text = request.canonical();
         if compare(&text, own.text()) == Ordering::Greater {
-            let shown = if own.exists() { own.text() } else { "0" };
+            let value = if own.exists() { own.text() } else { "0" };
             let detail = format!("must be greater than or equal to aggregate container requests of {text}");
-            checks.invalid_value(&own.path, shown, detail);
+            checks.invalid_value(&own.path, value, detail);
         }
     }
     for (index, container) in spec.get("containers").items().enumerate() {

@@ -116,7 +116,7 @@ fn seccomp(profile: &At<'_>, checks: &mut Checks) {
     match (kind.text(), local.exists()) {
         ("Localhost", false) => checks.required(&local, "must be set when seccomp type is Localhost"),
         ("Localhost", true) => descending_path(&local.path, local.text(), checks),
-        (_, true) => checks.invalid_value(&local.path, profile.shown(), "can only be set when seccomp type is Localhost"),
+        (_, true) => checks.invalid_value(&local.path, profile.value_or_null(), "can only be set when seccomp type is Localhost"),
         (_, false) => {}
     }
 }

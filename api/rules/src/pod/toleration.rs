@@ -52,7 +52,7 @@ pub fn taints(taints: &At<'_>, checks: &mut Checks) {
         }
         checks.one_of(&taint.get("effect"), &EFFECTS);
         if !seen.insert((taint.get("key").text(), taint.get("effect").text())) {
-            let mut error = FieldError::duplicate(&taint.path, taint.shown());
+            let mut error = FieldError::duplicate(&taint.path, taint.value_or_null());
             error.detail = "taints must be unique by key and effect pair".to_owned();
             checks.push(error);
         }

@@ -135,8 +135,8 @@ fn tolerations(new: &At<'_>, old: &At<'_>, checks: &mut Checks) {
         fields.remove("tolerationSeconds");
         Value::Object(fields)
     };
-    let known: Vec<Value> = new.items().map(|toleration| without_seconds(&toleration)).collect();
-    if old.items().any(|old| !known.iter().any(|new| same(Some(new), Some(&without_seconds(&old))))) {
+    let new_tolerations: Vec<Value> = new.items().map(|toleration| without_seconds(&toleration)).collect();
+    if old.items().any(|old| !new_tolerations.iter().any(|new| same(Some(new), Some(&without_seconds(&old))))) {
         checks.forbidden(new, "existing toleration can not be modified except its tolerationSeconds");
     }
 }

@@ -85,37 +85,37 @@ pub fn validate_all<'a>(volumes: &At<'a>, pod_name: Option<&str>, checks: &mut C
 }
 
 fn source(volume: &At<'_>, pod_name: Option<&str>, checks: &mut Checks) {
-    let mut found = false;
+    let mut has_source = false;
     for kind in KINDS.iter().filter(|kind| **kind != "local") {
         let source = volume.get(kind);
         if !source.exists() {
             continue;
         }
-        if found {
+        if has_source {
             checks.forbidden(&source, "may not specify more than 1 volume type");
             continue;
         }
-        found = true;
+        has_source = true;
         one_source(kind, &source, checks);
         if *kind == "ephemeral" {
             ephemeral(volume, &source, pod_name, checks);
         }
     }
-    if !found {
+    if !has_source {
         checks.required(volume, "must specify a volume type");
     }
 }
 
 /// Checks the sources of a PersistentVolume. Returns their number.
 pub fn persistent_source(spec: &At<'_>, checks: &mut Checks) -> usize {
-    let mut found = 0;
+    let mut count = 0;
     for kind in KINDS {
         let source = spec.get(kind);
         if !source.exists() {
             continue;
         }
-        found += 1;
-        if found > 1 {
+        count += 1;
+        if count > 1 {
             checks.forbidden(&source, "may not specify more than 1 volume type");
             continue;
         }
@@ -135,7 +135,7 @@ pub fn persistent_source(spec: &At<'_>, checks: &mut Checks) -> usize {
             _ => one_source(kind, &source, checks),
         }
     }
-    found
+    count
 }
 
 fn required(at: &At<'_>, fields: &[&str], checks: &mut Checks) {
@@ -281,13 +281,13 @@ fn projected(projection: &At<'_>, checks: &mut Checks) {
     mode(&projection.get("defaultMode"), checks);
     let mut paths = HashSet::new();
     for source in projection.get("sources").items() {
-        let mut found = 0;
+        let mut count = 0;
         for kind in ["secret", "configMap"] {
             let part = source.get(kind);
             if !part.exists() {
                 continue;
             }
-            found += 1;
+            count += 1;
             required(&part, &["name"], checks);
             for item in part.get("items").items() {
                 key_to_path(&item, checks);
@@ -296,7 +296,7 @@ fn projected(projection: &At<'_>, checks: &mut Checks) {
         }
         let downward = source.get("downwardAPI");
         if downward.exists() {
-            found += 1;
+            count += 1;
             for file in downward.get("items").items() {
                 downward_file(&At::new(file.value(), downward.path.clone()), checks);
                 let path = file.get("path").text();
@@ -305,24 +305,24 @@ fn projected(projection: &At<'_>, checks: &mut Checks) {
         }
         let token = source.get("serviceAccountToken");
         if token.exists() {
-            found += 1;
+            count += 1;
             service_account_token(projection, &token, checks);
         }
         let bundle = source.get("clusterTrustBundle");
         if bundle.exists() {
-            found += 1;
+            count += 1;
             required(&bundle, &["path"], checks);
             not_reserved_path(&bundle.get("path").path, bundle.get("path").text(), checks);
         }
-        if found > 1 {
+        if count > 1 {
             checks.forbidden(&source, "may not specify more than 1 volume type per source");
         }
     }
 }
 
-fn taken<'a>(paths: &mut HashSet<&'a str>, path: &'a str, shown: &str, projection: &At<'_>, checks: &mut Checks) {
+fn taken<'a>(paths: &mut HashSet<&'a str>, path: &'a str, value: &str, projection: &At<'_>, checks: &mut Checks) {
     if !path.is_empty() && !paths.insert(path) {
-        checks.invalid_value(&projection.path, shown, "conflicting duplicate paths");
+        checks.invalid_value(&projection.path, value, "conflicting duplicate paths");
     }
 }
 

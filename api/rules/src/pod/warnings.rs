@@ -144,9 +144,9 @@ fn container(container: &At<'_>, warnings: &mut Vec<String>) {
 }
 
 fn ports(containers: &[At<'_>], warnings: &mut Vec<String>) {
-    let mut known: BTreeMap<(i64, &str), Vec<At<'_>>> = BTreeMap::new();
+    let mut by_port: BTreeMap<(i64, &str), Vec<At<'_>>> = BTreeMap::new();
     for port in containers.iter().flat_map(|container| container.get("ports").items()) {
-        let others = known.entry((port.get("containerPort").int(), port.get("protocol").text())).or_default();
+        let others = by_port.entry((port.get("containerPort").int(), port.get("protocol").text())).or_default();
         let host = |at: &At<'_>| (at.get("hostIP").text().to_owned(), at.get("hostPort").int());
         for other in others.iter() {
             let (this, that) = (host(&port), host(other));

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn told(api_version: &str, kind: &str, new: Value, old: Option<Value>) -> Vec<String> {
+fn warnings(api_version: &str, kind: &str, new: Value, old: Option<Value>) -> Vec<String> {
     unacted(kind::find_by_kind(api_version, kind).expect("a served kind"), &new, old.as_ref())
 }
 
@@ -16,56 +16,56 @@ fn texts(paths: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn a_field_that_nobody_acts_on_is_told() {
+fn reports_a_field_that_nobody_acts_on() {
     let affinity = json!({"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}]});
     let spec = json!({"affinity": {"podAffinity": affinity, "nodeAffinity": {}}, "hostPID": true, "containers": [{"name": "c"}]});
-    assert_eq!(told("v1", "Pod", pod(spec.clone()), None), texts(&["spec.affinity.podAffinity", "spec.hostPID"]));
+    assert_eq!(warnings("v1", "Pod", pod(spec.clone()), None), texts(&["spec.affinity.podAffinity", "spec.hostPID"]));
     let template = json!({"spec": {"replicas": 1, "template": {"spec": spec}}});
     let paths = ["spec.template.spec.affinity.podAffinity", "spec.template.spec.hostPID"];
-    assert_eq!(told("apps/v1", "Deployment", template, None), texts(&paths));
+    assert_eq!(warnings("apps/v1", "Deployment", template, None), texts(&paths));
 }
 
 #[test]
-fn of_a_list_the_first_element_is_told_once() {
+fn reports_the_first_element_of_a_list_once() {
     let devices = json!([{"name": "d", "devicePath": "/d"}]);
     let containers =
         json!([{"name": "a"}, {"name": "b", "volumeDevices": devices}, {"name": "c", "volumeDevices": devices, "restartPolicy": "Always"}]);
     let wanted = texts(&["spec.containers[1].volumeDevices", "spec.containers[2].restartPolicy"]);
-    assert_eq!(told("v1", "Pod", pod(json!({"containers": containers})), None), wanted);
+    assert_eq!(warnings("v1", "Pod", pod(json!({"containers": containers})), None), wanted);
     let sidecar = json!({"initContainers": [{"name": "s", "restartPolicy": "Always"}], "containers": []});
-    assert_eq!(told("v1", "Pod", pod(sidecar), None), texts(&[]), "that of an init container is acted upon");
+    assert_eq!(warnings("v1", "Pod", pod(sidecar), None), texts(&[]), "that of an init container is acted upon");
 }
 
 #[test]
-fn what_the_node_does_is_not_told() {
-    assert_eq!(told("v1", "Pod", pod(json!({"hostIPC": true, "hostNetwork": true, "hostUsers": false})), None), texts(&[]));
+fn reports_nothing_that_the_node_does() {
+    assert_eq!(warnings("v1", "Pod", pod(json!({"hostIPC": true, "hostNetwork": true, "hostUsers": false})), None), texts(&[]));
 }
 
 #[test]
-fn what_asks_for_nothing_is_not_told() {
+fn reports_no_value_without_effect() {
     let spec = json!({"hostPID": false, "topologySpreadConstraints": [], "preemptionPolicy": "PreemptLowerPriority",
         "securityContext": {"supplementalGroupsPolicy": "Strict"}, "containers": [{"name": "c", "securityContext": {"procMount": "Default"}}]});
-    assert_eq!(told("v1", "Pod", pod(spec), None), texts(&[]));
+    assert_eq!(warnings("v1", "Pod", pod(spec), None), texts(&[]));
     let spec = json!({"securityContext": {"supplementalGroupsPolicy": "Merge"}});
-    assert_eq!(told("v1", "Pod", pod(spec), None), texts(&["spec.securityContext.supplementalGroupsPolicy"]));
+    assert_eq!(warnings("v1", "Pod", pod(spec), None), texts(&["spec.securityContext.supplementalGroupsPolicy"]));
 }
 
 #[test]
-fn of_a_change_only_what_is_new_is_told() {
+fn reports_only_what_is_new_in_a_change() {
     let (old, new) = (json!({"hostPID": true}), json!({"hostPID": true, "setHostnameAsFQDN": true}));
-    assert_eq!(told("v1", "Pod", pod(new), Some(pod(old.clone()))), texts(&["spec.setHostnameAsFQDN"]));
-    assert_eq!(told("v1", "Pod", pod(old.clone()), Some(pod(old))), texts(&[]));
+    assert_eq!(warnings("v1", "Pod", pod(new), Some(pod(old.clone()))), texts(&["spec.setHostnameAsFQDN"]));
+    assert_eq!(warnings("v1", "Pod", pod(old.clone()), Some(pod(old))), texts(&[]));
 }
 
 #[test]
-fn a_kind_that_nobody_acts_on_is_told() {
+fn reports_a_kind_that_nobody_acts_on() {
     let set =
         |replicas: u32, label: &str| json!({"kind": "StatefulSet", "metadata": {"labels": {"a": label}}, "spec": {"replicas": replicas}});
     let sentence = ["skiff: StatefulSets are stored but no controller acts on them yet"];
-    assert_eq!(told("apps/v1", "StatefulSet", set(1, "x"), None), sentence);
-    assert_eq!(told("apps/v1", "StatefulSet", set(2, "x"), Some(set(1, "x"))), sentence);
-    assert_eq!(told("apps/v1", "StatefulSet", set(1, "y"), Some(set(1, "x"))), texts(&[]));
-    assert_eq!(told("v1", "ConfigMap", json!({"data": {"a": "b"}}), None), texts(&[]));
+    assert_eq!(warnings("apps/v1", "StatefulSet", set(1, "x"), None), sentence);
+    assert_eq!(warnings("apps/v1", "StatefulSet", set(2, "x"), Some(set(1, "x"))), sentence);
+    assert_eq!(warnings("apps/v1", "StatefulSet", set(1, "y"), Some(set(1, "x"))), texts(&[]));
+    assert_eq!(warnings("v1", "ConfigMap", json!({"data": {"a": "b"}}), None), texts(&[]));
 }
 
 #[test]
@@ -80,5 +80,5 @@ fn no_object_brings_more_than_a_few() {
         .map(|row| json!({"name": row.path, (row.path): {"a": "b"}}))
         .collect();
     assert!(volumes.len() > WARNINGS_MAX);
-    assert_eq!(told("v1", "Pod", pod(json!({"volumes": volumes})), None).len(), WARNINGS_MAX);
+    assert_eq!(warnings("v1", "Pod", pod(json!({"volumes": volumes})), None).len(), WARNINGS_MAX);
 }

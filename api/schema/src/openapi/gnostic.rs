@@ -128,9 +128,9 @@ fn parameters_item(body: &Value) -> Message {
 
 /// `Parameter`.
 fn parameter(body: &Value) -> Message {
-    let place = body.get("in").and_then(Value::as_str).unwrap_or_default();
+    let location = body.get("in").and_then(Value::as_str).unwrap_or_default();
     let mut parameter = Message::default();
-    if place == "body" {
+    if location == "body" {
         let mut message = Message::default();
         message.text(1, body.get("description"));
         message.text(2, body.get("name"));
@@ -142,7 +142,7 @@ fn parameter(body: &Value) -> Message {
         parameter.message(1, &message);
     } else {
         // Query and form parameters have an additional field in the middle, so the numbers after it are shifted.
-        let (form, shift) = match place {
+        let (form, shift) = match location {
             "header" => (1, 0),
             "formData" => (2, 1),
             "query" => (3, 1),

@@ -124,36 +124,36 @@ fn resources(list: &Value) -> Vec<Value> {
     let rows = || list.get("resources").and_then(Value::as_array).into_iter().flatten();
     let text = |row: &Value, field: &str| row.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
     let of_row = |row: &Value| {
-        let mut shown = json!({
+        let mut resource = json!({
             "responseKind": {"group": text(row, "group"), "version": text(row, "version"), "kind": text(row, "kind")},
             "verbs": row.get("verbs").cloned().unwrap_or_else(|| json!([])),
         });
         for field in ["shortNames", "categories"] {
             if let Some(words) = row.get(field).filter(|words| words.is_array()) {
-                api_wire::json::set(&mut shown, &[field], words.clone());
+                api_wire::json::set(&mut resource, &[field], words.clone());
             }
         }
-        shown
+        resource
     };
     let mut found = Vec::new();
     for row in rows().filter(|row| !text(row, "name").contains('/')) {
         let name = text(row, "name");
-        let mut shown = of_row(row);
+        let mut resource = of_row(row);
         let is_namespaced = row.get("namespaced") == Some(&Value::Bool(true));
-        api_wire::json::set(&mut shown, &["resource"], name.as_str());
-        api_wire::json::set(&mut shown, &["scope"], if is_namespaced { "Namespaced" } else { "Cluster" });
-        api_wire::json::set(&mut shown, &["singularResource"], text(row, "singularName"));
+        api_wire::json::set(&mut resource, &["resource"], name.as_str());
+        api_wire::json::set(&mut resource, &["scope"], if is_namespaced { "Namespaced" } else { "Cluster" });
+        api_wire::json::set(&mut resource, &["singularResource"], text(row, "singularName"));
         let below = |other: &Value| text(other, "name").strip_prefix(&format!("{name}/")).map(str::to_owned);
         let subresources = rows().filter_map(|other| {
-            let mut shown = of_row(other);
-            api_wire::json::set(&mut shown, &["subresource"], below(other)?);
-            Some(shown)
+            let mut resource = of_row(other);
+            api_wire::json::set(&mut resource, &["subresource"], below(other)?);
+            Some(resource)
         });
         let subresources: Vec<Value> = subresources.collect();
         if !subresources.is_empty() {
-            api_wire::json::set(&mut shown, &["subresources"], subresources);
+            api_wire::json::set(&mut resource, &["subresources"], subresources);
         }
-        found.push(shown);
+        found.push(resource);
     }
     found
 }

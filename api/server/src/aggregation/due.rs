@@ -46,7 +46,7 @@ pub(super) struct Looks(HashMap<String, Look>);
 
 #[derive(Debug)]
 struct Look {
-    ground: ProbeInput,
+    input: ProbeInput,
     is_well: bool,
     again_at: Instant,
     /// When the failure of a client's request last caused a check.
@@ -55,15 +55,15 @@ struct Look {
 
 impl Looks {
     /// Whether a server must be checked.
-    pub(super) fn is_due(&self, name: &str, ground: &ProbeInput, now: Instant) -> bool {
-        self.0.get(name).is_none_or(|last| last.ground != *ground || last.again_at <= now)
+    pub(super) fn is_due(&self, name: &str, input: &ProbeInput, now: Instant) -> bool {
+        self.0.get(name).is_none_or(|last| last.input != *input || last.again_at <= now)
     }
 
     /// Records a check. If `is_well` is false, the next check comes soon.
-    pub(super) fn looked(&mut self, name: &str, ground: ProbeInput, is_well: bool, now: Instant) {
+    pub(super) fn looked(&mut self, name: &str, input: ProbeInput, is_well: bool, now: Instant) {
         let again_at = now + if is_well { ASK_EVERY } else { ASK_AGAIN_AFTER };
         let doubted_at = self.0.get(name).and_then(|last| last.doubted_at);
-        self.0.insert(name.to_owned(), Look { ground, is_well, again_at, doubted_at });
+        self.0.insert(name.to_owned(), Look { input, is_well, again_at, doubted_at });
     }
 
     /// A client's request got no answer: the server must be checked if the last check succeeded. The cause may be the
@@ -113,9 +113,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_server_is_due_when_what_it_stands_on_changes() {
-        let ground = |registered, objects: &[Arc<Value>]| ProbeInput::of(&remote(registered), &FixedView(objects.to_vec()));
+        let input = |registered, objects: &[Arc<Value>]| ProbeInput::of(&remote(registered), &FixedView(objects.to_vec()));
         let (now, mut looks) = (Instant::now(), Looks::default());
-        let first = ground(("a", 1), &[service(), slice("s", "n", &["10.0.0.1"])]);
+        let first = input(("a", 1), &[service(), slice("s", "n", &["10.0.0.1"])]);
         assert!(looks.is_due("v1.x.y", &first, now), "it was never looked at");
         looks.looked("v1.x.y", first, true, now);
         for (registered, objects, wanted) in [
@@ -129,18 +129,18 @@ mod tests {
             (("a", 2), vec![service(), slice("s", "n", &["10.0.0.1"])], true),
             (("b", 1), vec![service(), slice("s", "n", &["10.0.0.1"])], true),
         ] {
-            assert_eq!(looks.is_due("v1.x.y", &ground(registered, &objects), now), wanted, "{registered:?} {objects:?}");
+            assert_eq!(looks.is_due("v1.x.y", &input(registered, &objects), now), wanted, "{registered:?} {objects:?}");
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_server_is_due_again_sooner_when_it_did_not_answer() {
-        let ground = ProbeInput::of(&remote(("a", 1)), &FixedView(vec![]));
+        let input = ProbeInput::of(&remote(("a", 1)), &FixedView(vec![]));
         let (now, mut looks) = (Instant::now(), Looks::default());
-        looks.looked("well", ground.clone(), true, now);
-        looks.looked("ill", ground.clone(), false, now);
+        looks.looked("well", input.clone(), true, now);
+        looks.looked("ill", input.clone(), false, now);
         assert_eq!(looks.next(), Some(now + ASK_AGAIN_AFTER));
-        let due = |looks: &Looks, name: &str, later: Duration| looks.is_due(name, &ground, now + later);
+        let due = |looks: &Looks, name: &str, later: Duration| looks.is_due(name, &input, now + later);
         assert!(due(&looks, "ill", ASK_AGAIN_AFTER) && !due(&looks, "well", ASK_AGAIN_AFTER));
         assert!(due(&looks, "well", ASK_EVERY));
         looks.retain(|name| name == "well");
@@ -149,17 +149,17 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_is_well_is_doubted_once_in_a_while() {
-        let ground = ProbeInput::of(&remote(("a", 1)), &FixedView(vec![]));
+        let input = ProbeInput::of(&remote(("a", 1)), &FixedView(vec![]));
         let (start, mut looks) = (Instant::now(), Looks::default());
         for name in ["well", "ill"] {
-            looks.looked(name, ground.clone(), name == "well", start);
+            looks.looked(name, input.clone(), name == "well", start);
         }
         let mut doubted = |name: &str, is_well: bool, seconds: u64| {
             let now = start + Duration::from_secs(seconds);
             looks.doubt(name, now);
-            let is_due = looks.is_due(name, &ground, now);
+            let is_due = looks.is_due(name, &input, now);
             if is_due {
-                looks.looked(name, ground.clone(), is_well, now);
+                looks.looked(name, input.clone(), is_well, now);
             }
             is_due
         };

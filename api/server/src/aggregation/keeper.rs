@@ -112,22 +112,22 @@ async fn look(keeper: &Keeper, looks: &mut Looks) {
     let doubts = std::mem::take(&mut *aggregation.doubts.lock());
     let now = Instant::now();
     doubts.iter().for_each(|name| looks.doubt(name, now));
-    let grounds = remotes.iter().map(|remote| (Arc::clone(remote), ProbeInput::of(remote, &*aggregation.core.cache)));
-    let due: Vec<_> = grounds.filter(|(remote, ground)| looks.is_due(&remote.name, ground, now)).collect();
-    let looking = futures::stream::iter(due).map(|(remote, ground)| async move {
-        let is_well = is_well(keeper, &remote, &ground).await;
-        (remote, ground, is_well)
+    let inputs = remotes.iter().map(|remote| (Arc::clone(remote), ProbeInput::of(remote, &*aggregation.core.cache)));
+    let due: Vec<_> = inputs.filter(|(remote, input)| looks.is_due(&remote.name, input, now)).collect();
+    let looking = futures::stream::iter(due).map(|(remote, input)| async move {
+        let is_well = is_well(keeper, &remote, &input).await;
+        (remote, input, is_well)
     });
     let mut looking = looking.buffer_unordered(AT_ONCE);
-    while let Some((remote, ground, is_well)) = looking.next().await {
-        looks.looked(&remote.name, ground, is_well, Instant::now());
+    while let Some((remote, input, is_well)) = looking.next().await {
+        looks.looked(&remote.name, input, is_well, Instant::now());
     }
 }
 
 /// Checks a server and writes the result. Returns false if the check must be repeated soon.
-async fn is_well(keeper: &Keeper, remote: &Remote, ground: &ProbeInput) -> bool {
+async fn is_well(keeper: &Keeper, remote: &Remote, input: &ProbeInput) -> bool {
     let aggregation = &*keeper.aggregation;
-    let (found, resources) = match &ground.obstacle {
+    let (found, resources) = match &input.obstacle {
         Some(obstacle) => (obstacle.clone(), None),
         None => found(aggregation, remote).await,
     };

@@ -78,9 +78,9 @@ pub(super) async fn v2(aggregation: &Aggregation, remote: &Remote, known: Option
 /// # Errors
 /// A text for the log.
 async fn part_of(aggregation: &Aggregation, document: Bytes, prefix: String) -> Result<Bytes, String> {
-    let turn = Arc::clone(&aggregation.reading).lock_owned().await;
+    let guard = Arc::clone(&aggregation.reading).lock_owned().await;
     let reading = api_tasks::blocking("api-server/aggregated-openapi", move || {
-        let _turn = turn;
+        let _guard = guard;
         openapi::v2_part(&document, &prefix)
     });
     let part = reading.await.map_err(|error| error.to_string())?;

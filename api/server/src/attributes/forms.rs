@@ -43,12 +43,12 @@ fn shows_object(call: &Call, form: &Served) -> bool {
 /// When the object cannot be converted.
 pub(crate) async fn show(call: &Call, form: &Served, object: Option<&Value>) -> ApiResult<Option<Value>> {
     let Some(object) = object else { return Ok(None) };
-    let shown = match call.subresource.as_str() {
+    let external = match call.subresource.as_str() {
         "scale" => scale::read(&form.kind, object).unwrap_or_default(),
         _ if shows_object(call, form) => form.external_of_version(object).await?,
         _ => object.clone(),
     };
-    Ok(Some(shown))
+    Ok(Some(external))
 }
 
 /// The object in the call's form, after a patch of the result of [`show`].
@@ -56,19 +56,19 @@ pub(crate) async fn show(call: &Call, form: &Served, object: Option<&Value>) -> 
 /// # Errors
 /// When the patch does not apply or changes the kind.
 pub(crate) async fn patch(call: &Call, form: &Served, object: &Value, patch: &Value) -> ApiResult<Value> {
-    let shown = show(call, form, Some(object)).await?.unwrap_or_default();
-    let patched = api_rules::patch::json(&shown, patch).map_err(ApiError::internal)?;
-    take_back(call, form, object, &shown, patched).await
+    let external = show(call, form, Some(object)).await?.unwrap_or_default();
+    let patched = api_rules::patch::json(&external, patch).map_err(ApiError::internal)?;
+    take_back(call, form, object, &external, patched).await
 }
 
 /// The object in the call's form, after a change to the result of [`show`].
 ///
 /// # Errors
 /// When the change changed the kind, or the object cannot be converted.
-pub(crate) async fn take_back(call: &Call, form: &Served, object: &Value, shown: &Value, mut patched: Value) -> ApiResult<Value> {
+pub(crate) async fn take_back(call: &Call, form: &Served, object: &Value, external: &Value, mut patched: Value) -> ApiResult<Value> {
     let Gvk { group, version, kind } = Gvk::of_body(&form.kind, &call.subresource);
     for field in ["apiVersion", "kind"] {
-        if patched.get(field) != shown.get(field) {
+        if patched.get(field) != external.get(field) {
             return Err(ApiError::internal(format!("a patch may not change {field} of {kind}.{version}.{group}")));
         }
     }

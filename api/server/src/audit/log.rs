@@ -179,8 +179,9 @@ fn surplus(log: &AuditLog, mut rotated: Vec<(Timestamp, PathBuf)>, now: Timestam
     let age_max = DAY * log.max_age_days;
     let is_old = |at: Timestamp| Duration::try_from(now.duration_since(at)).is_ok_and(|age| age > age_max);
     let number_max = usize::try_from(log.max_backups).unwrap_or(usize::MAX);
-    let kept = |number: usize, at: Timestamp| (log.max_backups == 0 || number < number_max) && (log.max_age_days == 0 || !is_old(at));
-    rotated.into_iter().enumerate().filter(|(number, (at, _))| !kept(*number, *at)).map(|(_, (_, path))| path).collect()
+    let is_retained =
+        |number: usize, at: Timestamp| (log.max_backups == 0 || number < number_max) && (log.max_age_days == 0 || !is_old(at));
+    rotated.into_iter().enumerate().filter(|(number, (at, _))| !is_retained(*number, *at)).map(|(_, (_, path))| path).collect()
 }
 
 impl AuditLog {

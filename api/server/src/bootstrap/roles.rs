@@ -57,7 +57,9 @@ fn merged(stored: &Value, wanted: &Value) -> Value {
     let mut merged = stored.clone();
     for field in ["labels", "annotations"] {
         let lost = wanted.pointer(&format!("/metadata/{field}")).and_then(Value::as_object).into_iter().flatten();
-        for (key, value) in lost.filter(|(key, _)| stored.pointer(&format!("/metadata/{field}")).and_then(|had| had.get(*key)).is_none()) {
+        for (key, value) in
+            lost.filter(|(key, _)| stored.pointer(&format!("/metadata/{field}")).and_then(|existing| existing.get(*key)).is_none())
+        {
             json::set(&mut merged, &["metadata", field, key], value.clone());
         }
     }
@@ -65,8 +67,8 @@ fn merged(stored: &Value, wanted: &Value) -> Value {
     if stored.get("aggregationRule").is_none() {
         regain(&mut merged, wanted, &["rules"], covered);
     }
-    regain(&mut merged, wanted, &["aggregationRule", "clusterRoleSelectors"], |had, item| had.contains(item));
-    regain(&mut merged, wanted, &["subjects"], |had, item| had.contains(item));
+    regain(&mut merged, wanted, &["aggregationRule", "clusterRoleSelectors"], |existing, item| existing.contains(item));
+    regain(&mut merged, wanted, &["subjects"], |existing, item| existing.contains(item));
     merged
 }
 
@@ -74,10 +76,10 @@ fn merged(stored: &Value, wanted: &Value) -> Value {
 fn regain(merged: &mut Value, wanted: &Value, path: &[&str], has: impl Fn(&[Value], &Value) -> bool) {
     let pointer = format!("/{}", path.join("/"));
     let Some(wanted) = wanted.pointer(&pointer).and_then(Value::as_array) else { return };
-    let had = merged.pointer(&pointer).and_then(Value::as_array).cloned().unwrap_or_default();
-    let lost: Vec<Value> = wanted.iter().filter(|item| !has(&had, item)).cloned().collect();
+    let existing = merged.pointer(&pointer).and_then(Value::as_array).cloned().unwrap_or_default();
+    let lost: Vec<Value> = wanted.iter().filter(|item| !has(&existing, item)).cloned().collect();
     if !lost.is_empty() {
-        json::set(merged, path, [had, lost].concat());
+        json::set(merged, path, [existing, lost].concat());
     }
 }
 

@@ -150,28 +150,28 @@ mod tests {
     }
 
     /// An event, and whether this call converted it.
-    async fn event_of(kept: &Converted, revision: u64, text: &str) -> (Arc<Event>, bool) {
+    async fn event_of(cache: &Converted, revision: u64, text: &str) -> (Arc<Event>, bool) {
         let mut is_made = false;
         let make = || {
             is_made = true;
             async move { Ok(Event::new(revision, Before::Object(widget(revision - 1, text)), Some(widget(revision, text)))) }
         };
-        let event = kept.event(&Event::new(revision, Before::Nothing, None), make).await.expect("made");
+        let event = cache.event(&Event::new(revision, Before::Nothing, None), make).await.expect("made");
         (event, is_made)
     }
 
     #[tokio::test]
     async fn events_are_remembered_within_bounds() {
-        let kept = Converted::default();
+        let cache = Converted::default();
         for revision in 1..=2_000 {
-            assert!(event_of(&kept, revision, "small").await.1, "the first who asks has it made");
-            assert!(!event_of(&kept, revision, "small").await.1, "the others get that");
+            assert!(event_of(&cache, revision, "small").await.1, "the first who asks has it made");
+            assert!(!event_of(&cache, revision, "small").await.1, "the others get that");
         }
-        assert_eq!(kept.events.lock().by_revision.len(), EVENTS_LEN_MAX);
+        assert_eq!(cache.events.lock().by_revision.len(), EVENTS_LEN_MAX);
         let big = "x".repeat(EVENTS_BYTES_MAX / 8);
         for revision in 2_001..=2_020 {
-            event_of(&kept, revision, &big).await;
-            let events = kept.events.lock();
+            event_of(&cache, revision, &big).await;
+            let events = cache.events.lock();
             let bytes: usize = events
                 .by_revision
                 .values()
@@ -181,30 +181,30 @@ mod tests {
             assert_eq!(events.bytes, bytes, "at {revision}");
             assert!(bytes <= EVENTS_BYTES_MAX && (events.by_revision.len() <= 3 || revision < 2_004), "{bytes} bytes at {revision}");
         }
-        assert!(!event_of(&kept, 2_020, &big).await.1, "the last ones stay");
-        assert!(event_of(&kept, 2_001, &big).await.1, "the first ones went");
-        let (event, _) = event_of(&kept, 2_021, &"x".repeat(EVENTS_BYTES_MAX)).await;
-        assert!(event.after.is_some() && kept.events.lock().by_revision.is_empty(), "one that is too large is told all the same");
+        assert!(!event_of(&cache, 2_020, &big).await.1, "the last ones stay");
+        assert!(event_of(&cache, 2_001, &big).await.1, "the first ones went");
+        let (event, _) = event_of(&cache, 2_021, &"x".repeat(EVENTS_BYTES_MAX)).await;
+        assert!(event.after.is_some() && cache.events.lock().by_revision.is_empty(), "one that is too large is told all the same");
     }
 
     #[test]
     fn what_is_asked_for_stays_and_the_rest_goes_in_its_time() {
-        let kept = Converted::default();
+        let cache = Converted::default();
         let big = "x".repeat(GENERATION_BYTES_MAX / 4);
         let stored =
             |revision| Object::new(("n".into(), "a".into()), revision, Bytes::from_static(b"{}"), None, &Arc::default()).expect("JSON");
         let made = || json!({"kind": "Widget", "apiVersion": "example.com/v2", "metadata": {"name": "a"}, "text": big});
         for revision in 1..=40 {
-            kept.keep(&stored(revision), made()).expect("JSON");
-            assert!(kept.object(&stored(1)).is_some(), "asked for all the time, also at {revision}");
+            cache.keep(&stored(revision), made()).expect("JSON");
+            assert!(cache.object(&stored(1)).is_some(), "asked for all the time, also at {revision}");
         }
-        assert!(kept.object(&stored(2)).is_none());
+        assert!(cache.object(&stored(2)).is_none());
         let bytes: usize = {
-            let objects = kept.objects.lock();
+            let objects = cache.objects.lock();
             objects.young.values().chain(objects.old.values()).map(|object| object.json_len()).sum()
         };
         assert!(bytes < 3 * GENERATION_BYTES_MAX, "{bytes}");
-        let shown = kept.object(&stored(40)).expect("the last");
-        assert_eq!((shown.revision, &shown.value()["metadata"]["resourceVersion"]), (40, &json!("40")));
+        let object = cache.object(&stored(40)).expect("the last");
+        assert_eq!((object.revision, &object.value()["metadata"]["resourceVersion"]), (40, &json!("40")));
     }
 }

@@ -52,12 +52,12 @@ impl Definitions {
     /// Removes the server's finalizer.
     async fn let_go(&self, definition: &Value) -> Rest {
         let mut definition = definition.clone();
-        let kept: Vec<String> =
+        let finalizers: Vec<String> =
             meta::finalizers(&definition).into_iter().filter(|finalizer| *finalizer != CLEANUP_FINALIZER).map(str::to_owned).collect();
-        if kept.is_empty() {
+        if finalizers.is_empty() {
             meta::unset(&mut definition, "finalizers");
         } else {
-            meta::set(&mut definition, "finalizers", kept);
+            meta::set(&mut definition, "finalizers", finalizers);
         }
         self.put(&definition, "").await
     }

@@ -186,9 +186,9 @@ mod tests {
         wishes["shortNames"] = json!(["bars"]);
         let bars = definition(json!({"plural": "bars", "singular": "bar", "kind": "Bar", "listKind": "BarList"}), json!({}));
         let statuses = plan(&[bars, definition(wishes, status)], now());
-        let asked = statuses[1].as_ref().expect("a status");
-        assert_eq!(condition(asked, "NamesAccepted")["message"], "\"bars\" is already in use");
-        assert_eq!(condition(asked, "Established")["status"], "True");
-        assert!(asked["acceptedNames"].get("shortNames").is_none());
+        let second = statuses[1].as_ref().expect("a status");
+        assert_eq!(condition(second, "NamesAccepted")["message"], "\"bars\" is already in use");
+        assert_eq!(condition(second, "Established")["status"], "True");
+        assert!(second["acceptedNames"].get("shortNames").is_none());
     }
 }

@@ -40,8 +40,8 @@ impl Locks {
         Arc::new(Self { core: Arc::clone(core), server: format!("{}/", meta::new_uid()), state: Mutex::default() })
     }
 
-    fn is_lost(&self, held: &Object) -> bool {
-        let value = held.value();
+    fn is_lost(&self, lock: &Object) -> bool {
+        let value = lock.value();
         let attempt = json::text(&value, &["attempt"]);
         attempt.starts_with(&self.server) && !self.state.lock().live.contains(attempt)
     }
@@ -117,7 +117,7 @@ fn goes_on(locks: &Locks) -> Option<Instant> {
 }
 
 fn find(locks: &Locks, resource: &Resource) -> Option<Arc<Object>> {
-    resource.list(&Filter::default(), 0).items.into_iter().find(|held| locks.is_lost(held))
+    resource.list(&Filter::default(), 0).items.into_iter().find(|lock| locks.is_lost(lock))
 }
 
 async fn give_back(core: &Core, resource: &Resource, lost: &Object) {

@@ -34,9 +34,9 @@ pub(crate) async fn mutate(
     rounds.begin(Some(&*object));
     let (forms, mut failures) = (Forms::of(call), Failures::default());
     let due = due(call, attributes, object, &forms, &hooks, &mut failures);
-    let mut turn = MutationRound { call, attributes, forms: &forms, rounds, failures: &mut failures };
+    let mut round = MutationRound { call, attributes, forms: &forms, rounds, failures: &mut failures };
     for invocation in &due {
-        turn.invoke(invocation, object).await?;
+        round.invoke(invocation, object).await?;
     }
     rounds.end(Some(&*object));
     let refusal = failures.refusal(&request(call, attributes.step, Some(object)));
@@ -101,12 +101,12 @@ impl MutationRound<'_> {
                 let (sight, seen) = self.look(form, object).await?;
                 timed(|| policy.change(index, &sight.attributes(&seen), params.as_deref()))
             };
-            let shown = forms::show(self.call, &served, Some(&*object)).await?.unwrap_or_default();
-            let (changed, patching) = timed(|| change.and_then(|change| self.changed(&served, &shown, change)));
+            let external = forms::show(self.call, &served, Some(&*object)).await?.unwrap_or_default();
+            let (changed, patching) = timed(|| change.and_then(|change| self.changed(&served, &external, change)));
             let failure = changed.as_ref().err().map(|why| &**why);
             self.call.core.metrics.policies.mutated(&policy.name, &binding.name, failure, evaluating + patching);
             match changed {
-                Ok(Some(changed)) => *object = forms::take_back(self.call, &served, object, &shown, changed).await?,
+                Ok(Some(changed)) => *object = forms::take_back(self.call, &served, object, &external, changed).await?,
                 Ok(None) => {}
                 Err(why) => self.failures.failed(policy, binding, &why),
             }
@@ -115,7 +115,7 @@ impl MutationRound<'_> {
             self.rounds.changed();
         }
         if policy.is_reinvoked {
-            self.rounds.asked(&id);
+            self.rounds.invoked(&id);
         }
         Ok(())
     }
@@ -127,7 +127,7 @@ impl MutationRound<'_> {
     }
 
     /// The changed form of the object; `None` if a `test` operation of a patch fails.
-    fn changed(&self, form: &Served, shown: &Value, change: Change) -> Result<Option<Value>, Message> {
+    fn changed(&self, form: &Served, external: &Value, change: Change) -> Result<Option<Value>, Message> {
         let changed = match change {
             Change::Apply(mut config) => {
                 let Gvk { group, version, kind } = Gvk::of_body(&form.kind, &self.call.subresource);
@@ -139,10 +139,10 @@ impl MutationRound<'_> {
                 let api_version = if group.is_empty() { version } else { format!("{group}/{version}") };
                 json::set(&mut config, &["apiVersion"], api_version);
                 json::set(&mut config, &["kind"], kind);
-                let changed = apply::overlay(forms::typing(self.call, form), shown, &config);
+                let changed = apply::overlay(forms::typing(self.call, form), external, &config);
                 changed.map_err(|why| format!("error applying patch: {why}"))?
             }
-            Change::Patch(operations) => match patch::json(shown, &operations) {
+            Change::Patch(operations) => match patch::json(external, &operations) {
                 Ok(changed) => changed,
                 Err(PatchError::TestFailed(_)) => return Ok(None),
                 Err(error) => return Err(format!("JSONPath: {error}").into()),

@@ -45,7 +45,7 @@ struct ReceivedRequest {
 /// A backing server. The test can set the answers of its discovery.
 struct Backing {
     port: u16,
-    asked: Arc<Mutex<Vec<ReceivedRequest>>>,
+    received: Arc<Mutex<Vec<ReceivedRequest>>>,
     discovery: Arc<AtomicU16>,
     /// Its OpenAPI v2 document, and the document's ETag.
     openapi: Arc<Mutex<(String, String)>>,
@@ -72,20 +72,20 @@ impl Backing {
         let port = listener.local_addr().expect("an address").port();
         let backing = Self {
             port,
-            asked: Arc::default(),
+            received: Arc::default(),
             discovery: Arc::new(AtomicU16::new(200)),
             openapi: Arc::default(),
             openapi_code: Arc::new(AtomicU16::new(200)),
             hang_up: Arc::default(),
             ended: Arc::default(),
         };
-        let (asked, discovery, openapi_code) =
-            (Arc::clone(&backing.asked), Arc::clone(&backing.discovery), Arc::clone(&backing.openapi_code));
+        let (received, discovery, openapi_code) =
+            (Arc::clone(&backing.received), Arc::clone(&backing.discovery), Arc::clone(&backing.openapi_code));
         let (hang_up, ended, openapi) = (Arc::clone(&backing.hang_up), Arc::clone(&backing.ended), Arc::clone(&backing.openapi));
         tokio::spawn(async move {
             for connection in 0.. {
                 let Ok((stream, _)) = listener.accept().await else { return };
-                let (acceptor, asked) = (acceptor.clone(), Arc::clone(&asked));
+                let (acceptor, received) = (acceptor.clone(), Arc::clone(&received));
                 let (discovery, openapi_code) = (Arc::clone(&discovery), Arc::clone(&openapi_code));
                 let (hang_up, ended, openapi) = (Arc::clone(&hang_up), Arc::clone(&ended), Arc::clone(&openapi));
                 tokio::spawn(async move {
@@ -95,8 +95,8 @@ impl Backing {
                     let service = service_fn(|request: Request<hyper::body::Incoming>| {
                         let (path, headers) = (request.uri().to_string(), request.headers().clone());
                         let certificate = certificate.clone().unwrap_or_default();
-                        let is_first = !asked.lock().iter().any(|asked| asked.path == path);
-                        asked.lock().push(ReceivedRequest { path: path.clone(), headers, connection, certificate });
+                        let is_first = !received.lock().iter().any(|request| request.path == path);
+                        received.lock().push(ReceivedRequest { path: path.clone(), headers, connection, certificate });
                         let code = discovery.load(Ordering::SeqCst);
                         let (openapi, openapi_code) = (openapi.lock().clone(), openapi_code.load(Ordering::SeqCst));
                         async move {
@@ -152,7 +152,7 @@ impl Backing {
 
     /// How often the loop has checked the server.
     fn looks(&self) -> usize {
-        self.asked.lock().iter().filter(|asked| asked.path == "/apis/others.example.com/v1").count()
+        self.received.lock().iter().filter(|request| request.path == "/apis/others.example.com/v1").count()
     }
 
     async fn until_looked_at(&self, before: usize) {
@@ -177,8 +177,8 @@ impl Backing {
 
     /// The headers of the last request for a path.
     fn headers(&self, path: &str) -> http::HeaderMap {
-        let asked = self.asked.lock();
-        asked.iter().rev().find(|asked| asked.path == path).unwrap_or_else(|| panic!("{path} in {asked:?}")).headers.clone()
+        let received = self.received.lock();
+        received.iter().rev().find(|request| request.path == path).unwrap_or_else(|| panic!("{path} in {received:?}")).headers.clone()
     }
 }
 
@@ -333,8 +333,8 @@ async fn a_server_behind_leads_nobody_elsewhere() {
             let response = cluster.raw(request.body(Body::empty()).expect("a request")).await;
             assert!(!response.headers().contains_key(header::LOCATION), "{code} {upgrade}");
             let answer = json_of(response).await;
-            let told = "the backend attempted to redirect this request, which is not permitted";
-            assert_eq!((answer.status, answer.body.as_str()), (StatusCode::BAD_GATEWAY, Some(told)), "{code} {upgrade}");
+            let message = "the backend attempted to redirect this request, which is not permitted";
+            assert_eq!((answer.status, answer.body.as_str()), (StatusCode::BAD_GATEWAY, Some(message)), "{code} {upgrade}");
         }
     }
 }

@@ -305,8 +305,8 @@ async fn users_may_clear_the_managers() {
     let cluster = cluster().await;
     cluster.config_map("a", json!({})).await;
     let path = format!("{CONFIG_MAPS}/a");
-    let kept = cluster.patch(&path, "merge", json!({"metadata": {"managedFields": null}})).await.ok();
-    assert_eq!(managers(&kept).len(), 1);
+    let patched = cluster.patch(&path, "merge", json!({"metadata": {"managedFields": null}})).await.ok();
+    assert_eq!(managers(&patched).len(), 1);
     let cleared = cluster.patch(&path, "merge", json!({"metadata": {"managedFields": []}})).await.ok();
     assert_eq!(cleared["metadata"].get("managedFields"), None);
     let refused = cluster

@@ -43,7 +43,7 @@ fn secret() -> Value {
     json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "x"}, "stringData": {"password": "tell-nobody"}})
 }
 
-fn told<'a>(events: &'a [Value], field: &str) -> Vec<&'a str> {
+fn values<'a>(events: &'a [Value], field: &str) -> Vec<&'a str> {
     events.iter().map(|event| event.pointer(field).and_then(Value::as_str).unwrap_or_default()).collect()
 }
 
@@ -58,16 +58,16 @@ async fn metadata_names_everything_but_the_bodies() {
     let text = audited.text().await;
     assert!(!text.contains("tell-nobody") && !text.contains("dGVsbC1ub2JvZHk"), "{text}");
     let events = audited.events().await;
-    assert_eq!(told(&events, "/stage"), ["RequestReceived", "ResponseComplete"]);
+    assert_eq!(values(&events, "/stage"), ["RequestReceived", "ResponseComplete"]);
     let (received, complete) = (&events[0], &events[1]);
     assert_eq!(received["requestReceivedTimestamp"], received["stageTimestamp"]);
     assert!(complete["stageTimestamp"].as_str().is_some_and(|at| at.len() == "2026-01-02T03:04:05.678901Z".len() && at.ends_with('Z')));
-    let mut shown = complete.clone();
+    let mut template = complete.clone();
     for field in ["requestReceivedTimestamp", "stageTimestamp"] {
-        shown[field] = "…".into();
+        template[field] = "…".into();
     }
     assert_eq!(
-        shown,
+        template,
         json!({
             "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata", "auditID": "id-1", "stage": "ResponseComplete",
             "requestURI": "/api/v1/namespaces/default/secrets?fieldManager=me", "verb": "create",
@@ -97,8 +97,8 @@ async fn bodies_are_kept_as_far_as_the_rule_says() {
     cluster.get(&format!("{CONFIG_MAPS}/a")).await.ok();
     cluster.get("/version").await.ok();
     let events = audited.events().await;
-    assert_eq!(told(&events, "/verb"), ["create", "patch", "create", "delete"]);
-    assert_eq!(told(&events, "/objectRef/resource"), ["configmaps", "configmaps", "secrets", "secrets"]);
+    assert_eq!(values(&events, "/verb"), ["create", "patch", "create", "delete"]);
+    assert_eq!(values(&events, "/objectRef/resource"), ["configmaps", "configmaps", "secrets", "secrets"]);
     assert_eq!(events[0]["requestObject"]["data"]["key"], "value");
     assert_eq!(events[0]["responseObject"]["metadata"]["name"], "a");
     assert_eq!(events[1]["requestObject"], json!({"data": {"large": null, "key": "new"}}));
@@ -143,7 +143,7 @@ async fn a_watch_has_a_beginning_and_an_end() {
     let audited = audited("{level: RequestResponse, verbs: [watch]}").await;
     let request = Request::builder().uri(format!("{CONFIG_MAPS}?watch=1")).body(Body::empty()).expect("a request");
     let watch = audited.cluster.raw(request).await;
-    let stages = |events: &[Value]| told(events, "/stage").into_iter().map(str::to_owned).collect::<Vec<_>>();
+    let stages = |events: &[Value]| values(events, "/stage").into_iter().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(stages(&audited.events().await), ["RequestReceived", "ResponseStarted"]);
     drop(watch);
     assert_eq!(stages(&audited.events().await), ["RequestReceived", "ResponseStarted", "ResponseComplete"]);
@@ -160,7 +160,7 @@ async fn a_panic_is_recorded_and_goes_on() {
     let ended: Result<(), _> = std::panic::AssertUnwindSafe(request).catch_unwind().await;
     assert!(ended.is_err());
     let events = audited.events().await;
-    assert_eq!(told(&events, "/stage"), ["Panic"]);
+    assert_eq!(values(&events, "/stage"), ["Panic"]);
     assert_eq!(events[0]["responseStatus"]["code"], 500);
 }
 
@@ -170,7 +170,7 @@ async fn paths_are_recorded_by_their_rules() {
     audited.cluster.get("/healthz/ping").await.ok();
     audited.cluster.get("/version").await.ok();
     let events = audited.events().await;
-    assert_eq!(told(&events, "/requestURI"), ["/healthz/ping"]);
+    assert_eq!(values(&events, "/requestURI"), ["/healthz/ping"]);
     assert_eq!(events[0].get("objectRef"), None);
     let metrics = audited.cluster.get("/metrics").await.ok();
     assert!(metrics.as_str().is_some_and(|text| text.contains("\napiserver_audit_event_total 1\n")), "{metrics}");

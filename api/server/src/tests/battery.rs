@@ -160,8 +160,8 @@ impl Life<'_> {
         // A write of the object itself does not change the status.
         let lie = json!({"status": {"conditions": [{"type": "Lie", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2024-01-01T00:00:00Z"}]}});
         let through = self.cluster.patch(&self.one(), "merge", lie).await;
-        let kept = if through.status.is_success() { through.body } else { self.ok("get", self.cluster.get(&self.one()).await) };
-        assert!(!kept["status"].to_string().contains("Lie"), "{kept}");
+        let stored = if through.status.is_success() { through.body } else { self.ok("get", self.cluster.get(&self.one()).await) };
+        assert!(!stored["status"].to_string().contains("Lie"), "{stored}");
     }
 
     async fn is_deleted(&self) {

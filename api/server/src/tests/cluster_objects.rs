@@ -46,8 +46,8 @@ async fn suggestions_of_flow_control_are_restored_unless_somebody_keeps_theirs()
     let changed = json!({"spec": {"limited": {"nominalConcurrencyShares": 7}}});
     cluster.patch(&format!("{levels}/node-high"), "merge", changed.clone()).await.ok();
     cluster.patch(&format!("{levels}/workload-low"), "merge", changed).await.ok();
-    let kept = json!({"metadata": {"annotations": {"apf.kubernetes.io/autoupdate-spec": "false"}}});
-    cluster.patch(&format!("{levels}/workload-low"), "merge", kept).await.ok();
+    let patch = json!({"metadata": {"annotations": {"apf.kubernetes.io/autoupdate-spec": "false"}}});
+    cluster.patch(&format!("{levels}/workload-low"), "merge", patch).await.ok();
     tokio::time::timeout(std::time::Duration::from_secs(90), async {
         while shares("node-high").await != 40 {
             tokio::time::sleep(std::time::Duration::from_secs(1)).await;

@@ -280,8 +280,8 @@ async fn managers_of_events_own_the_fields_of_the_version_that_they_speak() {
     cluster.patch(&format!("{core}/e?fieldManager=two"), "merge", json!({"count": 3})).await.ok();
     for path in [new, core] {
         let entries = cluster.get(&format!("{path}/e")).await.ok()["metadata"]["managedFields"].clone();
-        let told: Vec<_> = entries.as_array().expect("entries").iter().map(|entry| (&entry["manager"], &entry["apiVersion"])).collect();
-        assert_eq!(told, [(&json!("one"), &json!("events.k8s.io/v1")), (&json!("two"), &json!("v1"))], "{path}");
+        let managers: Vec<_> = entries.as_array().expect("entries").iter().map(|entry| (&entry["manager"], &entry["apiVersion"])).collect();
+        assert_eq!(managers, [(&json!("one"), &json!("events.k8s.io/v1")), (&json!("two"), &json!("v1"))], "{path}");
         let (one, two) = (&entries[0]["fieldsV1"], &entries[1]["fieldsV1"]);
         assert!(one["f:regarding"].is_object() && one["f:note"].is_object() && one["f:message"].is_null(), "{one}");
         assert!(two["f:count"].is_object() && two["f:deprecatedCount"].is_null(), "{two}");

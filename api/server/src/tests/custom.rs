@@ -163,8 +163,8 @@ async fn patches_status_and_scale_change_their_own_part() {
         (&status["spec"]["size"], &status["status"]["replicas"], &status["metadata"]["generation"]),
         (&json!(5), &json!(2), &json!(3))
     );
-    let kept = cluster.patch(&path, "merge", json!({"status": {"replicas": 7}})).await.ok();
-    assert_eq!(kept["status"]["replicas"], 2);
+    let patched = cluster.patch(&path, "merge", json!({"status": {"replicas": 7}})).await.ok();
+    assert_eq!(patched["status"]["replicas"], 2);
     let scale = cluster.get(&format!("{path}/scale")).await.ok();
     assert_eq!((&scale["spec"]["replicas"], &scale["status"]), (&json!(5), &json!({"replicas": 2, "selector": "a=b"})));
     cluster.patch(&format!("{path}/scale"), "merge", json!({"spec": {"replicas": 8}})).await.ok();
@@ -234,9 +234,9 @@ async fn discovery_and_openapi_follow() {
 async fn a_deleted_definition_takes_its_objects_with_it_and_waits_for_their_finalizers() {
     let cluster = with_widgets().await;
     cluster.post(WIDGETS, widget("a", json!({"size": 3}))).await.ok();
-    let mut held = widget("held", json!({"size": 3}));
-    held["metadata"]["finalizers"] = json!(["example.com/hold"]);
-    cluster.post(WIDGETS, held).await.ok();
+    let mut finalized = widget("held", json!({"size": 3}));
+    finalized["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    cluster.post(WIDGETS, finalized).await.ok();
     let going = cluster.delete(&format!("{DEFINITIONS}/widgets.example.com")).await.ok();
     assert_eq!(going["metadata"]["finalizers"], json!(["customresourcecleanup.apiextensions.k8s.io"]));
     until(&cluster, &format!("{WIDGETS}/a"), |answer| answer.status == StatusCode::NOT_FOUND).await;

@@ -40,7 +40,7 @@ async fn connected_to(address: SocketAddr, connector: &TlsConnector) -> Stream {
 }
 
 /// Sends bytes; returns all that comes back until the server closes the connection.
-async fn told(stream: &mut Stream, bytes: &[u8]) -> String {
+async fn response(stream: &mut Stream, bytes: &[u8]) -> String {
     // The server may close the connection before it has read all.
     let _sent = stream.write_all(bytes).await;
     heard(stream).await

@@ -17,7 +17,7 @@ pub(super) async fn node() -> u16 {
 
 /// The same server, with a message for every request that it gets.
 async fn node_that_tells() -> (u16, tokio::sync::mpsc::UnboundedReceiver<()>) {
-    let (asked, told) = tokio::sync::mpsc::unbounded_channel();
+    let (sender, requests) = tokio::sync::mpsc::unbounded_channel();
     let subject = api_auth::pki::Subject::server(
         "system:node:n1",
         &PkiConfig { names: Default::default(), addresses: [IpAddr::V4(Ipv4Addr::LOCALHOST)].into() },
@@ -28,7 +28,7 @@ async fn node_that_tells() -> (u16, tokio::sync::mpsc::UnboundedReceiver<()>) {
     let port = listener.local_addr().expect("an address").port();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            let (acceptor, asked) = (acceptor.clone(), asked.clone());
+            let (acceptor, sender) = (acceptor.clone(), sender.clone());
             tokio::spawn(async move {
                 let stream = acceptor.accept(stream).await.expect("a handshake");
                 let user = stream
@@ -44,7 +44,7 @@ async fn node_that_tells() -> (u16, tokio::sync::mpsc::UnboundedReceiver<()>) {
                 );
                 let answer = service_fn(move |request| {
                     // Most tests have dropped the receiver.
-                    let _ = asked.send(());
+                    let _ = sender.send(());
                     node_answer(request)
                 });
                 let service = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
@@ -52,33 +52,33 @@ async fn node_that_tells() -> (u16, tokio::sync::mpsc::UnboundedReceiver<()>) {
             });
         }
     });
-    (port, told)
+    (port, requests)
 }
 
 pub(super) async fn node_answer(mut request: Request<hyper::body::Incoming>) -> Result<Response<Body>, std::convert::Infallible> {
-    let asked = request.uri().to_string();
-    if asked.contains("/silent") {
+    let uri = request.uri().to_string();
+    if uri.contains("/silent") {
         std::future::pending::<()>().await;
     }
-    if asked.contains("/endless") {
+    if uri.contains("/endless") {
         let chunks = futures::stream::repeat_with(|| Ok::<_, std::convert::Infallible>(bytes::Bytes::from_static(&[b'x'; 4_096])));
         let mut response = Response::new(Body::from_stream(chunks));
         *response.status_mut() = StatusCode::NOT_FOUND;
         return Ok(response);
     }
-    if asked.contains("/missing") {
+    if uri.contains("/missing") {
         let mut response = Response::new(Body::from("container not found"));
         *response.status_mut() = StatusCode::NOT_FOUND;
         return Ok(response);
     }
     if !request.headers().contains_key(header::UPGRADE) {
-        return Ok(Response::new(Body::from(asked)));
+        return Ok(Response::new(Body::from(uri)));
     }
     let protocol = request.headers()[header::SEC_WEBSOCKET_PROTOCOL].clone();
     let upgrade = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {
         let mut stream = TokioIo::new(upgrade.await.expect("upgraded"));
-        stream.write_all(asked.as_bytes()).await.expect("written");
+        stream.write_all(uri.as_bytes()).await.expect("written");
         let mut buffer = [0; 5];
         stream.read_exact(&mut buffer).await.expect("read");
         stream.write_all(&buffer).await.expect("written");
@@ -143,10 +143,10 @@ async fn no_node_leads_the_server_to_itself() {
 async fn a_node_is_known_by_its_own_certificate() {
     let cluster = cluster().await;
     let (server, node) = (served(&cluster).await.0.port(), node().await);
-    for (name, port, shown) in [("n2", node, "system:node:n1"), ("n3", server, "kube-apiserver")] {
+    for (name, port, certified) in [("n2", node, "system:node:n1"), ("n3", server, "kube-apiserver")] {
         node_at(&cluster, name, ("InternalIP", "127.0.0.1"), port).await;
         cluster.pod(name, name).await;
-        let why = format!("tls: certificate is for {shown:?}, not \"system:node:{name}\"");
+        let why = format!("tls: certificate is for {certified:?}, not \"system:node:{name}\"");
         let proxied = cluster.get(&format!("/api/v1/nodes/{name}/proxy/version")).await;
         assert_eq!(proxied.refusal(), (503, format!("error trying to reach service: {why}").as_str()));
         let log = cluster.get(&format!("{PODS}/{name}/log")).await;
@@ -197,13 +197,13 @@ async fn a_node_that_is_away_is_said_to_be() {
 #[tokio::test]
 async fn a_node_that_does_not_answer_is_not_waited_for_for_ever() {
     let cluster = cluster().await;
-    let (port, mut asked) = node_that_tells().await;
+    let (port, mut requests) = node_that_tells().await;
     with_pod(&cluster, port).await;
     cluster.pod("silent", "n1").await;
     let path = format!("{PODS}/silent/log");
     let asking = cluster.get(&path);
     let passing = async {
-        asked.recv().await.expect("the node is asked");
+        requests.recv().await.expect("the node is asked");
         tokio::time::pause();
         tokio::time::advance(std::time::Duration::from_secs(60)).await;
     };

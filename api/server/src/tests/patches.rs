@@ -86,12 +86,12 @@ async fn a_patch_may_not_rename_or_break_an_object() {
     assert_eq!(renamed.refusal(), (400, "the name of the object (e) does not match the name on the URL (d)"));
     let strict = format!("{path}?fieldValidation=Strict");
     let body = r#"{"spec":{"bogus":1,"paused":true,"paused":false}}"#;
-    let told = "strict decoding error: duplicate field \"spec.paused\", unknown field \"spec.bogus\"";
+    let message = "strict decoding error: duplicate field \"spec.paused\", unknown field \"spec.bogus\"";
     let strange = cluster.request(Method::PATCH, &strict, "application/merge-patch+json", body).await;
     assert!(strange.refusal().1.starts_with(" \"\" is invalid: patch: Invalid value: \"{"), "{strange:?}");
-    assert!(strange.refusal().1.ends_with(told), "{strange:?}");
+    assert!(strange.refusal().1.ends_with(message), "{strange:?}");
     let strange = cluster.request(Method::PATCH, &strict, "application/strategic-merge-patch+json", body).await;
-    let message = format!(" \"\" is invalid: patch: Invalid value: \"map[spec:map[bogus:1 paused:false]]\": {told}");
+    let message = format!(" \"\" is invalid: patch: Invalid value: \"map[spec:map[bogus:1 paused:false]]\": {message}");
     assert_eq!(strange.refusal(), (422, message.as_str()));
     assert_eq!((&strange.body["reason"], &strange.body["details"]["causes"][0]["field"]), (&json!("Invalid"), &json!("patch")));
     let operations = json!([{"op": "add", "path": "/metadata/labels", "value": {"x": "y"}, "colour": "red"}]);

@@ -94,8 +94,8 @@ async fn deletions_and_updates_see_what_was_there() {
     cluster.config_map("gone", json!({})).await;
     cluster.validating("p", rules, json!({})).await;
     let delete = |name: &str| format!("{CONFIG_MAPS}/{name}");
-    let kept = cluster.request(Method::DELETE, &delete("kept"), "application/json", "").await;
-    assert!(kept.refusal().1.ends_with("denied request: it is kept"), "{kept:?}");
+    let refused = cluster.request(Method::DELETE, &delete("kept"), "application/json", "").await;
+    assert!(refused.refusal().1.ends_with("denied request: it is kept"), "{refused:?}");
     cluster.request(Method::DELETE, &delete("gone"), "application/json", "").await.ok();
     let changed = cluster.patch(&delete("kept"), "merge", json!({"data": {"key": "other"}})).await;
     assert_eq!((changed.refusal().0, &changed.body["reason"]), (403, &json!("Forbidden")));
@@ -228,8 +228,8 @@ async fn warnings_reach_the_client_and_failures_the_audit_log() {
     cluster.server.app().audit.as_ref().expect("audit is on").flush().await;
     let text = std::fs::read_to_string(&path).expect("the log");
     let events = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("a line of JSON"));
-    let told = events.filter(|event| event["objectRef"]["resource"] == "configmaps" && event["objectRef"]["name"] == "c");
-    let annotations = told.map(|event| event["annotations"].clone()).next_back().expect("recorded");
+    let matching = events.filter(|event| event["objectRef"]["resource"] == "configmaps" && event["objectRef"]["name"] == "c");
+    let annotations = matching.map(|event| event["annotations"].clone()).next_back().expect("recorded");
     assert_eq!(annotations["p/who"], "by admin");
     let failure = annotations["validation.policy.admission.k8s.io/validation_failure"].as_str().expect("a text").to_owned();
     assert_eq!(serde_json::from_str::<Value>(&failure).expect("JSON")[0]["message"], "mind this");
@@ -260,9 +260,9 @@ async fn a_patch_changes_what_a_connection_asks_for() {
     let (mut stream, head) = upgraded(&cluster, &format!("{PODS}/p/exec?command=ls&stdin=true&stdout=true")).await;
     assert!(head.starts_with("http/1.1 101"), "{head}");
     stream.write_all(b"hello").await.expect("written");
-    let mut told = String::new();
-    stream.read_to_string(&mut told).await.expect("read");
-    assert_eq!(told, "/exec/default/p/c?output=1&command=ls&command=-lhello");
+    let mut echoed = String::new();
+    stream.read_to_string(&mut echoed).await.expect("read");
+    assert_eq!(echoed, "/exec/default/p/c?output=1&command=ls&command=-lhello");
     let elsewhere = "[JSONPatch{op: 'replace', path: '/path', value: '/other' + object.path}]";
     cluster.mutating("proxy", json!([patch(elsewhere)]), connecting("nodes/proxy")).await;
     assert_eq!(cluster.get("/api/v1/nodes/n1/proxy/stats?a=b").await.ok(), "/other/stats?a=b");
@@ -344,6 +344,6 @@ async fn a_hundred_policies_about_others_are_passed_by() {
     assert!(Arc::ptr_eq(&hooks, &app.writes.admission.policies.validating_for_tests()), "nothing is compiled twice");
     cluster.validating("last", secrets, json!({})).await;
     let later = app.writes.admission.policies.validating_for_tests();
-    let kept = hooks.iter().filter(|hook| later.iter().any(|other| Arc::ptr_eq(&hook.policy, &other.policy))).count();
-    assert_eq!((later.len(), kept), (101, 100), "what did not change is kept");
+    let reused = hooks.iter().filter(|hook| later.iter().any(|other| Arc::ptr_eq(&hook.policy, &other.policy))).count();
+    assert_eq!((later.len(), reused), (101, 100), "what did not change is kept");
 }

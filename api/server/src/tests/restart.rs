@@ -19,9 +19,9 @@ async fn a_new_server_on_the_same_store_goes_on() {
     let request = Request::builder().uri(path).body(Body::empty()).expect("a request");
     let bytes = second.raw(request).await.into_body().collect().await.expect("a body").to_bytes();
     let events: Vec<Value> = String::from_utf8_lossy(&bytes).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    let told: Vec<(&str, &str)> =
+    let delivered: Vec<(&str, &str)> =
         events.iter().map(|e| (e["type"].as_str().expect("a type"), e["object"]["metadata"]["name"].as_str().expect("a name"))).collect();
-    assert_eq!(told, [("ADDED", "b"), ("DELETED", "b"), ("DELETED", "a")]);
+    assert_eq!(delivered, [("ADDED", "b"), ("DELETED", "b"), ("DELETED", "a")]);
     assert_eq!(events[0]["object"], b);
 }
 

@@ -92,12 +92,12 @@ async fn services_made_at_once_get_different_addresses_and_ports() {
         assert!(seen.insert(service["spec"]["ports"][0]["nodePort"].to_string()), "{service}");
     }
     // If many ask for the same address, one of them gets it.
-    let asked = (0..10).map(|at| {
+    let requests = (0..10).map(|at| {
         let cluster = Arc::clone(&cluster);
         tokio::spawn(async move { cluster.post(SERVICES, service(&format!("t{at}"), json!({"clusterIP": "10.96.0.99"}))).await.status })
     });
     let mut created = 0;
-    for status in asked.collect::<Vec<_>>() {
+    for status in requests.collect::<Vec<_>>() {
         created += usize::from(status.await.expect("no panic") == StatusCode::CREATED);
     }
     assert_eq!(created, 1);

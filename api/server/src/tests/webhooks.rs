@@ -23,7 +23,7 @@ type Think = Arc<dyn Fn(&Value) -> Value + Send + Sync>;
 /// A webhook that records its requests.
 pub(super) struct Hook {
     pub(super) port: u16,
-    pub(super) asked: Arc<Mutex<Vec<Value>>>,
+    pub(super) received: Arc<Mutex<Vec<Value>>>,
     pub(super) connections: Arc<AtomicUsize>,
 }
 
@@ -51,24 +51,24 @@ impl Hook {
         let identity = PKI.issue(&subject, std::time::Duration::from_secs(3_600)).expect("a certificate");
         let acceptor = crate::tls::tests_server(&identity.certificate_pem, &identity.key_pem);
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
-        let hook = Self { port: listener.local_addr().expect("an address").port(), asked: Arc::default(), connections: Arc::default() };
-        let (asked, connections, answer) = (Arc::clone(&hook.asked), Arc::clone(&hook.connections), Arc::new(answer));
+        let hook = Self { port: listener.local_addr().expect("an address").port(), received: Arc::default(), connections: Arc::default() };
+        let (received, connections, answer) = (Arc::clone(&hook.received), Arc::clone(&hook.connections), Arc::new(answer));
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 connections.fetch_add(1, Ordering::SeqCst);
-                let (acceptor, asked, answer) = (acceptor.clone(), Arc::clone(&asked), Arc::clone(&answer));
+                let (acceptor, received, answer) = (acceptor.clone(), Arc::clone(&received), Arc::clone(&answer));
                 tokio::spawn(async move {
                     // A client that does not trust the certificate ends the connection.
                     let Ok(stream) = acceptor.accept(stream).await else { return };
                     let service = service_fn(|request: Request<hyper::body::Incoming>| {
-                        let (asked, answer) = (Arc::clone(&asked), Arc::clone(&answer));
+                        let (received, answer) = (Arc::clone(&received), Arc::clone(&answer));
                         async move {
                             let query = request.uri().query().unwrap_or_default().to_owned();
                             let body = request.into_body().collect().await.expect("a body").to_bytes();
                             let mut review: Value = serde_json::from_slice(&body).expect("JSON");
                             let response = answer(&review);
                             review["query"] = query.into();
-                            asked.lock().push(review);
+                            received.lock().push(review);
                             tokio::time::sleep(takes).await;
                             Ok::<_, std::convert::Infallible>(response)
                         }
@@ -81,8 +81,8 @@ impl Hook {
         hook
     }
 
-    pub(super) fn asked(&self) -> Vec<Value> {
-        self.asked.lock().clone()
+    pub(super) fn received(&self) -> Vec<Value> {
+        self.received.lock().clone()
     }
 
     pub(super) fn client_config(&self) -> Value {
@@ -127,9 +127,9 @@ pub(super) struct Slow {
 /// A webhook that allows requests after some time.
 pub(super) async fn slow_hook(takes: std::time::Duration) -> Slow {
     let entered = Arc::new(tokio::sync::Notify::new());
-    let told = Arc::clone(&entered);
+    let notify = Arc::clone(&entered);
     let hook = Hook::considering(takes, move |review| {
-        told.notify_one();
+        notify.notify_one();
         let response = json!({"uid": review["request"]["uid"], "allowed": true});
         Response::new(Body::from(json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response}).to_string()))
     });
@@ -164,8 +164,8 @@ async fn a_webhook_is_asked_about_every_kind_of_write() {
     cluster.patch(&path, "merge", json!({"data": {"key": "other"}})).await.ok();
     cluster.delete(&format!("{path}?dryRun=All&propagationPolicy=Orphan")).await.ok();
     cluster.delete(&path).await.ok();
-    let asked = hook.asked();
-    let mut reviews: Vec<Value> = asked.iter().map(|review| review["request"].clone()).collect();
+    let received = hook.received();
+    let mut reviews: Vec<Value> = received.iter().map(|review| review["request"].clone()).collect();
     for review in &mut reviews {
         review["uid"] = "…".into();
         for object in ["object", "oldObject"] {
@@ -175,7 +175,7 @@ async fn a_webhook_is_asked_about_every_kind_of_write() {
         }
     }
     insta::assert_json_snapshot!(reviews);
-    assert_eq!(asked[0]["query"], "timeout=7s");
+    assert_eq!(received[0]["query"], "timeout=7s");
     assert_eq!(hook.connections.load(Ordering::SeqCst), 1, "the connection is kept");
 }
 
@@ -222,7 +222,7 @@ async fn subresources_are_shown_as_what_they_are() {
     let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}});
     cluster.post(&format!("{PODS}/p/eviction"), eviction).await.ok();
     let table: Vec<String> = hook
-        .asked()
+        .received()
         .iter()
         .map(|review| &review["request"])
         .map(|request| {
@@ -233,7 +233,7 @@ async fn subresources_are_shown_as_what_they_are() {
         })
         .collect();
     insta::assert_snapshot!(table.join("\n"));
-    let exec = hook.asked().into_iter().find(|review| review["request"]["subResource"] == "exec").expect("asked");
+    let exec = hook.received().into_iter().find(|review| review["request"]["subResource"] == "exec").expect("asked");
     let wanted = json!({"kind": "PodExecOptions", "apiVersion": "v1", "stdin": true, "container": "c", "command": ["ls", "-l"]});
     assert_eq!(exec["request"]["object"], wanted);
 }
@@ -248,9 +248,9 @@ async fn an_equivalent_form_is_shown_where_the_rules_name_it() {
     let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "namespace": "default"},
         "involvedObject": {"namespace": "default", "name": "p"}, "reason": "R", "message": "text"});
     cluster.post("/api/v1/namespaces/default/events", event).await.ok();
-    let asked = hook.asked();
-    assert_eq!(asked.len(), 1, "who wants exact matches is not asked");
-    let request = &asked[0]["request"];
+    let received = hook.received();
+    assert_eq!(received.len(), 1, "who wants exact matches is not asked");
+    let request = &received[0]["request"];
     assert_eq!(request["kind"], json!({"group": "events.k8s.io", "version": "v1", "kind": "Event"}));
     assert_eq!(request["requestKind"], json!({"group": "", "version": "v1", "kind": "Event"}));
     assert_eq!((&request["object"]["apiVersion"], &request["object"]["note"]), (&json!("events.k8s.io/v1"), &json!("text")));

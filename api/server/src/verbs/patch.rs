@@ -84,7 +84,7 @@ impl Patch {
     /// The error for a patch whose result does not fit its kind. As upstream, it shows the result or, for a strategic merge patch, the
     /// patch.
     fn unfit(&self, schema: Option<&api_schema::Schema>, original: &Value, error: &DecodeError) -> ApiError {
-        let shown = match self.kind {
+        let received = match self.kind {
             PatchKind::Strategic => go_text(&self.decoded.value),
             _ => self
                 .apply(schema, original)
@@ -94,7 +94,7 @@ impl Patch {
                 })
                 .unwrap_or_default(),
         };
-        ApiError::invalid_kind("", "", "", &[FieldError::invalid(&Path::new("patch"), shown, error.to_string())])
+        ApiError::invalid_kind("", "", "", &[FieldError::invalid(&Path::new("patch"), received, error.to_string())])
     }
 
     /// The patched object. `schema` guides a strategic merge.

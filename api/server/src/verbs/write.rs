@@ -22,10 +22,10 @@ use crate::admission::check_escalation;
 use crate::attributes::Step;
 use crate::call::Call;
 use crate::core::WriteError;
-use crate::held::WriteLocks;
 use crate::present::Presentation;
 use crate::registry::Internal;
 use crate::services::{self, carry_over};
+use crate::write_locks::WriteLocks;
 
 /// Upstream's `maxNameGenerationCreateAttempts`.
 const NAME_ATTEMPTS_MAX: usize = 8;

@@ -20,7 +20,7 @@ async fn open(config: EtcdConfig) -> EtcdStore {
 
 /// An empty store on an etcd that runs as long as the test's process.
 async fn fresh() -> Arc<dyn Store> {
-    Arc::new(open(Etcd::kept().config()).await)
+    Arc::new(open(Etcd::shared().config()).await)
 }
 
 crate::battery!(fresh());

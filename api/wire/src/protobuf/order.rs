@@ -108,7 +108,7 @@ fn write_fields(map: &Map<String, Value>, fields: Fields, out: &mut Vec<u8>) {
     let mut ranked: Vec<_> = map
         .iter()
         .map(|(name, value)| {
-            let (rank, inner) = place(fields, name);
+            let (rank, inner) = rank_and_fields(fields, name);
             (rank, name, value, inner)
         })
         .collect();
@@ -118,7 +118,7 @@ fn write_fields(map: &Map<String, Value>, fields: Fields, out: &mut Vec<u8>) {
 }
 
 /// The position of a field, and the fields of its value.
-fn place(fields: Fields, name: &str) -> (usize, Fields) {
+fn rank_and_fields(fields: Fields, name: &str) -> (usize, Fields) {
     const TYPE_META: [&str; 2] = ["kind", "apiVersion"];
     let found = match fields {
         Fields::Own(own) => own.iter().enumerate().find(|(_, (field, _))| *field == name).map(|(at, (_, inner))| (at, *inner)),
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn told(value: &Value) -> String {
+    fn ordered(value: &Value) -> String {
         let text = String::from_utf8(text(value)).expect("text");
         assert_eq!(&serde_json::from_str::<Value>(&text).expect("JSON"), value, "nothing is lost");
         text
@@ -178,16 +178,16 @@ mod tests {
         let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "m", "reason": "NotFound",
             "details": {"name": "x", "group": "g", "kind": "pods", "causes": [{"field": "f", "message": "m", "reason": "r"}]}, "code": 404});
         let expected = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"m","reason":"NotFound","details":{"name":"x","group":"g","kind":"pods","causes":[{"reason":"r","message":"m","field":"f"}]},"code":404}"#;
-        assert_eq!(told(&status), expected);
+        assert_eq!(ordered(&status), expected);
         let list = json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "v1", "resources": [
             {"name": "pods", "singularName": "pod", "namespaced": true, "kind": "Pod", "verbs": ["get"], "shortNames": ["po"]}]});
         let expected = r#"{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","verbs":["get"],"shortNames":["po"]}]}"#;
-        assert_eq!(told(&list), expected);
+        assert_eq!(ordered(&list), expected);
         let table = json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": "1"},
             "columnDefinitions": [{"name": "Name", "type": "string", "format": "name", "description": "d", "priority": 0}],
             "rows": [{"cells": ["x"], "object": {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"uid": "u", "name": "x"}}}]});
         let expected = r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"1"},"columnDefinitions":[{"name":"Name","type":"string","format":"name","description":"d","priority":0}],"rows":[{"cells":["x"],"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"x","uid":"u"}}}]}"#;
-        assert_eq!(told(&table), expected);
+        assert_eq!(ordered(&table), expected);
     }
 
     #[test]
@@ -196,9 +196,9 @@ mod tests {
             "spec": {"containers": [{"name": "c", "resources": {"requests": {"memory": "1", "cpu": "2"}}, "image": "i"}],
                 "volumes": [{"emptyDir": {}, "name": "v"}], "unheard": 1, "nodeName": "n"}, "status": {"podIP": "1", "phase": "Running"}});
         let expected = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"x","labels":{"a":"2","b":"1"},"annotations":{}},"spec":{"volumes":[{"name":"v","emptyDir":{}}],"containers":[{"name":"c","image":"i","resources":{"requests":{"cpu":"2","memory":"1"}}}],"nodeName":"n","unheard":1},"status":{"phase":"Running","podIP":"1"}}"#;
-        assert_eq!(told(&pod), expected);
+        assert_eq!(ordered(&pod), expected);
         let free = json!({"kind": "Widget", "apiVersion": "example.com/v1", "z": 1, "a": {"kind": "x", "b": 1}});
-        assert_eq!(told(&free), r#"{"a":{"b":1,"kind":"x"},"apiVersion":"example.com/v1","kind":"Widget","z":1}"#);
+        assert_eq!(ordered(&free), r#"{"a":{"b":1,"kind":"x"},"apiVersion":"example.com/v1","kind":"Widget","z":1}"#);
         assert_eq!(
             list_metadata(&json!({"continue": "c", "remainingItemCount": 1, "resourceVersion": "7"})),
             r#"{"resourceVersion":"7","continue":"c","remainingItemCount":1}"#

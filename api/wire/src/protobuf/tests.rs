@@ -74,9 +74,9 @@ fn a_definition_with_schemas_in_schemas() {
     let list = [bytes(5, "array"), bytes(24, bytes(1, bytes(5, "string")))].concat();
     let property = |name: &str, schema: &[u8]| bytes(29, [bytes(1, name), bytes(2, schema)].concat());
     let any = [bytes(5, "object"), bytes(30, number(1, 1))].concat();
-    let kept = [bytes(5, "object"), varint(38 << 3), vec![1], bytes(42, "map")].concat();
+    let unknown = [bytes(5, "object"), varint(38 << 3), vec![1], bytes(42, "map")].concat();
     let schema =
-        [bytes(5, "object"), property("size", &size), property("list", &list), property("any", &any), property("kept", &kept)].concat();
+        [bytes(5, "object"), property("size", &size), property("list", &list), property("any", &any), property("kept", &unknown)].concat();
     let version = [bytes(1, "v1"), number(2, 1), number(3, 1), bytes(4, bytes(1, &schema)), bytes(5, bytes(1, ""))].concat();
     let found = decoded("apiextensions.k8s.io/v1", "CustomResourceDefinition", &bytes(2, bytes(7, version)));
     assert_eq!(

@@ -53,8 +53,8 @@ pub(super) fn nested<E>(out: &mut Vec<u8>, tag: u32, make: impl FnOnce(&mut Vec<
     make(out)?;
     let mut len = Vec::with_capacity(VARINT_LEN_MAX);
     varint(&mut len, (out.len() - at - 1) as u64);
-    if let ([short], Some(place)) = (len.as_slice(), out.get_mut(at)) {
-        *place = *short;
+    if let ([short], Some(byte)) = (len.as_slice(), out.get_mut(at)) {
+        *byte = *short;
     } else {
         drop(out.splice(at..=at, len));
     }

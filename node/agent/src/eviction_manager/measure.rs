@@ -101,8 +101,8 @@ impl PodPaths {
         for pid in self.group.iter().flat_map(Group::pids) {
             for kind in ["fd", "map_files"] {
                 // A process that has ended meanwhile has no open files.
-                let Ok(held) = fs::read_dir(format!("/proc/{pid}/{kind}")) else { continue };
-                for link in held.flatten().map(|entry| entry.path()) {
+                let Ok(links) = fs::read_dir(format!("/proc/{pid}/{kind}")) else { continue };
+                for link in links.flatten().map(|entry| entry.path()) {
                     if !budget.spend() {
                         return;
                     }

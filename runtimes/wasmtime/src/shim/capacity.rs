@@ -44,7 +44,7 @@ impl Capacity {
 
     /// Whether the request is a probe of the node. Removes the token: the guest must not see it.
     pub fn take_probe(&self, headers: &mut HeaderMap) -> bool {
-        let is_known = headers.get_all(PROBE_HEADER).iter().any(|shown| shown.as_bytes() == self.probe_token.as_bytes());
+        let is_known = headers.get_all(PROBE_HEADER).iter().any(|presented| presented.as_bytes() == self.probe_token.as_bytes());
         while headers.remove(PROBE_HEADER).is_some() {}
         is_known && !self.probe_token.is_empty()
     }
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_probe_is_who_has_the_token_whatever_it_calls_itself() {
-        let shown = |token: &str, all: &[&'static str]| {
+        let is_probe = |token: &str, all: &[&'static str]| {
             let capacity = Capacity::new(token);
             let mut headers = HeaderMap::from_iter([(http::header::USER_AGENT, HeaderValue::from_static("kube-probe/1.37"))]);
             for value in all {
@@ -98,10 +98,10 @@ mod tests {
             assert!(!headers.contains_key(PROBE_HEADER), "{all:?}");
             is_probe
         };
-        assert!(shown("secret", &["secret"]) && shown("secret", &["guess", "secret"]));
+        assert!(is_probe("secret", &["secret"]) && is_probe("secret", &["guess", "secret"]));
         for all in [&[][..], &["guess"], &[""], &["secret2"]] {
-            assert!(!shown("secret", all), "{all:?}");
+            assert!(!is_probe("secret", all), "{all:?}");
         }
-        assert!(!shown("", &[""]), "one that an earlier version made knows no probe");
+        assert!(!is_probe("", &[""]), "one that an earlier version made knows no probe");
     }
 }

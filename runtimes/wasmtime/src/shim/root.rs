@@ -140,7 +140,7 @@ fn harden(target: &Path, read_only: bool) -> nix::Result<()> {
 /// What the guest sees. A mounted directory is a preopen of the same name; a mounted file is in the preopen of its directory,
 /// since WASI has directories only. The working directory is `.` too, for guests that open relative paths.
 fn preopens(mounts: &[Mount], are_dirs: &[bool], working_dir: &Path) -> Result<Vec<Preopen>, Failure> {
-    let mut shown: Vec<Preopen> = Vec::new();
+    let mut preopens: Vec<Preopen> = Vec::new();
     for (mount, &is_dir) in mounts.iter().zip(are_dirs) {
         if RESOLVER_FILES.iter().any(|file| Path::new(file) == mount.target) {
             continue;
@@ -148,19 +148,19 @@ fn preopens(mounts: &[Mount], are_dirs: &[bool], working_dir: &Path) -> Result<V
         let dir = if is_dir { Some(mount.target.as_path()) } else { mount.target.parent() };
         let Some(dir) = dir else { continue };
         let name = dir.to_str().ok_or_else(|| Failure::new(Refusal::Start, format!("{}: not UTF-8", dir.display())))?;
-        match shown.iter_mut().find(|preopen| preopen.dir == dir) {
+        match preopens.iter_mut().find(|preopen| preopen.dir == dir) {
             // Several files in one directory; the kernel enforces those that are read-only.
             Some(preopen) if !mount.read_only => preopen.permissions = FsPerms::ReadWrite,
             Some(_) => {}
-            None => shown.push(Preopen { dir: dir.to_owned(), name: name.to_owned(), permissions: permissions(mount.read_only) }),
+            None => preopens.push(Preopen { dir: dir.to_owned(), name: name.to_owned(), permissions: permissions(mount.read_only) }),
         }
     }
-    let here = shown.iter().filter(|preopen| working_dir.starts_with(&preopen.dir)).max_by_key(|preopen| preopen.dir.as_os_str().len());
+    let here = preopens.iter().filter(|preopen| working_dir.starts_with(&preopen.dir)).max_by_key(|preopen| preopen.dir.as_os_str().len());
     if let Some(here) = here.filter(|_| working_dir != Path::new("/")) {
         let here = Preopen { dir: working_dir.to_owned(), name: ".".into(), permissions: here.permissions };
-        shown.push(here);
+        preopens.push(here);
     }
-    Ok(shown)
+    Ok(preopens)
 }
 
 fn permissions(read_only: bool) -> FsPerms {
@@ -175,7 +175,7 @@ mod tests {
         Mount::new("/srv", target, read_only)
     }
 
-    fn shown(mounts: &[Mount], are_dirs: &[bool], working_dir: &str) -> Vec<String> {
+    fn described(mounts: &[Mount], are_dirs: &[bool], working_dir: &str) -> Vec<String> {
         let tell = |preopen: Preopen| {
             let mode = if preopen.permissions == FsPerms::ReadOnly { "ro" } else { "rw" };
             format!("{} = {} {mode}", preopen.name, preopen.dir.display())
@@ -188,25 +188,25 @@ mod tests {
         let mounts =
             [mount("/etc/hosts", false), mount("/data", false), mount("/config/app.toml", true), mount("/dev/termination-log", false)];
         let wanted = ["/data = /data rw", "/config = /config ro", "/dev = /dev rw"];
-        assert_eq!(shown(&mounts, &[false, true, false, false], "/"), wanted);
+        assert_eq!(described(&mounts, &[false, true, false, false], "/"), wanted);
     }
 
     #[test]
     fn nothing_is_shown_that_was_not_declared() {
-        assert_eq!(shown(&[], &[], "/"), [""; 0]);
-        assert_eq!(shown(&[], &[], "/data"), [""; 0]);
+        assert_eq!(described(&[], &[], "/"), [""; 0]);
+        assert_eq!(described(&[], &[], "/data"), [""; 0]);
     }
 
     #[test]
     fn the_working_directory_is_also_here() {
         let mounts = [mount("/data", false), mount("/data/keep", true)];
-        assert_eq!(shown(&mounts, &[true, true], "/data/keep/x").last().unwrap(), ". = /data/keep/x ro");
-        assert_eq!(shown(&mounts, &[true, true], "/data").last().unwrap(), ". = /data rw");
+        assert_eq!(described(&mounts, &[true, true], "/data/keep/x").last().unwrap(), ". = /data/keep/x ro");
+        assert_eq!(described(&mounts, &[true, true], "/data").last().unwrap(), ". = /data rw");
     }
 
     #[test]
     fn two_files_of_one_directory_are_one_preopen() {
         let mounts = [mount("/c/a", true), mount("/c/b", false)];
-        assert_eq!(shown(&mounts, &[false, false], "/"), ["/c = /c rw"]);
+        assert_eq!(described(&mounts, &[false, false], "/"), ["/c = /c rw"]);
     }
 }

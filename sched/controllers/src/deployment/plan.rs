@@ -125,7 +125,7 @@ fn revised(deployment: &Deployment, sets: &Sets) -> Option<Vec<Action>> {
     let revision = history::next_revision(&sets.old);
     let mut actions = Vec::new();
     let annotations = history::annotations(deployment, new.metadata.annotations.as_ref(), revision);
-    let shown = annotations.get(history::REVISION).cloned().unwrap_or_default();
+    let revision = annotations.get(history::REVISION).cloned().unwrap_or_default();
     let mut patch = json!({});
     if new.metadata.annotations.as_ref() != Some(&annotations) {
         meta::overlay(&mut patch, &json!({"metadata": {"annotations": annotations}}));
@@ -136,8 +136,8 @@ fn revised(deployment: &Deployment, sets: &Sets) -> Option<Vec<Action>> {
     if patch.as_object().is_some_and(|patch| !patch.is_empty()) {
         actions.push(Action::Change { set: Arc::clone(new), patch, scaled: None });
     }
-    if meta::annotation(&deployment.metadata, history::REVISION) != Some(shown.as_str()) {
-        actions.push(Action::SetRevision(shown));
+    if meta::annotation(&deployment.metadata, history::REVISION) != Some(revision.as_str()) {
+        actions.push(Action::SetRevision(revision));
     }
     Some(actions)
 }

@@ -199,11 +199,11 @@ fn pack_ports(
 fn keep(slice: Arc<EndpointSlice>, left: &mut Vec<Endpoint>) -> Filled {
     let mut endpoints = Vec::new();
     let mut changed = false;
-    for held in slice.endpoints.iter().flatten() {
-        match left.iter().position(|wanted| identity(wanted) == identity(held)) {
+    for current in slice.endpoints.iter().flatten() {
+        match left.iter().position(|wanted| identity(wanted) == identity(current)) {
             Some(at) => {
                 let wanted = left.swap_remove(at);
-                changed |= !meta::semantically_equal(&wanted, held);
+                changed |= !meta::semantically_equal(&wanted, current);
                 endpoints.push(wanted);
             }
             None => changed = true,

@@ -95,8 +95,8 @@ mod tests {
         }
         for lost in [Absent, WaitsForUs] {
             let owners = [("a".to_owned(), Solid), ("b".to_owned(), lost)];
-            let Action::SetOwners(kept) = plan(&latest(json!([])), &owners, &[]) else { panic!("{lost:?}") };
-            assert_eq!(kept.iter().map(|owner| owner.uid.as_str()).collect::<Vec<_>>(), ["a"]);
+            let Action::SetOwners(owners_left) = plan(&latest(json!([])), &owners, &[]) else { panic!("{lost:?}") };
+            assert_eq!(owners_left.iter().map(|owner| owner.uid.as_str()).collect::<Vec<_>>(), ["a"]);
         }
     }
 

@@ -133,7 +133,7 @@ async fn scheduler(client: Client) {
     let pods: Api<Pod> = Api::all(client.clone());
     let nodes: Api<Node> = Api::all(client.clone());
     let mut events = std::pin::pin!(watcher(pods, watcher::Config::default().fields("spec.nodeName=")).default_backoff().touched_objects());
-    let mut turn = 0_usize;
+    let mut bound = 0_usize;
     while let Some(event) = events.next().await {
         let Ok(pod) = event else { continue };
         if pod.metadata.deletion_timestamp.is_some() || pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()) {
@@ -147,12 +147,12 @@ async fn scheduler(client: Client) {
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         };
-        let node = candidates[turn % candidates.len()].name_any();
+        let node = candidates[bound % candidates.len()].name_any();
         let binding =
             json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod.name_any()}, "target": {"kind": "Node", "name": node}});
         let api: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
         match api.create_subresource::<_, Value>("binding", &pod.name_any(), &PostParams::default(), &binding).await {
-            Ok(_) => turn += 1,
+            Ok(_) => bound += 1,
             // The Pod was processed a second time, before the watch showed its binding.
             Err(kube::Error::Api(status)) if status.is_conflict() => {}
             Err(error) => tracing::warn!(%error, "stand-in could not bind"),

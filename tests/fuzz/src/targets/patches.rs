@@ -83,8 +83,8 @@ fn without_empty(value: &Value) -> Value {
     let is_empty = |value: &Value| value.as_object().is_some_and(|map| map.is_empty()) || value.as_array().is_some_and(Vec::is_empty);
     match value {
         Value::Object(fields) => {
-            let kept = fields.iter().map(|(key, value)| (key.clone(), without_empty(value)));
-            Value::Object(kept.filter(|(_, value)| !is_empty(value)).collect())
+            let cleaned = fields.iter().map(|(key, value)| (key.clone(), without_empty(value)));
+            Value::Object(cleaned.filter(|(_, value)| !is_empty(value)).collect())
         }
         Value::Array(items) => Value::Array(items.iter().map(without_empty).collect()),
         other => other.clone(),

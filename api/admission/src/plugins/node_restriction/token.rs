@@ -92,6 +92,6 @@ fn driver_of(namespace: &str, claim: &str, view: &dyn View) -> String {
 /// Whether a driver requests tokens for the audience.
 fn asks_for(driver: &str, audience: &str, view: &dyn View) -> bool {
     let driver = view.get(&GroupResource::new("storage.k8s.io", "csidrivers"), None, driver).filter(|_| !driver.is_empty());
-    let asked = driver.as_ref().and_then(|driver| driver.pointer("/spec/tokenRequests")).and_then(Value::as_array);
-    asked.into_iter().flatten().any(|token| json::text(token, "audience") == audience)
+    let requests = driver.as_ref().and_then(|driver| driver.pointer("/spec/tokenRequests")).and_then(Value::as_array);
+    requests.into_iter().flatten().any(|token| json::text(token, "audience") == audience)
 }

@@ -232,14 +232,14 @@ fn probe_hosts(spec: &Value) -> Option<Violation> {
             .filter(|host| !host.is_empty())
     }
     let names: BTreeSet<&str> = names_where(spec, |c| hosts(c).next().is_some()).into_iter().collect();
-    let asked: BTreeSet<&str> = pods::containers(spec).flat_map(hosts).collect();
+    let hosts_named: BTreeSet<&str> = pods::containers(spec).flat_map(hosts).collect();
     if names.is_empty() {
         return None;
     }
     let verb = if names.len() == 1 { "uses" } else { "use" };
-    let noun = if asked.len() == 1 { "probe or lifecycle host" } else { "probe or lifecycle hosts" };
+    let noun = if hosts_named.len() == 1 { "probe or lifecycle host" } else { "probe or lifecycle hosts" };
     let names: Vec<&str> = names.into_iter().collect();
-    violation("probe or lifecycle host", format!("{} {verb} {noun} {}", containers(&names), quoted(asked)))
+    violation("probe or lifecycle host", format!("{} {verb} {noun} {}", containers(&names), quoted(hosts_named)))
 }
 
 fn flag(of: &Value, field: &str) -> Option<bool> {

@@ -130,8 +130,8 @@ fn a_remembered_token_runs_out_all_the_same() {
 
 #[test]
 fn new_keys_replace_old_ones_and_unknown_ones_are_told() {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&asked);
+    let requests = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&requests);
     let oidc = Oidc::new(config(), move || {
         count.fetch_add(1, Ordering::Relaxed);
     })
@@ -141,9 +141,9 @@ fn new_keys_replace_old_ones_and_unknown_ones_are_told() {
     oidc.set_keys(json!({"keys": [{"kty": 7}, old.jwk]}).to_string().as_bytes()).expect("keys, one of them of a strange kind");
     let token = old.token(json!({}));
     assert!(ask(&oidc, &token).is_ok());
-    assert_eq!(asked.load(Ordering::Relaxed), 0);
+    assert_eq!(requests.load(Ordering::Relaxed), 0);
     assert!(matches!(ask(&oidc, &new.token(json!({}))), Err(OidcError::Signature(_))));
-    assert_eq!(asked.load(Ordering::Relaxed), 1);
+    assert_eq!(requests.load(Ordering::Relaxed), 1);
     oidc.set_keys(json!({"keys": [new.jwk]}).to_string().as_bytes()).expect("keys");
     assert!(ask(&oidc, &new.token(json!({}))).is_ok());
     assert!(ask(&oidc, &token).is_err(), "what was remembered went with the key");

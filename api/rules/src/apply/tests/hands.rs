@@ -24,7 +24,7 @@ fn who_states_the_same_shares_it() {
 }
 
 #[test]
-fn who_states_otherwise_is_told_who_owns_it() {
+fn a_conflict_reports_the_owner_of_the_field() {
     let mut story = Story::config_map();
     story.apply("a", json!({"data": {"k": "1", "l": "1"}}));
     assert_eq!(story.conflict("b", json!({"data": {"k": "2"}})), "Apply failed with 1 conflict: conflict with \"a\": .data.k");

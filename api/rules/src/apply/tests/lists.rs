@@ -9,7 +9,7 @@ fn container(name: &str, rest: Value) -> Value {
 }
 
 #[test]
-fn elements_are_told_apart_by_their_keys() {
+fn keys_identify_elements() {
     let mut story = Story::for_resource("apps", "deployments");
     story.apply("a", deployment(None, json!([container("app", json!({"image": "i"})), container("log", json!({"image": "l"}))])));
     story.apply("b", json!({"spec": {"template": {"spec": {"containers": [container("mesh", json!({"image": "m"}))]}}}}));
@@ -49,7 +49,7 @@ fn a_key_that_is_left_out_has_its_default() {
 }
 
 #[test]
-fn elements_that_are_not_mentioned_keep_their_place() {
+fn elements_that_are_not_mentioned_keep_their_position() {
     let cases: [(&[&str], &[&str], &[&str]); 6] = [
         (&["a", "b", "c"], &["b"], &["a", "b", "c"]),
         (&["a", "b", "c"], &["c", "a"], &["b", "c", "a"]),

@@ -34,7 +34,7 @@ fn keys_are_equal_whatever_their_order() {
 }
 
 #[test]
-fn what_is_no_set_is_refused() {
+fn rejects_what_is_no_set() {
     for bad in [json!({"spec": {}}), json!({"x:spec": {}}), json!({"k:{": {}}), json!({"f:spec": 1}), json!({"i:x": {}})] {
         assert_eq!(wire::decode(bad.as_object().expect("a map")), None, "{bad}");
     }

@@ -39,5 +39,5 @@ static EMAIL: LazyLock<Regex> = LazyLock::new(|| {
 
 /// An email address, with or without the name of its owner.
 pub(super) fn is_email(text: &str) -> bool {
-    EMAIL.captures(text).is_some_and(|found| found.iter().skip(1).flatten().all(|literal| is_ip(literal.as_str())))
+    EMAIL.captures(text).is_some_and(|captures| captures.iter().skip(1).flatten().all(|literal| is_ip(literal.as_str())))
 }

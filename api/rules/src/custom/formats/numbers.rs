@@ -28,7 +28,7 @@ pub(super) fn is_isbn10(text: &str) -> bool {
     let number = bare(text);
     let value = |(index, c): (usize, char)| if index == 9 && c == 'X' { Some(10) } else { c.to_digit(10) };
     let digits: Option<Vec<u32>> = number.chars().enumerate().map(value).collect();
-    let weigh = |digits: &[u32]| (1..).zip(digits).map(|(place, digit)| place * digit).sum::<u32>();
+    let weigh = |digits: &[u32]| (1..).zip(digits).map(|(weight, digit)| weight * digit).sum::<u32>();
     digits.is_some_and(|digits| digits.len() == 10 && weigh(&digits).is_multiple_of(11))
 }
 

@@ -25,8 +25,8 @@ pub(super) fn is_date_time(text: &str) -> bool {
     let text = text.to_lowercase();
     let mut parts = text.split('t');
     let (Some(date), Some(time)) = (parts.next(), parts.next()) else { return false };
-    let Some(found) = TIME.captures(time) else { return false };
-    let at_most = |group: usize, max: &str| found.get(group).is_some_and(|number| number.as_str() <= max);
+    let Some(captures) = TIME.captures(time) else { return false };
+    let at_most = |group: usize, max: &str| captures.get(group).is_some_and(|number| number.as_str() <= max);
     is_date(date) && at_most(1, "23") && at_most(2, "59") && at_most(3, "59")
 }
 
@@ -36,8 +36,8 @@ pub(super) fn is_duration(text: &str) -> bool {
         return true;
     }
     let mut is_any = false;
-    for found in AMOUNT.captures_iter(text) {
-        let group = |index: usize| found.get(index).map_or("", |group| group.as_str());
+    for captures in AMOUNT.captures_iter(text) {
+        let group = |index: usize| captures.get(index).map_or("", |group| group.as_str());
         if group(1).parse::<i64>().is_err() {
             return false;
         }

@@ -66,8 +66,8 @@ fn is_same(schema: &Structural, old: &Value, new: &Value) -> bool {
     match (old, new) {
         (Value::Array(before), Value::Array(after)) => match (Elements::by_keys(schema, Some(old)), &schema.items) {
             _ if before.len() != after.len() => false,
-            (Some(known), Some(items)) => {
-                after.iter().all(|element| known.same_as(element).is_some_and(|before| is_same(items, before, element)))
+            (Some(elements), Some(items)) => {
+                after.iter().all(|element| elements.same_as(element).is_some_and(|before| is_same(items, before, element)))
             }
             _ => before == after,
         },

@@ -53,8 +53,8 @@ fn unknown_fields_in_it_go_in_silence() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_in_gos_words() {
-    let told = |schema: Value| checked(schema).expect_err("refused");
+fn rejects_impossible_values_in_gos_words() {
+    let message = |schema: Value| checked(schema).expect_err("refused");
     let mut lines: Vec<String> = [
         json!({"additionalProperties": "x"}),
         json!({"additionalItems": []}),
@@ -67,7 +67,7 @@ fn what_cannot_be_is_refused_in_gos_words() {
         json!({"dependencies": {"a": [1]}}),
     ]
     .into_iter()
-    .map(told)
+    .map(message)
     .collect();
     lines.push(stored(json!({}), json!({"status": true})).expect_err("refused"));
     lines.push(stored(json!({}), json!({"status": {"foo": 1}})).expect_err("refused"));
@@ -77,12 +77,12 @@ fn what_cannot_be_is_refused_in_gos_words() {
 /// A value that is added to this list needs a rule for its allowed forms.
 #[test]
 fn these_are_the_values_whose_schema_says_nothing() {
-    let mut found = BTreeSet::new();
+    let mut names = BTreeSet::new();
     let mut seen = BTreeSet::new();
     for kind in builtin() {
-        free_of(api_schema::of_kind(kind).expect("a schema"), &kind.kind, &mut seen, &mut found);
+        free_of(api_schema::of_kind(kind).expect("a schema"), &kind.kind, &mut seen, &mut names);
     }
-    insta::assert_snapshot!(Vec::from_iter(found).join("\n"), @r"
+    insta::assert_snapshot!(Vec::from_iter(names).join("\n"), @r"
     CustomResourceSubresourceStatus
     FieldsV1
     JSON
@@ -96,14 +96,14 @@ fn these_are_the_values_whose_schema_says_nothing() {
     ");
 }
 
-fn free_of(schema: &Schema, name: &str, seen: &mut BTreeSet<String>, found: &mut BTreeSet<String>) {
+fn free_of(schema: &Schema, name: &str, seen: &mut BTreeSet<String>, names: &mut BTreeSet<String>) {
     if schema.definition().is_some_and(|definition| !seen.insert(definition.to_owned())) {
         return;
     }
     match schema.shape() {
-        Shape::Any => drop(found.insert(schema.definition().map_or(name, short_name).to_owned())),
-        Shape::Map(inner) | Shape::Array(inner) => free_of(inner, name, seen, found),
-        Shape::Object => schema.properties().for_each(|(name, field)| free_of(field, name, seen, found)),
+        Shape::Any => drop(names.insert(schema.definition().map_or(name, short_name).to_owned())),
+        Shape::Map(inner) | Shape::Array(inner) => free_of(inner, name, seen, names),
+        Shape::Object => schema.properties().for_each(|(name, field)| free_of(field, name, seen, names)),
         _ => {}
     }
 }

@@ -65,9 +65,9 @@ impl Field {
     }
 
     fn number(&self, text: &str) -> Result<u32, Message> {
-        let place = self.names.iter().position(|name| name.eq_ignore_ascii_case(text));
-        match place.and_then(|place| u32::try_from(place).ok()) {
-            Some(place) => Ok(self.min + place),
+        let position = self.names.iter().position(|name| name.eq_ignore_ascii_case(text));
+        match position.and_then(|position| u32::try_from(position).ok()) {
+            Some(position) => Ok(self.min + position),
             None => number(text),
         }
     }

@@ -29,7 +29,7 @@ struct SchemaContext {
 
 /// Checks every rule of a schema. The other checks of the schema must have passed.
 pub fn validate(schema: &At<'_>, checks: &mut Checks) {
-    let structural = Structural::parse(&schema.shown());
+    let structural = Structural::parse(&schema.value_or_null());
     let mut walk = Walk { total: 0, checks };
     walk.schema(schema, &structural, &SchemaContext { is_root: true, repeated: 1, uncorrelatable: None });
     if walk.total > TOTAL_COST_MAX {
@@ -56,7 +56,7 @@ impl Walk<'_> {
     fn schema(&mut self, at: &At<'_>, schema: &Structural, context: &SchemaContext) {
         for (index, (rule, json)) in schema.rules.iter().zip(at.get(RULES).items()).enumerate() {
             let path = at.path.child(RULES).index(index);
-            self.rule(rule, &json.shown(), &RuleLocation { path: &path, schema, context });
+            self.rule(rule, &json.value_or_null(), &RuleLocation { path: &path, schema, context });
         }
         let outer = |is_atomic: bool| context.uncorrelatable.clone().or(is_atomic.then(|| at.path.clone()));
         for (name, property) in &schema.properties {

@@ -58,7 +58,7 @@ pub fn validate(schema: &At<'_>, has_status: bool, checks: &mut Checks) {
     if checks.count() == before {
         defaults(schema, true, checks);
     }
-    place(schema, Within::default(), checks);
+    subschema(schema, Within::default(), checks);
     if checks.count() == before {
         expressions::validate(schema, checks);
     }
@@ -113,7 +113,7 @@ struct Within<'w> {
     no_defaults: &'w str,
 }
 
-fn place(schema: &At<'_>, within: Within<'_>, checks: &mut Checks) {
+fn subschema(schema: &At<'_>, within: Within<'_>, checks: &mut Checks) {
     words(schema, within, checks);
     let additional = schema.get("additionalProperties");
     if additional.exists() && schema.get("properties").len() > 0 && additional.value() != Some(&true.into()) {
@@ -121,7 +121,7 @@ fn place(schema: &At<'_>, within: Within<'_>, checks: &mut Checks) {
     }
     let is_embedded = schema.get("x-kubernetes-embedded-resource").flag();
     for child in children(schema) {
-        place(&child, within.below(schema, &child, is_embedded), checks);
+        subschema(&child, within.below(schema, &child, is_embedded), checks);
     }
     extensions(schema, checks);
     list_map(schema, checks);

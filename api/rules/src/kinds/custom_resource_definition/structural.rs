@@ -35,30 +35,30 @@ const NOT_NESTED: [(&str, &str); 12] = [
 
 /// Checks a whole schema.
 pub fn validate(schema: &At<'_>, checks: &mut Checks) {
-    let mut found = Checks::default();
-    place(schema, Level::Root, &mut found);
-    complete(schema, &mut found);
-    let mut errors: Vec<FieldError> = found.into_errors();
+    let mut unsorted = Checks::default();
+    subschema(schema, Level::Root, &mut unsorted);
+    complete(schema, &mut unsorted);
+    let mut errors: Vec<FieldError> = unsorted.into_errors();
     errors.sort_by_key(ToString::to_string);
     errors.into_iter().for_each(|error| checks.push(error));
 }
 
-fn place(schema: &At<'_>, level: Level, checks: &mut Checks) {
+fn subschema(schema: &At<'_>, level: Level, checks: &mut Checks) {
     let kind = schema.get("type");
     let items = schema.get("items");
     if kind.text() == "array" && !items.exists() {
         checks.required(&items, "must be specified");
     }
     if is_schema(&items) {
-        place(&items, Level::Item, checks);
+        subschema(&items, Level::Item, checks);
     }
-    schema.get("properties").entries().for_each(|(_, property)| place(&property, Level::Field, checks));
+    schema.get("properties").entries().for_each(|(_, property)| subschema(&property, Level::Field, checks));
     let additional = schema.get("additionalProperties");
     if additional.exists() && level == Level::Root {
         checks.forbidden(&additional, "must not be used at the root");
     }
     if is_schema(&additional) {
-        place(&additional, Level::Field, checks);
+        subschema(&additional, Level::Field, checks);
     }
     extensions(schema, checks);
     junctions(schema, checks);
@@ -166,7 +166,7 @@ fn nested(schema: &At<'_>, spelled_types: bool, checks: &mut Checks) {
     }
     for (field, detail) in NOT_NESTED {
         let at = schema.get(field);
-        if at.exists() && !is_zero(&at.shown()) {
+        if at.exists() && !is_zero(&at.value_or_null()) {
             checks.forbidden(&at, detail);
         }
     }
@@ -200,20 +200,20 @@ fn in_junctions(outer: &At<'_>, schema: &At<'_>, checks: &mut Checks) {
 fn spoken_of(outer: &At<'_>, inner: &At<'_>, checks: &mut Checks) {
     in_junctions(outer, inner, checks);
     for (name, property) in inner.get("properties").entries() {
-        let known = outer.get("properties").key(name);
+        let outer_property = outer.get("properties").key(name);
         let further = outer.get("additionalProperties");
-        if known.exists() {
-            spoken_of(&known, &property, checks);
+        if outer_property.exists() {
+            spoken_of(&outer_property, &property, checks);
         } else if is_schema(&further) {
             spoken_of(&further, &property, checks);
         } else {
-            checks.required(&known, &format!("because it is defined in {}", property.path));
+            checks.required(&outer_property, &format!("because it is defined in {}", property.path));
         }
     }
-    let (items, known) = (inner.get("items"), outer.get("items"));
-    if items.exists() && known.exists() {
-        spoken_of(&known, &items, checks);
+    let (items, outer_items) = (inner.get("items"), outer.get("items"));
+    if items.exists() && outer_items.exists() {
+        spoken_of(&outer_items, &items, checks);
     } else if items.exists() {
-        checks.required(&known, &format!("because it is defined in {}", items.path));
+        checks.required(&outer_items, &format!("because it is defined in {}", items.path));
     }
 }

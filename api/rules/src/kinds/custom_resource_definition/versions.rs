@@ -34,7 +34,7 @@ pub fn validate(spec: &At<'_>, checks: &mut Checks) {
     for columns in shared(spec, "additionalPrinterColumns", "additionalPrinterColumns") {
         columns.items().for_each(|column| printer_column(&column, checks));
     }
-    let schemas: Vec<Value> = versions.items().map(|version| version.find("schema.openAPIV3Schema").shown()).collect();
+    let schemas: Vec<Value> = versions.items().map(|version| version.find("schema.openAPIV3Schema").value_or_null()).collect();
     for (fields, schema) in shared(spec, "selectableFields", "selectableFields").iter().zip(&schemas) {
         selectable_fields(fields, schema, checks);
     }

@@ -25,14 +25,14 @@ pub fn validate_admin_access(
     if kind.group != "resource.k8s.io" {
         return Vec::new();
     }
-    let asked = match (kind.plural.as_str(), sub, old) {
+    let path = match (kind.plural.as_str(), sub, old) {
         // The spec of a claim or template never changes, so only creation is checked.
         ("resourceclaims", None, None) => requested(&At::root(new).get("spec")),
         ("resourceclaimtemplates", None, None) => requested(&At::root(new).find("spec.spec")),
         ("resourceclaims", Some("status"), Some(old)) if granted(old).is_none() => granted(new),
         _ => None,
     };
-    let Some(path) = asked else { return Vec::new() };
+    let Some(path) = path else { return Vec::new() };
     let error = match namespace() {
         None => {
             let name = meta::namespace(new);

@@ -38,14 +38,14 @@ fn validate(spec: &At<'_>, checks: &mut Checks) {
     if pool.get("generation").int() < 0 {
         checks.invalid(&pool.get("generation"), "must be greater than or equal to zero");
     }
-    let places = places(spec, checks);
+    let node_fields = node_fields(spec, checks);
     let each = spec.get("perDeviceNodeSelection");
     let one = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required";
-    match places.len() + usize::from(each.flag()) {
+    match node_fields.len() + usize::from(each.flag()) {
         0 => checks.required(spec, one),
         1 => {}
         _ => {
-            let all: Vec<&str> = places.into_iter().chain(each.flag().then_some("`perDeviceNodeSelection`")).collect();
+            let all: Vec<&str> = node_fields.into_iter().chain(each.flag().then_some("`perDeviceNodeSelection`")).collect();
             checks.invalid_value(&spec.path, format!("{{{}}}", all.join(", ")), format!("{one}, but multiple fields are set"));
         }
     }
@@ -71,28 +71,28 @@ fn is_advanced(device: &At<'_>) -> bool {
 }
 
 /// The fields of a slice or device that select its nodes.
-fn places(owner: &At<'_>, checks: &mut Checks) -> Vec<&'static str> {
+fn node_fields(owner: &At<'_>, checks: &mut Checks) -> Vec<&'static str> {
     let (name, selector, all) = (owner.get("nodeName"), owner.get("nodeSelector"), owner.get("allNodes"));
-    let mut found = Vec::new();
+    let mut fields = Vec::new();
     if name.exists() && name.text().is_empty() {
         checks.invalid(&name, "must be either unset or set to a non-empty string");
     } else if name.exists() {
-        found.push("`nodeName`");
+        fields.push("`nodeName`");
         checks.dns_subdomain(&name);
     }
     if selector.exists() {
-        found.push("`nodeSelector`");
+        fields.push("`nodeSelector`");
         pod::node_selector(&selector, checks);
         if selector.get("nodeSelectorTerms").len() != 1 {
             checks.invalid(&selector.get("nodeSelectorTerms"), "must have exactly one node selector term");
         }
     }
     if all.flag() {
-        found.push("`allNodes`");
+        fields.push("`allNodes`");
     } else if all.exists() {
         checks.invalid(&all, "must be either unset or set to true");
     }
-    found
+    fields
 }
 
 fn device(device: &At<'_>, by_device: bool, checks: &mut Checks) {
@@ -121,12 +121,12 @@ fn device(device: &At<'_>, by_device: bool, checks: &mut Checks) {
         counter_set(counters, "counterSet", checks);
         set(&counters.get("compatibilityGroups"), GROUPS_MAX, "", checks, |group, checks| checks.dns_label(group));
     });
-    device_places(device, by_device, checks);
+    device_node_fields(device, by_device, checks);
     binding_conditions(device, checks);
     node_resources(&device.get("nodeAllocatableResources"), &capacities, checks);
 }
 
-fn device_places(device: &At<'_>, by_device: bool, checks: &mut Checks) {
+fn device_node_fields(device: &At<'_>, by_device: bool, checks: &mut Checks) {
     if !by_device {
         if ["nodeName", "nodeSelector", "allNodes"].iter().any(|field| device.get(field).exists()) {
             let detail = "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
@@ -134,12 +134,12 @@ fn device_places(device: &At<'_>, by_device: bool, checks: &mut Checks) {
         }
         return;
     }
-    let places = places(device, checks);
+    let node_fields = node_fields(device, checks);
     let detail = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
-    match places.len() {
+    match node_fields.len() {
         0 => checks.required(device, detail),
         1 => {}
-        _ => checks.invalid_value(&device.path, format!("{{{}}}", places.join(", ")), detail),
+        _ => checks.invalid_value(&device.path, format!("{{{}}}", node_fields.join(", ")), detail),
     }
 }
 
@@ -179,13 +179,17 @@ fn partition_type(spec: &At<'_>, checks: &mut Checks) {
     let bare = at.text().strip_prefix(spec.get("driver").text()).and_then(|rest| rest.strip_prefix('/')).unwrap_or(at.text());
     for device in spec.get("devices").items().filter(consumes) {
         let attributes = device.get("attributes");
-        let found = Some(attributes.key(at.text())).filter(At::exists).unwrap_or_else(|| attributes.key(bare));
+        let attribute = Some(attributes.key(at.text())).filter(At::exists).unwrap_or_else(|| attributes.key(bare));
         let path = attributes.path.key(at.text());
-        if !found.exists() {
+        if !attribute.exists() {
             let detail = "device consumes counters and `partitionTypeAttribute` names this attribute, so it must be set";
             checks.required(&At::new(None, path), detail);
-        } else if !found.get("string").exists() {
-            checks.invalid_value(&path, found.shown(), "must be a string value because `partitionTypeAttribute` names this attribute");
+        } else if !attribute.get("string").exists() {
+            checks.invalid_value(
+                &path,
+                attribute.value_or_null(),
+                "must be a string value because `partitionTypeAttribute` names this attribute",
+            );
         }
     }
 }

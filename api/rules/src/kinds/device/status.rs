@@ -35,8 +35,8 @@ pub(super) fn validate(new: &At<'_>, old: &At<'_>, names: &RequestNames<'_>, che
     if reserved.len() > 0 && !allocation.exists() {
         checks.forbidden(&reserved, "may not be specified when `allocated` is not set");
     } else if new.find("metadata.deletionTimestamp").exists() {
-        let had: HashSet<&str> = before.get("reservedFor").items().map(|user| user.get("uid").text()).collect();
-        if reserved.items().any(|user| !had.contains(user.get("uid").text())) {
+        let previous_uids: HashSet<&str> = before.get("reservedFor").items().map(|user| user.get("uid").text()).collect();
+        if reserved.items().any(|user| !previous_uids.contains(user.get("uid").text())) {
             let detail = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set";
             checks.forbidden(&reserved, detail);
         }
@@ -64,14 +64,14 @@ fn allocation(allocation: &At<'_>, names: &RequestNames<'_>, checks: &mut Checks
 
 fn result(result: &At<'_>, names: &RequestNames<'_>, checks: &mut Checks) {
     names.validate(&result.get("request"), checks);
-    place(result, checks);
+    identity(result, checks);
     binding_conditions(result, checks);
     result.get("tolerations").items().for_each(|toleration| taint::toleration(&toleration, checks));
     skipped_operations(&result.get("skipNodeOperations"), checks);
 }
 
 /// Driver, pool and device identify a device; a share of a device also has an id.
-fn place(device: &At<'_>, checks: &mut Checks) {
+fn identity(device: &At<'_>, checks: &mut Checks) {
     driver_name(&device.get("driver"), checks);
     pool_name(&device.get("pool"), checks);
     checks.dns_label(&device.get("device"));
@@ -91,15 +91,15 @@ fn devices(devices: &At<'_>, allocation: &At<'_>, checks: &mut Checks) {
     let allocated: HashSet<String> = allocation.find("devices.results").items().map(|result| id(&result)).collect();
     let mut seen = HashSet::new();
     for device in devices.items() {
-        place(&device, checks);
+        identity(&device, checks);
         if !allocated.contains(&id(&device)) {
             checks.invalid_value(&device.path, id(&device), "must be an allocated device in the claim");
         }
-        let found = device.get("conditions");
-        if found.len() > CONDITIONS_MAX {
-            checks.too_many(&found, CONDITIONS_MAX);
+        let conditions = device.get("conditions");
+        if conditions.len() > CONDITIONS_MAX {
+            checks.too_many(&conditions, CONDITIONS_MAX);
         }
-        conditions::validate(&found, checks);
+        conditions::validate(&conditions, checks);
         if device.get("data").exists() {
             raw(&device.get("data"), DATA_LEN_MAX, checks);
         }

@@ -29,10 +29,10 @@ pub(super) fn update_rule(sub: Option<&str>, new: &At<'_>, _old: &At<'_>, checks
     if sub != Some("status") {
         return validate_rule(new, checks);
     }
-    let found = new.find("status.conditions");
-    conditions::validate(&found, checks);
-    if found.len() > CONDITIONS_MAX {
-        checks.too_many(&found, CONDITIONS_MAX);
+    let conditions = new.find("status.conditions");
+    conditions::validate(&conditions, checks);
+    if conditions.len() > CONDITIONS_MAX {
+        checks.too_many(&conditions, CONDITIONS_MAX);
     }
 }
 

@@ -106,13 +106,13 @@ fn carry_node_ports(spec: &mut Fields, before: &Fields, kind: &str, old_kind: &s
         .filter_map(|port| port.get("nodePort").and_then(Value::as_i64))
         .collect();
     for port in each(spec, "ports") {
-        let known = old.iter().find(|old| key(old) == key(port)).and_then(|old| old.get("nodePort").cloned());
-        match known {
+        let stored = old.iter().find(|old| key(old) == key(port)).and_then(|old| old.get("nodePort").cloned());
+        match stored {
             // A change back to ClusterIP releases the node port.
-            Some(known) if !needs(kind) && port.get("nodePort") == Some(&known) => {
+            Some(stored) if !needs(kind) && port.get("nodePort") == Some(&stored) => {
                 port.remove("nodePort");
             }
-            Some(known) if needs(kind) && !known.as_i64().is_some_and(|known| taken.contains(&known)) => fill(port, "nodePort", known),
+            Some(stored) if needs(kind) && !stored.as_i64().is_some_and(|port| taken.contains(&port)) => fill(port, "nodePort", stored),
             _ => {}
         }
     }

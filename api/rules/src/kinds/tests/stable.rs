@@ -315,8 +315,9 @@ fn certificates_of_pods_and_of_authorities() {
         format!("metadata: {{name: 'a:b'}}\n{}", bundle("", CA)),
         format!("metadata: {{name: 'example.com:s:B'}}\n{}", bundle("example.com/s", CA)),
     ];
-    let seen: Vec<String> = owned.iter().map(|yaml| create_problems(kind("certificates.k8s.io", "clustertrustbundles"), yaml)).collect();
-    insta::assert_snapshot!(seen.join("\n"));
+    let problems: Vec<String> =
+        owned.iter().map(|yaml| create_problems(kind("certificates.k8s.io", "clustertrustbundles"), yaml)).collect();
+    insta::assert_snapshot!(problems.join("\n"));
     let good = format!("metadata: {{name: 'example.com:s:b'}}\n{}", bundle("example.com/s", CA));
     assert_eq!(create_problems(kind("certificates.k8s.io", "clustertrustbundles"), &good), "ok");
     let requests = kind("certificates.k8s.io", "podcertificaterequests");

@@ -8,22 +8,22 @@ use serde_json::Value;
 use super::{ElementKey, PATCH};
 use crate::patch::PatchError;
 
-type Places = HashMap<String, usize>;
+type Positions = HashMap<String, usize>;
 
-fn places(list: &[Value], key: &ElementKey) -> Places {
-    let mut places = Places::new();
+fn positions(list: &[Value], key: &ElementKey) -> Positions {
+    let mut positions = Positions::new();
     for (at, item) in list.iter().enumerate() {
-        places.entry(key.id(item)).or_insert(at);
+        positions.entry(key.id(item)).or_insert(at);
     }
-    places
+    positions
 }
 
 /// The patch's list must have the order that `$setElementOrder` states.
 pub fn check(list: &[Value], wanted: &[Value], key: &ElementKey, field: &str) -> Result<(), PatchError> {
-    let places = places(wanted, key);
+    let positions = positions(wanted, key);
     let mut last = None;
     for item in list.iter().filter(|item| item.get(PATCH).is_none()) {
-        let at = places.get(&key.id(item));
+        let at = positions.get(&key.id(item));
         if at.is_none() || at < last {
             let text = format!(
                 "The order in patch list:\n{}\n doesn't match {} list:\n{}\n",
@@ -40,7 +40,7 @@ pub fn check(list: &[Value], wanted: &[Value], key: &ElementKey, field: &str) ->
 
 /// Sorts a merged list: `wanted` is the patch's order, `before` the old list.
 pub fn normalize(merged: Vec<Value>, wanted: &[Value], before: &[Value], key: &ElementKey) -> Vec<Value> {
-    let (wanted, before) = (places(wanted, key), places(before, key));
+    let (wanted, before) = (positions(wanted, key), positions(before, key));
     let (mut named, mut others): (Vec<Value>, Vec<Value>) = merged.into_iter().partition(|item| wanted.contains_key(&key.id(item)));
     named.sort_by_key(|item| wanted.get(&key.id(item)).copied());
     // Elements that the old list does not have stay last, in their present order.

@@ -12,23 +12,23 @@ use crate::pod::Context;
 /// Checks `volumeMounts` of a container.
 pub fn validate_mounts(container: &At<'_>, context: &Context<'_>, checks: &mut Checks) {
     let (mounts, devices) = (container.get("volumeMounts"), container.get("volumeDevices"));
-    let mut places = HashSet::new();
+    let mut paths = HashSet::new();
     for mount in mounts.items() {
-        let (name, place) = (mount.get("name"), mount.get("mountPath"));
+        let (name, path) = (mount.get("name"), mount.get("mountPath"));
         required(&mount, &["name"], checks);
         let volume = context.volumes.get(name.text());
         if volume.is_none() {
             checks.push(FieldError::not_found(&name.path, name.text()));
         }
         required(&mount, &["mountPath"], checks);
-        if !places.insert(place.text()) {
-            checks.invalid(&place, "must be unique");
+        if !paths.insert(path.text()) {
+            checks.invalid(&path, "must be unique");
         }
         if devices.items().any(|device| device.get("name").text() == name.text()) {
             checks.invalid(&name, "must not already exist in volumeDevices");
         }
-        if devices.items().any(|device| device.get("devicePath").text() == place.text()) {
-            checks.invalid(&place, "must not already exist as a path in volumeDevices");
+        if devices.items().any(|device| device.get("devicePath").text() == path.text()) {
+            checks.invalid(&path, "must not already exist as a path in volumeDevices");
         }
         sub_path(&mounts, &mount, volume.is_some_and(|volume| volume.get("image").exists()), checks);
         propagation(container, &mounts, &mount, checks);
@@ -77,9 +77,9 @@ fn propagation(container: &At<'_>, mounts: &At<'_>, mount: &At<'_>, checks: &mut
 /// Checks `volumeDevices` of a container.
 pub fn validate_devices(container: &At<'_>, context: &Context<'_>, checks: &mut Checks) {
     let mounts = container.get("volumeMounts");
-    let (mut names, mut places) = (HashSet::new(), HashSet::new());
+    let (mut names, mut paths) = (HashSet::new(), HashSet::new());
     for device in container.get("volumeDevices").items() {
-        let (name, place) = (device.get("name"), device.get("devicePath"));
+        let (name, path) = (device.get("name"), device.get("devicePath"));
         required(&device, &["name"], checks);
         if !names.insert(name.text()) {
             checks.invalid(&name, "must be unique");
@@ -90,17 +90,17 @@ pub fn validate_devices(container: &At<'_>, context: &Context<'_>, checks: &mut 
             Some(_) => checks.invalid(&name, "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"),
         }
         required(&device, &["devicePath"], checks);
-        if !places.insert(place.text()) {
-            checks.invalid(&place, "must be unique");
+        if !paths.insert(path.text()) {
+            checks.invalid(&path, "must be unique");
         }
-        if place.text().split('/').any(|part| part == "..") {
-            checks.invalid(&place, "can not contain backsteps ('..')");
+        if path.text().split('/').any(|part| part == "..") {
+            checks.invalid(&path, "can not contain backsteps ('..')");
         }
         if mounts.items().any(|mount| mount.get("name").text() == name.text()) {
             checks.invalid(&name, "must not already exist in volumeMounts");
         }
-        if mounts.items().any(|mount| mount.get("mountPath").text() == place.text()) {
-            checks.invalid(&place, "must not already exist as a path in volumeMounts");
+        if mounts.items().any(|mount| mount.get("mountPath").text() == path.text()) {
+            checks.invalid(&path, "must not already exist as a path in volumeMounts");
         }
     }
 }

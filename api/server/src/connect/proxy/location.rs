@@ -158,7 +158,7 @@ mod tests {
         Name::parse(text).expect("a name")
     }
 
-    fn shown(location: ApiResult<Location>) -> String {
+    fn described(location: ApiResult<Location>) -> String {
         match location {
             Ok(Location::Port(reach, address)) => format!("{reach:?} {}", address.authority()),
             Ok(Location::Kubelet(Kubelet { node, address })) => format!("kubelet of {node} {}", address.authority()),
@@ -180,23 +180,23 @@ mod tests {
     #[test]
     fn a_pod_is_asked_at_its_first_port_or_the_one_named() {
         let pod = json!({"spec": {"containers": [{"name": "a"}, {"name": "b", "ports": [{"containerPort": 8080}]}]}, "status": {"podIP": "10.244.0.5"}});
-        assert_eq!(shown(of_pod(&pod, name("p"))), "Plain 10.244.0.5:8080");
-        assert_eq!(shown(of_pod(&pod, name("https:p:8443"))), "Tls 10.244.0.5:8443");
-        assert!(shown(of_pod(&pod, name("p:web"))).ends_with("lookup tcp/web: unknown port"));
+        assert_eq!(described(of_pod(&pod, name("p"))), "Plain 10.244.0.5:8080");
+        assert_eq!(described(of_pod(&pod, name("https:p:8443"))), "Tls 10.244.0.5:8443");
+        assert!(described(of_pod(&pod, name("p:web"))).ends_with("lookup tcp/web: unknown port"));
         let bare = json!({"status": {"podIP": "fd00::5"}});
-        assert_eq!(shown(of_pod(&bare, name("p"))), "Plain [fd00::5]:80");
+        assert_eq!(described(of_pod(&bare, name("p"))), "Plain [fd00::5]:80");
         for ip in ["", "127.0.0.1", "::1", "169.254.169.254", "0.0.0.0", "224.0.0.1", "::ffff:127.0.0.1", "fe80::1"] {
             let pod = json!({"status": {"podIP": ip}});
-            assert_eq!(shown(of_pod(&pod, name("p"))), "address not allowed", "{ip}");
+            assert_eq!(described(of_pod(&pod, name("p"))), "address not allowed", "{ip}");
         }
     }
 
     #[test]
     fn a_node_is_its_own_server_unless_another_port_is_named() {
         let node = json!({"status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}], "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}}}});
-        assert_eq!(shown(of_node(&node, name("n"))), "kubelet of n 192.0.2.1:10250");
-        assert_eq!(shown(of_node(&node, name("https:n:10250"))), "kubelet of n 192.0.2.1:10250");
-        assert_eq!(shown(of_node(&node, name("n:9100"))), "Plain 192.0.2.1:9100");
+        assert_eq!(described(of_node(&node, name("n"))), "kubelet of n 192.0.2.1:10250");
+        assert_eq!(described(of_node(&node, name("https:n:10250"))), "kubelet of n 192.0.2.1:10250");
+        assert_eq!(described(of_node(&node, name("n:9100"))), "Plain 192.0.2.1:9100");
     }
 
     #[test]
@@ -217,7 +217,7 @@ mod tests {
         };
         let view = FixedView(vec![Arc::new(slice("s")), Arc::new(slice("other"))]);
         let find = |text: &str| of_service(&service, &view, name(text));
-        let all = |text: &str| -> Vec<String> { find(text).expect("places").into_iter().map(|one| shown(Ok(one))).collect() };
+        let all = |text: &str| -> Vec<String> { find(text).expect("places").into_iter().map(|one| described(Ok(one))).collect() };
         assert_eq!(all("s:80"), ["Plain 10.244.0.5:8080", "Plain 10.244.1.7:8080"]);
         assert_eq!(all("https:s:tls"), ["Tls 10.244.0.5:8443", "Tls 10.244.1.7:8443"]);
         for (text, wanted) in [

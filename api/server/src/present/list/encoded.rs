@@ -36,20 +36,20 @@ impl Encoded {
     pub(super) async fn make(presentation: &Presentation, objects: &[Arc<Object>]) -> Result<Self, EncodeError> {
         let (form, list) = (presentation.form()?, presentation.list_form()?);
         let mut items = Vec::with_capacity(objects.len());
-        let (mut len, mut kept, mut turn) = (0, 0, 0);
+        let (mut len, mut retained, mut since_yield) = (0, 0, 0);
         for object in objects {
             let json = presentation.json(object);
             let message = form.message(&json)?;
             len += list.item_len(message.len());
-            turn += json.len();
-            if kept < KEPT_BYTES_MAX {
-                kept += message.len();
+            since_yield += json.len();
+            if retained < KEPT_BYTES_MAX {
+                retained += message.len();
                 items.push(Item::Ready(message));
             } else {
                 items.push(Item::Later(Arc::clone(object), message.len()));
             }
-            if turn >= TURN_BYTES {
-                turn = 0;
+            if since_yield >= TURN_BYTES {
+                since_yield = 0;
                 tokio::task::yield_now().await;
             }
         }

@@ -25,16 +25,16 @@ fn newer_autoscaler() -> Value {
 
 #[test]
 fn nothing_is_lost_on_the_way_through_the_older_version() {
-    let mut shown = newer_autoscaler();
-    from_stored(&mut shown);
-    assert_eq!(shown["apiVersion"], "autoscaling/v1");
-    assert_eq!(shown["spec"]["targetCPUUtilizationPercentage"], 70);
-    assert_eq!(shown["status"]["currentCPUUtilizationPercentage"], 12);
-    assert!(shown["spec"].get("metrics").is_none() && shown["spec"].get("behavior").is_none(), "{shown}");
-    let note = shown["metadata"]["annotations"][METRICS].as_str().expect("a note");
+    let mut older = newer_autoscaler();
+    from_stored(&mut older);
+    assert_eq!(older["apiVersion"], "autoscaling/v1");
+    assert_eq!(older["spec"]["targetCPUUtilizationPercentage"], 70);
+    assert_eq!(older["status"]["currentCPUUtilizationPercentage"], 12);
+    assert!(older["spec"].get("metrics").is_none() && older["spec"].get("behavior").is_none(), "{older}");
+    let note = older["metadata"]["annotations"][METRICS].as_str().expect("a note");
     assert!(note.contains(r#""targetAverageValue":"1Gi""#) && note.contains(r#""metricName":"qps""#), "{note}");
-    to_stored(&mut shown);
-    assert_eq!(shown, newer_autoscaler());
+    to_stored(&mut older);
+    assert_eq!(older, newer_autoscaler());
 }
 
 #[test]

@@ -10,7 +10,7 @@ async fn only_the_authority_that_is_named_is_believed() {
     backing.register(&cluster, stranger.ca_pem()).await;
     let condition = until(&cluster, "v1.others.example.com", |condition| condition["reason"] == "FailedDiscoveryCheck").await;
     assert!(condition["message"].as_str().expect("text").contains("invalid peer certificate"), "{condition}");
-    assert!(backing.asked.lock().is_empty());
+    assert!(backing.received.lock().is_empty());
     let anybody = json!({"spec": {"caBundle": null, "insecureSkipTLSVerify": true}});
     cluster.patch(&format!("{SERVICES}/v1.others.example.com"), "merge", anybody).await.ok();
     until(&cluster, "v1.others.example.com", |condition| condition["reason"] == "Passed").await;

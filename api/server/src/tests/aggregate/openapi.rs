@@ -19,7 +19,7 @@ impl Backing {
     /// The ETags with which the document was requested.
     fn tags(&self) -> Vec<Option<String>> {
         let tag = |headers: &http::HeaderMap| headers.get(header::IF_NONE_MATCH).map(|tag| tag.to_str().expect("text").to_owned());
-        self.asked.lock().iter().filter(|asked| asked.path == "/openapi/v2").map(|asked| tag(&asked.headers)).collect()
+        self.received.lock().iter().filter(|request| request.path == "/openapi/v2").map(|request| tag(&request.headers)).collect()
     }
 }
 
@@ -36,10 +36,10 @@ pub(super) async fn until_in_index(cluster: &Cluster, is_in: bool) {
 /// Makes the loop check the server twice: then the result of the first check is known.
 async fn have_looked(cluster: &Cluster, backing: &Backing) {
     for _ in 0..2 {
-        let asked = backing.tags().len();
+        let before = backing.tags().len();
         look_again(cluster).await;
         let looked = async {
-            while backing.tags().len() == asked {
+            while backing.tags().len() == before {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
@@ -73,8 +73,8 @@ async fn the_document_of_a_server_is_merged_into_ours() {
     assert_eq!(merged["definitions"][format!("{STATUS}_v2")]["description"], "another one");
     assert_eq!(merged["definitions"][STATUS], alone.body["definitions"][STATUS]);
     assert_eq!((merged["paths"].get("/apis/apps/v1/stolen"), merged["definitions"].get("Unused")), (None, None));
-    let asked = cluster.get("/openapi/v2").await;
-    assert_ne!(asked.headers[header::ETAG], alone.headers[header::ETAG]);
+    let merged = cluster.get("/openapi/v2").await;
+    assert_ne!(merged.headers[header::ETAG], alone.headers[header::ETAG]);
     let protobuf = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
     let request = Request::builder().uri("/openapi/v2").header(header::ACCEPT, protobuf).body(Body::empty()).expect("a request");
     let bytes = cluster.raw(request).await.into_body().collect().await.expect("a body").to_bytes();

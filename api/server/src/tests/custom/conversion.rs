@@ -89,7 +89,7 @@ async fn objects_are_stored_in_one_version_and_shown_in_each() {
     assert_eq!((&inner["apiVersion"], &inner["spec"]), (&json!("example.com/v1"), &json!({"size": 3, "color": "green"})));
     assert_eq!(cluster.get(&format!("{WIDGETS}/a")).await.ok()["spec"], inner["spec"]);
     assert_eq!(cluster.get(&format!("{WIDGETS_V2}/a")).await.ok(), made);
-    let review = &hook.asked()[0];
+    let review = &hook.received()[0];
     assert_eq!((&review["apiVersion"], &review["query"]), (&json!("apiextensions.k8s.io/v1"), &json!("timeout=30s")));
     assert_eq!(review["request"]["desiredAPIVersion"], "example.com/v1");
     // The rules of the request's version apply.
@@ -182,7 +182,7 @@ async fn lists_are_converted_in_batches_and_kept() {
         let color = if index % 2 == 0 { "red" } else { "green" };
         cluster.post(WIDGETS, widget(&format!("w{index:02}"), json!({"size": 3, "color": color}))).await.ok();
     }
-    assert_eq!(hook.asked().len(), 0, "the stored version needs nobody");
+    assert_eq!(hook.received().len(), 0, "the stored version needs nobody");
     let list = cluster.get(WIDGETS_V2).await.ok();
     assert_eq!((&list["apiVersion"], list["items"].as_array().expect("items").len()), (&json!("example.com/v2"), 20));
     assert!(
@@ -192,8 +192,8 @@ async fn lists_are_converted_in_batches_and_kept() {
             .iter()
             .all(|item| item["spec"]["dimensions"]["size"] == 3 && item["spec"].get("unknown").is_none())
     );
-    assert_eq!(hook.asked().len(), 1);
-    assert_eq!(hook.asked()[0]["request"]["objects"].as_array().expect("objects").len(), 20);
+    assert_eq!(hook.received().len(), 1);
+    assert_eq!(hook.received()[0]["request"]["objects"].as_array().expect("objects").len(), 20);
     cluster.get(WIDGETS_V2).await.ok();
     cluster.get(&format!("{WIDGETS_V2}/w07")).await.ok();
     let table = cluster.get_as(WIDGETS_V2, "application/json;as=Table;v=v1;g=meta.k8s.io").await.ok();
@@ -201,7 +201,7 @@ async fn lists_are_converted_in_batches_and_kept() {
     assert_eq!(names(&cluster.get(&format!("{WIDGETS_V2}?fieldSelector=spec.paint%3Dgreen&limit=4")).await.ok()), ["w01", "w03"]);
     assert_eq!(cluster.get(&format!("{WIDGETS_V2}?labelSelector=shown-as%3Dv2")).await.ok()["items"].as_array().map(Vec::len), Some(20));
     assert_eq!(names(&cluster.get(&format!("{WIDGETS}?labelSelector=shown-as")).await.ok()), Vec::<&str>::new());
-    assert_eq!(hook.asked().len(), 1, "what was converted is kept");
+    assert_eq!(hook.received().len(), 1, "what was converted is kept");
 }
 
 #[tokio::test]
@@ -225,7 +225,7 @@ async fn a_change_is_converted_once_for_all_who_watch() {
     }
     assert_eq!(green.next().await.expect("an event")["type"], "ADDED");
     assert_eq!(green.next().await.expect("an event")["type"], "DELETED", "it left the selection");
-    assert!(hook.asked().len() <= 3, "{} conversions", hook.asked().len());
+    assert!(hook.received().len() <= 3, "{} conversions", hook.received().len());
 }
 
 /// Answers of the webhook, and the errors for clients.
@@ -306,7 +306,7 @@ async fn a_watch_that_cannot_go_on_says_why() {
 async fn a_webhook_that_hangs_is_waited_for_thirty_seconds() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a socket");
     // The backlog accepts connections, and nothing answers on them.
-    let hook = Hook { port: listener.local_addr().expect("an address").port(), asked: Arc::default(), connections: Arc::default() };
+    let hook = Hook { port: listener.local_addr().expect("an address").port(), received: Arc::default(), connections: Arc::default() };
     let cluster = with_two_versions(&hook).await;
     cluster.post(WIDGETS, widget("a", json!({"size": 3}))).await.ok();
     tokio::time::pause();
@@ -371,7 +371,7 @@ async fn admission_sees_the_version_of_its_rules() {
     cluster.post("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", configuration).await.ok();
     let made = cluster.post(WIDGETS_V2, widget_v2("a", json!({"dimensions": {"size": 3}}))).await.ok();
     assert_eq!(made["spec"]["dimensions"]["size"], 9);
-    let request = &admission.asked()[0]["request"];
+    let request = &admission.received()[0]["request"];
     assert_eq!((&request["kind"]["version"], &request["requestKind"]["version"]), (&json!("v1"), &json!("v2")));
     assert_eq!(request["object"]["spec"]["size"], 3);
 }
@@ -384,7 +384,7 @@ async fn parameters_of_policies_come_in_the_version_that_is_named() {
     let mut limit = widget("limit", json!({"size": 3, "color": "green"}));
     limit["metadata"]["labels"] = json!({"limit": "yes"});
     cluster.post(WIDGETS, limit).await.ok();
-    let told = async |name: &str, version: &str, size: &str, reference: Value| {
+    let outcome = async |name: &str, version: &str, size: &str, reference: Value| {
         let spec = json!({
             "paramKind": {"apiVersion": format!("example.com/{version}"), "kind": "Widget"},
             "validations": [{"expression": "false", "messageExpression": format!("params.apiVersion + ' of ' + string({size})")}],
@@ -396,14 +396,14 @@ async fn parameters_of_policies_come_in_the_version_that_is_named() {
     };
     let named = json!({"name": "limit", "parameterNotFoundAction": "Deny"});
     let labelled = json!({"selector": {"matchLabels": {"limit": "yes"}}, "parameterNotFoundAction": "Deny"});
-    assert_eq!(told("stored", "v1", "params.spec.size", named.clone()).await, "example.com/v1 of 3");
-    assert_eq!(hook.asked().len(), 0, "the stored version needs nobody");
-    assert_eq!(told("named", "v2", "params.spec.dimensions.size", named).await, "example.com/v2 of 3");
-    assert_eq!(told("labelled", "v2", "params.spec.dimensions.size", labelled).await, "example.com/v2 of 3");
+    assert_eq!(outcome("stored", "v1", "params.spec.size", named.clone()).await, "example.com/v1 of 3");
+    assert_eq!(hook.received().len(), 0, "the stored version needs nobody");
+    assert_eq!(outcome("named", "v2", "params.spec.dimensions.size", named).await, "example.com/v2 of 3");
+    assert_eq!(outcome("labelled", "v2", "params.spec.dimensions.size", labelled).await, "example.com/v2 of 3");
     // A parameter object that was written in the other version.
     cluster.patch(&format!("{WIDGETS_V2}/limit"), "merge", json!({"spec": {"dimensions": {"size": 5}}})).await.ok();
     let named = json!({"name": "limit", "parameterNotFoundAction": "Deny"});
-    assert_eq!(told("written", "v2", "params.spec.dimensions.size", named.clone()).await, "example.com/v2 of 5");
+    assert_eq!(outcome("written", "v2", "params.spec.dimensions.size", named.clone()).await, "example.com/v2 of 5");
     let size = apply("Object{metadata: Object.metadata{labels: {'size': string(params.spec.dimensions.size)}}}");
     let kind = json!({"paramKind": {"apiVersion": "example.com/v2", "kind": "Widget"}});
     cluster.mutating("changes", json!([size]), kind).await;

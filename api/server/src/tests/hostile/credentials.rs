@@ -10,11 +10,11 @@ use super::*;
 const ACCOUNT: &str = "/api/v1/namespaces/default/serviceaccounts/default";
 
 /// Requests a token's user, over a new connection.
-async fn asked(address: SocketAddr, connector: &TlsConnector, token: &str) -> String {
+async fn response_to(address: SocketAddr, connector: &TlsConnector, token: &str) -> String {
     let mut stream = connected_to(address, connector).await;
     let credentials = if token.is_empty() { String::new() } else { format!("authorization: Bearer {token}\r\n") };
     let head = format!("GET /api HTTP/1.1\r\nhost: skiff\r\nconnection: close\r\n{credentials}\r\n");
-    told(&mut stream, head.as_bytes()).await
+    response(&mut stream, head.as_bytes()).await
 }
 
 fn part(value: &Value) -> String {
@@ -62,12 +62,12 @@ async fn tokens_are_believed_only_as_they_were_made() {
     let (address, _) = served(&cluster).await;
     let connector = crate::tls::tests_connector(&PKI, None);
     for (what, token) in cases {
-        let answer = quickly(asked(address, &connector, &token)).await;
+        let answer = quickly(response_to(address, &connector, &token)).await;
         assert_eq!(status_of(&answer), "401", "{what}: {answer}");
         assert!(answer.contains("\"message\":\"Unauthorized\"") && answer.contains("\"reason\":\"Unauthorized\""), "{what}: {answer}");
     }
-    assert_eq!(status_of(&asked(address, &connector, &good).await), "200");
-    assert_eq!(status_of(&asked(address, &connector, &signed(&own, json!({}))).await), "200", "the cases differ in one thing each");
+    assert_eq!(status_of(&response_to(address, &connector, &good).await), "200");
+    assert_eq!(status_of(&response_to(address, &connector, &signed(&own, json!({}))).await), "200", "the cases differ in one thing each");
 }
 
 #[tokio::test]
@@ -82,12 +82,12 @@ async fn certificates_of_others_count_for_nothing() {
     let good = PKI.issue_client("admin", masters, hour).expect("a certificate");
     for (identity, wanted) in [(&forged, "401"), (&good, "200")] {
         let connector = crate::tls::tests_connector(&PKI, Some(identity));
-        let answer = quickly(asked(address, &connector, "")).await;
+        let answer = quickly(response_to(address, &connector, "")).await;
         assert_eq!(status_of(&answer), wanted, "{answer}");
     }
     // A client certificate with another key fails in the handshake.
     let both = crate::tls::tests_connector(&PKI, Some(&forged));
-    let answer = asked(address, &both, "bogus").await;
+    let answer = response_to(address, &both, "bogus").await;
     assert_eq!(status_of(&answer), "401", "a wrong token does not help a wrong certificate");
 }
 
@@ -116,20 +116,20 @@ async fn certificates_are_renewed_under_open_connections() {
     let cluster = cluster_with(config, Arc::new(MemoryStore::new())).await;
     let (address, _) = served(&cluster).await;
     let mut open = connected_to(address, &crate::tls::tests_connector(&pki, None)).await;
-    let (app, shown) = (cluster.server.app(), cluster.server.shown());
-    let renew = |now| crate::renewal::renew(&app.connector, &app.aggregation, shown, now);
-    let (first, to_nodes) = (shown.certificate(), app.connector.node_tls());
+    let (app, serving_certificate) = (cluster.server.app(), cluster.server.serving_certificate());
+    let renew = |now| crate::renewal::renew(&app.connector, &app.aggregation, serving_certificate, now);
+    let (first, to_nodes) = (serving_certificate.certificate(), app.connector.node_tls());
     let days = |count: i64| jiff::Timestamp::now() + jiff::SignedDuration::from_hours(24 * count);
     renew(days(30));
-    assert_eq!(shown.certificate(), first, "it is good for long yet");
+    assert_eq!(serving_certificate.certificate(), first, "it is good for long yet");
     renew(days(300));
-    assert_ne!(shown.certificate(), first);
+    assert_ne!(serving_certificate.certificate(), first);
     assert!(!Arc::ptr_eq(&app.connector.node_tls(), &to_nodes));
-    let answer = told(&mut open, b"GET /version HTTP/1.1\r\nhost: skiff\r\nconnection: close\r\n\r\n").await;
+    let answer = response(&mut open, b"GET /version HTTP/1.1\r\nhost: skiff\r\nconnection: close\r\n\r\n").await;
     assert_eq!(status_of(&answer), "200", "{answer}");
     // Keys that vanish are not created again, because no client would trust them.
-    let second = shown.certificate();
+    let second = serving_certificate.certificate();
     directory.close().expect("removed");
     renew(days(600));
-    assert_eq!(shown.certificate(), second);
+    assert_eq!(serving_certificate.certificate(), second);
 }

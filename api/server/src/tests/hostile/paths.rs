@@ -36,8 +36,8 @@ async fn paths_lead_nowhere_but_where_they_say() {
         assert_eq!(code, wanted, "{path}: {message}");
     }
     for (name, why) in [("..", "may not be '..'"), (".", "may not be '.'"), ("a%25b", "may not contain '%'")] {
-        let shown = name.replace("%25", "%");
-        let wanted = (400, format!("Name parameter invalid: {shown:?}: {why}"));
+        let decoded = name.replace("%25", "%");
+        let wanted = (400, format!("Name parameter invalid: {decoded:?}: {why}"));
         for method in [Method::GET, Method::DELETE] {
             assert_eq!(status(&cluster, method, &format!("{CONFIG_MAPS}/{name}")).await, wanted);
         }
@@ -88,8 +88,8 @@ async fn long_queries_are_bounded() {
     ];
     for (query, wanted) in cases {
         let (code, message) = status(&cluster, Method::GET, &format!("{CONFIG_MAPS}?{query}")).await;
-        let shown = query.get(..60).unwrap_or_default();
-        assert_eq!(code, wanted, "{shown}: {}", message.get(..200).unwrap_or(&message));
-        assert!(message.len() < 256 * 1_024, "{shown}: {}", message.len());
+        let start = query.get(..60).unwrap_or_default();
+        assert_eq!(code, wanted, "{start}: {}", message.get(..200).unwrap_or(&message));
+        assert!(message.len() < 256 * 1_024, "{start}: {}", message.len());
     }
 }

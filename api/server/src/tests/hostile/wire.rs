@@ -138,7 +138,7 @@ async fn heads_are_bounded() {
         ("HTTP/2 without saying so", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &["400", "505", ""]),
     ] {
         let mut stream = connected_to(address, &http1()).await;
-        let answer = quickly(told(&mut stream, request.as_bytes())).await;
+        let answer = quickly(response(&mut stream, request.as_bytes())).await;
         assert!(wanted.contains(&status_of(&answer)), "{what}: {answer}");
     }
 }

@@ -21,7 +21,7 @@ async fn webhooks_change_objects_in_the_order_of_their_names() {
     assert_eq!(created["metadata"]["annotations"], json!({"seen": "ab"}));
     let put = cluster.put(&format!("{CONFIG_MAPS}/c"), &config_map("c", json!({}))).await.ok();
     assert_eq!(put["metadata"]["annotations"], json!({"seen": "ab"}));
-    assert_eq!((a.asked().len(), b.asked().len()), (2, 2), "nobody wanted to be asked again");
+    assert_eq!((a.received().len(), b.received().len()), (2, 2), "nobody wanted to be asked again");
 }
 
 #[tokio::test]
@@ -33,7 +33,7 @@ async fn who_wants_to_is_asked_again_after_a_change() {
     cluster.configure("Mutating", "m", webhooks).await;
     let created = cluster.config_map("c", json!({})).await;
     assert_eq!(created["metadata"]["annotations"], json!({"seen": "elel"}));
-    assert_eq!((early.asked().len(), late.asked().len()), (2, 2), "and then it is enough");
+    assert_eq!((early.received().len(), late.received().len()), (2, 2), "and then it is enough");
 }
 
 /// The result of a webhook is defaulted and validated, and validating webhooks get it.
@@ -52,7 +52,7 @@ async fn what_a_webhook_makes_goes_by_the_rules() {
     let sidecar = &made["spec"]["containers"][1];
     assert_eq!((&sidecar["terminationMessagePolicy"], sidecar.get("unknown")), (&json!("File"), None));
     assert_eq!(sidecar["volumeMounts"].as_array().map(Vec::len), Some(1), "plugins have their second turn: it gets its token");
-    assert_eq!(sees.asked()[0]["request"]["object"]["spec"]["containers"], made["spec"]["containers"]);
+    assert_eq!(sees.received()[0]["request"]["object"]["spec"]["containers"], made["spec"]["containers"]);
     let bad = cluster.post(PODS, pod("bad")).await;
     assert_eq!(bad.status, StatusCode::UNPROCESSABLE_ENTITY);
     assert!(bad.refusal().1.contains("spec.containers[1].name: Invalid value"), "{bad:?}");
@@ -93,7 +93,7 @@ async fn custom_resources_are_pruned_of_what_a_webhook_adds() {
     let other = json!({"apiVersion": "example.com/v1beta1", "kind": "Widget", "metadata": {"name": "b"}, "spec": {"size": 4}});
     let made = cluster.post("/apis/example.com/v1beta1/namespaces/default/widgets", other).await.ok();
     assert_eq!(of(&made), wanted(4));
-    assert_eq!(hook.asked().len(), 4);
+    assert_eq!(hook.received().len(), 4);
     assert_eq!(of(&cluster.get(&path).await.ok()), wanted(3));
 }
 

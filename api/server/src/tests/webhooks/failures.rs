@@ -93,7 +93,7 @@ async fn only_the_authority_that_is_named_is_believed() {
     cluster.configure("Validating", "v", json!([webhook])).await;
     let (code, message) = refusal(&cluster, "c").await;
     assert!(code == 500 && message.contains("invalid peer certificate"), "{message}");
-    assert!(hook.asked().is_empty());
+    assert!(hook.received().is_empty());
 }
 
 #[tokio::test]
@@ -102,7 +102,7 @@ async fn a_slow_webhook_is_not_waited_for() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
     let port = listener.local_addr().expect("an address").port();
     // The backlog accepts connections, and nothing answers on them.
-    let hook = Hook { port, asked: Arc::default(), connections: Arc::default() };
+    let hook = Hook { port, received: Arc::default(), connections: Arc::default() };
     cluster.configure("Validating", "v", json!([hook.webhook("slow.example.com", json!({"timeoutSeconds": 1}))])).await;
     let (code, message) = refusal(&cluster, "c").await;
     assert!(code == 500 && message.ends_with("/think?timeout=1s\": context deadline exceeded"), "{message}");
@@ -114,7 +114,7 @@ async fn a_dry_run_is_not_shown_to_webhooks_with_side_effects() {
     let (cluster, hook) = (cluster().await, Hook::thinking(agree).await);
     cluster.configure("Validating", "v", json!([hook.webhook("v.example.com", json!({}))])).await;
     cluster.post(&format!("{CONFIG_MAPS}?dryRun=All"), config_map("c", json!({}))).await.ok();
-    assert_eq!(hook.asked()[0]["request"]["dryRun"], true);
+    assert_eq!(hook.received()[0]["request"]["dryRun"], true);
     // Such a configuration can exist only from the time before side effects were forbidden.
     let value = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
         "metadata": {"name": "old"}, "webhooks": [hook.webhook("old.example.com", json!({"sideEffects": "Some"}))]});
@@ -149,8 +149,8 @@ async fn a_connection_is_used_only_while_its_endpoint_is_in_the_slices() {
     for name in ["a", "b"] {
         cluster.config_map(name, json!({})).await;
     }
-    assert_eq!((first.asked().len(), first.connections.load(Ordering::SeqCst)), (2, 1), "a connection is kept");
+    assert_eq!((first.received().len(), first.connections.load(Ordering::SeqCst)), (2, 1), "a connection is kept");
     point(api_store::Expect::At(revision), &second).await;
     cluster.config_map("c", json!({})).await;
-    assert_eq!((first.asked().len(), second.asked().len()), (2, 1));
+    assert_eq!((first.received().len(), second.received().len()), (2, 1));
 }

@@ -38,8 +38,8 @@ pub(super) fn plan(served: &Served, object: &Value, options: &DeleteOptions, now
     if served.is("apiextensions.k8s.io", "customresourcedefinitions") && !meta::is_deleting(object) {
         definition::hold_for_cleanup(&mut new, now);
     }
-    let held = !meta::finalizers(&new).is_empty() || spec_finalizers(&new) > 0;
-    if !held && grace == 0 {
+    let has_finalizers = !meta::finalizers(&new).is_empty() || spec_finalizers(&new) > 0;
+    if !has_finalizers && grace == 0 {
         return Plan::Remove;
     }
     if meta::is_deleting(object) {

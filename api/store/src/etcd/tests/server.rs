@@ -39,7 +39,7 @@ impl Etcd {
     }
 
     /// An etcd that runs until the test's process ends.
-    pub(super) fn kept() -> &'static Self {
+    pub(super) fn shared() -> &'static Self {
         let etcd = Box::leak(Box::new(Self::start()));
         // The value is never dropped, so the shell that ends etcd also removes its directory.
         let clear = etcd.child.as_mut().and_then(|shell| shell.stdin.as_mut()).expect("it runs");

@@ -91,7 +91,7 @@ async fn after_a_restore_old_revisions_are_too_old_and_new_ones_are_beyond_all_o
     let dir = TestDir::new();
     let (database, copy) = (dir.at("state.db"), dir.at("backup"));
     let store = dir.open().await;
-    let kept = store.write(write("kept", Some("1"), Expect::Absent)).await.expect("writes");
+    let unchanged = store.write(write("kept", Some("1"), Expect::Absent)).await.expect("writes");
     let changed = store.write(write("changed", Some("1"), Expect::Absent)).await.expect("writes");
     let deleted = store.write(write("deleted", Some("1"), Expect::Absent)).await.expect("writes");
     backup(&database, &copy).await.expect("backs up");
@@ -105,10 +105,10 @@ async fn after_a_restore_old_revisions_are_too_old_and_new_ones_are_beyond_all_o
     let restored = restore(&copy, &database, EPOCH).await.expect("restores");
     assert_eq!(restored.entries, 3);
     let store = dir.open().await;
-    let expected = [("changed", changed), ("deleted", deleted), ("kept", kept)].map(|(key, at)| (key.to_owned(), "1".to_owned(), at));
+    let expected = [("changed", changed), ("deleted", deleted), ("kept", unchanged)].map(|(key, at)| (key.to_owned(), "1".to_owned(), at));
     assert_eq!(values(&store).await, expected);
     assert!(store.head().await.expect("head") > last);
-    for old in [0, kept, deleted, late, last] {
+    for old in [0, unchanged, deleted, late, last] {
         assert!(matches!(store.watch(old).await.map(drop), Err(StoreError::Compacted { oldest }) if oldest > last), "{old}");
     }
     // A writer that has seen the lost change may not overwrite the older state.
