@@ -185,6 +185,7 @@ fn controllers_config(control: &ControlPlane, pki: Arc<Pki>) -> anyhow::Result<s
         root_ca_pem,
         signer: Some(Arc::new(sign)),
         election: election(control, "kube-controller-manager"),
+        time_zone: jiff::tz::TimeZone::system(),
         ..sched_controllers::Config::default()
     };
     config.nodes.grace_period = Duration::from_secs(control.options.node_monitor_grace_period);

@@ -1,8 +1,9 @@
 //! The parts of the Kubernetes object model that all parts of Skiff share: the table of served kinds and of the parts
-//! that act on their fields, metadata, selectors, quantities, field errors, formats of labels, Go's reading of texts,
+//! that act on their fields, metadata, selectors, quantities, schedules, field errors, formats of labels, Go's reading of texts,
 //! users and request attributes, and the read-only view of the stored objects. No I/O, no async code.
 
 pub mod acted;
+pub mod cron;
 pub mod field;
 pub mod format;
 pub mod go;

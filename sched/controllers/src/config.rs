@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use api_client::lease::Election;
 use ipnet::Ipv4Net;
+use jiff::tz::TimeZone;
 use thiserror::Error;
 
 /// Creates a client that acts as a ServiceAccount of `kube-system`.
@@ -59,6 +60,8 @@ pub struct Config {
     pub pod_gc_quarantine: Duration,
     /// Terminated Pods above this number are deleted, oldest first; 0, never. Upstream's 12,500.
     pub terminated_pod_gc_threshold: usize,
+    /// The time zone of CronJobs that name none: upstream's is that of the controller manager's machine.
+    pub time_zone: TimeZone,
     /// The period in which the garbage collector discovers the served kinds, upstream's 30 s.
     pub discovery_period: Duration,
 }
@@ -110,6 +113,7 @@ impl Default for Config {
             pod_gc_period: Duration::from_secs(20),
             pod_gc_quarantine: Duration::from_secs(40),
             terminated_pod_gc_threshold: 12_500,
+            time_zone: TimeZone::UTC,
             discovery_period: Duration::from_secs(30),
         }
     }

@@ -54,6 +54,14 @@ impl Failure {
         self.code() == Some(409)
     }
 
+    /// Whether an object of that name exists already.
+    pub fn is_already_exists(&self) -> bool {
+        match self {
+            Self::Request { source, .. } => matches!(source.as_ref(), kube::Error::Api(status) if status.reason == "AlreadyExists"),
+            _ => false,
+        }
+    }
+
     /// Whether the object does not exist.
     pub fn is_not_found(&self) -> bool {
         self.code() == Some(404)

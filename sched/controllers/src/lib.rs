@@ -9,6 +9,7 @@ mod claim;
 mod clusterrole;
 mod config;
 mod context;
+mod cronjob;
 mod csr;
 mod deployment;
 mod discovery;
@@ -17,6 +18,7 @@ mod endpoints;
 mod endpointslice;
 mod failure;
 mod garbage;
+mod jobs;
 mod kind;
 mod meta;
 mod namespace;
@@ -71,6 +73,7 @@ const CONTROLLERS: &[Row] = &[
     ("certificatesigningrequest-cleaner-controller", Account::Named("certificate-controller"), csr::clean::build),
     ("certificatesigningrequest-signing-controller", Account::Named("certificate-controller"), csr::sign::build),
     ("clusterrole-aggregation-controller", Account::Named("clusterrole-aggregation-controller"), clusterrole::build),
+    ("cronjob-controller", Account::Named("cronjob-controller"), cronjob::build),
     ("deployment-controller", Account::Named("deployment-controller"), deployment::build),
     ("disruption-controller", Account::Named("disruption-controller"), disruption::build),
     ("endpoints-controller", Account::Named("endpoint-controller"), endpoints::build),

@@ -314,6 +314,7 @@ pub const PATCHES: &[(&str, &[Grant])] = &[
             Named(&["approve"], CERTIFICATES, &["signers"], &["kubernetes.io/kubelet-serving"]),
         ],
     ),
+    ("cronjob-controller", &[On(PATCH, BATCH, &["cronjobs/status"])]),
     ("deployment-controller", &[On(PATCH, &["apps"], &["deployments", "deployments/status"])]),
     ("disruption-controller", &[On(PATCH, &["policy"], &["poddisruptionbudgets/status"])]),
     ("endpoint-controller", &[On(PATCH, CORE, &["endpoints"])]),

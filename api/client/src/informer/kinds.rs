@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
+use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{
@@ -31,6 +32,7 @@ const SERVICE_NAME: &str = "kubernetes.io/service-name";
 impl Cached for CertificateSigningRequest {}
 impl Cached for ClusterRole {}
 impl Cached for ConfigMap {}
+impl Cached for CronJob {}
 impl Cached for Deployment {}
 impl Cached for Endpoints {}
 impl Cached for Lease {}
@@ -51,6 +53,10 @@ impl Cached for EndpointSlice {
         shrink(&mut self.endpoints);
         self.endpoints.iter_mut().flatten().for_each(|endpoint| endpoint.addresses.shrink_to_fit());
     }
+}
+
+impl Cached for Job {
+    const INDEXES: &'static [Index<Self>] = &[Index { name: BY_CONTROLLER, value: |job| Some(controller_uid(&job.metadata)) }];
 }
 
 impl Cached for ReplicaSet {

@@ -1,7 +1,6 @@
 //! CronJob.
 
-mod schedule;
-
+use api_model::cron::{self, Schedule};
 use serde_json::Value;
 
 use super::{Rules, job};
@@ -31,17 +30,17 @@ fn default(object: &mut Value) {
 }
 
 fn validate_create(object: &At<'_>, checks: &mut Checks) {
+    validate(object, None, checks);
+}
+
+fn validate(object: &At<'_>, old: Option<&At<'_>>, checks: &mut Checks) {
     let spec = object.get("spec");
-    let text = spec.get("schedule");
-    if text.text().is_empty() {
-        checks.required(&text, "");
-    } else if text.text().contains("TZ") {
-        checks.invalid(&text, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead");
-    } else if let Err(problem) = schedule::check(text.text()) {
-        checks.invalid(&text, problem);
-    }
+    validate_schedule(&spec, old, checks);
     checks.not_negative(&spec.get("startingDeadlineSeconds"));
-    time_zone(&spec.get("timeZone"), checks);
+    let old_zone = old.map(|old| old.find("spec.timeZone"));
+    if old_zone.is_none_or(|old| old.value() != spec.get("timeZone").value()) {
+        time_zone(&spec.get("timeZone"), checks);
+    }
     checks.one_of(&spec.get("concurrencyPolicy"), &["Allow", "Forbid", "Replace"]);
     let template = spec.get("jobTemplate").get("spec");
     job::validate_spec(&template, checks);
@@ -55,6 +54,24 @@ fn validate_create(object: &At<'_>, checks: &mut Checks) {
     checks.not_negative(&spec.get("failedJobsHistoryLimit"));
 }
 
+/// Checks the schedule. A prefix with a time zone may only stay where the old object has one.
+fn validate_schedule(spec: &At<'_>, old: Option<&At<'_>>, checks: &mut Checks) {
+    let schedule = spec.get("schedule");
+    let text = schedule.text();
+    if text.is_empty() {
+        return checks.required(&schedule, "");
+    }
+    if let Err(problem) = Schedule::parse(text) {
+        checks.invalid(&schedule, problem);
+    }
+    let may_stay = old.is_some_and(|old| old.find("spec.schedule").text().contains("TZ"));
+    if text.contains("TZ") && !may_stay {
+        checks.invalid(&schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead");
+    } else if text.contains("TZ") && spec.get("timeZone").exists() {
+        checks.invalid(&schedule, "cannot use both timeZone field and TZ or CRON_TZ in schedule");
+    }
+}
+
 fn time_zone(zone: &At<'_>, checks: &mut Checks) {
     if !zone.exists() {
         return;
@@ -64,14 +81,14 @@ fn time_zone(zone: &At<'_>, checks: &mut Checks) {
         checks.invalid(zone, "timeZone must be nil or non-empty string");
     } else if name.eq_ignore_ascii_case("local") {
         checks.invalid(zone, "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones");
-    } else if !jiff::tz::db().is_definitively_empty() && jiff::tz::TimeZone::get(name).is_err() {
+    } else if !jiff::tz::db().is_definitively_empty() && cron::time_zone(name).is_none() {
         checks.invalid(zone, format!("unknown time zone {name}"));
     }
 }
 
-fn validate_update(sub: Option<&str>, new: &At<'_>, _old: &At<'_>, checks: &mut Checks) {
+fn validate_update(sub: Option<&str>, new: &At<'_>, old: &At<'_>, checks: &mut Checks) {
     if sub != Some("status") {
-        validate_create(new, checks);
+        validate(new, Some(old), checks);
     }
 }
 
