@@ -32,6 +32,7 @@ mod protobuf;
 mod python;
 mod quickstart;
 mod registry;
+mod schedules;
 mod secrets;
 mod side_by_side;
 mod streams;

@@ -6,22 +6,16 @@
 mod plan;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use api_client::events::{Recorder, reference};
 use api_client::informer::{BY_SERVICE, Change, Informer, ObjectKey};
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::api::DeleteParams;
 
 use crate::context::ControllerContext;
 use crate::failure::Failure;
 use crate::work::{Controller, Next, WorkQueue};
-use crate::{meta, service, writes};
-use plan::Action;
-
-/// How long a pass waits until the informer has the newest slice that the pass wrote.
-const DELIVERED_WITHIN: Duration = Duration::from_secs(10);
+use crate::{meta, service, slices};
 
 /// The controller.
 pub struct EndpointSlices {
@@ -37,8 +31,9 @@ pub struct EndpointSlices {
 pub fn build(context: &mut ControllerContext) {
     let queue = Arc::new(WorkQueue::default());
     let (services, pods) = service::feed(context, &queue);
-    let slices = context
-        .feed(&queue, |change: &Change<EndpointSlice>| change.latest().and_then(|slice| plan::service_of(slice)).into_iter().collect());
+    let slices = context.feed(&queue, |change: &Change<EndpointSlice>| {
+        change.latest().and_then(|slice| slices::service_of(slice, plan::MANAGER)).into_iter().collect()
+    });
     let nodes = context.informer();
     let recorder = context.recorder("endpoint-slice-controller");
     let controller = EndpointSlices { client: context.client(), recorder, services, pods, nodes, slices };
@@ -55,16 +50,16 @@ impl Controller for EndpointSlices {
         let Some(selector) = service::selector(&service).filter(|_| !meta::is_deleting(&service.metadata)) else {
             return Ok(Next::OnChange);
         };
-        let own = |slice: &Arc<EndpointSlice>| plan::service_of(slice).as_ref() == Some(key);
-        let slices: Vec<_> = self.slices.indexed(BY_SERVICE, &key.name).into_iter().filter(own).collect();
+        let own = |slice: &Arc<EndpointSlice>| slices::service_of(slice, plan::MANAGER).as_ref() == Some(key);
+        let current: Vec<_> = self.slices.indexed(BY_SERVICE, &key.name).into_iter().filter(own).collect();
         let selected = |pod: &Arc<Pod>| meta::matches(&selector, pod.metadata.labels.as_ref());
         let pods: Vec<_> = self.pods.in_namespace(&key.namespace).into_iter().filter(selected).collect();
         let zone = |node: &str| {
             let node = self.nodes.get(&ObjectKey::new("", node))?;
             meta::label(&node.metadata, "topology.kubernetes.io/zone").map(str::to_owned)
         };
-        let actions = plan::plan(&service, &pods, &zone, slices);
-        let done = self.apply(key, actions).await;
+        let actions = plan::plan(&service, &pods, &zone, current);
+        let done = slices::apply(&self.client, &self.slices, &format!("Service {key}"), actions).await;
         if let Err(failure) = &done
             && !failure.is_conflict()
         {
@@ -72,32 +67,5 @@ impl Controller for EndpointSlices {
             self.recorder.warning(&reference(service.as_ref()), "FailedToUpdateEndpointSlices", message);
         }
         done.map(|()| Next::OnChange)
-    }
-}
-
-impl EndpointSlices {
-    async fn apply(&self, key: &ObjectKey, actions: Vec<Action>) -> Result<(), Failure> {
-        let (mut result, mut newest) = (Ok(()), None);
-        for action in actions {
-            let written = match action {
-                Action::Create(slice) => writes::create(&self.client, slice.as_ref()).await.map(Some),
-                Action::Change { slice, patch } => writes::patch(&self.client, slice.as_ref(), patch).await.map(Some),
-                Action::Delete(slice) => writes::delete(&self.client, slice.as_ref(), DeleteParams::default()).await.map(|()| None),
-            };
-            // The other actions follow all the same: the conflict of one slice must not leave other slices stale.
-            match written {
-                Ok(written) => newest = written.or(newest),
-                Err(failure) if failure.is_namespace_terminating() => {}
-                Err(failure) => result = result.and(Err(failure)),
-            }
-        }
-        // The names of slices are random: a pass over a cache without the new slices would create them again.
-        if let Some(newest) = newest
-            && !self.slices.wait_for_write(&newest, DELIVERED_WITHIN).await
-        {
-            let waiting_for = "its own writes are not in the cache yet".to_owned();
-            result = result.and(Err(Failure::Unfinished { object: format!("Service {key}"), waiting_for, at_most: DELIVERED_WITHIN }));
-        }
-        result
     }
 }

@@ -16,6 +16,7 @@ mod discovery;
 mod disruption;
 mod endpoints;
 mod endpointslice;
+mod endpointslice_mirroring;
 mod failure;
 mod garbage;
 mod jobs;
@@ -32,7 +33,9 @@ mod replicaset;
 mod root_ca;
 mod service;
 mod serviceaccount;
+mod slices;
 mod taint_eviction;
+mod ttl_after_finished;
 mod writes;
 
 pub mod work;
@@ -42,6 +45,8 @@ use std::time::Duration;
 
 use api_client::informer::Informers;
 use api_tasks::{TaskFailure, Tasks};
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::core::v1::ReplicationController;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
@@ -78,17 +83,20 @@ const CONTROLLERS: &[Row] = &[
     ("disruption-controller", Account::Named("disruption-controller"), disruption::build),
     ("endpoints-controller", Account::Named("endpoint-controller"), endpoints::build),
     ("endpointslice-controller", Account::Named("endpointslice-controller"), endpointslice::build),
+    ("endpointslice-mirroring-controller", Account::Named("endpointslicemirroring-controller"), endpointslice_mirroring::build),
     ("garbage-collector-controller", Account::Named("generic-garbage-collector"), garbage::build),
     ("namespace-controller", Account::Named("namespace-controller"), namespace::build),
     ("node-ipam-controller", Account::Named("node-controller"), node_ipam::build),
     ("node-lifecycle-controller", Account::Named("node-controller"), node_lifecycle::build),
     ("pod-garbage-collector-controller", Account::Named("pod-garbage-collector"), pod_gc::build),
-    ("replicaset-controller", Account::Named("replicaset-controller"), replicaset::build),
+    ("replicaset-controller", Account::Named("replicaset-controller"), replicaset::build::<ReplicaSet>),
+    ("replicationcontroller-controller", Account::Named("replication-controller"), replicaset::build::<ReplicationController>),
     ("root-ca-certificate-publisher-controller", Account::Named("root-ca-cert-publisher"), root_ca::build),
     ("serviceaccount-controller", Account::Named("service-account-controller"), serviceaccount::build),
     ("serviceaccount-token-controller", Account::Manager, account_token::build),
     ("taint-eviction-controller", Account::Named("node-controller"), taint_eviction::build),
     ("token-cleaner-controller", Account::Named("token-cleaner"), bootstrap_token::clean::build),
+    ("ttl-after-finished-controller", Account::Named("ttl-after-finished-controller"), ttl_after_finished::build),
     ("validatingadmissionpolicy-status-controller", Account::Named("validatingadmissionpolicy-status-controller"), policy_status::build),
 ];
 

@@ -71,9 +71,17 @@ pub async fn create<K: Object>(client: &kube::Client, object: &K) -> Result<K, F
 
 /// Deletes exactly this object, by UID; an object that is gone already is no failure.
 pub async fn delete<K: Object>(client: &kube::Client, object: &K, params: DeleteParams) -> Result<(), Failure> {
-    let preconditions = Preconditions { uid: object.meta().uid.clone(), resource_version: None };
-    let params = params.preconditions(preconditions);
-    let name = meta::name(object.meta());
+    delete_if(client, object, params, Preconditions { uid: object.meta().uid.clone(), resource_version: None }).await
+}
+
+/// Deletes the object, provided that it has not changed since it was read; an object that is gone already is no failure.
+pub async fn delete_unchanged<K: Object>(client: &kube::Client, object: &K, params: DeleteParams) -> Result<(), Failure> {
+    let resource_version = object.meta().resource_version.clone();
+    delete_if(client, object, params, Preconditions { uid: object.meta().uid.clone(), resource_version }).await
+}
+
+async fn delete_if<K: Object>(client: &kube::Client, object: &K, params: DeleteParams, only: Preconditions) -> Result<(), Failure> {
+    let (name, params) = (meta::name(object.meta()), params.preconditions(only));
     gone_is_fine(api::<K>(client, meta::namespace(object.meta())).delete(name, &params).await.during("deleting", named(object)))
 }
 

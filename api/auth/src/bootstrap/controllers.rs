@@ -319,8 +319,10 @@ pub const PATCHES: &[(&str, &[Grant])] = &[
     ("disruption-controller", &[On(PATCH, &["policy"], &["poddisruptionbudgets/status"])]),
     ("endpoint-controller", &[On(PATCH, CORE, &["endpoints"])]),
     ("endpointslice-controller", &[On(PATCH, DISCOVERY, &["endpointslices"])]),
+    ("endpointslicemirroring-controller", &[On(PATCH, DISCOVERY, &["endpointslices"])]),
     ("namespace-controller", &[On(PATCH, CORE, &["namespaces/status"])]),
     ("replicaset-controller", &[On(PATCH, &["apps"], &["replicasets", "replicasets/status"])]),
+    ("replication-controller", &[On(PATCH, CORE, &["replicationcontrollers/status"])]),
     ("root-ca-cert-publisher", &[On(PATCH, CORE, &["configmaps"])]),
 ];
 

@@ -110,11 +110,7 @@ impl Cached for StatefulSet {
 }
 
 impl Cached for ReplicationController {
-    fn trim(&mut self) {
-        if let Some(spec) = &mut self.spec {
-            spec.template = None;
-        }
-    }
+    const INDEXES: &'static [Index<Self>] = &[Index { name: BY_CONTROLLER, value: |one| Some(controller_uid(&one.metadata)) }];
 }
 
 /// Kinds that are known only at run time: only the fields of ownership are stored.

@@ -6,6 +6,8 @@ use super::{Field, Fields, Part, Row};
 
 const SERVER: &[Part] = &[ApiServer];
 const SLICES: &[Part] = &[Controller("endpointslice-controller"), Controller("endpoints-controller")];
+const MIRRORING: &[Part] = &[Controller("endpointslice-mirroring-controller")];
+const MIRRORED: &str = "sched/controllers/src/endpointslice_mirroring/plan.rs";
 const READS_SLICES: &[Part] = &[Proxy, Dns];
 
 /// A kind on which only the API server acts.
@@ -19,7 +21,7 @@ macro_rules! served {
 pub(super) const ROWS: &[Row] = &[
     Row::new("", "Service", &[Fields { prefix: "spec", rows: SERVICE }]),
     Row::new("discovery.k8s.io", "EndpointSlice", &[Fields { prefix: "", rows: ENDPOINT_SLICE }]),
-    Row::nobody("", "Endpoints", "Endpoints are stored but nothing acts on them yet: EndpointSlices are acted upon"),
+    Row::new("", "Endpoints", &[Fields { prefix: "", rows: &[Field::by(MIRRORING, "subsets", MIRRORED)] }]),
     Row::new("networking.k8s.io", "Ingress", CLIENTS),
     Row::new("networking.k8s.io", "IngressClass", CLIENTS),
     Row::nobody("networking.k8s.io", "NetworkPolicy", "NetworkPolicies are stored but nothing enforces them yet"),

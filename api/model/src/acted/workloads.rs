@@ -5,6 +5,9 @@ use super::{Field, Fields, Part, Row};
 
 const DEPLOYMENTS: &[Part] = &[Controller("deployment-controller")];
 const SETS: &[Part] = &[Controller("replicaset-controller")];
+const REPLICATION_CONTROLLERS: &[Part] = &[Controller("replicationcontroller-controller")];
+const CRON_JOBS: &[Part] = &[Controller("cronjob-controller")];
+const TTL: &[Part] = &[Controller("ttl-after-finished-controller")];
 const BUDGETS: &[Part] = &[Controller("disruption-controller")];
 const SERVER: &[Part] = &[ApiServer];
 
@@ -15,9 +18,10 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("apps", "ReplicaSet", &[Fields { prefix: "spec", rows: REPLICA_SET }]).with_pod_spec("spec.template.spec"),
     Row::nobody("apps", "StatefulSet", "StatefulSets are stored but no controller acts on them yet"),
     Row::nobody("apps", "DaemonSet", "DaemonSets are stored but no controller acts on them yet"),
-    Row::nobody("batch", "Job", "Jobs are stored but no controller acts on them yet"),
-    Row::nobody("batch", "CronJob", "CronJobs are stored but no controller acts on them yet"),
-    Row::nobody("", "ReplicationController", "ReplicationControllers are stored but no controller acts on them yet"),
+    Row::new("batch", "Job", &[Fields { prefix: "spec", rows: JOB }]).with_pod_spec("spec.template.spec"),
+    Row::new("batch", "CronJob", &[Fields { prefix: "spec", rows: CRON_JOB }, Fields { prefix: "spec.jobTemplate.spec", rows: JOB }])
+        .with_pod_spec("spec.jobTemplate.spec.template.spec"),
+    Row::new("", "ReplicationController", &[Fields { prefix: "spec", rows: REPLICATION_CONTROLLER }]).with_pod_spec("spec.template.spec"),
     Row::nobody("autoscaling", "HorizontalPodAutoscaler", "HorizontalPodAutoscalers are stored but no controller acts on them yet"),
     Row::new("", "PodTemplate", &[Fields { prefix: "", rows: &[Field::by(&[Clients], "template", "")] }]),
     Row::new("apps", "ControllerRevision", CLIENTS),
@@ -51,11 +55,52 @@ const DEPLOYMENT: &[Field] = &[
     Field::by(DEPLOYMENTS, "template.metadata", "sched/controllers/src/deployment/history.rs"),
 ];
 
+const REPLICATED: &str = "sched/controllers/src/replicaset/replicated.rs";
+
 const REPLICA_SET: &[Field] = &[
-    Field::by(SETS, "minReadySeconds", "sched/controllers/src/replicaset/plan.rs"),
-    Field::by(SETS, "replicas", "sched/controllers/src/replicaset/plan.rs"),
-    Field::by(SETS, "selector", "sched/controllers/src/replicaset.rs"),
+    Field::by(SETS, "minReadySeconds", REPLICATED),
+    Field::by(SETS, "replicas", REPLICATED),
+    Field::by(SETS, "selector", REPLICATED),
     Field::by(SETS, "template.metadata", "sched/controllers/src/replicaset/plan.rs"),
+];
+
+const REPLICATION_CONTROLLER: &[Field] = &[
+    Field::by(REPLICATION_CONTROLLERS, "minReadySeconds", REPLICATED),
+    Field::by(REPLICATION_CONTROLLERS, "replicas", REPLICATED),
+    Field::by(REPLICATION_CONTROLLERS, "selector", REPLICATED),
+    Field::by(REPLICATION_CONTROLLERS, "template.metadata", "sched/controllers/src/replicaset/plan.rs"),
+];
+
+/// No controller runs Jobs yet.
+const JOB: &[Field] = &[
+    Field::nobody("activeDeadlineSeconds").although("that of Pods"),
+    Field::nobody("backoffLimit"),
+    Field::nobody("backoffLimitPerIndex"),
+    Field::nobody("completionMode"),
+    Field::nobody("completions"),
+    Field::nobody("managedBy"),
+    Field::nobody("manualSelector"),
+    Field::nobody("maxFailedIndexes"),
+    Field::nobody("parallelism"),
+    Field::nobody("podFailurePolicy"),
+    Field::nobody("podReplacementPolicy"),
+    Field::nobody("scheduling").although("that of RuntimeClasses"),
+    Field::nobody("selector").although("those of other kinds"),
+    Field::nobody("successPolicy"),
+    Field::nobody("suspend").although("that of CronJobs"),
+    Field::nobody("template.metadata").although("that of other kinds"),
+    Field::by(TTL, "ttlSecondsAfterFinished", "sched/controllers/src/ttl_after_finished.rs"),
+];
+
+const CRON_JOB: &[Field] = &[
+    Field::by(CRON_JOBS, "concurrencyPolicy", "sched/controllers/src/cronjob/plan.rs"),
+    Field::by(CRON_JOBS, "failedJobsHistoryLimit", "sched/controllers/src/cronjob/plan.rs"),
+    Field::by(CRON_JOBS, "jobTemplate.metadata", "sched/controllers/src/cronjob/plan.rs"),
+    Field::by(CRON_JOBS, "schedule", "sched/controllers/src/cronjob/due.rs"),
+    Field::by(CRON_JOBS, "startingDeadlineSeconds", "sched/controllers/src/cronjob/due.rs"),
+    Field::by(CRON_JOBS, "successfulJobsHistoryLimit", "sched/controllers/src/cronjob/plan.rs"),
+    Field::by(CRON_JOBS, "suspend", "sched/controllers/src/cronjob/plan.rs"),
+    Field::by(CRON_JOBS, "timeZone", "sched/controllers/src/cronjob/due.rs"),
 ];
 
 const BUDGET: &[Field] = &[

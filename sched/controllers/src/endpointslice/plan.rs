@@ -4,47 +4,19 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api_client::informer::ObjectKey;
 use api_model::view::SERVICE_NAME;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
+use crate::slices::{self, Action, MANAGED_BY, Ports};
 use crate::{meta, pods, service};
 
-/// The label that names the managing controller.
-pub const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 /// This controller, as upstream names itself.
 pub const MANAGER: &str = "endpointslice-controller.k8s.io";
 /// Endpoints in one slice, upstream's `--max-endpoints-per-slice`.
 const ENDPOINTS_MAX: usize = 100;
-
-/// A write.
-#[derive(Debug, PartialEq)]
-pub enum Action {
-    /// Make a slice.
-    Create(Box<EndpointSlice>),
-    /// Change a slice by a JSON merge patch.
-    Change {
-        /// The slice.
-        slice: Arc<EndpointSlice>,
-        /// How.
-        patch: Value,
-    },
-    /// Delete a slice that is needed no more.
-    Delete(Arc<EndpointSlice>),
-}
-
-/// The Service whose slice this is, if the slice is ours.
-pub fn service_of(slice: &EndpointSlice) -> Option<ObjectKey> {
-    let ours = meta::label(&slice.metadata, MANAGED_BY) == Some(MANAGER);
-    let name = meta::label(&slice.metadata, SERVICE_NAME).filter(|_| ours)?;
-    Some(ObjectKey::new(meta::namespace(&slice.metadata), name))
-}
-
-/// Ports as a key: endpoints with the same ports share slices.
-type Ports = Vec<(String, i32, String, Option<String>)>;
 
 /// The writes that bring a Service's slices up to date. `slices` are its present slices; `zone` returns a Node's zone.
 pub fn plan(service: &Service, pods: &[Arc<Pod>], zone: &dyn Fn(&str) -> Option<String>, slices: Vec<Arc<EndpointSlice>>) -> Vec<Action> {
@@ -108,16 +80,6 @@ fn endpoint(service: &Service, pod: &Pod, address: &str, zone: &dyn Fn(&str) -> 
     }
 }
 
-fn ports_key(slice: &EndpointSlice) -> Ports {
-    let key = |port: &EndpointPort| {
-        let protocol = port.protocol.clone().unwrap_or_else(|| "TCP".to_owned());
-        (port.name.clone().unwrap_or_default(), port.port.unwrap_or(0), protocol, port.app_protocol.clone())
-    };
-    let mut ports: Ports = slice.ports.iter().flatten().map(key).collect();
-    ports.sort();
-    ports
-}
-
 fn ports_value(ports: &Ports) -> Vec<EndpointPort> {
     let port = |(name, number, protocol, app_protocol): &(String, i32, String, Option<String>)| EndpointPort {
         name: Some(name.clone()),
@@ -145,7 +107,7 @@ fn pack(
     let wanted = if wanted.is_empty() { BTreeMap::from([(Ports::new(), Vec::new())]) } else { wanted };
     let mut by_ports: BTreeMap<Ports, Vec<Arc<EndpointSlice>>> = BTreeMap::new();
     for slice in slices {
-        by_ports.entry(ports_key(&slice)).or_default().push(slice);
+        by_ports.entry(slices::ports_key(slice.ports.as_deref().unwrap_or_default())).or_default().push(slice);
     }
     for (ports, endpoints) in wanted {
         let own = by_ports.remove(&ports).unwrap_or_default();

@@ -1,12 +1,13 @@
-//! What a ReplicaSet needs: how many Pods to create or which to delete, and its status.
+//! What a ReplicaSet or ReplicationController needs: how many Pods to create or which to delete, and its status.
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetStatus};
+use k8s_openapi::api::apps::v1::{ReplicaSetCondition, ReplicaSetStatus};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use super::replicated::Replicated;
 use crate::{meta, pods};
 
 /// The highest number of Pods that one pass creates or deletes, upstream's `BurstReplicas`.
@@ -25,8 +26,8 @@ pub enum Manage {
 
 /// Compares the active Pods with the wanted number. `related` returns the Pods by which crowding is counted; it is called only
 /// when a Pod must be deleted.
-pub fn manage(set: &ReplicaSet, active: &[Arc<Pod>], related: impl FnOnce() -> Vec<Arc<Pod>>, now: Timestamp) -> Manage {
-    let wanted = usize::try_from(set.spec.replicas.unwrap_or(1)).unwrap_or(0);
+pub fn manage<S: Replicated>(set: &S, active: &[Arc<Pod>], related: impl FnOnce() -> Vec<Arc<Pod>>, now: Timestamp) -> Manage {
+    let wanted = set.replicas();
     if active.len() < wanted {
         return Manage::Create((wanted - active.len()).min(BURST_MAX));
     }
@@ -39,14 +40,14 @@ pub fn manage(set: &ReplicaSet, active: &[Arc<Pod>], related: impl FnOnce() -> V
     Manage::Delete(order)
 }
 
-/// A Pod of the ReplicaSet's template.
-pub fn pod(set: &ReplicaSet) -> Pod {
-    let template = set.spec.template.clone().unwrap_or_default();
+/// A Pod of the template.
+pub fn pod<S: Replicated>(set: &S) -> Pod {
+    let template = set.template().cloned().unwrap_or_default();
     let from = template.metadata.unwrap_or_default();
     Pod {
         metadata: ObjectMeta {
-            generate_name: Some(format!("{}-", meta::name(&set.metadata))),
-            namespace: set.metadata.namespace.clone(),
+            generate_name: Some(format!("{}-", meta::name(set.meta()))),
+            namespace: set.meta().namespace.clone(),
             labels: from.labels,
             annotations: from.annotations,
             finalizers: from.finalizers,
@@ -58,7 +59,7 @@ pub fn pod(set: &ReplicaSet) -> Pod {
     }
 }
 
-/// What a ReplicaSet's status is computed from.
+/// What a status is computed from.
 pub struct Counted<'a> {
     /// Its active Pods.
     pub active: &'a [Arc<Pod>],
@@ -68,25 +69,25 @@ pub struct Counted<'a> {
     pub failure: Option<String>,
 }
 
-/// The status of a ReplicaSet.
-pub fn status(set: &ReplicaSet, counted: &Counted<'_>, now: Timestamp) -> ReplicaSetStatus {
-    let min_ready = set.spec.min_ready_seconds.unwrap_or(0);
-    let labels = set.spec.template.as_ref().and_then(|t| t.metadata.as_ref()).and_then(|m| m.labels.as_ref());
+/// The status.
+pub fn status<S: Replicated>(set: &S, counted: &Counted<'_>, now: Timestamp) -> S::Status {
+    let min_ready = set.min_ready_seconds();
+    let labels = set.template().and_then(|t| t.metadata.as_ref()).and_then(|m| m.labels.as_ref());
     let labelled = |pod: &Pod| {
         let own = pod.metadata.labels.as_ref();
         labels.into_iter().flatten().all(|(key, value)| own.and_then(|own| own.get(key)) == Some(value))
     };
     let count = |test: &dyn Fn(&Pod) -> bool| number(counted.active.iter().filter(|pod| test(pod)).count());
     let some = |n: i32| (n != 0).then_some(n);
-    ReplicaSetStatus {
+    S::converted(ReplicaSetStatus {
         replicas: number(counted.active.len()),
         fully_labeled_replicas: some(count(&labelled)),
         ready_replicas: some(count(&pods::is_ready)),
         available_replicas: some(count(&|pod| pods::is_available(pod, min_ready, now))),
         terminating_replicas: Some(number(counted.terminating)),
-        observed_generation: set.metadata.generation,
+        observed_generation: set.meta().generation,
         conditions: conditions(set, counted, now),
-    }
+    })
 }
 
 fn number(count: usize) -> i32 {
@@ -94,14 +95,13 @@ fn number(count: usize) -> i32 {
 }
 
 /// `ReplicaFailure`, while Pods cannot be created or deleted. During that time it does not change.
-fn conditions(set: &ReplicaSet, counted: &Counted<'_>, now: Timestamp) -> Option<Vec<ReplicaSetCondition>> {
-    let mut conditions = set.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
+fn conditions<S: Replicated>(set: &S, counted: &Counted<'_>, now: Timestamp) -> Option<Vec<ReplicaSetCondition>> {
+    let mut conditions = set.conditions();
     let is_failure = |condition: &ReplicaSetCondition| condition.type_.as_deref() == Some("ReplicaFailure");
     match &counted.failure {
         None => conditions.retain(|condition| !is_failure(condition)),
         Some(message) if !conditions.iter().any(is_failure) => {
-            let wanted = usize::try_from(set.spec.replicas.unwrap_or(1)).unwrap_or(0);
-            let reason = if counted.active.len() < wanted { "FailedCreate" } else { "FailedDelete" };
+            let reason = if counted.active.len() < set.replicas() { "FailedCreate" } else { "FailedDelete" };
             conditions.push(ReplicaSetCondition {
                 type_: Some("ReplicaFailure".to_owned()),
                 status: Some("True".to_owned()),

@@ -12,6 +12,9 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::core::v1::ReplicationController;
+
 use super::*;
 
 /// Method and path of each request to Pods, in order.
@@ -47,7 +50,7 @@ fn server(refuse: fn(&Method, usize) -> bool) -> (kube::Client, Heard) {
     (kube::Client::new(service, "default"), heard)
 }
 
-fn controller(client: kube::Client) -> ReplicaSets {
+fn controller<S: Replicated>(client: kube::Client) -> ReplicaSets<S> {
     let recorder = Recorder::new(client.clone(), "test", None, &Tasks::new(CancellationToken::new()));
     ReplicaSets { client, recorder, sets: Informer::detached(), pods: Informer::detached(), expectations: Arc::default() }
 }
@@ -113,5 +116,32 @@ async fn a_refusal_stops_the_rest_and_is_tried_again() {
     assert_eq!(count(&heard, &Method::POST), 1, "slow start");
     assert!(controller.expectations.satisfied(&key), "what did not happen is not waited for");
     assert!(controller.reconcile(&key).await.is_err());
+    assert_eq!(count(&heard, &Method::POST), 2);
+}
+
+#[tokio::test]
+async fn a_replication_controller_is_served_alike() {
+    let (client, heard) = server(|_, _| false);
+    let controller = controller::<ReplicationController>(client);
+    let spec =
+        json!({"replicas": 2, "selector": {"app": "a"}, "template": {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": []}}});
+    let metadata = json!({"name": "rc", "namespace": "ns", "uid": "rc", "resourceVersion": "1"});
+    controller.sets.put(serde_json::from_value(json!({"metadata": metadata, "spec": spec})).expect("a ReplicationController"));
+    // It has the UID of another kind's Pod only by chance: the Pod is not its own.
+    controller.pods.put(pod("of a ReplicaSet"));
+    let key = ObjectKey::new("ns", "rc");
+    for _ in 0..2 {
+        controller.reconcile(&key).await.expect("a pass");
+    }
+    assert_eq!(count(&heard, &Method::POST), 2);
+    let owner = json!([{"apiVersion": "v1", "kind": "ReplicationController", "name": "rc", "uid": "rc", "controller": true}]);
+    for name in ["a", "b"] {
+        let mut pod = pod(name);
+        pod.metadata.owner_references = serde_json::from_value(owner.clone()).expect("owners");
+        controller.pods.put(pod.clone());
+        observe(&Change { old: None, new: Some(Arc::new(pod)) }, &controller.sets, &controller.expectations);
+    }
+    assert!(controller.expectations.satisfied(&key), "its Pods fulfil the expectations");
+    controller.reconcile(&key).await.expect("a pass");
     assert_eq!(count(&heard, &Method::POST), 2);
 }

@@ -4,8 +4,10 @@
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "what a story cannot do fails it")]
 
 mod certificates;
+mod cronjobs;
 mod disruption;
 mod garbage;
+mod mirroring;
 mod namespaces;
 mod nodes;
 mod policies;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
-use k8s_openapi::api::core::v1::{Endpoints, Event, Pod, Service};
+use k8s_openapi::api::core::v1::{Endpoints, Event, Pod, ReplicationController, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -167,5 +167,48 @@ async fn a_hundred_pods_are_made_once_and_deleted_once() {
     .await;
     until("counted again", sets.clone(), |sets| sets["many"].status.as_ref().is_some_and(|status| status.replicas == 40)).await;
     assert_eq!(cluster.api::<Pod>().list(&Default::default()).await.expect("Pods").items.len(), 40);
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replication_controller_scales_adopts_and_leaves_nothing() {
+    let cluster = Cluster::start(|_| {}).await;
+    cluster.schedule();
+    cluster.node("n1").await;
+    let (pods, controllers) = (cluster.api::<Pod>(), cluster.api::<ReplicationController>());
+    let orphan = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "orphan", "labels": {"app": "old"}},
+        "spec": {"containers": [{"name": "c", "image": "v1"}]}});
+    pods.create(&PostParams::default(), &from(orphan)).await.expect("a Pod");
+    let old = json!({"apiVersion": "v1", "kind": "ReplicationController", "metadata": {"name": "old"}, "spec": {"replicas": 3,
+        "template": {"metadata": {"labels": {"app": "old"}}, "spec": {"containers": [{"name": "c", "image": "v1"}]}}}});
+    controllers.create(&PostParams::default(), &from(old)).await.expect("a ReplicationController");
+    let owned = |pod: &Pod| pod.metadata.owner_references.iter().flatten().any(|owner| owner.kind == "ReplicationController");
+    let all = until("two made and one adopted", pods.clone(), |pods| pods.len() == 3 && pods.values().all(owned)).await;
+    assert!(all.contains_key("orphan"));
+    let counts = |all: &BTreeMap<String, ReplicationController>, wanted: i32| {
+        let Some(old) = all.get("old") else { return false };
+        let status = old.status.clone().unwrap_or_default();
+        status.observed_generation == old.metadata.generation
+            && status.replicas == wanted
+            && status.available_replicas == Some(wanted)
+            && status.fully_labeled_replicas == Some(wanted)
+    };
+    until("three available", controllers.clone(), |all| counts(all, 3)).await;
+    let scale = Patch::Merge(json!({"spec": {"replicas": 1}}));
+    controllers.patch_scale("old", &PatchParams::default(), &scale).await.expect("scaled");
+    until("one available", controllers.clone(), |all| counts(all, 1)).await;
+    until("events tell", cluster.api::<Event>(), |events| {
+        let has_event = |reason: &str| {
+            events.values().any(|e| {
+                e.reason.as_deref() == Some(reason)
+                    && e.involved_object.kind.as_deref() == Some("ReplicationController")
+                    && e.source.as_ref().and_then(|source| source.component.as_deref()) == Some("replication-controller")
+            })
+        };
+        has_event("SuccessfulCreate") && has_event("SuccessfulDelete")
+    })
+    .await;
+    controllers.delete("old", &DeleteParams::background()).await.expect("deleted");
+    until("no Pods", pods, BTreeMap::is_empty).await;
     cluster.stop().await;
 }

@@ -1,4 +1,6 @@
 use super::*;
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::core::v1::ReplicationController;
 use serde_json::{Value, json};
 
 fn set(replicas: i32, extra: Value) -> ReplicaSet {
@@ -119,4 +121,42 @@ fn a_failure_is_a_condition_until_it_is_over() {
     let before = set(1, json!({"status": failed}));
     let later = status(&before, &Counted { active: &[], terminating: 0, failure: None }, now());
     assert_eq!(later.conditions, None);
+}
+
+#[test]
+fn a_replication_controller_has_the_same_status() {
+    let value = json!({
+        "metadata": {"name": "web", "namespace": "default", "uid": "u", "generation": 4},
+        "spec": {"replicas": 3, "selector": {"app": "web"}, "template": {"metadata": {"labels": {"app": "web"}}}},
+    });
+    let controller: ReplicationController = serde_json::from_value(value.clone()).expect("a ReplicationController");
+    assert_eq!(manage(&controller, &[], Vec::new, now()), Manage::Create(3));
+    let pods = [pod_named("a", json!({"app": "web"}), true)];
+    let failing = Counted { active: &pods, terminating: 1, failure: Some("exceeded quota".to_owned()) };
+    let status = status(&controller, &failing, now());
+    insta::assert_json_snapshot!(status, @r#"
+    {
+      "availableReplicas": 1,
+      "conditions": [
+        {
+          "lastTransitionTime": "2024-01-01T00:00:10Z",
+          "message": "exceeded quota",
+          "reason": "FailedCreate",
+          "status": "True",
+          "type": "ReplicaFailure"
+        }
+      ],
+      "fullyLabeledReplicas": 1,
+      "observedGeneration": 4,
+      "readyReplicas": 1,
+      "replicas": 1
+    }
+    "#);
+    let mut failed = value;
+    failed["status"] = json!(status);
+    let failed: ReplicationController = serde_json::from_value(failed).expect("a ReplicationController");
+    let later = super::status(&failed, &Counted { active: &pods, terminating: 0, failure: None }, now());
+    assert_eq!(later.conditions, None, "the failure is over");
+    let without: ReplicationController = serde_json::from_value(json!({"spec": {}})).expect("a ReplicationController");
+    assert!(!meta::matches(&without.selector(), Some(&std::collections::BTreeMap::from([("app".to_owned(), "web".to_owned())]))));
 }

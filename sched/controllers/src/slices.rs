@@ -1,0 +1,81 @@
+//! What both controllers of EndpointSlices share: how they mark their slices, and how they write them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api_client::informer::{Informer, ObjectKey};
+use api_model::view::SERVICE_NAME;
+use k8s_openapi::api::discovery::v1::{EndpointPort, EndpointSlice};
+use kube::api::DeleteParams;
+use serde_json::Value;
+
+use crate::failure::Failure;
+use crate::{meta, writes};
+
+/// The label that names the managing controller.
+pub const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+/// How long a pass waits until the informer has the newest slice that the pass wrote.
+const DELIVERED_WITHIN: Duration = Duration::from_secs(10);
+
+/// A write.
+#[derive(Debug, PartialEq)]
+pub enum Action {
+    /// Make a slice.
+    Create(Box<EndpointSlice>),
+    /// Change a slice by a JSON merge patch.
+    Change {
+        /// The slice.
+        slice: Arc<EndpointSlice>,
+        /// How.
+        patch: Value,
+    },
+    /// Delete a slice that is needed no more.
+    Delete(Arc<EndpointSlice>),
+}
+
+/// Ports as a key: endpoints with the same ports share slices.
+pub type Ports = Vec<(String, i32, String, Option<String>)>;
+
+/// The ports of a slice as a key.
+pub fn ports_key(ports: &[EndpointPort]) -> Ports {
+    let key = |port: &EndpointPort| {
+        let protocol = port.protocol.clone().unwrap_or_else(|| "TCP".to_owned());
+        (port.name.clone().unwrap_or_default(), port.port.unwrap_or(0), protocol, port.app_protocol.clone())
+    };
+    let mut ports: Ports = ports.iter().map(key).collect();
+    ports.sort();
+    ports
+}
+
+/// The Service whose slice this is, if `manager` manages the slice.
+pub fn service_of(slice: &EndpointSlice, manager: &str) -> Option<ObjectKey> {
+    let is_managed = meta::label(&slice.metadata, MANAGED_BY) == Some(manager);
+    let name = meta::label(&slice.metadata, SERVICE_NAME).filter(|_| is_managed)?;
+    Some(ObjectKey::new(meta::namespace(&slice.metadata), name))
+}
+
+/// Performs the writes for `owner`, which failures name. Returns when the cache has the new slices: their names are random, and a
+/// pass over a cache without them would create them again.
+pub async fn apply(client: &kube::Client, slices: &Informer<EndpointSlice>, owner: &str, actions: Vec<Action>) -> Result<(), Failure> {
+    let (mut result, mut newest) = (Ok(()), None);
+    for action in actions {
+        let written = match action {
+            Action::Create(slice) => writes::create(client, slice.as_ref()).await.map(Some),
+            Action::Change { slice, patch } => writes::patch(client, slice.as_ref(), patch).await.map(Some),
+            Action::Delete(slice) => writes::delete(client, slice.as_ref(), DeleteParams::default()).await.map(|()| None),
+        };
+        // The other actions follow all the same: the conflict of one slice must not leave other slices stale.
+        match written {
+            Ok(written) => newest = written.or(newest),
+            Err(failure) if failure.is_namespace_terminating() => {}
+            Err(failure) => result = result.and(Err(failure)),
+        }
+    }
+    if let Some(newest) = newest
+        && !slices.wait_for_write(&newest, DELIVERED_WITHIN).await
+    {
+        let waiting_for = "its own writes are not in the cache yet".to_owned();
+        result = result.and(Err(Failure::Unfinished { object: owner.to_owned(), waiting_for, at_most: DELIVERED_WITHIN }));
+    }
+    result
+}
