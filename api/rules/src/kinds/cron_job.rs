@@ -95,3 +95,28 @@ fn validate_update(sub: Option<&str>, new: &At<'_>, old: &At<'_>, checks: &mut C
 fn warnings(object: &At<'_>) -> Vec<String> {
     pod::warnings::for_pod(&object.find("spec.jobTemplate.spec.template"))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The messages about a change of schedule and time zone.
+    fn problems(old: Value, new: Value) -> Vec<String> {
+        let whole = |spec: Value| json!({"spec": spec});
+        let (old, new, mut checks) = (whole(old), whole(new), Checks::default());
+        validate_schedule(&At::root(&new).get("spec"), Some(&At::root(&old)), &mut checks);
+        checks.into_errors().iter().map(|error| format!("{error:?}")).collect()
+    }
+
+    #[test]
+    fn a_time_zone_in_the_schedule_may_only_stay() {
+        let with = "TZ=UTC 0 * * * *";
+        assert_eq!(problems(json!({"schedule": with}), json!({"schedule": "CRON_TZ=UTC 5 * * * *"})), Vec::<String>::new());
+        let [new] = &problems(json!({"schedule": "0 * * * *"}), json!({"schedule": with}))[..] else { panic!("one problem") };
+        assert!(new.contains("cannot use TZ or CRON_TZ in schedule, use timeZone field instead"), "{new}");
+        let [both] = &problems(json!({"schedule": with}), json!({"schedule": with, "timeZone": "UTC"}))[..] else { panic!("one problem") };
+        assert!(both.contains("cannot use both timeZone field and TZ or CRON_TZ in schedule"), "{both}");
+    }
+}

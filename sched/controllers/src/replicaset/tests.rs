@@ -127,8 +127,6 @@ async fn a_replication_controller_is_served_alike() {
         json!({"replicas": 2, "selector": {"app": "a"}, "template": {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": []}}});
     let metadata = json!({"name": "rc", "namespace": "ns", "uid": "rc", "resourceVersion": "1"});
     controller.sets.put(serde_json::from_value(json!({"metadata": metadata, "spec": spec})).expect("a ReplicationController"));
-    // It has the UID of another kind's Pod only by chance: the Pod is not its own.
-    controller.pods.put(pod("of a ReplicaSet"));
     let key = ObjectKey::new("ns", "rc");
     for _ in 0..2 {
         controller.reconcile(&key).await.expect("a pass");

@@ -52,16 +52,20 @@ fn kinds(actions: &[Action]) -> Vec<&'static str> {
     actions.iter().map(kind).collect()
 }
 
-#[test]
-fn endpoints_become_a_slice_for_each_family() {
+/// The slices of Endpoints with addresses of both families.
+fn both_families() -> Vec<Arc<EndpointSlice>> {
     let metadata = json!({"labels": {"app": "db"}, "annotations": {"note": "x", LAST_CHANGE: "2024-01-01T00:00:00Z", LAST_APPLIED: "{}"}});
     let subsets = json!([{
         "addresses": [{"ip": "010.0.0.2", "hostname": "two", "nodeName": "n1"}, {"ip": "fd00::1"}],
         "notReadyAddresses": [{"ip": "::ffff:10.0.0.3", "targetRef": {"kind": "Pod", "name": "p"}}],
         "ports": [{"name": "sql", "port": 5432, "protocol": "TCP", "appProtocol": "pg"}],
     }]);
-    let made = after(&[], plan(&endpoints(metadata, subsets), vec![]).actions);
-    insta::assert_json_snapshot!(made.iter().map(|slice| json!([slice.address_type, slice.endpoints])).collect::<Vec<_>>(), @r#"
+    after(&[], plan(&endpoints(metadata, subsets), vec![]).actions)
+}
+
+#[test]
+fn endpoints_become_a_slice_for_each_family() {
+    insta::assert_json_snapshot!(both_families().iter().map(|slice| json!([slice.address_type, slice.endpoints])).collect::<Vec<_>>(), @r#"
     [
       [
         "IPv4",
@@ -105,6 +109,11 @@ fn endpoints_become_a_slice_for_each_family() {
       ]
     ]
     "#);
+}
+
+#[test]
+fn a_slice_has_the_labels_and_annotations_of_the_endpoints() {
+    let made = both_families();
     let first = made.first().expect("a slice");
     insta::assert_json_snapshot!(json!([first.metadata, first.ports]), @r#"
     [
