@@ -19,6 +19,7 @@ mod endpointslice;
 mod endpointslice_mirroring;
 mod failure;
 mod garbage;
+mod job;
 mod jobs;
 mod kind;
 mod meta;
@@ -85,6 +86,7 @@ const CONTROLLERS: &[Row] = &[
     ("endpointslice-controller", Account::Named("endpointslice-controller"), endpointslice::build),
     ("endpointslice-mirroring-controller", Account::Named("endpointslicemirroring-controller"), endpointslice_mirroring::build),
     ("garbage-collector-controller", Account::Named("generic-garbage-collector"), garbage::build),
+    ("job-controller", Account::Named("job-controller"), job::build),
     ("namespace-controller", Account::Named("namespace-controller"), namespace::build),
     ("node-ipam-controller", Account::Named("node-controller"), node_ipam::build),
     ("node-lifecycle-controller", Account::Named("node-controller"), node_lifecycle::build),

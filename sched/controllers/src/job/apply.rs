@@ -1,0 +1,218 @@
+//! The writes of a Job's plan, with their events.
+
+use std::sync::Arc;
+
+use api_client::events::reference;
+use api_client::informer::ObjectKey;
+use futures::future::join_all;
+use k8s_openapi::api::batch::v1::{Job, JobCondition, JobStatus};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, Patch, Preconditions};
+use serde_json::{Value, json};
+
+use super::Jobs;
+use super::counts::Counts;
+use super::member;
+use super::plan::Manage;
+use super::track::{self, Managed, Tracking};
+use crate::failure::{During, Failure, gone_is_fine};
+use crate::{meta, pods, writes};
+
+fn number(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}
+
+impl Jobs {
+    /// Performs the writes to Pods. Returns the counts after them, and the first failure.
+    pub(super) async fn manage(&self, job: &Job, counts: &Counts, manage: Manage) -> (Managed, Result<(), Failure>) {
+        let key = ObjectKey::from(&job.metadata);
+        let before = Managed { active: number(counts.active.len()), ready: counts.ready, terminating: counts.terminating, is_settled: true };
+        match manage {
+            Manage::Nothing => (before, Ok(())),
+            Manage::Create(wanted) => {
+                let (created, result) = self.create(job, &key, wanted).await;
+                (Managed { active: before.active.saturating_add(number(created)), ..before }, result)
+            }
+            Manage::End => self.delete(job, &counts.active, before, None).await,
+            Manage::Delete(surplus) => {
+                self.expectations.expect_deletions(&key, surplus.iter().map(|pod| meta::uid(&pod.metadata).to_owned()));
+                self.delete(job, &surplus, before, Some(&key)).await
+            }
+        }
+    }
+
+    /// Creates Pods in batches of 1, 2, 4, …: after a failure, the other batches are not tried. Returns how many were created.
+    async fn create(&self, job: &Job, key: &ObjectKey, wanted: Vec<Pod>) -> (usize, Result<(), Failure>) {
+        self.expectations.expect_creations(key, wanted.len());
+        let (mut left, mut batch, mut count) = (wanted.as_slice(), 1_usize, 0_usize);
+        while !left.is_empty() {
+            let (now, later) = left.split_at(batch.min(left.len()));
+            let results = join_all(now.iter().map(|pod| self.create_one(job, pod))).await;
+            let failed: Vec<Failure> = results.into_iter().filter_map(Result::err).collect();
+            count += now.len() - failed.len();
+            let skipped = if failed.is_empty() { 0 } else { later.len() };
+            (0..failed.len() + skipped).for_each(|_| self.expectations.created(key));
+            if let Some(failure) = failed.into_iter().next() {
+                return (count, if failure.is_namespace_terminating() { Ok(()) } else { Err(failure) });
+            }
+            left = later;
+            batch = batch.saturating_mul(2);
+        }
+        (count, Ok(()))
+    }
+
+    async fn create_one(&self, job: &Job, pod: &Pod) -> Result<(), Failure> {
+        match writes::create(&self.client, pod).await {
+            Ok(created) => {
+                let message = format!("Created pod: {}", meta::name(&created.metadata));
+                self.recorder.normal(&reference(job), "SuccessfulCreate", message);
+                Ok(())
+            }
+            Err(failure) => {
+                if !failure.is_namespace_terminating() {
+                    self.recorder.warning(&reference(job), "FailedCreate", format!("Error creating: {}", failure.message()));
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    /// Deletes Pods. With `expecting`, the deletions are expected, and the finalizers are removed first: the end of these Pods
+    /// does not count.
+    async fn delete(
+        &self,
+        job: &Job,
+        surplus: &[Arc<Pod>],
+        before: Managed,
+        expecting: Option<&ObjectKey>,
+    ) -> (Managed, Result<(), Failure>) {
+        let results = join_all(surplus.iter().map(|pod| self.delete_one(job, pod, expecting))).await;
+        let (mut after, mut result) = (before, Ok(()));
+        for (pod, deleted) in surplus.iter().zip(results) {
+            match deleted {
+                Ok(()) => {
+                    after.active = after.active.saturating_sub(1);
+                    after.terminating = after.terminating.saturating_add(1);
+                    after.ready = after.ready.saturating_sub(i32::from(pods::is_ready(pod)));
+                }
+                Err(failure) => result = result.and(Err(failure)),
+            }
+        }
+        (after, result)
+    }
+
+    async fn delete_one(&self, job: &Job, pod: &Pod, expecting: Option<&ObjectKey>) -> Result<(), Failure> {
+        let name = meta::name(&pod.metadata);
+        let deleted = async {
+            if expecting.is_some() {
+                self.untrack_one(pod).await?;
+            }
+            let api = writes::api::<Pod>(&self.client, meta::namespace(&pod.metadata));
+            let preconditions = Preconditions { uid: pod.metadata.uid.clone(), resource_version: None };
+            let deleted = api.delete(name, &DeleteParams::default().preconditions(preconditions)).await;
+            deleted.during("deleting", format!("Pod {}", ObjectKey::from(&pod.metadata)))
+        };
+        let Err(failure) = deleted.await else {
+            self.recorder.normal(&reference(job), "SuccessfulDelete", format!("Deleted pod: {name}"));
+            return Ok(());
+        };
+        if let Some(key) = expecting {
+            self.expectations.deleted(key, meta::uid(&pod.metadata));
+        }
+        if failure.is_not_found() {
+            return Ok(());
+        }
+        self.recorder.warning(&reference(job), "FailedDelete", format!("Error deleting: {}", failure.message()));
+        Err(failure)
+    }
+
+    /// Removes the finalizer of one Pod; a Pod that is gone is no failure.
+    pub(super) async fn untrack_one(&self, pod: &Pod) -> Result<(), Failure> {
+        if !member::is_tracked(pod) {
+            return Ok(());
+        }
+        let patch = json!({"metadata": {"uid": pod.metadata.uid, "$deleteFromPrimitiveList/finalizers": [member::FINALIZER]}});
+        let api = writes::api::<Pod>(&self.client, meta::namespace(&pod.metadata));
+        let patched = api.patch(meta::name(&pod.metadata), &writes::patching(), &Patch::Strategic(&patch)).await;
+        let patched = patched.during("removing the finalizer of", format!("Pod {}", ObjectKey::from(&pod.metadata)));
+        // Another Pod has the name by now.
+        gone_is_fine(patched).map(|_| ()).or_else(|failure| if failure.is_conflict() { Ok(()) } else { Err(failure) })
+    }
+
+    /// Writes the status, removes finalizers, and writes the status with what is counted then.
+    pub(super) async fn track(&self, job: &Arc<Job>, tracking: Tracking) -> Result<(), Failure> {
+        let Tracking { mut status, untrack, mut tracked, end, event } = tracking;
+        let mut job = self.write_status(job, &status).await?;
+        if let Some((reason, message)) = event {
+            self.recorder.normal(&reference(job.as_ref()), reason, message.to_owned());
+        }
+        let removed = self.untrack(&ObjectKey::from(&job.metadata), &untrack, &mut tracked).await;
+        track::count_untracked(&mut status, &tracked);
+        if removed.is_err() {
+            self.write_status(&job, &status).await?;
+            return removed;
+        }
+        let ended = end.filter(|end| track::finish(&mut status, end.clone()));
+        job = self.write_status(&job, &status).await?;
+        if let Some(end) = ended {
+            self.record_end(&job, &status, &end);
+        }
+        Ok(())
+    }
+
+    /// Removes finalizers, and takes the Pods without one out of `tracked`.
+    async fn untrack(
+        &self,
+        key: &ObjectKey,
+        pods: &[Arc<Pod>],
+        tracked: &mut std::collections::HashSet<String>,
+    ) -> Result<(), Failure> {
+        self.removals.expect(key, pods.iter().map(|pod| meta::uid(&pod.metadata).to_owned()));
+        let results = join_all(pods.iter().map(|pod| self.untrack_one(pod))).await;
+        let mut first = Ok(());
+        for (pod, result) in pods.iter().zip(results) {
+            let uid = meta::uid(&pod.metadata);
+            match result {
+                Ok(()) => {
+                    tracked.remove(uid);
+                    // The cache may have shown the removal before it was expected, or the Pod may be gone.
+                    let is_shown = self.pods.get(&ObjectKey::from(&pod.metadata)).is_none_or(|now| {
+                        now.metadata.uid != pod.metadata.uid || !member::is_tracked(&now)
+                    });
+                    if is_shown {
+                        self.removals.observed(key, uid);
+                    }
+                }
+                Err(failure) => {
+                    self.removals.observed(key, uid);
+                    first = first.and(Err(failure));
+                }
+            }
+        }
+        first
+    }
+
+    /// Writes a status that differs from the stored one; returns the Job as it is then.
+    async fn write_status(&self, job: &Arc<Job>, status: &JobStatus) -> Result<Arc<Job>, Failure> {
+        let value = |status: &JobStatus| serde_json::to_value(status).unwrap_or_default();
+        let stored = job.status.as_ref().map_or_else(|| json!({}), value);
+        let change = meta::merge_patch(&stored, &value(status));
+        if change.as_object().is_some_and(serde_json::Map::<String, Value>::is_empty) {
+            return Ok(Arc::clone(job));
+        }
+        writes::patch_status(&self.client, job.as_ref(), change).await.map(Arc::new)
+    }
+
+    fn record_end(&self, job: &Job, status: &JobStatus, end: &JobCondition) {
+        let (reason, message) = (end.reason.clone().unwrap_or_default(), end.message.clone().unwrap_or_default());
+        if end.type_ != "Complete" {
+            return self.recorder.warning(&reference(job), &reason, message);
+        }
+        let completions = job.spec.as_ref().and_then(|spec| spec.completions);
+        if completions.is_some_and(|completions| status.succeeded.unwrap_or(0) > completions) {
+            let message = "Too many succeeded pods running after completion count reached";
+            self.recorder.warning(&reference(job), "TooManySucceededPods", message.to_owned());
+        }
+        self.recorder.normal(&reference(job), "Completed", "Job completed".to_owned());
+    }
+}
