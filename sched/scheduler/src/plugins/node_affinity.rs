@@ -1,7 +1,9 @@
 //! Node selector and node affinity: required terms rule nodes out, preferred terms add to the score.
 
-use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm};
-use sched_framework::{ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, ScorePlugin, Status, default_normalize_score};
+use sched_framework::{
+    ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, ScorePlugin, Status, default_normalize_score, selects_node,
+    term_matches,
+};
 
 pub(crate) struct NodeAffinity;
 
@@ -13,10 +15,7 @@ impl Plugin for NodeAffinity {
 
 impl FilterPlugin for NodeAffinity {
     fn filter(&self, _state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
-        let selected = pod.node_selector.iter().all(|(key, value)| node.labels.get(key) == Some(value));
-        let required = affinity(pod).and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref());
-        let fits = selected && required.is_none_or(|selector| selector.node_selector_terms.iter().any(|term| matches(term, node)));
-        Status::unless(fits, "node(s) didn't match Pod's node affinity/selector")
+        Status::unless(selects_node(pod, &node.name, &node.labels), "node(s) didn't match Pod's node affinity/selector")
     }
 
     fn events_to_register(&self) -> &'static [ClusterEvent] {
@@ -35,7 +34,12 @@ impl ScorePlugin for NodeAffinity {
 
     fn score(&self, _state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> i64 {
         let preferred = affinity(pod).and_then(|a| a.preferred_during_scheduling_ignored_during_execution.as_ref());
-        preferred.into_iter().flatten().filter(|term| matches(&term.preference, node)).map(|term| i64::from(term.weight)).sum()
+        preferred
+            .into_iter()
+            .flatten()
+            .filter(|term| term_matches(&term.preference, &node.name, &node.labels))
+            .map(|term| i64::from(term.weight))
+            .sum()
     }
 
     fn normalize_score(&self, scores: &mut [i64]) {
@@ -45,33 +49,6 @@ impl ScorePlugin for NodeAffinity {
 
 fn affinity(pod: &PodInfo) -> Option<&k8s_openapi::api::core::v1::NodeAffinity> {
     pod.affinity.as_ref()?.node_affinity.as_ref()
-}
-
-/// Whether the node meets all requirements of the term. A term without requirements matches no node.
-fn matches(term: &NodeSelectorTerm, node: &NodeInfo) -> bool {
-    let expressions = term.match_expressions.as_deref().unwrap_or_default();
-    let fields = term.match_fields.as_deref().unwrap_or_default();
-    if expressions.is_empty() && fields.is_empty() {
-        return false;
-    }
-    expressions.iter().all(|r| holds(r, node.labels.get(&r.key).map(String::as_str)))
-        && fields.iter().all(|r| r.key == "metadata.name" && holds(r, Some(&node.name)))
-}
-
-fn holds(requirement: &NodeSelectorRequirement, label: Option<&str>) -> bool {
-    let values = requirement.values.as_deref().unwrap_or_default();
-    let listed = |value: &str| values.iter().any(|v| v == value);
-    let number = |text: &str| text.parse::<i64>().ok();
-    let bound = values.first().and_then(|v| number(v));
-    match requirement.operator.as_str() {
-        "In" => label.is_some_and(listed),
-        "NotIn" => label.is_none_or(|value| !listed(value)),
-        "Exists" => label.is_some(),
-        "DoesNotExist" => label.is_none(),
-        "Gt" => label.and_then(number).zip(bound).is_some_and(|(value, bound)| value > bound),
-        "Lt" => label.and_then(number).zip(bound).is_some_and(|(value, bound)| value < bound),
-        _ => false,
-    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,7 @@
 //! Rules out cordoned nodes, unless the Pod tolerates the taint of a cordoned node.
 
 use k8s_openapi::api::core::v1::Taint;
-use sched_framework::{ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, Status};
-
-use super::taint_toleration::tolerates;
+use sched_framework::{ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, Status, tolerates};
 
 pub(crate) struct NodeUnschedulable;
 

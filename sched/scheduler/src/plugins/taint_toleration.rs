@@ -1,31 +1,11 @@
 //! Rules out nodes with taints that the Pod does not tolerate, and prefers nodes with fewer `PreferNoSchedule` taints that
 //! the Pod does not tolerate.
 
-use k8s_openapi::api::core::v1::{Taint, Toleration};
-use sched_framework::{ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, ScorePlugin, Status, default_normalize_score};
+use sched_framework::{
+    ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, ScorePlugin, Status, default_normalize_score, tolerates,
+};
 
 pub(crate) struct TaintToleration;
-
-/// Whether any toleration covers the taint.
-pub(crate) fn tolerates(tolerations: &[Toleration], taint: &Taint) -> bool {
-    tolerations.iter().any(|toleration| covers(toleration, taint))
-}
-
-fn covers(toleration: &Toleration, taint: &Taint) -> bool {
-    let given = |field: &Option<String>| field.clone().unwrap_or_default();
-    let (key, effect) = (given(&toleration.key), given(&toleration.effect));
-    if !effect.is_empty() && effect != taint.effect {
-        return false;
-    }
-    if !key.is_empty() && key != taint.key {
-        return false;
-    }
-    match toleration.operator.as_deref().unwrap_or_default() {
-        "Exists" => true,
-        "" | "Equal" => !key.is_empty() && given(&toleration.value) == given(&taint.value),
-        _ => false,
-    }
-}
 
 impl Plugin for TaintToleration {
     fn name(&self) -> &'static str {
