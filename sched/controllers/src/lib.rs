@@ -11,6 +11,7 @@ mod config;
 mod context;
 mod cronjob;
 mod csr;
+mod daemonset;
 mod deployment;
 mod discovery;
 mod disruption;
@@ -21,20 +22,24 @@ mod failure;
 mod garbage;
 mod job;
 mod jobs;
+mod hash;
 mod kind;
 mod meta;
 mod namespace;
 mod node_ipam;
 mod node_lifecycle;
 mod nodes;
+mod percent;
 mod pod_gc;
 mod pods;
 mod policy_status;
 mod replicaset;
+mod revisions;
 mod root_ca;
 mod service;
 mod serviceaccount;
 mod slices;
+mod statefulset;
 mod taint_eviction;
 mod ttl_after_finished;
 mod writes;
@@ -80,6 +85,7 @@ const CONTROLLERS: &[Row] = &[
     ("certificatesigningrequest-signing-controller", Account::Named("certificate-controller"), csr::sign::build),
     ("clusterrole-aggregation-controller", Account::Named("clusterrole-aggregation-controller"), clusterrole::build),
     ("cronjob-controller", Account::Named("cronjob-controller"), cronjob::build),
+    ("daemonset-controller", Account::Named("daemon-set-controller"), daemonset::build),
     ("deployment-controller", Account::Named("deployment-controller"), deployment::build),
     ("disruption-controller", Account::Named("disruption-controller"), disruption::build),
     ("endpoints-controller", Account::Named("endpoint-controller"), endpoints::build),
@@ -96,6 +102,7 @@ const CONTROLLERS: &[Row] = &[
     ("root-ca-certificate-publisher-controller", Account::Named("root-ca-cert-publisher"), root_ca::build),
     ("serviceaccount-controller", Account::Named("service-account-controller"), serviceaccount::build),
     ("serviceaccount-token-controller", Account::Manager, account_token::build),
+    ("statefulset-controller", Account::Named("statefulset-controller"), statefulset::build),
     ("taint-eviction-controller", Account::Named("node-controller"), taint_eviction::build),
     ("token-cleaner-controller", Account::Named("token-cleaner"), bootstrap_token::clean::build),
     ("ttl-after-finished-controller", Account::Named("ttl-after-finished-controller"), ttl_after_finished::build),

@@ -315,6 +315,7 @@ pub const PATCHES: &[(&str, &[Grant])] = &[
         ],
     ),
     ("cronjob-controller", &[On(PATCH, BATCH, &["cronjobs/status"])]),
+    ("daemon-set-controller", &[On(PATCH, &["apps"], &["daemonsets/status"])]),
     ("deployment-controller", &[On(PATCH, &["apps"], &["deployments", "deployments/status"])]),
     ("disruption-controller", &[On(PATCH, &["policy"], &["poddisruptionbudgets/status"])]),
     ("endpoint-controller", &[On(PATCH, CORE, &["endpoints"])]),
@@ -324,6 +325,7 @@ pub const PATCHES: &[(&str, &[Grant])] = &[
     ("replicaset-controller", &[On(PATCH, &["apps"], &["replicasets", "replicasets/status"])]),
     ("replication-controller", &[On(PATCH, CORE, &["replicationcontrollers/status"])]),
     ("root-ca-cert-publisher", &[On(PATCH, CORE, &["configmaps"])]),
+    ("statefulset-controller", &[On(PATCH, &["apps"], &["statefulsets/status"]), On(PATCH, CORE, &["persistentvolumeclaims"])]),
 ];
 
 const VOLUME_BINDER: &[Grant] = &[

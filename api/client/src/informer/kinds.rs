@@ -1,12 +1,13 @@
 //! The fields and indexes that a process stores of each kind. A field that a reader needs must not be trimmed here.
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
-use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
+use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Container, Endpoints, Namespace, Node, Pod, PodSpec, ReplicationController, Secret, Service, ServiceAccount,
+    ConfigMap, Container, Endpoints, Namespace, Node, PersistentVolumeClaim, Pod, PodSpec, ReplicationController, Secret, Service,
+    ServiceAccount,
 };
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::node::v1::RuntimeClass;
@@ -33,16 +34,23 @@ impl Cached for CertificateSigningRequest {}
 impl Cached for ClusterRole {}
 impl Cached for ConfigMap {}
 impl Cached for CronJob {}
+impl Cached for DaemonSet {}
 impl Cached for Deployment {}
 impl Cached for Endpoints {}
 impl Cached for Lease {}
 impl Cached for Namespace {}
+impl Cached for PersistentVolumeClaim {}
 impl Cached for PodDisruptionBudget {}
 impl Cached for RuntimeClass {}
 impl Cached for Secret {}
 impl Cached for Service {}
 impl Cached for ServiceAccount {}
+impl Cached for StatefulSet {}
 impl Cached for ValidatingAdmissionPolicy {}
+
+impl Cached for ControllerRevision {
+    const INDEXES: &'static [Index<Self>] = &[Index { name: BY_CONTROLLER, value: |revision| Some(controller_uid(&revision.metadata)) }];
+}
 
 impl Cached for EndpointSlice {
     const INDEXES: &'static [Index<Self>] =
@@ -99,13 +107,6 @@ impl Cached for Node {
             status.volumes_attached = None;
             status.volumes_in_use = None;
         }
-    }
-}
-
-impl Cached for StatefulSet {
-    fn trim(&mut self) {
-        self.spec.template = Default::default();
-        self.spec.volume_claim_templates = None;
     }
 }
 

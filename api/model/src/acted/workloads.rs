@@ -6,8 +6,11 @@ use super::{Field, Fields, Part, Row};
 const DEPLOYMENTS: &[Part] = &[Controller("deployment-controller")];
 const SETS: &[Part] = &[Controller("replicaset-controller")];
 const REPLICATION_CONTROLLERS: &[Part] = &[Controller("replicationcontroller-controller")];
+const JOBS: &[Part] = &[Controller("job-controller")];
 const CRON_JOBS: &[Part] = &[Controller("cronjob-controller")];
 const TTL: &[Part] = &[Controller("ttl-after-finished-controller")];
+const STATEFUL_SETS: &[Part] = &[Controller("statefulset-controller")];
+const DAEMON_SETS: &[Part] = &[Controller("daemonset-controller")];
 const BUDGETS: &[Part] = &[Controller("disruption-controller")];
 const SERVER: &[Part] = &[ApiServer];
 
@@ -16,8 +19,8 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("", "Pod", &[]).with_pod_spec("spec"),
     Row::new("apps", "Deployment", &[Fields { prefix: "spec", rows: DEPLOYMENT }]).with_pod_spec("spec.template.spec"),
     Row::new("apps", "ReplicaSet", &[Fields { prefix: "spec", rows: REPLICA_SET }]).with_pod_spec("spec.template.spec"),
-    Row::nobody("apps", "StatefulSet", "StatefulSets are stored but no controller acts on them yet"),
-    Row::nobody("apps", "DaemonSet", "DaemonSets are stored but no controller acts on them yet"),
+    Row::new("apps", "StatefulSet", &[Fields { prefix: "spec", rows: STATEFUL_SET }]).with_pod_spec("spec.template.spec"),
+    Row::new("apps", "DaemonSet", &[Fields { prefix: "spec", rows: DAEMON_SET }]).with_pod_spec("spec.template.spec"),
     Row::new("batch", "Job", &[Fields { prefix: "spec", rows: JOB }]).with_pod_spec("spec.template.spec"),
     Row::new("batch", "CronJob", &[Fields { prefix: "spec", rows: CRON_JOB }, Fields { prefix: "spec.jobTemplate.spec", rows: JOB }])
         .with_pod_spec("spec.jobTemplate.spec.template.spec"),
@@ -71,24 +74,23 @@ const REPLICATION_CONTROLLER: &[Field] = &[
     Field::by(REPLICATION_CONTROLLERS, "template.metadata", "sched/controllers/src/replicaset/plan.rs"),
 ];
 
-/// No controller runs Jobs yet.
 const JOB: &[Field] = &[
-    Field::nobody("activeDeadlineSeconds").although("that of Pods"),
-    Field::nobody("backoffLimit"),
-    Field::nobody("backoffLimitPerIndex"),
-    Field::nobody("completionMode"),
-    Field::nobody("completions"),
-    Field::nobody("managedBy"),
-    Field::nobody("manualSelector"),
-    Field::nobody("maxFailedIndexes"),
-    Field::nobody("parallelism"),
-    Field::nobody("podFailurePolicy"),
-    Field::nobody("podReplacementPolicy"),
+    Field::by(JOBS, "activeDeadlineSeconds", "sched/controllers/src/job/plan.rs"),
+    Field::by(JOBS, "backoffLimit", "sched/controllers/src/job/plan.rs"),
+    Field::by(JOBS, "backoffLimitPerIndex", "sched/controllers/src/job/member.rs"),
+    Field::by(JOBS, "completionMode", "sched/controllers/src/job/member.rs"),
+    Field::by(JOBS, "completions", "sched/controllers/src/job/plan.rs"),
+    Field::by(JOBS, "managedBy", "sched/controllers/src/job.rs"),
+    Field::by(SERVER, "manualSelector", "api/rules/src/kinds/job.rs"),
+    Field::by(JOBS, "maxFailedIndexes", "sched/controllers/src/job/plan.rs"),
+    Field::by(JOBS, "parallelism", "sched/controllers/src/job/plan.rs"),
+    Field::by(JOBS, "podFailurePolicy", "sched/controllers/src/job/policies.rs"),
+    Field::by(JOBS, "podReplacementPolicy", "sched/controllers/src/job/member.rs"),
     Field::nobody("scheduling").although("that of RuntimeClasses"),
-    Field::nobody("selector").although("those of other kinds"),
-    Field::nobody("successPolicy"),
-    Field::nobody("suspend").although("that of CronJobs"),
-    Field::nobody("template.metadata").although("that of other kinds"),
+    Field::by(JOBS, "selector", "sched/controllers/src/job.rs"),
+    Field::by(JOBS, "successPolicy", "sched/controllers/src/job/policies.rs"),
+    Field::by(JOBS, "suspend", "sched/controllers/src/job/member.rs"),
+    Field::by(JOBS, "template.metadata", "sched/controllers/src/job/member.rs"),
     Field::by(TTL, "ttlSecondsAfterFinished", "sched/controllers/src/ttl_after_finished.rs"),
 ];
 
@@ -101,6 +103,30 @@ const CRON_JOB: &[Field] = &[
     Field::by(CRON_JOBS, "successfulJobsHistoryLimit", "sched/controllers/src/cronjob/plan.rs"),
     Field::by(CRON_JOBS, "suspend", "sched/controllers/src/cronjob/plan.rs"),
     Field::by(CRON_JOBS, "timeZone", "sched/controllers/src/cronjob/due.rs"),
+];
+
+const STATEFUL_SET: &[Field] = &[
+    Field::by(STATEFUL_SETS, "minReadySeconds", "sched/controllers/src/statefulset/plan.rs"),
+    Field::by(STATEFUL_SETS, "ordinals", "sched/controllers/src/statefulset/identity.rs"),
+    Field::by(STATEFUL_SETS, "persistentVolumeClaimRetentionPolicy", "sched/controllers/src/statefulset/retention.rs"),
+    Field::by(STATEFUL_SETS, "podManagementPolicy", "sched/controllers/src/statefulset/plan/members.rs"),
+    Field::by(STATEFUL_SETS, "replicas", "sched/controllers/src/statefulset/identity.rs"),
+    Field::by(STATEFUL_SETS, "revisionHistoryLimit", "sched/controllers/src/statefulset.rs"),
+    Field::by(STATEFUL_SETS, "selector", "sched/controllers/src/statefulset.rs"),
+    Field::by(STATEFUL_SETS, "serviceName", "sched/controllers/src/statefulset/identity.rs"),
+    Field::by(STATEFUL_SETS, "template.metadata", "sched/controllers/src/statefulset/identity.rs"),
+    Field::by(STATEFUL_SETS, "updateStrategy", "sched/controllers/src/statefulset/plan/update.rs"),
+    Field::by(&[Clients], "volumeClaimTemplates[].apiVersion", ""),
+    Field::by(&[Clients], "volumeClaimTemplates[].kind", ""),
+    Field::by(STATEFUL_SETS, "volumeClaimTemplates[].metadata", "sched/controllers/src/statefulset/identity.rs"),
+    Field::nobody("volumeClaimTemplates[].spec").although("the claims are created with it, and nothing acts on claims yet"),
+    Field::by(&[Clients], "volumeClaimTemplates[].status", ""),
+const DAEMON_SET: &[Field] = &[
+    Field::by(DAEMON_SETS, "minReadySeconds", "sched/controllers/src/daemonset/plan.rs"),
+    Field::by(DAEMON_SETS, "revisionHistoryLimit", "sched/controllers/src/daemonset.rs"),
+    Field::by(DAEMON_SETS, "selector", "sched/controllers/src/daemonset.rs"),
+    Field::by(DAEMON_SETS, "template.metadata", "sched/controllers/src/daemonset/template.rs"),
+    Field::by(DAEMON_SETS, "updateStrategy", "sched/controllers/src/daemonset/rollout.rs"),
 ];
 
 const BUDGET: &[Field] = &[

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const SETS: &str = "/apis/apps/v1/namespaces/default/statefulsets";
+const SCALERS: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
 
 fn warnings(answer: &Answer) -> Vec<String> {
     let all = answer.headers.get_all("warning").iter();
@@ -32,14 +32,15 @@ async fn whoever_writes_a_field_that_nobody_acts_on_is_told() {
     let plain = cluster.post(PODS, pod("q")).await;
     assert_eq!(warnings(&plain), [""; 0], "what the server fills in is no promise of its writer's");
 
-    let template = json!({"metadata": {"labels": {"app": "s"}}, "spec": {"containers": [{"name": "a", "image": "a"}]}});
-    let set = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "s"},
-        "spec": {"serviceName": "s", "selector": {"matchLabels": {"app": "s"}}, "template": template}});
-    let made = cluster.post(SETS, set).await;
-    assert_eq!(warnings(&made), ["skiff: StatefulSets are stored but no controller acts on them yet"]);
-    let scaled = cluster.patch(&format!("{SETS}/s"), "merge", json!({"spec": {"replicas": 2}})).await;
-    assert_eq!(warnings(&scaled).len(), 1);
-    let status = cluster.patch(&format!("{SETS}/s/status"), "merge", json!({"status": {"replicas": 2}})).await;
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+    let scaler = json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "s"},
+        "spec": {"maxReplicas": 2, "scaleTargetRef": target}});
+    let made = cluster.post(SCALERS, scaler).await;
+    assert_eq!(warnings(&made), ["skiff: HorizontalPodAutoscalers are stored but no controller acts on them yet"]);
+    let changed = cluster.patch(&format!("{SCALERS}/s"), "merge", json!({"spec": {"maxReplicas": 3}})).await;
+    assert_eq!(warnings(&changed).len(), 1);
+    let status =
+        cluster.patch(&format!("{SCALERS}/s/status"), "merge", json!({"status": {"currentReplicas": 2, "desiredReplicas": 2}})).await;
     assert_eq!(warnings(&status), [""; 0]);
 }
 

@@ -3,6 +3,8 @@
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, RollingUpdateDeployment};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
+use crate::percent::{self, Round};
+
 /// The replicas of a Deployment's spec.
 pub fn wanted(deployment: &Deployment) -> i32 {
     deployment.spec.replicas.unwrap_or(1)
@@ -39,21 +41,15 @@ fn resolve(deployment: &Deployment) -> (i32, i32) {
     let rolling = deployment.spec.strategy.as_ref().and_then(|strategy| strategy.rolling_update.clone());
     let RollingUpdateDeployment { max_surge, max_unavailable } = rolling.unwrap_or_default();
     let wanted = wanted(deployment);
-    let surge = scaled(max_surge.as_ref(), wanted, true);
-    let unavailable = scaled(max_unavailable.as_ref(), wanted, false);
+    let surge = scaled(max_surge.as_ref(), wanted, Round::Up);
+    let unavailable = scaled(max_unavailable.as_ref(), wanted, Round::Down);
     if surge == 0 && unavailable == 0 { (0, 1) } else { (surge, unavailable) }
 }
 
-/// A number, or a percentage of `total`; 25 % when absent, 0 when unreadable.
-fn scaled(value: Option<&IntOrString>, total: i32, up: bool) -> i32 {
-    let percent = match value {
-        Some(IntOrString::Int(number)) => return (*number).max(0),
-        Some(IntOrString::String(text)) => text.strip_suffix('%').and_then(|p| p.parse::<i64>().ok()).unwrap_or(0),
-        None => 25,
-    };
-    let product = percent.max(0).saturating_mul(i64::from(total.max(0)));
-    let rounded = if up { product.saturating_add(99) / 100 } else { product / 100 };
-    i32::try_from(rounded).unwrap_or(i32::MAX)
+/// 25 % when absent.
+fn scaled(value: Option<&IntOrString>, total: i32, round: Round) -> i32 {
+    let quarter = IntOrString::String("25%".to_owned());
+    percent::scaled(value.unwrap_or(&quarter), total, round)
 }
 
 #[cfg(test)]

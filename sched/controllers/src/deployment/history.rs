@@ -8,10 +8,9 @@ use api_client::informer::LAST_APPLIED;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, ReplicaSetSpec};
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde_json::Value;
 
 use super::fence;
-use crate::meta;
+use crate::{hash, meta};
 
 /// Sequence number of a template.
 pub const REVISION: &str = "deployment.kubernetes.io/revision";
@@ -27,8 +26,6 @@ const ROLLBACK_TO: &str = "deprecated.deployment.rollback.revisionHash";
 pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 /// The longest revision history, upstream's.
 const HISTORY_LEN_MAX: usize = 2000;
-/// Upstream's alphabet of safe names.
-const SAFE: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// Annotations that are the Deployment's alone or set by this controller itself.
 fn is_own(key: &str) -> bool {
@@ -127,54 +124,9 @@ pub fn new_set(deployment: &Deployment, revision: i64, replicas: i32) -> Replica
     }
 }
 
-/// A hash of a template that depends on its content only: FNV-1a over the JSON with sorted keys and the number of collisions,
-/// in upstream's safe letters.
+/// A hash of a template that depends on its content only.
 pub fn template_hash(template: &PodTemplateSpec, collisions: Option<i32>) -> String {
-    let mut hash = Fnv(0x811c_9dc5);
-    feed(&mut hash, &serde_json::to_value(template).unwrap_or_default());
-    if let Some(collisions) = collisions {
-        hash.write(&collisions.to_le_bytes());
-    }
-    safe_encode(&hash.0.to_string())
-}
-
-/// Upstream's `SafeEncodeString`: no vowels, so no words.
-pub fn safe_encode(text: &str) -> String {
-    text.bytes().filter_map(|byte| SAFE.get(usize::from(byte) % SAFE.len())).map(|&byte| char::from(byte)).collect()
-}
-
-struct Fnv(u32);
-
-impl Fnv {
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
-        }
-    }
-}
-
-fn feed(hash: &mut Fnv, value: &Value) {
-    match value {
-        Value::Object(map) => {
-            let sorted: BTreeMap<_, _> = map.iter().collect();
-            hash.write(b"{");
-            for (key, value) in sorted {
-                hash.write(key.as_bytes());
-                hash.write(b"\0");
-                feed(hash, value);
-            }
-            hash.write(b"}");
-        }
-        Value::Array(items) => {
-            hash.write(b"[");
-            for item in items {
-                feed(hash, item);
-                hash.write(b",");
-            }
-            hash.write(b"]");
-        }
-        other => hash.write(other.to_string().as_bytes()),
-    }
+    hash::of(&serde_json::to_value(template).unwrap_or_default(), collisions)
 }
 
 /// Old ReplicaSets to delete: the oldest revisions beyond the limit that are empty and settled.

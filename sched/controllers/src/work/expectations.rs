@@ -36,13 +36,17 @@ impl Expectations {
 
     /// Expects that number of creations. Call it before creating.
     pub fn expect_creations(&self, owner: &ObjectKey, count: usize) {
-        let fresh = Expected { creations: count, deletions: HashSet::new(), since: Instant::now() };
-        self.owners.lock().insert(owner.clone(), fresh);
+        self.expect(owner, count, []);
     }
 
     /// Expects the deletion of these UIDs. Call it before deleting.
     pub fn expect_deletions(&self, owner: &ObjectKey, uids: impl IntoIterator<Item = String>) {
-        let fresh = Expected { creations: 0, deletions: uids.into_iter().collect(), since: Instant::now() };
+        self.expect(owner, 0, uids);
+    }
+
+    /// Expects both. What was expected before is replaced.
+    pub fn expect(&self, owner: &ObjectKey, creations: usize, deletions: impl IntoIterator<Item = String>) {
+        let fresh = Expected { creations, deletions: deletions.into_iter().collect(), since: Instant::now() };
         self.owners.lock().insert(owner.clone(), fresh);
     }
 

@@ -5,6 +5,7 @@
 
 mod certificates;
 mod cronjobs;
+mod daemonsets;
 mod disruption;
 mod garbage;
 mod mirroring;
@@ -12,4 +13,5 @@ mod namespaces;
 mod nodes;
 mod policies;
 mod rollout;
+mod statefulsets;
 mod support;
