@@ -34,6 +34,7 @@ mod quickstart;
 mod registry;
 mod schedules;
 mod secrets;
+mod sets;
 mod side_by_side;
 mod streams;
 mod tasks;

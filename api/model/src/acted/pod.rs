@@ -94,7 +94,7 @@ const TOP: &[Field] = &[
     Field::by(NODE, "hostnameOverride", FILES),
     Field::by(NODE, "imagePullSecrets", PULL),
     Field::by(PLACED, "nodeName", "sched/scheduler/src/plugins/node_name.rs"),
-    Field::by(PLACED, "nodeSelector", "sched/scheduler/src/plugins/node_affinity.rs"),
+    Field::by(PLACED, "nodeSelector", "sched/framework/src/node_affinity.rs"),
     Field::by(NODE, "os", ENFORCE),
     Field::by(PLACED, "overhead", "sched/framework/src/pod.rs"),
     Field::nobody("preemptionPolicy").moot(&["\"PreemptLowerPriority\"", "\"Never\""]).although("the Priority plugin fills it in"),

@@ -34,9 +34,13 @@ impl StatefulSets {
             }
         }
         // A pass over a cache without these writes would try them again, and record their events twice.
-        for pod in written {
-            self.pods.wait_for_write(&pod, DELIVERED_WITHIN).await;
-        }
+        let delivered = async {
+            for pod in &written {
+                self.pods.wait_for_write(pod, DELIVERED_WITHIN).await;
+            }
+        };
+        // What an interrupted watch delivers later is tried again, and the server refuses it.
+        let _in_time = tokio::time::timeout(DELIVERED_WITHIN, delivered).await;
         result
     }
 

@@ -302,6 +302,11 @@ fn a_rollout_that_is_stuck_in_parallel_is_repaired() {
     world.run("db-2", json!({"phase": "Running"}));
     world.update_to("db-2", "v2");
     assert_eq!(world.pass(), ["delete db-2"], "the old Pod is broken");
+    world.gone();
+    assert_eq!(world.pass(), ["create db-2 db-2"]);
+    assert_eq!(world.pass(), [""; 0], "the new Pod is not ready");
+    world.ready("db-2");
+    assert_eq!(world.pass(), ["delete db-1"]);
 }
 
 #[test]
