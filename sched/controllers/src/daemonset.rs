@@ -67,7 +67,7 @@ pub fn build(context: &mut ControllerContext) {
         touched(&change.old, &change.new, |revision| &revision.metadata, &set_cache)
     });
     let set_cache = sets.clone();
-    let nodes = context.feed(&queue, move |change: &Change<Node>| placed_anew(change, &set_cache));
+    let nodes = context.feed(&queue, move |change: &Change<Node>| node_changed(change, &set_cache));
     let (client, recorder, backoffs) = (context.client(), context.recorder(DaemonSets::NAME), Backoffs::default());
     context.run(Arc::new(DaemonSets { client, recorder, sets, pods, nodes, revisions, expectations, backoffs }), queue);
 }
@@ -109,7 +109,7 @@ fn touched<K>(old: &Option<Arc<K>>, new: &Option<Arc<K>>, meta_of: fn(&K) -> &Ob
 }
 
 /// All DaemonSets, when a node appears, goes, or changes in what decides which Pods it gets.
-fn placed_anew(change: &Change<Node>, sets: &Informer<DaemonSet>) -> Vec<ObjectKey> {
+fn node_changed(change: &Change<Node>, sets: &Informer<DaemonSet>) -> Vec<ObjectKey> {
     let taints = |node: &Node| node.spec.as_ref().and_then(|spec| spec.taints.clone());
     if let (Some(old), Some(new)) = (&change.old, &change.new)
         && old.metadata.labels == new.metadata.labels
@@ -170,9 +170,10 @@ fn hash(revision: &ControllerRevision) -> &str {
 impl DaemonSets {
     /// The next writes and the status. Before the cache shows the writes of the last pass, there are none.
     fn decide(&self, set: &DaemonSet, history: &History, owned: &[Arc<Pod>], settled: bool) -> (Plan, DaemonSetStatus) {
-        let places = plan::places(set, &self.nodes.list(), owned);
+        let assignment = plan::assign(set, &self.nodes.list(), owned);
         let backing_off = |node: &str| self.backoffs.left(&backoff_key(set, node));
-        let snapshot = Snapshot { set, hash: hash(&history.update), places: &places, backing_off: &backing_off, now: api_clock::now() };
+        let snapshot =
+            Snapshot { set, hash: hash(&history.update), assignment: &assignment, backing_off: &backing_off, now: api_clock::now() };
         let plan = if settled { plan::plan(&snapshot) } else { Plan::default() };
         let observed = if settled { set.metadata.generation } else { set.status.as_ref().and_then(|status| status.observed_generation) };
         let status = status::status(&snapshot, history.collisions, observed);

@@ -17,7 +17,7 @@ use crate::{meta, pods};
 const BURST_MAX: usize = 250;
 
 /// A node with the DaemonSet's Pods on it.
-pub struct Place {
+pub struct NodePods {
     /// The node's name.
     pub node: String,
     /// Whether the node is for the DaemonSet.
@@ -28,9 +28,9 @@ pub struct Place {
 }
 
 /// All nodes.
-pub struct Places {
+pub struct Assignment {
     /// By name.
-    pub nodes: Vec<Place>,
+    pub nodes: Vec<NodePods>,
     /// Pods that wait for a node that does not exist: the Pod garbage collector does not find them.
     pub lost: Vec<Arc<Pod>>,
 }
@@ -42,7 +42,7 @@ pub struct Snapshot<'a> {
     /// The hash of the present revision.
     pub hash: &'a str,
     /// The nodes.
-    pub places: &'a Places,
+    pub assignment: &'a Assignment,
     /// How long a node's failed Pod has to stay; `None` if it may be deleted.
     pub backing_off: &'a dyn Fn(&str) -> Option<Duration>,
     /// The time.
@@ -86,7 +86,7 @@ impl Snapshot<'_> {
 }
 
 /// Sorts the Pods by their nodes.
-pub fn places(set: &DaemonSet, nodes: &[Arc<Node>], owned: &[Arc<Pod>]) -> Places {
+pub fn assign(set: &DaemonSet, nodes: &[Arc<Node>], owned: &[Arc<Pod>]) -> Assignment {
     let judge = Judge::new(set);
     let mut by_node: BTreeMap<&str, Vec<Arc<Pod>>> = BTreeMap::new();
     for pod in owned.iter().filter(|pod| !(pods::is_terminal(pod) && meta::is_deleting(&pod.metadata))) {
@@ -105,20 +105,20 @@ pub fn places(set: &DaemonSet, nodes: &[Arc<Node>], owned: &[Arc<Pod>]) -> Place
     for node in nodes {
         let name = meta::name(&node.metadata);
         let pods = by_node.remove(name).unwrap_or_default();
-        all.push(Place { node: name.to_owned(), verdict: judge.verdict(node), pods });
+        all.push(NodePods { node: name.to_owned(), verdict: judge.verdict(node), pods });
     }
     all.sort_by(|a, b| a.node.cmp(&b.node));
     let lost = by_node.into_values().flatten().filter(|pod| pods::node_name(pod).is_none()).collect();
-    Places { nodes: all, lost }
+    Assignment { nodes: all, lost }
 }
 
 /// The next writes.
 pub fn plan(snapshot: &Snapshot<'_>) -> Plan {
     let mut plan = Plan::default();
-    for place in &snapshot.places.nodes {
-        on_node(snapshot, place, &mut plan);
+    for node_pods in &snapshot.assignment.nodes {
+        on_node(snapshot, node_pods, &mut plan);
     }
-    let lost = snapshot.places.lost.iter().filter(|pod| !meta::is_deleting(&pod.metadata));
+    let lost = snapshot.assignment.lost.iter().filter(|pod| !meta::is_deleting(&pod.metadata));
     plan.delete.extend(lost.cloned());
     if plan.create.is_empty() && plan.delete.is_empty() {
         rollout::update(snapshot, &mut plan);
@@ -130,34 +130,34 @@ pub fn plan(snapshot: &Snapshot<'_>) -> Plan {
     plan
 }
 
-fn on_node(snapshot: &Snapshot<'_>, place: &Place, plan: &mut Plan) {
-    if place.verdict.runs && place.pods.is_empty() {
-        plan.create.push(place.node.clone());
-    } else if place.verdict.stays {
-        let running = running(snapshot, place, plan);
+fn on_node(snapshot: &Snapshot<'_>, node_pods: &NodePods, plan: &mut Plan) {
+    if node_pods.verdict.runs && node_pods.pods.is_empty() {
+        plan.create.push(node_pods.node.clone());
+    } else if node_pods.verdict.stays {
+        let running = running(snapshot, node_pods, plan);
         if !rollout::allows_surge(snapshot.set) {
             plan.delete.extend(running.into_iter().skip(1));
-        } else if running.is_empty() && place.verdict.runs {
-            plan.create.push(place.node.clone());
+        } else if running.is_empty() && node_pods.verdict.runs {
+            plan.create.push(node_pods.node.clone());
         } else if running.len() > 1 {
             surplus_of_surge(snapshot, running, plan);
         }
     } else {
-        plan.delete.extend(place.pods.iter().filter(|pod| !meta::is_deleting(&pod.metadata)).cloned());
+        plan.delete.extend(node_pods.pods.iter().filter(|pod| !meta::is_deleting(&pod.metadata)).cloned());
     }
 }
 
 /// The Pods that neither end nor have ended. Those that have ended are deleted; failed ones wait, lest the kubelet rejects
 /// Pods as fast as they are created.
-fn running(snapshot: &Snapshot<'_>, place: &Place, plan: &mut Plan) -> Vec<Arc<Pod>> {
+fn running(snapshot: &Snapshot<'_>, node_pods: &NodePods, plan: &mut Plan) -> Vec<Arc<Pod>> {
     let mut running = Vec::new();
-    for pod in place.pods.iter().filter(|pod| !meta::is_deleting(&pod.metadata)) {
+    for pod in node_pods.pods.iter().filter(|pod| !meta::is_deleting(&pod.metadata)) {
         let failed = pods::phase(pod) == "Failed";
-        if failed && let Some(delay) = (snapshot.backing_off)(&place.node) {
+        if failed && let Some(delay) = (snapshot.backing_off)(&node_pods.node) {
             plan.look_again = Some(plan.look_again.map_or(delay, |other| other.min(delay)));
         } else if pods::is_terminal(pod) {
             plan.delete.push(Arc::clone(pod));
-            plan.ended.push(Ended { node: place.node.clone(), pod: Arc::clone(pod), failed });
+            plan.ended.push(Ended { node: node_pods.node.clone(), pod: Arc::clone(pod), failed });
         } else {
             running.push(Arc::clone(pod));
         }

@@ -6,7 +6,7 @@ use k8s_openapi::api::apps::v1::{DaemonSet, RollingUpdateDaemonSet};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::plan::{Place, Plan, Snapshot};
+use super::plan::{NodePods, Plan, Snapshot};
 use crate::meta;
 use crate::percent::{self, Round};
 
@@ -46,8 +46,8 @@ struct Pair<'a> {
 }
 
 /// `None` if there are several of one kind, which the next pass deletes.
-fn pair<'a>(snapshot: &Snapshot<'_>, place: &'a Place) -> Option<Pair<'a>> {
-    let alive = place.pods.iter().filter(|pod| !meta::is_deleting(&pod.metadata));
+fn pair<'a>(snapshot: &Snapshot<'_>, node_pods: &'a NodePods) -> Option<Pair<'a>> {
+    let alive = node_pods.pods.iter().filter(|pod| !meta::is_deleting(&pod.metadata));
     let (new, old): (Vec<_>, Vec<_>) = alive.partition(|pod| snapshot.is_updated(pod));
     (new.len() <= 1 && old.len() <= 1).then(|| Pair { new: new.first().copied(), old: old.first().copied() })
 }
@@ -57,7 +57,7 @@ pub fn update(snapshot: &Snapshot<'_>, plan: &mut Plan) {
     if !is_rolling(snapshot.set) {
         return;
     }
-    let wanted: Vec<&Place> = snapshot.places.nodes.iter().filter(|place| place.verdict.runs).collect();
+    let wanted: Vec<&NodePods> = snapshot.assignment.nodes.iter().filter(|node_pods| node_pods.verdict.runs).collect();
     let (max_surge, max_unavailable) = fences(snapshot.set, wanted.len());
     if max_surge == 0 {
         replace(snapshot, &wanted, max_unavailable, plan);
@@ -67,10 +67,10 @@ pub fn update(snapshot: &Snapshot<'_>, plan: &mut Plan) {
 }
 
 /// Deletes old Pods: all that are not available, and others as long as fewer than `most` nodes are without an available Pod.
-fn replace(snapshot: &Snapshot<'_>, wanted: &[&Place], most: usize, plan: &mut Plan) {
+fn replace(snapshot: &Snapshot<'_>, wanted: &[&NodePods], most: usize, plan: &mut Plan) {
     let (mut unavailable, mut candidates) = (0_usize, Vec::new());
-    for place in wanted {
-        match pair(snapshot, place) {
+    for node_pods in wanted {
+        match pair(snapshot, node_pods) {
             Some(Pair { new: None, old: Some(old) }) if snapshot.is_available(old) => candidates.push(Arc::clone(old)),
             Some(Pair { new: None, old: Some(old) }) => plan.delete.push(Arc::clone(old)),
             Some(Pair { new: Some(new), old: None }) if snapshot.is_available(new) => {}
@@ -82,14 +82,14 @@ fn replace(snapshot: &Snapshot<'_>, wanted: &[&Place], most: usize, plan: &mut P
 
 /// Starts new Pods: wherever the old one is not available, and on others as long as fewer than `most` nodes wait for their new
 /// Pod. Deletes the old Pod where the new one is available.
-fn surge_to(snapshot: &Snapshot<'_>, wanted: &[&Place], most: usize, plan: &mut Plan) {
+fn surge_to(snapshot: &Snapshot<'_>, wanted: &[&NodePods], most: usize, plan: &mut Plan) {
     let (mut surging, mut candidates) = (0_usize, Vec::new());
-    for place in wanted {
-        match pair(snapshot, place) {
+    for node_pods in wanted {
+        match pair(snapshot, node_pods) {
             None => surging += 1,
             Some(Pair { old: None, .. }) => {}
-            Some(Pair { new: None, old: Some(old) }) if snapshot.is_available(old) => candidates.push(place.node.clone()),
-            Some(Pair { new: None, .. }) => plan.create.push(place.node.clone()),
+            Some(Pair { new: None, old: Some(old) }) if snapshot.is_available(old) => candidates.push(node_pods.node.clone()),
+            Some(Pair { new: None, .. }) => plan.create.push(node_pods.node.clone()),
             Some(Pair { new: Some(new), old: Some(old) }) if snapshot.is_available(new) => plan.delete.push(Arc::clone(old)),
             Some(_) => surging += 1,
         }

@@ -9,9 +9,9 @@ use crate::pods;
 pub fn status(snapshot: &Snapshot<'_>, collisions: i32, observed: Option<i64>) -> DaemonSetStatus {
     let mut status = DaemonSetStatus { observed_generation: observed, ..DaemonSetStatus::default() };
     let (mut updated, mut available) = (0, 0);
-    for place in &snapshot.places.nodes {
-        let pod = place.pods.first();
-        if !place.verdict.runs {
+    for node_pods in &snapshot.assignment.nodes {
+        let pod = node_pods.pods.first();
+        if !node_pods.verdict.runs {
             status.number_misscheduled += i32::from(pod.is_some());
             continue;
         }

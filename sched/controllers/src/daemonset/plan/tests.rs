@@ -33,9 +33,9 @@ impl World {
 
     fn with<T>(&self, backing_off: &dyn Fn(&str) -> Option<Duration>, done: impl FnOnce(&Snapshot<'_>) -> T) -> T {
         let pods: Vec<_> = self.pods.iter().cloned().map(Arc::new).collect();
-        let places = places(&self.set, &self.nodes, &pods);
+        let assignment = assign(&self.set, &self.nodes, &pods);
         let now = Timestamp::from_second(1_000_000).expect("in range");
-        done(&Snapshot { set: &self.set, hash: self.hash, places: &places, backing_off, now })
+        done(&Snapshot { set: &self.set, hash: self.hash, assignment: &assignment, backing_off, now })
     }
 
     fn status(&self) -> DaemonSetStatus {
