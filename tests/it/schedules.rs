@@ -5,7 +5,7 @@ use tests::{Cluster, Kubectl, Net, eventually};
 
 #[test]
 fn what_kubectl_makes_is_acted_on() {
-    let mut cluster = Cluster::prepared(Net::alone(), &["server"]);
+    let mut cluster = Cluster::prepared(Net::alone(), &["server", "--controllers=*,-job-controller"]);
     cluster.start();
     let kubectl = cluster.kubectl();
     kubectl.until_usable("default");

@@ -117,8 +117,7 @@ fn observe(change: &Change<Pod>, jobs: &Informer<Job>, expectations: &Expectatio
 /// What a change of a Pod concerns: its Jobs before and after, or the Jobs that could adopt it, and the Pod itself if it has the
 /// finalizer but no Job that will remove it.
 fn touched(change: &Change<Pod>, jobs: &Informer<Job>) -> Vec<Key> {
-    let mut keys: Vec<Key> =
-        change.both().filter_map(|pod| owner(pod, jobs)).map(|job| Key::Job(ObjectKey::from(&job.metadata))).collect();
+    let mut keys: Vec<Key> = change.both().filter_map(|pod| owner(pod, jobs)).map(|job| Key::Job(ObjectKey::from(&job.metadata))).collect();
     let Some(pod) = &change.new else { return keys };
     let job = owner(pod, jobs);
     if member::is_tracked(pod) && job.as_ref().is_none_or(|job| jobs::finished(job).is_some()) {

@@ -121,6 +121,8 @@ const STATEFUL_SET: &[Field] = &[
     Field::by(STATEFUL_SETS, "volumeClaimTemplates[].metadata", "sched/controllers/src/statefulset/identity.rs"),
     Field::nobody("volumeClaimTemplates[].spec").although("the claims are created with it, and nothing acts on claims yet"),
     Field::by(&[Clients], "volumeClaimTemplates[].status", ""),
+];
+
 const DAEMON_SET: &[Field] = &[
     Field::by(DAEMON_SETS, "minReadySeconds", "sched/controllers/src/daemonset/plan.rs"),
     Field::by(DAEMON_SETS, "revisionHistoryLimit", "sched/controllers/src/daemonset.rs"),

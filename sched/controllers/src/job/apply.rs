@@ -26,7 +26,8 @@ impl Jobs {
     /// Performs the writes to Pods. Returns the counts after them, and the first failure.
     pub(super) async fn manage(&self, job: &Job, counts: &Counts, manage: Manage) -> (Managed, Result<(), Failure>) {
         let key = ObjectKey::from(&job.metadata);
-        let before = Managed { active: number(counts.active.len()), ready: counts.ready, terminating: counts.terminating, is_settled: true };
+        let before =
+            Managed { active: number(counts.active.len()), ready: counts.ready, terminating: counts.terminating, is_settled: true };
         match manage {
             Manage::Nothing => (before, Ok(())),
             Manage::Create(wanted) => {
@@ -161,12 +162,7 @@ impl Jobs {
     }
 
     /// Removes finalizers, and takes the Pods without one out of `tracked`.
-    async fn untrack(
-        &self,
-        key: &ObjectKey,
-        pods: &[Arc<Pod>],
-        tracked: &mut std::collections::HashSet<String>,
-    ) -> Result<(), Failure> {
+    async fn untrack(&self, key: &ObjectKey, pods: &[Arc<Pod>], tracked: &mut std::collections::HashSet<String>) -> Result<(), Failure> {
         self.removals.expect(key, pods.iter().map(|pod| meta::uid(&pod.metadata).to_owned()));
         let results = join_all(pods.iter().map(|pod| self.untrack_one(pod))).await;
         let mut first = Ok(());
@@ -176,9 +172,10 @@ impl Jobs {
                 Ok(()) => {
                     tracked.remove(uid);
                     // The cache may have shown the removal before it was expected, or the Pod may be gone.
-                    let is_shown = self.pods.get(&ObjectKey::from(&pod.metadata)).is_none_or(|now| {
-                        now.metadata.uid != pod.metadata.uid || !member::is_tracked(&now)
-                    });
+                    let is_shown = self
+                        .pods
+                        .get(&ObjectKey::from(&pod.metadata))
+                        .is_none_or(|now| now.metadata.uid != pod.metadata.uid || !member::is_tracked(&now));
                     if is_shown {
                         self.removals.observed(key, uid);
                     }

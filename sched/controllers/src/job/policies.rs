@@ -24,9 +24,8 @@ pub fn of_failure(job: &Job, pod: &Pod) -> Verdict {
     let pod_name = || format!("{}/{}", meta::namespace(&pod.metadata), meta::name(&pod.metadata));
     for (number, rule) in policy.map(|policy| policy.rules.as_slice()).unwrap_or_default().iter().enumerate() {
         let matched = match (&rule.on_exit_codes, &rule.on_pod_conditions) {
-            (Some(codes), _) => failed_container(pod, codes).map(|(container, code)| {
-                format!("Container {} for pod {} failed with exit code {code}", container.name, pod_name())
-            }),
+            (Some(codes), _) => failed_container(pod, codes)
+                .map(|(container, code)| format!("Container {} for pod {} failed with exit code {code}", container.name, pod_name())),
             (None, Some(patterns)) => {
                 matching_condition(pod, patterns).map(|condition| format!("Pod {} has condition {}", pod_name(), condition.type_))
             }

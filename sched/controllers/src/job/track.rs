@@ -127,12 +127,7 @@ fn set_condition(status: &mut JobStatus, wanted: JobCondition) {
 
 /// Notes Pods that ended. Returns the Pods whose finalizer is to be removed, the indexes that newly succeeded, and whether that
 /// is all of them.
-fn note(
-    snapshot: &Snapshot<'_>,
-    counts: &Counts,
-    end: Option<&JobCondition>,
-    status: &mut JobStatus,
-) -> (Vec<Arc<Pod>>, Vec<i32>, bool) {
+fn note(snapshot: &Snapshot<'_>, counts: &Counts, end: Option<&JobCondition>, status: &mut JobStatus) -> (Vec<Arc<Pod>>, Vec<i32>, bool) {
     let (job, indexed) = (snapshot.job, member::is_indexed(snapshot.job));
     let mut sorted: Vec<&Arc<Pod>> = snapshot.pods.iter().filter(|pod| snapshot.is_tracked(pod)).collect();
     sorted.sort_by_key(|pod| member::index(pod));

@@ -8,6 +8,7 @@ mod cronjobs;
 mod daemonsets;
 mod disruption;
 mod garbage;
+mod jobs;
 mod mirroring;
 mod namespaces;
 mod nodes;
