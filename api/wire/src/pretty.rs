@@ -21,7 +21,7 @@ const WHOLE_BYTES_MAX: usize = 512 << 10;
 /// How much is indented at once: nested as deeply as it may be, it becomes some 250 times as long.
 const PIECE_BYTES: usize = 4 << 10;
 
-/// Whether a client wants indented JSON. `asked` is the query parameter `pretty`, which decides if it is present.
+/// Whether a client wants indented JSON. `requested` is the query parameter `pretty`, which decides if it is present.
 pub fn is_wanted(headers: &HeaderMap, requested: Option<&str>) -> bool {
     if accept::text(headers).is_some_and(|accept| accept.split([';', ',']).any(|part| part.trim() == "pretty=1")) {
         return true;

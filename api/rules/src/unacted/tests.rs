@@ -59,12 +59,12 @@ fn reports_only_what_is_new_in_a_change() {
 
 #[test]
 fn reports_a_kind_that_nobody_acts_on() {
-    let set =
-        |replicas: u32, label: &str| json!({"kind": "StatefulSet", "metadata": {"labels": {"a": label}}, "spec": {"replicas": replicas}});
-    let sentence = ["skiff: StatefulSets are stored but no controller acts on them yet"];
-    assert_eq!(warnings("apps/v1", "StatefulSet", set(1, "x"), None), sentence);
-    assert_eq!(warnings("apps/v1", "StatefulSet", set(2, "x"), Some(set(1, "x"))), sentence);
-    assert_eq!(warnings("apps/v1", "StatefulSet", set(1, "y"), Some(set(1, "x"))), texts(&[]));
+    let scaler = |max: u32, label: &str| json!({"metadata": {"labels": {"a": label}}, "spec": {"maxReplicas": max}});
+    let warned = |new: Value, old: Option<Value>| warnings("autoscaling/v2", "HorizontalPodAutoscaler", new, old);
+    let sentence = ["skiff: HorizontalPodAutoscalers are stored but no controller acts on them yet"];
+    assert_eq!(warned(scaler(1, "x"), None), sentence);
+    assert_eq!(warned(scaler(2, "x"), Some(scaler(1, "x"))), sentence);
+    assert_eq!(warned(scaler(1, "y"), Some(scaler(1, "x"))), texts(&[]));
     assert_eq!(warnings("v1", "ConfigMap", json!({"data": {"a": "b"}}), None), texts(&[]));
 }
 
