@@ -20,6 +20,7 @@ mod hostile;
 mod hostile_guest;
 mod hostile_node;
 mod hostile_tenant;
+mod jobs;
 mod kinds;
 mod kubectl;
 mod life;

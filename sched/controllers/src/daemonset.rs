@@ -22,6 +22,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::context::ControllerContext;
 use crate::failure::Failure;
+use crate::pod_control::PodControl;
 use crate::revisions::{self, History, REVISION_LABEL, Source};
 use crate::work::{Controller, Expectations, Next, WorkQueue};
 use crate::{claim, meta, pods, writes};
@@ -34,6 +35,7 @@ const HISTORY_LIMIT: i32 = 10;
 /// The controller.
 pub struct DaemonSets {
     client: kube::Client,
+    control: PodControl,
     recorder: Recorder,
     sets: Informer<DaemonSet>,
     pods: Informer<Pod>,
@@ -69,7 +71,8 @@ pub fn build(context: &mut ControllerContext) {
     let set_cache = sets.clone();
     let nodes = context.feed(&queue, move |change: &Change<Node>| node_changed(change, &set_cache));
     let (client, recorder, backoffs) = (context.client(), context.recorder(DaemonSets::NAME), Backoffs::default());
-    context.run(Arc::new(DaemonSets { client, recorder, sets, pods, nodes, revisions, expectations, backoffs }), queue);
+    let control = PodControl::new(client.clone(), recorder.clone(), Arc::clone(&expectations));
+    context.run(Arc::new(DaemonSets { client, control, recorder, sets, pods, nodes, revisions, expectations, backoffs }), queue);
 }
 
 /// The DaemonSet that an object names as its controller, if it has the UID of the reference.

@@ -24,6 +24,7 @@ use serde_json::json;
 
 use crate::context::ControllerContext;
 use crate::failure::Failure;
+use crate::pod_control::PodControl;
 use crate::work::{Controller, Expectations, Next, WorkQueue};
 use crate::{claim, jobs, meta, pods, writes};
 use counts::Snapshot;
@@ -46,6 +47,7 @@ pub enum Key {
 /// The controller.
 pub struct Jobs {
     client: kube::Client,
+    control: PodControl,
     recorder: Recorder,
     jobs: Informer<Job>,
     pods: Informer<Pod>,
@@ -87,7 +89,8 @@ pub fn build(context: &mut ControllerContext) {
         });
     });
     let (client, recorder) = (context.client(), context.recorder(Jobs::NAME));
-    context.run(Arc::new(Jobs { client, recorder, jobs, pods, expectations, removals }), queue);
+    let control = PodControl::new(client.clone(), recorder.clone(), Arc::clone(&expectations));
+    context.run(Arc::new(Jobs { client, control, recorder, jobs, pods, expectations, removals }), queue);
 }
 
 /// The Job that a Pod names as its controller, if it has the UID of the reference.

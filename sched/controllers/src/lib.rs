@@ -30,6 +30,7 @@ mod node_ipam;
 mod node_lifecycle;
 mod nodes;
 mod percent;
+mod pod_control;
 mod pod_gc;
 mod pods;
 mod policy_status;

@@ -1,8 +1,8 @@
 //! ReplicaSet and ReplicationController: keep the wanted number of Pods of one template.
 //!
-//! Each of the two controllers watches its kind and Pods. It creates, deletes, adopts and releases Pods and writes the status of its
-//! kind. It never touches a Pod that another controller owns, never counts Pods that are being deleted, and never counts again before the cache shows its
-//! own writes (see [`Expectations`](crate::work::Expectations)).
+//! Each of the two controllers watches its kind and Pods. It creates, deletes, adopts and releases Pods and writes the status of
+//! its kind. It never touches a Pod that another controller owns, never counts Pods that are being deleted, and never counts again
+//! before the cache shows its own writes (see [`Expectations`](crate::work::Expectations)).
 
 mod plan;
 mod replicated;
@@ -11,8 +11,6 @@ mod tests;
 
 use std::sync::Arc;
 
-use api_client::events::{Recorder, reference};
-use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
@@ -20,6 +18,7 @@ use api_client::informer::{BY_CONTROLLER, Change, Informer, ObjectKey};
 
 use crate::context::ControllerContext;
 use crate::failure::Failure;
+use crate::pod_control::PodControl;
 use crate::work::{Controller, Expectations, Next, WorkQueue};
 use crate::{claim, meta, pods, writes};
 use plan::{Counted, Manage};
@@ -28,7 +27,7 @@ pub use replicated::Replicated;
 /// The controller of one kind.
 pub struct ReplicaSets<S> {
     client: kube::Client,
-    recorder: Recorder,
+    control: PodControl,
     sets: Informer<S>,
     pods: Informer<Pod>,
     expectations: Arc<Expectations>,
@@ -52,7 +51,8 @@ pub fn build<S: Replicated>(context: &mut ControllerContext) {
         observe(change, &set_cache, &observed);
         touched(change, &set_cache)
     });
-    let controller = ReplicaSets { client: context.client(), recorder: context.recorder(S::COMPONENT), sets, pods, expectations };
+    let control = PodControl::new(context.client(), context.recorder(S::COMPONENT), Arc::clone(&expectations));
+    let controller = ReplicaSets { client: context.client(), control, sets, pods, expectations };
     context.run(Arc::new(controller), queue);
 }
 
@@ -121,8 +121,15 @@ impl<S: Replicated> ReplicaSets<S> {
     async fn manage(&self, set: &S, owned: &[Arc<Pod>], now: Timestamp) -> Result<(), Failure> {
         match plan::manage(set, owned, || self.related(set), now) {
             Manage::Nothing => Ok(()),
-            Manage::Create(count) => self.create(set, count).await,
-            Manage::Delete(surplus) => self.delete(set, surplus).await,
+            Manage::Create(count) => {
+                self.expectations.expect_creations(&ObjectKey::from(set.meta()), count);
+                self.control.create(set, &vec![plan::pod(set); count]).await.1
+            }
+            Manage::Delete(surplus) => {
+                let uids = surplus.iter().map(|pod| meta::uid(&pod.metadata).to_owned());
+                self.expectations.expect_deletions(&ObjectKey::from(set.meta()), uids);
+                self.control.delete(set, &surplus).await.result
+            }
         }
     }
 
@@ -133,72 +140,5 @@ impl<S: Replicated> ReplicaSets<S> {
             uid => self.sets.indexed(BY_CONTROLLER, uid).iter().map(|sibling| meta::uid(sibling.meta()).to_owned()).collect(),
         };
         siblings.iter().flat_map(|uid| self.pods.indexed(BY_CONTROLLER, uid)).collect()
-    }
-
-    /// Creates Pods in batches of 1, 2, 4, …: when the first fails (a quota, a bad template), the
-    /// rest are not even tried. Upstream's slow start.
-    async fn create(&self, set: &S, count: usize) -> Result<(), Failure> {
-        let key = ObjectKey::from(set.meta());
-        self.expectations.expect_creations(&key, count);
-        let (mut left, mut batch) = (count, 1_usize);
-        while left > 0 {
-            let size = batch.min(left);
-            let created = join_all((0..size).map(|_| self.create_one(set))).await;
-            left -= size;
-            let failed: Vec<Failure> = created.into_iter().filter_map(Result::err).collect();
-            let skipped = if failed.is_empty() { 0 } else { left };
-            for _ in 0..failed.len() + skipped {
-                self.expectations.created(&key);
-            }
-            if let Some(failure) = failed.into_iter().next() {
-                return if failure.is_namespace_terminating() { Ok(()) } else { Err(failure) };
-            }
-            batch *= 2;
-        }
-        Ok(())
-    }
-
-    async fn create_one(&self, set: &S) -> Result<(), Failure> {
-        match writes::create(&self.client, &plan::pod(set)).await {
-            Ok(pod) => {
-                let message = format!("Created pod: {}", meta::name(&pod.metadata));
-                self.recorder.normal(&reference(set), "SuccessfulCreate", message);
-                Ok(())
-            }
-            Err(failure) => {
-                if !failure.is_namespace_terminating() {
-                    self.recorder.warning(&reference(set), "FailedCreate", format!("Error creating: {}", failure.message()));
-                }
-                Err(failure)
-            }
-        }
-    }
-
-    async fn delete(&self, set: &S, surplus: Vec<Arc<Pod>>) -> Result<(), Failure> {
-        let key = ObjectKey::from(set.meta());
-        self.expectations.expect_deletions(&key, surplus.iter().map(|pod| meta::uid(&pod.metadata).to_owned()));
-        let deleted = join_all(surplus.iter().map(|pod| self.delete_one(set, &key, pod))).await;
-        deleted.into_iter().collect()
-    }
-
-    async fn delete_one(&self, set: &S, key: &ObjectKey, pod: &Pod) -> Result<(), Failure> {
-        let name = meta::name(&pod.metadata);
-        let api = writes::api::<Pod>(&self.client, meta::namespace(&pod.metadata));
-        let precondition = kube::api::Preconditions { uid: pod.metadata.uid.clone(), resource_version: None };
-        let result = api.delete(name, &kube::api::DeleteParams::default().preconditions(precondition)).await;
-        match crate::failure::During::during(result, "deleting", format!("Pod {}", ObjectKey::from(&pod.metadata))) {
-            Ok(_) => {
-                self.recorder.normal(&reference(set), "SuccessfulDelete", format!("Deleted pod: {name}"));
-                Ok(())
-            }
-            Err(failure) => {
-                self.expectations.deleted(key, meta::uid(&pod.metadata));
-                if failure.is_not_found() {
-                    return Ok(());
-                }
-                self.recorder.warning(&reference(set), "FailedDelete", format!("Error deleting: {}", failure.message()));
-                Err(failure)
-            }
-        }
     }
 }

@@ -7,7 +7,7 @@ use api_client::informer::ObjectKey;
 use futures::future::join_all;
 use k8s_openapi::api::batch::v1::{Job, JobCondition, JobStatus};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{DeleteParams, Patch, Preconditions};
+use kube::api::Patch;
 use serde_json::{Value, json};
 
 use super::Jobs;
@@ -16,7 +16,8 @@ use super::member;
 use super::plan::Manage;
 use super::track::{self, Managed, Tracking};
 use crate::failure::{During, Failure, gone_is_fine};
-use crate::{meta, pods, writes};
+use crate::pod_control::Deletions;
+use crate::{meta, writes};
 
 fn number(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
@@ -28,103 +29,30 @@ impl Jobs {
         let key = ObjectKey::from(&job.metadata);
         let before =
             Managed { active: number(counts.active.len()), ready: counts.ready, terminating: counts.terminating, is_settled: true };
+        let after = |deletions: Deletions| {
+            let (deleted, ready) = (number(deletions.deleted), number(deletions.ready));
+            let (active, terminating) = (before.active.saturating_sub(deleted), before.terminating.saturating_add(deleted));
+            (Managed { active, terminating, ready: before.ready.saturating_sub(ready), ..before }, deletions.result)
+        };
         match manage {
             Manage::Nothing => (before, Ok(())),
             Manage::Create(wanted) => {
-                let (created, result) = self.create(job, &key, wanted).await;
+                self.expectations.expect_creations(&key, wanted.len());
+                let (created, result) = self.control.create(job, &wanted).await;
                 (Managed { active: before.active.saturating_add(number(created)), ..before }, result)
             }
-            Manage::End => self.delete(job, &counts.active, before, None).await,
+            Manage::End => after(self.control.delete(job, &counts.active).await),
+            // The end of these Pods does not count, so they lose their finalizers first.
             Manage::Delete(surplus) => {
+                if let Err(failure) =
+                    join_all(surplus.iter().map(|pod| self.untrack_one(pod))).await.into_iter().collect::<Result<Vec<_>, _>>()
+                {
+                    return (before, Err(failure));
+                }
                 self.expectations.expect_deletions(&key, surplus.iter().map(|pod| meta::uid(&pod.metadata).to_owned()));
-                self.delete(job, &surplus, before, Some(&key)).await
+                after(self.control.delete(job, &surplus).await)
             }
         }
-    }
-
-    /// Creates Pods in batches of 1, 2, 4, …: after a failure, the other batches are not tried. Returns how many were created.
-    async fn create(&self, job: &Job, key: &ObjectKey, wanted: Vec<Pod>) -> (usize, Result<(), Failure>) {
-        self.expectations.expect_creations(key, wanted.len());
-        let (mut left, mut batch, mut count) = (wanted.as_slice(), 1_usize, 0_usize);
-        while !left.is_empty() {
-            let (now, later) = left.split_at(batch.min(left.len()));
-            let results = join_all(now.iter().map(|pod| self.create_one(job, pod))).await;
-            let failed: Vec<Failure> = results.into_iter().filter_map(Result::err).collect();
-            count += now.len() - failed.len();
-            let skipped = if failed.is_empty() { 0 } else { later.len() };
-            (0..failed.len() + skipped).for_each(|_| self.expectations.created(key));
-            if let Some(failure) = failed.into_iter().next() {
-                return (count, if failure.is_namespace_terminating() { Ok(()) } else { Err(failure) });
-            }
-            left = later;
-            batch = batch.saturating_mul(2);
-        }
-        (count, Ok(()))
-    }
-
-    async fn create_one(&self, job: &Job, pod: &Pod) -> Result<(), Failure> {
-        match writes::create(&self.client, pod).await {
-            Ok(created) => {
-                let message = format!("Created pod: {}", meta::name(&created.metadata));
-                self.recorder.normal(&reference(job), "SuccessfulCreate", message);
-                Ok(())
-            }
-            Err(failure) => {
-                if !failure.is_namespace_terminating() {
-                    self.recorder.warning(&reference(job), "FailedCreate", format!("Error creating: {}", failure.message()));
-                }
-                Err(failure)
-            }
-        }
-    }
-
-    /// Deletes Pods. With `expecting`, the deletions are expected, and the finalizers are removed first: the end of these Pods
-    /// does not count.
-    async fn delete(
-        &self,
-        job: &Job,
-        surplus: &[Arc<Pod>],
-        before: Managed,
-        expecting: Option<&ObjectKey>,
-    ) -> (Managed, Result<(), Failure>) {
-        let results = join_all(surplus.iter().map(|pod| self.delete_one(job, pod, expecting))).await;
-        let (mut after, mut result) = (before, Ok(()));
-        for (pod, deleted) in surplus.iter().zip(results) {
-            match deleted {
-                Ok(()) => {
-                    after.active = after.active.saturating_sub(1);
-                    after.terminating = after.terminating.saturating_add(1);
-                    after.ready = after.ready.saturating_sub(i32::from(pods::is_ready(pod)));
-                }
-                Err(failure) => result = result.and(Err(failure)),
-            }
-        }
-        (after, result)
-    }
-
-    async fn delete_one(&self, job: &Job, pod: &Pod, expecting: Option<&ObjectKey>) -> Result<(), Failure> {
-        let name = meta::name(&pod.metadata);
-        let deleted = async {
-            if expecting.is_some() {
-                self.untrack_one(pod).await?;
-            }
-            let api = writes::api::<Pod>(&self.client, meta::namespace(&pod.metadata));
-            let preconditions = Preconditions { uid: pod.metadata.uid.clone(), resource_version: None };
-            let deleted = api.delete(name, &DeleteParams::default().preconditions(preconditions)).await;
-            deleted.during("deleting", format!("Pod {}", ObjectKey::from(&pod.metadata)))
-        };
-        let Err(failure) = deleted.await else {
-            self.recorder.normal(&reference(job), "SuccessfulDelete", format!("Deleted pod: {name}"));
-            return Ok(());
-        };
-        if let Some(key) = expecting {
-            self.expectations.deleted(key, meta::uid(&pod.metadata));
-        }
-        if failure.is_not_found() {
-            return Ok(());
-        }
-        self.recorder.warning(&reference(job), "FailedDelete", format!("Error deleting: {}", failure.message()));
-        Err(failure)
     }
 
     /// Removes the finalizer of one Pod; a Pod that is gone is no failure.

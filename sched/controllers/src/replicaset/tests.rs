@@ -52,7 +52,9 @@ fn server(refuse: fn(&Method, usize) -> bool) -> (kube::Client, Heard) {
 
 fn controller<S: Replicated>(client: kube::Client) -> ReplicaSets<S> {
     let recorder = Recorder::new(client.clone(), "test", None, &Tasks::new(CancellationToken::new()));
-    ReplicaSets { client, recorder, sets: Informer::detached(), pods: Informer::detached(), expectations: Arc::default() }
+    let expectations = Arc::<Expectations>::default();
+    let control = PodControl::new(client.clone(), recorder, Arc::clone(&expectations));
+    ReplicaSets { client, control, sets: Informer::detached(), pods: Informer::detached(), expectations }
 }
 
 fn set(replicas: i32) -> ReplicaSet {
