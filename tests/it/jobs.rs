@@ -41,7 +41,9 @@ fn jobs_end(kubectl: &Kubectl<'_>) {
     let description = kubectl.ok("describe job bad");
     assert!(description.contains("BackoffLimitExceeded") && description.contains("SuccessfulCreate"), "{description}");
 
-    kubectl.run(&["create", "cronjob", "tick", "--image=samples/job:latest", "--schedule=0 0 1 1 *"]).ok();
+    let template: Value = serde_json::from_str(&job("tick", "0", &json!({}))).expect("JSON");
+    let spec = json!({"schedule": "0 0 1 1 *", "jobTemplate": {"spec": template["spec"]}});
+    kubectl.apply(&json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "tick"}, "spec": spec}).to_string()).ok();
     kubectl.ok("create job now --from=cronjob/tick");
     kubectl.ok("wait --for=jsonpath={.status.succeeded}=1 job/now --timeout=60s");
     // The finalizers are gone, so the Pods can go with their Jobs.
@@ -76,6 +78,6 @@ fn kills_lose_and_double_nothing(cluster: &mut Cluster) {
         let pods = kubectl.json(&format!("get pods -l batch.kubernetes.io/job-name={name} -o json"));
         let phase = |pod: &Value| pod["status"]["phase"].as_str().unwrap_or_default().to_owned();
         let succeeded = pods["items"].as_array().expect("Pods").iter().filter(|pod| phase(pod) == "Succeeded").count();
-        assert_eq!(succeeded, 60, "as many Pods succeeded as the status says");
+        assert_eq!(succeeded, 60, "as many Pods of {name} succeeded as the status says");
     }
 }

@@ -35,7 +35,7 @@ spec:
 "#;
 
 fn value(kubectl: &Kubectl<'_>, pod: &str) -> String {
-    kubectl.ok(&format!("exec {pod} -- printenv V")).trim().to_owned()
+    kubectl.run(&["exec", pod, "--", "sh", "-c", "echo $V"]).ok().trim().to_owned()
 }
 
 #[test]

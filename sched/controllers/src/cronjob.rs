@@ -27,9 +27,6 @@ use crate::work::{Controller, Next, WorkQueue};
 use crate::{meta, writes};
 use plan::{Decision, Note};
 
-/// How long a pass waits until the informer has the status that the pass wrote.
-const DELIVERED_WITHIN: Duration = Duration::from_secs(10);
-
 /// The controller.
 pub struct CronJobs {
     client: kube::Client,
@@ -210,12 +207,7 @@ impl CronJobs {
             return Ok(());
         }
         let written = writes::patch_status(&self.client, read, change).await?;
-        if self.cron_jobs.wait_for_write(&written, DELIVERED_WITHIN).await {
-            return Ok(());
-        }
-        let (object, waiting_for) =
-            (format!("CronJob {}", ObjectKey::from(&read.metadata)), "its status is not in the cache yet".to_owned());
-        Err(Failure::Unfinished { object, waiting_for, at_most: DELIVERED_WITHIN })
+        writes::delivered(&self.cron_jobs, &written).await
     }
 
     /// A listed Job, as it is stored now.

@@ -59,7 +59,7 @@ impl Controller for EndpointSlices {
             meta::label(&node.metadata, "topology.kubernetes.io/zone").map(str::to_owned)
         };
         let actions = plan::plan(&service, &pods, &zone, current);
-        let done = slices::apply(&self.client, &self.slices, &format!("Service {key}"), actions).await;
+        let done = slices::apply(&self.client, &self.slices, actions).await;
         if let Err(failure) = &done
             && !failure.is_conflict()
         {

@@ -66,7 +66,7 @@ impl Controller for Mirroring {
                 actions
             }
         };
-        slices::apply(&self.client, &self.slices, &format!("Endpoints {key}"), actions).await?;
+        slices::apply(&self.client, &self.slices, actions).await?;
         Ok(Next::OnChange)
     }
 }

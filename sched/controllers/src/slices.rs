@@ -1,7 +1,6 @@
 //! What both controllers of EndpointSlices share: how they mark their slices, and how they write them.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use api_client::informer::{Informer, ObjectKey};
 use api_model::view::SERVICE_NAME;
@@ -14,8 +13,6 @@ use crate::{meta, writes};
 
 /// The label that names the managing controller.
 pub const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
-/// How long a pass waits until the informer has the newest slice that the pass wrote.
-const DELIVERED_WITHIN: Duration = Duration::from_secs(10);
 
 /// A write.
 #[derive(Debug, PartialEq)]
@@ -54,9 +51,9 @@ pub fn service_of(slice: &EndpointSlice, manager: &str) -> Option<ObjectKey> {
     Some(ObjectKey::new(meta::namespace(&slice.metadata), name))
 }
 
-/// Performs the writes for `owner`, which failures name. Returns when the cache has the new slices: their names are random, and a
-/// pass over a cache without them would create them again.
-pub async fn apply(client: &kube::Client, slices: &Informer<EndpointSlice>, owner: &str, actions: Vec<Action>) -> Result<(), Failure> {
+/// Performs the writes. Returns when the cache has the new slices: their names are random, and a pass over a cache without them
+/// would create them again.
+pub async fn apply(client: &kube::Client, slices: &Informer<EndpointSlice>, actions: Vec<Action>) -> Result<(), Failure> {
     let (mut result, mut newest) = (Ok(()), None);
     for action in actions {
         let written = match action {
@@ -71,11 +68,8 @@ pub async fn apply(client: &kube::Client, slices: &Informer<EndpointSlice>, owne
             Err(failure) => result = result.and(Err(failure)),
         }
     }
-    if let Some(newest) = newest
-        && !slices.wait_for_write(&newest, DELIVERED_WITHIN).await
-    {
-        let waiting_for = "its own writes are not in the cache yet".to_owned();
-        result = result.and(Err(Failure::Unfinished { object: owner.to_owned(), waiting_for, at_most: DELIVERED_WITHIN }));
+    match newest {
+        Some(newest) => result.and(writes::delivered(slices, &newest).await),
+        None => result,
     }
-    result
 }

@@ -2,7 +2,7 @@
 //! resourceVersion that was read: a stale cache leads to a conflict, never to an overwrite. Where upstream applies a status, so
 //! does this crate.
 
-use api_client::informer::ObjectKey;
+use api_client::informer::{Cached, Informer, ObjectKey};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::Api;
@@ -11,12 +11,15 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::fmt::Debug;
+use std::time::Duration;
 
 use crate::failure::{During, Failure, gone_is_fine};
 use crate::meta;
 
 /// The field manager in `managedFields`.
 const FIELD_MANAGER: &str = "kube-controller-manager";
+/// How long a pass waits until the cache has a write of its own.
+const DELIVERED_WITHIN: Duration = Duration::from_secs(10);
 
 /// A typed kind that can be read and written.
 pub trait Object: kube::Resource<DynamicType = (), Scope: Scoped<Self>> + Clone + Debug + DeserializeOwned + Serialize {}
@@ -112,6 +115,16 @@ pub async fn patch_status<K: Object>(client: &kube::Client, object: &K, status: 
         .patch_status(name, &patching(), &Patch::Merge(&patch))
         .await
         .during("patching the status of", named(object))
+}
+
+/// Waits until the cache has a write of this controller's own, for passes that must not decide from an older object. Fails after
+/// ten seconds, which an interrupted watch may take.
+pub async fn delivered<K: Object + Cached>(informer: &Informer<K>, written: &K) -> Result<(), Failure> {
+    if informer.wait_for_write(written, DELIVERED_WITHIN).await {
+        return Ok(());
+    }
+    let waiting_for = "the cache does not have the last write yet".to_owned();
+    Err(Failure::Unfinished { object: named(written), waiting_for, at_most: DELIVERED_WITHIN })
 }
 
 /// Applies `status` as a field manager, which then owns these fields and no others: for controllers that do so upstream.

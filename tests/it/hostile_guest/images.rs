@@ -45,9 +45,11 @@ fn images_that_are_bombs_cost_little_and_harm_nobody_else() {
     assert_eq!(left, 0, "half-unpacked layers");
 }
 
-/// Several bombs compile at the same time. A small module starts meanwhile, one bomb's Pod reports its error, and the
-/// Pods of the others can be deleted.
+/// Several bombs compile at the same time. A small module of another namespace starts meanwhile, one bomb's Pod reports its
+/// error, and the Pods of the others can be deleted.
 fn compile_bombs(cluster: &Cluster, kubectl: &Kubectl<'_>, work: &Path) {
+    kubectl.ok("create namespace neighbour");
+    kubectl.until_usable("neighbour");
     for number in 0..3 {
         let (name, file) = (format!("bomb{number}"), work.join(format!("bomb{number}.wasm")));
         fs::write(&file, module(FUNCTIONS + number)).expect("written");
@@ -62,8 +64,16 @@ fn compile_bombs(cluster: &Cluster, kubectl: &Kubectl<'_>, work: &Path) {
     });
     cluster.skiff(&["image", "import", "small:v1", &cluster::sample("lookup.wasm")]).ok();
     let begun = Instant::now();
-    pod(kubectl, "small", "wasmtime", "small:v1", &format!("{KEPT}      args: [kubernetes.default.svc.cluster.local]\n"));
-    says(kubectl, "small", "kubernetes.default.svc.cluster.local: ");
+    let small = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "small", "namespace": "neighbour"},
+        "spec": {"runtimeClassName": "wasmtime", "restartPolicy": "Never", "containers": [
+            {"name": "main", "image": "small:v1", "imagePullPolicy": "Never", "args": ["kubernetes.default.svc.cluster.local"]},
+        ]},
+    });
+    kubectl.apply(&small.to_string()).ok();
+    kubectl.ok("wait pod small -n neighbour --for=jsonpath={.status.phase}=Succeeded --timeout=60s");
+    let log = kubectl.ok("logs small -n neighbour");
+    assert!(log.contains("kubernetes.default.svc.cluster.local: "), "{log}");
     assert!(begun.elapsed() < Duration::from_secs(60), "the small module waited {:?}", begun.elapsed());
 
     // One of the bombs fails first; which one is not defined.

@@ -117,7 +117,8 @@ impl Jobs {
         first
     }
 
-    /// Writes a status that differs from the stored one; returns the Job as it is then.
+    /// Writes a status that differs from the stored one, and waits until the cache has it: in an older status, Pods that were
+    /// counted and have lost their finalizers are missing, and would be created again. Returns the Job as it is then.
     async fn write_status(&self, job: &Arc<Job>, status: &JobStatus) -> Result<Arc<Job>, Failure> {
         let value = |status: &JobStatus| serde_json::to_value(status).unwrap_or_default();
         let stored = job.status.as_ref().map_or_else(|| json!({}), value);
@@ -125,7 +126,9 @@ impl Jobs {
         if change.as_object().is_some_and(serde_json::Map::<String, Value>::is_empty) {
             return Ok(Arc::clone(job));
         }
-        writes::patch_status(&self.client, job.as_ref(), change).await.map(Arc::new)
+        let written = writes::patch_status(&self.client, job.as_ref(), change).await?;
+        writes::delivered(&self.jobs, &written).await?;
+        Ok(Arc::new(written))
     }
 
     fn record_end(&self, job: &Job, status: &JobStatus, end: &JobCondition) {
