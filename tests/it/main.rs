@@ -27,6 +27,7 @@ mod life;
 mod linear;
 mod operator;
 mod ownership;
+mod placement;
 mod policies;
 mod power;
 mod protobuf;

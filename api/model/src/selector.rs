@@ -4,9 +4,11 @@
 mod field;
 mod parse;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
-use serde_json::{Map, Value};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use serde_json::{Map, Value, json};
 use thiserror::Error;
 
 use crate::field::{FieldError, Path};
@@ -101,6 +103,12 @@ impl Selector {
         Ok(Self { requirements, nothing: false })
     }
 
+    /// The same of a typed selector. One that cannot be parsed matches nothing.
+    pub fn typed(selector: Option<&LabelSelector>) -> Self {
+        let value = selector.map(|selector| json!(selector));
+        Self::from_label_selector(value.as_ref()).unwrap_or(Self { requirements: Vec::new(), nothing: true })
+    }
+
     /// A selector that requires exactly these labels, as in a Service or a ReplicationController.
     pub fn from_map(labels: &Map<String, Value>) -> Self {
         let requirements =
@@ -121,6 +129,18 @@ impl Selector {
     /// Whether labels match; `get` returns the value of a label.
     pub fn matches_by<'a>(&self, get: &dyn Fn(&str) -> Option<&'a str>) -> bool {
         !self.nothing && self.requirements.iter().all(|r| r.matches(get))
+    }
+
+    /// Whether labels match.
+    pub fn matches_map(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.matches_by(&|key| labels.get(key).map(String::as_str))
+    }
+
+    /// The selector with one more requirement.
+    #[must_use]
+    pub fn and(mut self, requirement: Requirement) -> Self {
+        self.requirements.push(requirement);
+        self
     }
 
     /// Whether an object's labels match.

@@ -69,8 +69,7 @@ pub fn controller_reference<K: kube::Resource<DynamicType = ()>>(owner: &K) -> O
 
 /// A typed selector; one that cannot be parsed matches nothing.
 pub fn selector(selector: &LabelSelector) -> Selector {
-    let value = serde_json::to_value(selector).unwrap_or_default();
-    Selector::from_label_selector(Some(&value)).unwrap_or_else(|_| Selector::from_label_selector(None).unwrap_or_default())
+    Selector::typed(Some(selector))
 }
 
 /// A selector for exactly these labels (a Service's).

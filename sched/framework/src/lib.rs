@@ -3,19 +3,25 @@
 //! and starting point give the same status.
 
 mod host_port;
+mod namespace_labels;
 mod node;
 mod node_affinity;
 mod plugin;
 mod pod;
+mod pod_affinity;
 mod resources;
 mod status;
 mod toleration;
+mod topology_spread;
 
 pub use host_port::HostPort;
+pub use namespace_labels::NamespaceLabels;
 pub use node::{NodeInfo, Snapshot};
 pub use node_affinity::{selects_node, term_matches};
 pub use plugin::{ClusterEvent, CycleState, FilterPlugin, Plugin, SCORE_MAX, ScorePlugin, default_normalize_score};
 pub use pod::PodInfo;
+pub use pod_affinity::{PodAffinityTerm, PodAffinityTerms};
 pub use resources::Resource;
 pub use status::Status;
 pub use toleration::tolerates;
+pub use topology_spread::TopologySpread;

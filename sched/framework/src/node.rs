@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Taint};
 
-use crate::{HostPort, PodInfo, Resource};
+use crate::{HostPort, NamespaceLabels, PodInfo, Resource};
 
 /// A node with the sums over its Pods, as plugins see it.
 #[derive(Clone, Debug, Default)]
@@ -80,4 +80,17 @@ impl NodeInfo {
 pub struct Snapshot {
     /// The nodes that exist.
     pub nodes: Vec<Arc<NodeInfo>>,
+    /// The index of a node in [`Snapshot::nodes`], by name.
+    pub node_index: HashMap<String, usize>,
+    /// The Pods with affinity or anti-affinity to other Pods, each with the name of its node, by UID.
+    pub pods_with_affinity: HashMap<String, (Arc<PodInfo>, String)>,
+    /// The labels of the namespaces.
+    pub namespaces: NamespaceLabels,
+}
+
+impl Snapshot {
+    /// The node of that name, if its Node object exists.
+    pub fn node(&self, name: &str) -> Option<&Arc<NodeInfo>> {
+        self.nodes.get(*self.node_index.get(name)?)
+    }
 }

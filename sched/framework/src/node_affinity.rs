@@ -9,7 +9,7 @@ use crate::PodInfo;
 
 /// Whether the node of that name and labels meets the node selector and the required node affinity of the Pod.
 pub fn selects_node(pod: &PodInfo, name: &str, labels: &BTreeMap<String, String>) -> bool {
-    let affinity = pod.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+    let affinity = pod.node_affinity.as_ref();
     let required = affinity.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
     pod.node_selector.iter().all(|(key, value)| labels.get(key) == Some(value))
         && required.is_none_or(|selector| selector.node_selector_terms.iter().any(|term| term_matches(term, name, labels)))

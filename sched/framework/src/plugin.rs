@@ -1,7 +1,8 @@
 //! The extension points of the scheduler. A plugin is one type in one file that implements the traits it needs.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::{NodeInfo, PodInfo, Snapshot, Status};
 
@@ -13,32 +14,39 @@ pub const SCORE_MAX: i64 = 100;
 pub enum ClusterEvent {
     /// A node appeared.
     NodeAdd,
+    /// A node was removed.
+    NodeDelete,
     /// The labels of a node changed.
     UpdateNodeLabel,
     /// The taints or `spec.unschedulable` of a node changed.
     UpdateNodeTaint,
     /// The allocatable resources of a node changed.
     UpdateNodeAllocatable,
+    /// A Pod was bound to a node.
+    AssignedPodAdd,
+    /// The labels of a Pod on a node changed.
+    UpdateAssignedPodLabel,
     /// A Pod on a node ended or was deleted.
     AssignedPodDelete,
 }
 
-/// Values that plugins compute once for one Pod, before they filter and score nodes. The key is the plugin's name.
-/// [`FilterPlugin::pre_filter`] writes them; [`FilterPlugin::filter`] and [`ScorePlugin::score`] read them.
+/// Values that plugins compute once for one Pod, before they filter and score nodes. The key is the plugin's name with the type
+/// of the value. [`FilterPlugin::pre_filter`] and [`ScorePlugin::pre_score`] write them; [`FilterPlugin::filter`] and
+/// [`ScorePlugin::score`] read them.
 #[derive(Default)]
 pub struct CycleState {
-    values: HashMap<&'static str, Box<dyn Any + Send + Sync>>,
+    values: HashMap<(&'static str, TypeId), Box<dyn Any + Send + Sync>>,
 }
 
 impl CycleState {
     /// Stores the plugin's value for the rest of the cycle.
     pub fn write<T: Any + Send + Sync>(&mut self, plugin: &'static str, value: T) {
-        self.values.insert(plugin, Box::new(value));
+        self.values.insert((plugin, TypeId::of::<T>()), Box::new(value));
     }
 
     /// The value that the plugin stored.
     pub fn read<T: Any>(&self, plugin: &'static str) -> Option<&T> {
-        self.values.get(plugin)?.downcast_ref()
+        self.values.get(&(plugin, TypeId::of::<T>()))?.downcast_ref()
     }
 }
 
@@ -71,15 +79,16 @@ pub trait ScorePlugin: Plugin {
         1
     }
 
-    /// Whether the plugin has a preference for this Pod. The cycle skips the plugin when it has none.
-    fn applies(&self, _pod: &PodInfo) -> bool {
+    /// Computes once a cycle what [`ScorePlugin::score`] needs for every feasible node, and writes it to the state. Returns
+    /// whether the plugin has a preference for this Pod. The cycle skips the plugin when it has none.
+    fn pre_score(&self, _state: &mut CycleState, _pod: &PodInfo, _snapshot: &Snapshot, _feasible: &[&Arc<NodeInfo>]) -> bool {
         true
     }
 
     /// The score of a node: from 0 to [`SCORE_MAX`], or any number if [`ScorePlugin::normalize_score`] scales it.
     fn score(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> i64;
 
-    /// Scales the raw scores of all nodes to 0 to [`SCORE_MAX`].
+    /// Scales the raw scores of all feasible nodes to 0 to [`SCORE_MAX`].
     fn normalize_score(&self, _scores: &mut [i64]) {}
 }
 

@@ -1,11 +1,11 @@
 //! A Pod reduced to what its placement depends on.
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Affinity, Container, Pod, PodSpec, PodStatus, Toleration};
+use k8s_openapi::api::core::v1::{Container, NodeAffinity, Pod, PodSpec, PodStatus, Toleration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::collections::BTreeMap;
 
-use crate::{HostPort, Resource};
+use crate::{HostPort, NamespaceLabels, PodAffinityTerm, PodAffinityTerms, Resource, TopologySpread};
 
 /// The CPU that scores count for a container without a CPU request, as upstream: a tenth of a core.
 const DEFAULT_CPU_MILLI: i64 = 100;
@@ -47,8 +47,12 @@ pub struct PodInfo {
     pub ports: Vec<HostPort>,
     /// Node selector.
     pub node_selector: BTreeMap<String, String>,
-    /// Affinity.
-    pub affinity: Option<Affinity>,
+    /// Node affinity.
+    pub node_affinity: Option<NodeAffinity>,
+    /// Affinity and anti-affinity to other Pods.
+    pub pod_affinity: PodAffinityTerms,
+    /// Topology spread constraints.
+    pub topology_spread: Vec<TopologySpread>,
     /// Tolerations.
     pub tolerations: Vec<Toleration>,
     /// Reason and message of the present `PodScheduled` condition when its status is `False`.
@@ -86,9 +90,27 @@ impl PodInfo {
             node_name: spec.node_name.clone().unwrap_or_default(),
             scheduler_name: spec.scheduler_name.clone().unwrap_or_default(),
             node_selector: spec.node_selector.clone().unwrap_or_default(),
-            affinity: spec.affinity.clone(),
+            node_affinity: spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.clone()),
+            pod_affinity: PodAffinityTerms::new(pod),
+            topology_spread: TopologySpread::of_pod(pod),
             tolerations: spec.tolerations.clone().unwrap_or_default(),
         }
+    }
+
+    /// Whether an unschedulable Pod may fit once another Pod is bound, or has other labels than before.
+    pub fn may_follow(&self, other: &Self, namespaces: &NamespaceLabels) -> bool {
+        self.pod_affinity.affinity.iter().any(|term| other.is_selected_by(term, namespaces))
+            || self.topology_spread.iter().any(|constraint| constraint.is_required && other.is_spread_by(constraint, &self.namespace))
+    }
+
+    /// Whether a term of another Pod's affinity selects the Pod.
+    pub fn is_selected_by(&self, term: &PodAffinityTerm, namespaces: &NamespaceLabels) -> bool {
+        term.selects(&self.namespace, &self.labels, namespaces)
+    }
+
+    /// Whether a topology spread constraint of a Pod in `namespace` selects the Pod.
+    pub fn is_spread_by(&self, constraint: &TopologySpread, namespace: &str) -> bool {
+        self.namespace == namespace && constraint.selects(&self.labels)
     }
 
     /// Whether a field that the placement depends on differs from another state of the same Pod.

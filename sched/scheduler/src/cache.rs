@@ -1,7 +1,7 @@
 //! The scheduler's cache: the nodes and the Pods on them. A Pod is assumed on its node from the decision until the informer
 //! has the Pod with its `spec.nodeName`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
@@ -11,8 +11,6 @@ use sched_framework::{ClusterEvent, NodeInfo, PodInfo, Snapshot};
 #[derive(Default)]
 pub(crate) struct Cache {
     snapshot: Snapshot,
-    /// The index of a node in the snapshot, by name.
-    node_index: HashMap<String, usize>,
     /// Nodes without a Node object to which Pods are bound, by name.
     nodes_without_object: HashMap<String, NodeInfo>,
     /// The node of a Pod, by the Pod's UID.
@@ -35,17 +33,29 @@ impl Cache {
         }
         let mut info = self.nodes_without_object.remove(&name).unwrap_or_else(|| NodeInfo::named(&name));
         info.set_node(node);
-        self.node_index.insert(name, self.snapshot.nodes.len());
+        self.snapshot.node_index.insert(name, self.snapshot.nodes.len());
         self.snapshot.nodes.push(Arc::new(info));
         vec![ClusterEvent::NodeAdd]
     }
 
+    /// Stores the labels of a namespace, or removes a namespace that is gone.
+    pub fn set_namespace(&mut self, name: &str, labels: Option<BTreeMap<String, String>>) {
+        self.snapshot.namespaces.set(name, labels);
+    }
+
+    /// The Pod as the cache has it, if it is on a node.
+    pub fn pod(&self, uid: &str) -> Option<&Arc<PodInfo>> {
+        let node = self.pod_nodes.get(uid)?;
+        let info = self.snapshot.node(node).map(Arc::as_ref).or_else(|| self.nodes_without_object.get(node))?;
+        info.pods.get(uid)
+    }
+
     /// Removes a Node. The cache keeps the Node's Pods, in case the Node is created again.
     pub fn remove_node(&mut self, name: &str) {
-        let Some(index) = self.node_index.remove(name) else { return };
+        let Some(index) = self.snapshot.node_index.remove(name) else { return };
         let info = Arc::unwrap_or_clone(self.snapshot.nodes.swap_remove(index));
         if let Some(moved) = self.snapshot.nodes.get(index) {
-            self.node_index.insert(moved.name.clone(), index);
+            self.snapshot.node_index.insert(moved.name.clone(), index);
         }
         if !info.pods.is_empty() {
             self.nodes_without_object.insert(name.to_owned(), NodeInfo { exists: false, ..info });
@@ -71,6 +81,7 @@ impl Cache {
     /// Removes a Pod. Returns whether the cache had it.
     pub fn remove_pod(&mut self, uid: &str) -> bool {
         let Some(node) = self.pod_nodes.remove(uid) else { return false };
+        self.snapshot.pods_with_affinity.remove(uid);
         if let Some(info) = self.node_mut(&node) {
             info.remove_pod(uid);
         } else if let Some(info) = self.nodes_without_object.get_mut(&node) {
@@ -91,6 +102,9 @@ impl Cache {
     fn insert(&mut self, pod: Arc<PodInfo>, node: &str) {
         self.remove_pod(&pod.uid);
         self.pod_nodes.insert(pod.uid.clone(), node.to_owned());
+        if !pod.pod_affinity.is_empty() {
+            self.snapshot.pods_with_affinity.insert(pod.uid.clone(), (Arc::clone(&pod), node.to_owned()));
+        }
         match self.node_mut(node) {
             Some(info) => info.add_pod(pod),
             None => self.nodes_without_object.entry(node.to_owned()).or_insert_with(|| NodeInfo::named(node)).add_pod(pod),
@@ -98,7 +112,7 @@ impl Cache {
     }
 
     fn node_mut(&mut self, name: &str) -> Option<&mut NodeInfo> {
-        let index = *self.node_index.get(name)?;
+        let index = *self.snapshot.node_index.get(name)?;
         self.snapshot.nodes.get_mut(index).map(Arc::make_mut)
     }
 }

@@ -96,7 +96,7 @@ pub(crate) fn schedule_pod(profile: &Profile, pod: &PodInfo, snapshot: &Snapshot
         }
     }
     *start = (*start + processed) % nodes;
-    select_host(profile, &state, pod, &feasible).ok_or(FitError::Unschedulable { nodes, diagnosis })
+    select_host(profile, &mut state, pod, snapshot, &feasible).ok_or(FitError::Unschedulable { nodes, diagnosis })
 }
 
 /// The number of feasible nodes at which the search ends: upstream's `numFeasibleNodesToFind`.
@@ -120,12 +120,21 @@ fn passes_filters(profile: &Profile, state: &CycleState, pod: &PodInfo, node: &N
 }
 
 /// The feasible node with the highest score; the first one of several.
-fn select_host(profile: &Profile, state: &CycleState, pod: &PodInfo, feasible: &[&Arc<NodeInfo>]) -> Option<Arc<NodeInfo>> {
+fn select_host(
+    profile: &Profile,
+    state: &mut CycleState,
+    pod: &PodInfo,
+    snapshot: &Snapshot,
+    feasible: &[&Arc<NodeInfo>],
+) -> Option<Arc<NodeInfo>> {
     if let [only] = feasible {
         return Some(Arc::clone(only));
     }
     let mut totals = vec![0_i64; feasible.len()];
-    for plugin in profile.scores.iter().filter(|plugin| plugin.applies(pod)) {
+    for plugin in &profile.scores {
+        if !plugin.pre_score(state, pod, snapshot, feasible) {
+            continue;
+        }
         let mut scores: Vec<i64> = feasible.iter().map(|node| plugin.score(state, pod, node)).collect();
         plugin.normalize_score(&mut scores);
         for (total, score) in totals.iter_mut().zip(scores) {
@@ -145,7 +154,7 @@ mod tests {
     use crate::plugins::fixtures::{node, pod, requesting};
 
     fn snapshot(nodes: Vec<NodeInfo>) -> Snapshot {
-        Snapshot { nodes: nodes.into_iter().map(Arc::new).collect() }
+        Snapshot { nodes: nodes.into_iter().map(Arc::new).collect(), ..Snapshot::default() }
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! The default profile: one file a plugin.
 
 mod balanced_allocation;
+mod inter_pod_affinity;
 mod node_affinity;
 mod node_name;
 mod node_ports;
 mod node_resources_fit;
 mod node_unschedulable;
+mod pod_topology_spread;
 mod taint_toleration;
+mod topology;
 
 use sched_framework::{FilterPlugin, ScorePlugin};
 
@@ -27,11 +30,15 @@ impl Default for Profile {
                 Box::new(node_affinity::NodeAffinity),
                 Box::new(node_ports::NodePorts),
                 Box::new(node_resources_fit::NodeResourcesFit),
+                Box::new(pod_topology_spread::PodTopologySpread),
+                Box::new(inter_pod_affinity::InterPodAffinity),
             ],
             scores: vec![
                 Box::new(taint_toleration::TaintToleration),
                 Box::new(node_affinity::NodeAffinity),
                 Box::new(node_resources_fit::NodeResourcesFit),
+                Box::new(pod_topology_spread::PodTopologySpread),
+                Box::new(inter_pod_affinity::InterPodAffinity),
                 Box::new(balanced_allocation::BalancedAllocation),
             ],
         }
@@ -43,8 +50,10 @@ pub(crate) mod fixtures {
     //! Nodes and Pods for the tables of tests.
 
     use k8s_openapi::api::core::v1::{Node, Pod};
-    use sched_framework::{NodeInfo, PodInfo};
+    use sched_framework::{NodeInfo, PodInfo, Snapshot};
     use serde_json::{Value, json};
+
+    use crate::cache::Cache;
 
     /// A node of 4 cores, 8 GiB and 110 Pods; `more` is merged over it.
     pub(crate) fn node(name: &str, more: Value) -> NodeInfo {
@@ -58,9 +67,25 @@ pub(crate) mod fixtures {
 
     /// A Pod of one container with that `spec` merged over it.
     pub(crate) fn pod(name: &str, spec: Value) -> PodInfo {
+        labelled(name, json!({}), spec)
+    }
+
+    /// A Pod with labels and that `spec`.
+    pub(crate) fn labelled(name: &str, labels: Value, spec: Value) -> PodInfo {
         let mut object = json!({"metadata": {"name": name, "namespace": "default", "uid": name}, "spec": {"containers": [{"name": "c"}]}});
-        merge(&mut object, json!({"spec": spec}));
+        merge(&mut object, json!({"metadata": {"labels": labels}, "spec": spec}));
         PodInfo::new(&serde_json::from_value::<Pod>(object).expect("a pod"))
+    }
+
+    /// A snapshot of the nodes.
+    pub(crate) fn snapshot(nodes: Vec<NodeInfo>) -> Snapshot {
+        let mut cache = Cache::default();
+        for node in nodes {
+            let object = json!({"metadata": {"name": node.name, "labels": node.labels}, "spec": {"taints": node.taints}});
+            cache.update_node(&serde_json::from_value::<Node>(object).expect("a node"));
+            node.pods.into_values().for_each(|pod| cache.assume_pod(pod, &node.name));
+        }
+        cache.snapshot().clone()
     }
 
     /// A Pod that requests CPU and memory.

@@ -112,13 +112,16 @@ impl SchedulingQueue {
         self.insert_backoff(uid, due);
     }
 
-    /// Moves the unschedulable Pods that the event may help to the active ones, or into back-off while theirs lasts.
-    pub fn move_all_to_active_or_backoff(&mut self, event: ClusterEvent, now: Instant) {
+    /// Moves the unschedulable Pods that the event may help to the active ones, or into back-off while theirs lasts. `may_help`
+    /// looks at the event's object: upstream's queueing hint.
+    pub fn move_all_to_active_or_backoff(&mut self, event: ClusterEvent, now: Instant, may_help: &dyn Fn(&PodInfo) -> bool) {
         let moved: Vec<(String, Instant)> = self
             .pods
             .iter()
             .filter_map(|(uid, queued)| match &queued.stage {
-                Stage::Unschedulable { backoff, events, .. } if events.contains(&event) => Some((uid.clone(), *backoff)),
+                Stage::Unschedulable { backoff, events, .. } if events.contains(&event) && may_help(&queued.pod) => {
+                    Some((uid.clone(), *backoff))
+                }
                 _ => None,
             })
             .collect();
@@ -220,16 +223,16 @@ mod tests {
         queue.update(queued("a", 0));
         queue.pop().expect("active");
         queue.add_unschedulable_if_not_present("a", [ClusterEvent::AssignedPodDelete].into(), Instant::now());
-        queue.move_all_to_active_or_backoff(ClusterEvent::UpdateNodeLabel, Instant::now());
+        queue.move_all_to_active_or_backoff(ClusterEvent::UpdateNodeLabel, Instant::now(), &|_| true);
         assert_eq!(queue.next_flush(), Some(Instant::now() + UNSCHEDULABLE_MAX));
-        queue.move_all_to_active_or_backoff(ClusterEvent::AssignedPodDelete, Instant::now());
+        queue.move_all_to_active_or_backoff(ClusterEvent::AssignedPodDelete, Instant::now(), &|_| true);
         assert!(!queue.has_active());
         tokio::time::advance(BACKOFF_MIN).await;
         queue.flush(Instant::now());
         assert_eq!(popped(&mut queue), ["a"]);
         queue.add_unschedulable_if_not_present("a", [ClusterEvent::AssignedPodDelete].into(), Instant::now());
         tokio::time::advance(BACKOFF_MAX).await;
-        queue.move_all_to_active_or_backoff(ClusterEvent::AssignedPodDelete, Instant::now());
+        queue.move_all_to_active_or_backoff(ClusterEvent::AssignedPodDelete, Instant::now(), &|_| true);
         assert_eq!(popped(&mut queue), ["a"]);
     }
 

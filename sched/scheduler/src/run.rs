@@ -9,7 +9,7 @@ use api_client::events::Recorder;
 use api_client::informer::{Batch, Informers, ObjectKey};
 use api_client::lease::{Election, lead};
 use api_tasks::{TaskFailure, Tasks};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use sched_framework::{ClusterEvent, PodInfo};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -96,11 +96,13 @@ struct Scheduler {
 impl Scheduler {
     async fn run(mut self, informers: &Informers, mut results: mpsc::Receiver<FinishedBinding>, cancel: CancellationToken) {
         let (mut nodes, mut pods) = (informers.informer::<Node>().changes(), informers.informer::<Pod>().changes());
+        let mut namespaces = informers.informer::<Namespace>().changes();
         // A cycle before the first lists are complete would know a part of the cluster only.
-        let (mut has_nodes, mut has_pods) = (false, false);
+        let (mut has_nodes, mut has_pods, mut has_namespaces) = (false, false, false);
         loop {
             let flush_at = self.queue.next_flush();
-            let may_schedule = has_nodes && has_pods && self.queue.has_active() && self.writes.len() < WRITES_IN_FLIGHT_MAX;
+            let may_schedule =
+                has_nodes && has_pods && has_namespaces && self.queue.has_active() && self.writes.len() < WRITES_IN_FLIGHT_MAX;
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => break,
@@ -110,6 +112,14 @@ impl Scheduler {
                 Batch { keys, synced } = nodes.next() => {
                     keys.iter().for_each(|key| self.node_changed(key, nodes.informer().get(key).as_deref()));
                     has_nodes = synced;
+                }
+                Batch { keys, synced } = namespaces.next() => {
+                    for key in &keys {
+                        let namespace = namespaces.informer().get(key);
+                        let labels = namespace.map(|namespace| namespace.metadata.labels.clone().unwrap_or_default());
+                        self.cache.set_namespace(&key.name, labels);
+                    }
+                    has_namespaces = synced;
                 }
                 Batch { keys, synced } = pods.next() => {
                     keys.into_iter().for_each(|key| self.pod_changed(&key, pods.informer().get(&key).as_deref()));
@@ -169,7 +179,10 @@ impl Scheduler {
                 let events = self.cache.update_node(node);
                 self.move_all_to_active_or_backoff(&events);
             }
-            None => self.cache.remove_node(&key.name),
+            None => {
+                self.cache.remove_node(&key.name);
+                self.move_all_to_active_or_backoff(&[ClusterEvent::NodeDelete]);
+            }
         }
     }
 
@@ -192,13 +205,28 @@ impl Scheduler {
         if pod.terminated {
             self.pod_gone(&pod.uid);
         } else if !pod.node_name.is_empty() {
-            self.queue.delete(&pod.uid);
-            self.cache.add_pod(pod);
+            self.pod_assigned(pod);
         } else if pod.deleting || pod.gated || pod.scheduler_name != self.config.scheduler_name {
             self.pod_gone(&pod.uid);
         } else {
             self.queue.update(pod);
         }
+    }
+
+    fn pod_assigned(&mut self, pod: Arc<PodInfo>) {
+        let (was_waiting, before) = (self.queue.contains(&pod.uid), self.cache.pod(&pod.uid).cloned());
+        self.queue.delete(&pod.uid);
+        self.cache.add_pod(Arc::clone(&pod));
+        let event = match before {
+            Some(before) if before.labels != pod.labels => ClusterEvent::UpdateAssignedPodLabel,
+            Some(_) if !was_waiting => return,
+            _ => ClusterEvent::AssignedPodAdd,
+        };
+        // Only Pods that follow other Pods gain by one more; a Pod with other labels may also be in nobody's way any more.
+        let Self { queue, cache, .. } = self;
+        let may_help =
+            |waiting: &PodInfo| event == ClusterEvent::UpdateAssignedPodLabel || waiting.may_follow(&pod, &cache.snapshot().namespaces);
+        queue.move_all_to_active_or_backoff(event, Instant::now(), &may_help);
     }
 
     fn pod_gone(&mut self, uid: &str) {
@@ -210,7 +238,7 @@ impl Scheduler {
 
     fn move_all_to_active_or_backoff(&mut self, events: &[ClusterEvent]) {
         for event in events {
-            self.queue.move_all_to_active_or_backoff(*event, Instant::now());
+            self.queue.move_all_to_active_or_backoff(*event, Instant::now(), &|_| true);
         }
     }
 }

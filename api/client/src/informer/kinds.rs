@@ -153,6 +153,7 @@ fn trim_pod_spec(spec: &mut PodSpec) {
     spec.containers.shrink_to_fit();
     shrink(&mut spec.init_containers);
     shrink(&mut spec.tolerations);
+    shrink(&mut spec.topology_spread_constraints);
     shrink(&mut spec.volumes);
 }
 

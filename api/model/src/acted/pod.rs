@@ -6,6 +6,8 @@ use super::{Field, Fields, Part};
 const NODE: &[Part] = &[NodeAgent];
 const SERVER: &[Part] = &[ApiServer];
 const SCHEDULER: &[Part] = &[Scheduler];
+/// The API server adds the values of `matchLabelKeys` to the selectors.
+const SELECTED: &[Part] = &[Scheduler, ApiServer];
 const PLACED: &[Part] = &[Scheduler, NodeAgent];
 
 const EFFECT: &str = "node/agent/src/worker/effect.rs";
@@ -77,8 +79,8 @@ pub(super) const SPEC: &[&[Fields]] = &[
 const TOP: &[Field] = &[
     Field::by(NODE, "activeDeadlineSeconds", "node/agent/src/worker/plan.rs"),
     Field::by(PLACED, "affinity.nodeAffinity", "sched/scheduler/src/plugins/node_affinity.rs"),
-    Field::nobody("affinity.podAffinity").although("a scope of ResourceQuotas looks at it"),
-    Field::nobody("affinity.podAntiAffinity").although("a scope of ResourceQuotas looks at it"),
+    Field::by(SELECTED, "affinity.podAffinity", "sched/framework/src/pod_affinity.rs"),
+    Field::by(SELECTED, "affinity.podAntiAffinity", "sched/framework/src/pod_affinity.rs"),
     Field::by(SERVER, "automountServiceAccountToken", "api/admission/src/plugins/service_account.rs"),
     Field::by(NODE, "dnsConfig", "node/agent/src/container/resolv.rs"),
     Field::by(NODE, "dnsPolicy", "node/agent/src/container/resolv.rs"),
@@ -114,7 +116,7 @@ const TOP: &[Field] = &[
     Field::by(NODE, "subdomain", FILES),
     Field::by(NODE, "terminationGracePeriodSeconds", "node/agent/src/worker/plan.rs"),
     Field::by(&[Scheduler, Controller("taint-eviction-controller")], "tolerations", "sched/scheduler/src/plugins/taint_toleration.rs"),
-    Field::nobody("topologySpreadConstraints"),
+    Field::by(SCHEDULER, "topologySpreadConstraints", "sched/framework/src/topology_spread.rs"),
 ];
 
 const SECURITY_CONTEXT: &[Field] = &[

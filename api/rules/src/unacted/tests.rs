@@ -17,11 +17,10 @@ fn texts(paths: &[&str]) -> Vec<String> {
 
 #[test]
 fn reports_a_field_that_nobody_acts_on() {
-    let affinity = json!({"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}]});
-    let spec = json!({"affinity": {"podAffinity": affinity, "nodeAffinity": {}}, "hostPID": true, "containers": [{"name": "c"}]});
-    assert_eq!(warnings("v1", "Pod", pod(spec.clone()), None), texts(&["spec.affinity.podAffinity", "spec.hostPID"]));
+    let spec = json!({"affinity": {"nodeAffinity": {}}, "hostPID": true, "shareProcessNamespace": true, "containers": [{"name": "c"}]});
+    assert_eq!(warnings("v1", "Pod", pod(spec.clone()), None), texts(&["spec.hostPID", "spec.shareProcessNamespace"]));
     let template = json!({"spec": {"replicas": 1, "template": {"spec": spec}}});
-    let paths = ["spec.template.spec.affinity.podAffinity", "spec.template.spec.hostPID"];
+    let paths = ["spec.template.spec.hostPID", "spec.template.spec.shareProcessNamespace"];
     assert_eq!(warnings("apps/v1", "Deployment", template, None), texts(&paths));
 }
 

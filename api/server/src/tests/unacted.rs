@@ -9,23 +9,22 @@ fn warnings(answer: &Answer) -> Vec<String> {
     all.map(|warning| warning.to_str().expect("text").trim_start_matches("299 - ").trim_matches('"').to_owned()).collect()
 }
 
-fn with_affinity(name: &str) -> Value {
+fn with_shared_processes(name: &str) -> Value {
     let mut body = pod(name);
-    let term = json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "x"}}});
-    body["spec"]["affinity"] = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
+    body["spec"]["shareProcessNamespace"] = json!(true);
     body
 }
 
-const AFFINITY: &str = "skiff: spec.affinity.podAntiAffinity is stored but nothing acts on it yet";
+const SHARED_PROCESSES: &str = "skiff: spec.shareProcessNamespace is stored but nothing acts on it yet";
 
 #[tokio::test]
-async fn whoever_writes_a_field_that_nobody_acts_on_is_told() {
+async fn writers_of_fields_without_effect_get_a_warning() {
     let cluster = cluster().await;
     cluster.service_account().await;
-    let dry = cluster.post(&format!("{PODS}?dryRun=All"), with_affinity("p")).await;
-    assert_eq!(warnings(&dry), [AFFINITY], "{dry:?}");
-    let made = cluster.post(PODS, with_affinity("p")).await;
-    assert_eq!(warnings(&made), [AFFINITY]);
+    let dry = cluster.post(&format!("{PODS}?dryRun=All"), with_shared_processes("p")).await;
+    assert_eq!(warnings(&dry), [SHARED_PROCESSES], "{dry:?}");
+    let made = cluster.post(PODS, with_shared_processes("p")).await;
+    assert_eq!(warnings(&made), [SHARED_PROCESSES]);
     made.ok();
     let labelled = cluster.patch(&format!("{PODS}/p"), "merge", json!({"metadata": {"labels": {"a": "b"}}})).await;
     assert_eq!(warnings(&labelled), [""; 0], "the field was there before");
@@ -45,18 +44,18 @@ async fn whoever_writes_a_field_that_nobody_acts_on_is_told() {
 }
 
 #[tokio::test]
-async fn the_clusters_own_parts_are_not_told() {
+async fn the_clusters_own_parts_get_no_warning() {
     let cluster = cluster().await;
     cluster.service_account().await;
     let request = |name: &str| {
         let request = Request::builder().method(Method::POST).uri(PODS).header(header::CONTENT_TYPE, "application/json");
-        request.body(Body::from(with_affinity(name).to_string())).expect("a request")
+        request.body(Body::from(with_shared_processes(name).to_string())).expect("a request")
     };
     for (name, user, wanted) in [
         ("p", "system:kube-controller-manager", vec![]),
         ("q", "system:serviceaccount:kube-system:replicaset-controller", vec![]),
-        ("r", "system:serviceaccount:kube-system:default", vec![AFFINITY]),
-        ("s", "system:serviceaccount:default:replicaset-controller", vec![AFFINITY]),
+        ("r", "system:serviceaccount:kube-system:default", vec![SHARED_PROCESSES]),
+        ("s", "system:serviceaccount:default:replicaset-controller", vec![SHARED_PROCESSES]),
     ] {
         let made = json_of(send(&cluster.user(user, &["system:masters"]), request(name)).await).await;
         assert_eq!(made.status, StatusCode::CREATED, "{made:?}");

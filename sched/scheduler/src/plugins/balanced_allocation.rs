@@ -1,6 +1,8 @@
 //! Prefers nodes whose CPU and memory would be used to the same share (`NodeResourcesBalancedAllocation`).
 
-use sched_framework::{CycleState, NodeInfo, Plugin, PodInfo, SCORE_MAX, ScorePlugin};
+use std::sync::Arc;
+
+use sched_framework::{CycleState, NodeInfo, Plugin, PodInfo, SCORE_MAX, ScorePlugin, Snapshot};
 
 pub(crate) struct BalancedAllocation;
 
@@ -12,7 +14,7 @@ impl Plugin for BalancedAllocation {
 
 impl ScorePlugin for BalancedAllocation {
     /// A Pod without requests does not change the shares.
-    fn applies(&self, pod: &PodInfo) -> bool {
+    fn pre_score(&self, _state: &mut CycleState, pod: &PodInfo, _snapshot: &Snapshot, _feasible: &[&Arc<NodeInfo>]) -> bool {
         pod.requests.cpu_milli > 0 || pod.requests.memory_bytes > 0
     }
 

@@ -1,8 +1,10 @@
 //! Node selector and node affinity: required terms rule nodes out, preferred terms add to the score.
 
+use std::sync::Arc;
+
 use sched_framework::{
-    ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, ScorePlugin, Status, default_normalize_score, selects_node,
-    term_matches,
+    ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, ScorePlugin, Snapshot, Status, default_normalize_score,
+    selects_node, term_matches,
 };
 
 pub(crate) struct NodeAffinity;
@@ -28,7 +30,7 @@ impl ScorePlugin for NodeAffinity {
         2
     }
 
-    fn applies(&self, pod: &PodInfo) -> bool {
+    fn pre_score(&self, _state: &mut CycleState, pod: &PodInfo, _snapshot: &Snapshot, _feasible: &[&Arc<NodeInfo>]) -> bool {
         affinity(pod).is_some_and(|a| a.preferred_during_scheduling_ignored_during_execution.as_ref().is_some_and(|p| !p.is_empty()))
     }
 
@@ -48,7 +50,7 @@ impl ScorePlugin for NodeAffinity {
 }
 
 fn affinity(pod: &PodInfo) -> Option<&k8s_openapi::api::core::v1::NodeAffinity> {
-    pod.affinity.as_ref()?.node_affinity.as_ref()
+    pod.node_affinity.as_ref()
 }
 
 #[cfg(test)]

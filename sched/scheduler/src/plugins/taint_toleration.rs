@@ -13,10 +13,15 @@ impl Plugin for TaintToleration {
     }
 }
 
+/// Whether the Pod tolerates all taints of the node that keep Pods away.
+pub(super) fn tolerates_node(pod: &PodInfo, node: &NodeInfo) -> bool {
+    let mut hard = node.taints.iter().filter(|taint| taint.effect != "PreferNoSchedule");
+    hard.all(|taint| tolerates(&pod.tolerations, taint))
+}
+
 impl FilterPlugin for TaintToleration {
     fn filter(&self, _state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
-        let mut hard = node.taints.iter().filter(|taint| taint.effect != "PreferNoSchedule");
-        Status::unless(hard.all(|taint| tolerates(&pod.tolerations, taint)), "node(s) had untolerated taint(s)")
+        Status::unless(tolerates_node(pod, node), "node(s) had untolerated taint(s)")
     }
 
     fn events_to_register(&self) -> &'static [ClusterEvent] {

@@ -1,0 +1,150 @@
+//! Affinity and anti-affinity between Pods: required terms, also those of the Pods on nodes, rule nodes out; preferred terms
+//! add to the score.
+
+use std::sync::Arc;
+
+use sched_framework::{ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, SCORE_MAX, ScorePlugin, Snapshot, Status};
+
+use super::topology::TopologySums;
+
+/// What a required affinity of a Pod on a node counts for a Pod that it selects: upstream's `hardPodAffinityWeight`.
+const REQUIRED_WEIGHT: i64 = 1;
+
+pub(crate) struct InterPodAffinity;
+
+/// The Pods that matter to the Pod of the cycle, by topology domain.
+#[derive(Debug, Default)]
+struct Required {
+    /// Pods on nodes whose anti-affinity selects the Pod.
+    repelled: TopologySums,
+    /// Pods that all of the Pod's affinity terms select.
+    attracted: TopologySums,
+    /// Pods that one of the Pod's anti-affinity terms selects.
+    repelling: TopologySums,
+    /// Whether the Pod meets all of its affinity terms itself: the first of a group may go anywhere.
+    selects_itself: bool,
+}
+
+/// The preferences of the Pod and of the Pods on nodes.
+struct Preferred(TopologySums);
+
+impl Plugin for InterPodAffinity {
+    fn name(&self) -> &'static str {
+        "InterPodAffinity"
+    }
+}
+
+/// Calls `visit` with each Pod on a node, and its node.
+fn for_each_pod(snapshot: &Snapshot, visit: &mut dyn FnMut(&PodInfo, &NodeInfo)) {
+    snapshot.nodes.iter().for_each(|node| node.pods.values().for_each(|pod| visit(pod, node)));
+}
+
+/// The same for the Pods that have terms.
+fn for_each_pod_with_affinity(snapshot: &Snapshot, visit: &mut dyn FnMut(&PodInfo, &NodeInfo)) {
+    for (pod, node) in snapshot.pods_with_affinity.values() {
+        if let Some(node) = snapshot.node(node) {
+            visit(pod, node);
+        }
+    }
+}
+
+impl FilterPlugin for InterPodAffinity {
+    fn pre_filter(&self, state: &mut CycleState, pod: &PodInfo, snapshot: &Snapshot) -> Status {
+        let own = &pod.pod_affinity;
+        let mut required = Required::default();
+        for_each_pod_with_affinity(snapshot, &mut |other, node| {
+            for term in other.pod_affinity.anti_affinity.iter().filter(|term| pod.is_selected_by(term, &snapshot.namespaces)) {
+                required.repelled.add(&term.topology_key, &node.labels, 1);
+            }
+        });
+        if !own.affinity.is_empty() || !own.anti_affinity.is_empty() {
+            let meets_all = |other: &PodInfo| {
+                !own.affinity.is_empty() && own.affinity.iter().all(|term| other.is_selected_by(term, &snapshot.namespaces))
+            };
+            required.selects_itself = meets_all(pod);
+            for_each_pod(snapshot, &mut |other, node| {
+                if meets_all(other) {
+                    own.affinity.iter().for_each(|term| required.attracted.add(&term.topology_key, &node.labels, 1));
+                }
+                for term in own.anti_affinity.iter().filter(|term| other.is_selected_by(term, &snapshot.namespaces)) {
+                    required.repelling.add(&term.topology_key, &node.labels, 1);
+                }
+            });
+        } else if required.repelled.is_empty() {
+            return Status::Success;
+        }
+        state.write(self.name(), required);
+        Status::Success
+    }
+
+    fn filter(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
+        let Some(required) = state.read::<Required>(self.name()) else { return Status::Success };
+        let (own, labels) = (&pod.pod_affinity, &node.labels);
+        let is_in_domains = own.affinity.iter().all(|term| labels.contains_key(&term.topology_key));
+        let follows = own.affinity.iter().all(|term| required.attracted.get(&term.topology_key, labels) > 0);
+        let is_first = required.attracted.is_empty() && required.selects_itself;
+        if !is_in_domains || !(follows || is_first) {
+            return Status::UnschedulableAndUnresolvable(vec!["node(s) didn't match pod affinity rules".to_owned()]);
+        }
+        if own.anti_affinity.iter().any(|term| required.repelling.get(&term.topology_key, labels) > 0) {
+            return Status::Unschedulable(vec!["node(s) didn't match pod anti-affinity rules".to_owned()]);
+        }
+        if required.repelled.of_node(labels).any(|sum| sum > 0) {
+            return Status::Unschedulable(vec!["node(s) didn't satisfy existing pods anti-affinity rules".to_owned()]);
+        }
+        Status::Success
+    }
+
+    fn events_to_register(&self) -> &'static [ClusterEvent] {
+        &[
+            ClusterEvent::NodeAdd,
+            ClusterEvent::UpdateNodeLabel,
+            ClusterEvent::AssignedPodAdd,
+            ClusterEvent::UpdateAssignedPodLabel,
+            ClusterEvent::AssignedPodDelete,
+        ]
+    }
+}
+
+impl ScorePlugin for InterPodAffinity {
+    fn weight(&self) -> i64 {
+        2
+    }
+
+    fn pre_score(&self, state: &mut CycleState, pod: &PodInfo, snapshot: &Snapshot, _feasible: &[&Arc<NodeInfo>]) -> bool {
+        let mut sums = TopologySums::default();
+        for_each_pod_with_affinity(snapshot, &mut |other, node| {
+            let required = other.pod_affinity.affinity.iter().map(|term| (term, REQUIRED_WEIGHT));
+            let preferred = other.pod_affinity.preferred.iter().map(|(term, weight)| (term, *weight));
+            for (term, weight) in required.chain(preferred).filter(|(term, _)| pod.is_selected_by(term, &snapshot.namespaces)) {
+                sums.add(&term.topology_key, &node.labels, weight);
+            }
+        });
+        if !pod.pod_affinity.preferred.is_empty() {
+            for_each_pod(snapshot, &mut |other, node| {
+                for (term, weight) in pod.pod_affinity.preferred.iter().filter(|(term, _)| other.is_selected_by(term, &snapshot.namespaces))
+                {
+                    sums.add(&term.topology_key, &node.labels, *weight);
+                }
+            });
+        }
+        let has_preference = !sums.is_empty();
+        state.write(self.name(), Preferred(sums));
+        has_preference
+    }
+
+    fn score(&self, state: &CycleState, _pod: &PodInfo, node: &NodeInfo) -> i64 {
+        state.read::<Preferred>(self.name()).map_or(0, |Preferred(sums)| sums.of_node(&node.labels).sum())
+    }
+
+    /// The lowest sum, which may be negative, becomes 0, and the highest one [`SCORE_MAX`].
+    fn normalize_score(&self, scores: &mut [i64]) {
+        let (Some(lowest), Some(highest)) = (scores.iter().copied().min(), scores.iter().copied().max()) else { return };
+        for score in scores {
+            *score = if highest > lowest { SCORE_MAX * (*score - lowest) / (highest - lowest) } else { 0 };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
