@@ -158,10 +158,10 @@ mod tests {
     }
 
     #[test]
-    fn a_second_process_of_a_role_is_told_to_go_elsewhere() {
+    fn a_second_process_of_a_role_fails_with_advice() {
         let dir = tempfile::tempdir().expect("a directory");
         let data_dir = DataDir::open(dir.path()).expect("opens");
-        let _held = data_dir.lock("node").expect("is free");
+        let _lock = data_dir.lock("node").expect("is free");
         let error = data_dir.lock("node").expect_err("is held").to_string();
         assert!(error.contains("--data-dir") && error.contains(&std::process::id().to_string()), "{error}");
     }

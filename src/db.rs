@@ -26,10 +26,10 @@ pub async fn run(command: Db) -> anyhow::Result<()> {
         }
         Db::Restore { data_dir, file } => {
             let path = database(&data_dir);
-            let had_one = path.exists();
+            let existed = path.exists();
             let restored = restore(&file, &path, SystemTime::now()).await?;
             say::line(format_args!("restored {} objects; the log goes on at revision {}", restored.entries, restored.revision));
-            if had_one {
+            if existed {
                 say::line(format_args!("the database that was there is now {}.replaced", path.display()));
             }
             Ok(())

@@ -36,7 +36,7 @@ impl Job {
 }
 
 /// If the process was started for a job, does the job and ends the process.
-pub fn serve_if_asked() {
+pub fn serve_if_internal() {
     if let Some(job) = requested_job(std::env::args_os().skip(1)) {
         job.serve();
     }

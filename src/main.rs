@@ -33,7 +33,7 @@ use clap::Parser;
 use cli::{Cli, Command};
 
 fn main() -> ExitCode {
-    internal::serve_if_asked();
+    internal::serve_if_internal();
     let cli = Cli::parse();
     if let Err(error) = logging::init(&cli.log, cli.log_format) {
         say::complaint(&format!("{error:#}"));

@@ -118,7 +118,7 @@ fn long_answers_are_cut_for_udp_and_whole_by_tcp() {
 }
 
 #[test]
-fn connections_without_end_are_not_kept() {
+fn connections_without_end_are_closed() {
     isolated(|| async {
         let cancel = CancellationToken::new();
         let _server = start(zone(), config("127.0.0.1:5300", &[]), &cancel);
@@ -142,7 +142,7 @@ fn connections_without_end_are_not_kept() {
 }
 
 #[test]
-fn other_names_are_asked_of_the_nodes_resolvers() {
+fn other_names_go_to_the_nodes_resolvers() {
     isolated(|| async {
         let cancel = CancellationToken::new();
         // The world outside the cluster: a server of another domain.
@@ -181,7 +181,7 @@ fn other_names_are_asked_of_the_nodes_resolvers() {
 }
 
 #[test]
-fn resolvers_that_come_later_are_asked() {
+fn resolvers_that_come_later_are_used() {
     isolated(|| async {
         let cancel = CancellationToken::new();
         let mut world = Zone::new("example.org", Vec::new(), Vec::new()).expect("a domain");

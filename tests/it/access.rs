@@ -51,7 +51,7 @@ fn who_may_do_what_is_decided_and_recorded() {
     cluster.start();
     let kubectl = cluster.kubectl();
     tokens_are_made_for_accounts(&cluster, &kubectl, files.path());
-    certificates_are_asked_for_and_approved(&cluster, &kubectl, files.path());
+    certificates_are_requested_and_approved(&cluster, &kubectl, files.path());
     rights_are_reconciled(&kubectl);
     secrets_are_unreadable_on_the_disk(&cluster, &kubectl);
     everything_was_recorded(&at("audit.log"));
@@ -164,7 +164,7 @@ fn request(name: &str, organization: &str, signer: &str) -> (String, String) {
     (manifest.to_string(), key.serialize_pem())
 }
 
-fn certificates_are_asked_for_and_approved(cluster: &Cluster, kubectl: &Kubectl<'_>, files: &Path) {
+fn certificates_are_requested_and_approved(cluster: &Cluster, kubectl: &Kubectl<'_>, files: &Path) {
     let client = "kubernetes.io/kube-apiserver-client";
     let (jane, key) = request("jane", "devs", client);
     kubectl.apply(&jane).ok();

@@ -16,7 +16,7 @@ fn built_in_plugins_have_their_say() {
     let kubectl = cluster.kubectl();
     kubectl.until_usable("default");
     pods_are_as_secure_as_their_namespace_says(&kubectl);
-    limits_are_given_and_kept(&kubectl);
+    limits_are_set_and_enforced(&kubectl);
     quotas_want_what_they_count(&kubectl);
     classes_are_looked_up(&kubectl);
     ending_namespaces_take_nothing_in(&kubectl);
@@ -74,7 +74,7 @@ spec:
     - {type: PersistentVolumeClaim, max: {storage: 1Gi}}
 ";
 
-fn limits_are_given_and_kept(kubectl: &Kubectl<'_>) {
+fn limits_are_set_and_enforced(kubectl: &Kubectl<'_>) {
     kubectl.ok("create namespace small");
     kubectl.until_usable("small");
     kubectl.with_input("create -n small -f -", RANGE).ok();

@@ -61,11 +61,11 @@ fn locker(name: &str, spec: &str) -> String {
 }
 
 #[test]
-fn rules_of_custom_resources_are_kept() {
+fn rules_of_custom_resources_hold() {
     let mut cluster = Cluster::prepared(Net::alone(), &["up"]);
     cluster.start();
     let kubectl = cluster.kubectl();
-    rules_that_cannot_be_are_refused(&kubectl);
+    rules_that_cannot_be_are_rejected(&kubectl);
     kubectl.apply(DEFINITION).ok();
     kubectl.ok("wait --for=condition=established crd/lockers.harbor.example.com --timeout=20s");
     objects_follow_the_rules(&kubectl);
@@ -74,7 +74,7 @@ fn rules_of_custom_resources_are_kept() {
     what_was_there_before_a_rule_may_stay(&kubectl);
 }
 
-fn rules_that_cannot_be_are_refused(kubectl: &Kubectl<'_>) {
+fn rules_that_cannot_be_are_rejected(kubectl: &Kubectl<'_>) {
     let with = |rule: &str| DEFINITION.replace("self.min <= self.max,", &format!("{rule},"));
     let path = "spec.validation.openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule: ";
     for (rule, wanted) in [

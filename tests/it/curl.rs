@@ -11,7 +11,7 @@ const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const BODY_LENS: [usize; 3] = [1, 300_000, 5 << 20];
 
 #[test]
-fn curl_is_told_what_it_did_wrong() {
+fn curl_gets_helpful_errors() {
     let mut cluster = Cluster::prepared(Net::alone(), &["server"]);
     cluster.start();
     let curl = Curl::with_credentials_of(&cluster);

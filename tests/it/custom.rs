@@ -52,7 +52,7 @@ fn custom_resources_live_and_die_with_their_definition() {
     let kubectl = cluster.kubectl();
     a_definition_is_established(&kubectl);
     objects_are_used_like_any_other(&kubectl);
-    what_is_wrong_is_refused(&kubectl);
+    what_is_wrong_is_rejected(&kubectl);
     owners_and_namespaces_take_them_along(&kubectl);
     the_definition_takes_its_objects_along(&kubectl);
 }
@@ -90,7 +90,7 @@ fn objects_are_used_like_any_other(kubectl: &Kubectl<'_>) {
     assert!(kubectl.ok("get boats -l port=home -o name").contains("boat.harbor.example.com/ann"));
 }
 
-fn what_is_wrong_is_refused(kubectl: &Kubectl<'_>) {
+fn what_is_wrong_is_rejected(kubectl: &Kubectl<'_>) {
     for (spec, wanted) in [
         ("{sails: 9}", "The Boat \"bad\" is invalid: spec.sails: Invalid value: 9: spec.sails in body should be less than or equal to 5"),
         ("{sails: 1, color: blue}", "spec.color: Unsupported value: \"blue\": supported values: \"white\", \"red\""),

@@ -25,7 +25,7 @@ spec:
 "#;
 
 #[test]
-fn a_full_disk_is_told_loses_nothing_and_is_got_over() {
+fn a_full_disk_is_reported_loses_nothing_and_is_recovered_from() {
     let mut cluster = Cluster::prepared_on_disk(Net::alone(), &["up"], DISK_MEGABYTES);
     let before = cluster.trace();
     cluster.start();
@@ -43,7 +43,7 @@ fn a_full_disk_is_told_loses_nothing_and_is_got_over() {
 
     for round in 0..2 {
         cluster.disk().fill();
-        let refused = load.until_refused(&cluster.kubectl(), round);
+        let refused = load.until_rejected(&cluster.kubectl(), round);
         assert!(refused.contains("no space left on the disk"), "{refused}");
         assert!(refused.contains("(InternalError)"), "{refused}");
         load.is_all_there(&cluster.kubectl());
@@ -62,7 +62,7 @@ fn a_full_disk_is_told_loses_nothing_and_is_got_over() {
 
     // An acknowledged write is on disk: it outlives the process.
     cluster.disk().fill();
-    load.until_refused(&cluster.kubectl(), 2);
+    load.until_rejected(&cluster.kubectl(), 2);
     cluster.kill();
     cluster.disk().make_room();
     cluster.start();
@@ -105,7 +105,7 @@ impl Load {
 
     /// Writes until the disk is full; returns the error.
     #[track_caller]
-    fn until_refused(&mut self, kubectl: &Kubectl<'_>, round: usize) -> String {
+    fn until_rejected(&mut self, kubectl: &Kubectl<'_>, round: usize) -> String {
         let refused = (0..WRITES_MAX).find_map(|_| Some(self.write(kubectl)).filter(|ran| !ran.succeeded()));
         refused.unwrap_or_else(|| panic!("round {round}: the disk never filled")).stderr
     }

@@ -18,7 +18,7 @@ fn helm_and_the_newest_kubectl_work() {
     let cluster = Cluster::up();
     let (helm, kubectl) = (Helm { cluster: &cluster }, cluster.kubectl().with_program(cluster::tool("kubectl")));
     a_chart_is_installed(&helm, &kubectl);
-    a_conflict_is_told_and_overruled(&helm, &kubectl);
+    a_conflict_is_reported_and_overruled(&helm, &kubectl);
     a_failed_upgrade_is_rolled_back(&helm, &kubectl);
     both_ways_of_upgrading_agree(&helm, &kubectl);
     nothing_is_left(&helm, &kubectl);
@@ -106,7 +106,7 @@ fn finish_job(kubectl: &Kubectl<'_>, job: &str) {
     kubectl.run(&["patch", "job", job, "--subresource=status", "--type=merge", "-p", &status.to_string()]).ok();
 }
 
-fn a_conflict_is_told_and_overruled(helm: &Helm<'_>, kubectl: &Kubectl<'_>) {
+fn a_conflict_is_reported_and_overruled(helm: &Helm<'_>, kubectl: &Kubectl<'_>) {
     kubectl.ok(r#"patch configmap shop --field-manager=owner --type=merge -p {"data":{"greeting":"mine"}}"#);
     let upgrade = format!("upgrade shop {CHART} --set greeting=Hello {WAIT}");
     let complaint = helm.fails(&upgrade);

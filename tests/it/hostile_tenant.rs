@@ -142,9 +142,9 @@ fn a_hostile_tenant_gains_nothing() {
     world.neighbour_is_well();
 
     rights::what_others_have_is_out_of_reach(&world);
-    rights::more_rights_are_not_to_be_had(&world);
+    rights::more_rights_are_out_of_reach(&world);
     rights::quotas_hold(&world);
-    pods::what_baseline_forbids_is_not_had_by_a_detour(&world);
+    pods::what_baseline_forbids_is_not_possible_by_a_detour(&world);
     pods::paths_do_not_lead_out(&world);
     pods::the_nodes_network_is_not_its_shared_memory(&world);
     network::addresses_of_others_are_not_taken(&world);

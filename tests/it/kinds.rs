@@ -7,7 +7,7 @@ use tests::{Cluster, Kubectl};
 const OBJECTS: &str = include_str!("kinds/objects.yaml");
 
 /// The output of `kubectl get` for the objects: the heading, and the row without the age.
-const SHOWN: &[(&str, &[&str], &[&str])] = &[
+const PRINTED: &[(&str, &[&str], &[&str])] = &[
     (
         "hpa/web",
         &["NAME", "REFERENCE", "TARGETS", "MINPODS", "MAXPODS", "REPLICAS", "AGE"],
@@ -42,9 +42,9 @@ fn every_kind_is_known_to_kubectl() {
     let kubectl = cluster.kubectl();
     every_kind_is_explained(&kubectl);
     objects_are_checked_by_the_server(&kubectl);
-    objects_are_applied_and_shown(&kubectl);
+    objects_are_applied_and_printed(&kubectl);
     what_never_changes_does_not(&kubectl);
-    components_are_told(&kubectl);
+    components_are_listed(&kubectl);
 }
 
 fn every_kind_is_explained(kubectl: &Kubectl<'_>) {
@@ -76,7 +76,7 @@ fn objects_are_checked_by_the_server(kubectl: &Kubectl<'_>) {
     assert!(complaint.contains("spec.maxReplicas: Invalid value: 0: must be greater than 0"), "{complaint}");
 }
 
-fn objects_are_applied_and_shown(kubectl: &Kubectl<'_>) {
+fn objects_are_applied_and_printed(kubectl: &Kubectl<'_>) {
     let applied = kubectl.apply(OBJECTS);
     let warned = "Warning: skiff: HorizontalPodAutoscalers are stored but no controller acts on them yet";
     assert!(applied.stderr.contains(warned), "{applied}");
@@ -84,7 +84,7 @@ fn objects_are_applied_and_shown(kubectl: &Kubectl<'_>) {
     assert!(applied.lines().all(|line| line.ends_with(" created")), "{applied}");
     let again = kubectl.apply(OBJECTS).ok();
     assert!(again.lines().all(|line| line.ends_with(" unchanged")), "{again}");
-    for (object, heading, row) in SHOWN {
+    for (object, heading, row) in PRINTED {
         let output = kubectl.ok(&format!("get {object}"));
         let mut lines = output.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
         assert_eq!(lines.next().as_deref(), Some(*heading), "{output}");
@@ -110,7 +110,7 @@ fn what_never_changes_does_not(kubectl: &Kubectl<'_>) {
     assert!(deleted.lines().all(|line| line.contains(" deleted")), "{deleted}");
 }
 
-fn components_are_told(kubectl: &Kubectl<'_>) {
+fn components_are_listed(kubectl: &Kubectl<'_>) {
     let output = kubectl.run(&["get", "componentstatuses"]);
     assert!(output.stderr.contains("Warning: v1 ComponentStatus is deprecated in v1.19+"), "{output}");
     let output = output.ok();

@@ -13,13 +13,13 @@ fn kubectl_works() {
     let cluster = Cluster::up();
     let kubectl = cluster.kubectl();
     what_is_applied_is_there(&kubectl);
-    what_is_wrong_is_refused(&kubectl);
+    what_is_wrong_is_rejected(&kubectl);
     commands_run_in_containers(&kubectl);
     logs_are_followed_to_the_end(&kubectl);
     a_deployment_is_rolled_out_and_back(&kubectl);
-    objects_are_shown_and_explained(&kubectl);
+    objects_are_described_and_explained(&kubectl);
     objects_are_marked_and_watched(&kubectl);
-    rights_are_told(&kubectl);
+    rights_are_listed(&kubectl);
     quotas_count(&kubectl);
     deleted_objects_are_gone(&kubectl);
 }
@@ -66,7 +66,7 @@ const REFUSED: [(&str, &str); 5] = [
     ),
 ];
 
-fn what_is_wrong_is_refused(kubectl: &Kubectl<'_>) {
+fn what_is_wrong_is_rejected(kubectl: &Kubectl<'_>) {
     for (spec, wanted) in REFUSED {
         let complaint = kubectl.apply(&format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: bad}}\nspec: {spec}\n")).fails();
         assert!(complaint.contains(wanted), "{complaint}");
@@ -202,7 +202,7 @@ fn a_deployment_is_rolled_out_and_back(kubectl: &Kubectl<'_>) {
     kubectl.ok("rollout status deployment/web --timeout=60s");
 }
 
-fn objects_are_shown_and_explained(kubectl: &Kubectl<'_>) {
+fn objects_are_described_and_explained(kubectl: &Kubectl<'_>) {
     for (words, wanted) in [
         (
             "describe pod tools",
@@ -247,7 +247,7 @@ fn objects_are_marked_and_watched(kubectl: &Kubectl<'_>) {
     assert!(kubectl.fails("get pods --field-selector=spec.colour=red").contains("field label not supported: spec.colour"));
 }
 
-fn rights_are_told(kubectl: &Kubectl<'_>) {
+fn rights_are_listed(kubectl: &Kubectl<'_>) {
     assert_eq!(kubectl.ok("auth can-i create pods"), "yes\n");
     assert_eq!(kubectl.run(&["auth", "can-i", "list", "pods", "--as", "jane"]).stdout, "no\n");
     let refused = kubectl.fails("get pods --as jane");

@@ -12,7 +12,7 @@ fn fields_are_owned() {
     cluster.start();
     let kubectl = cluster.kubectl();
     what_is_applied_is_owned(&kubectl);
-    what_others_own_is_refused_or_forced(&kubectl);
+    what_others_own_is_rejected_or_forced(&kubectl);
     client_side_apply_is_taken_over(&kubectl);
     a_scaled_deployment_has_another_owner(&kubectl);
 }
@@ -57,7 +57,7 @@ fn what_is_applied_is_owned(kubectl: &Kubectl<'_>) {
     assert_eq!(misspelt, wanted);
 }
 
-fn what_others_own_is_refused_or_forced(kubectl: &Kubectl<'_>) {
+fn what_others_own_is_rejected_or_forced(kubectl: &Kubectl<'_>) {
     let by_ci =
         |words: &str, data: &str| kubectl.with_input(&format!("{SERVER_SIDE} --field-manager=ci {words}"), &config_map("settings", data));
     refused(&by_ci("", "a: '2'"), "Apply failed with 1 conflict: conflict with \"kubectl\": .data.a");

@@ -14,8 +14,8 @@ fn policies_are_in_force_where_they_are_bound() {
     let flags = [format!("--audit-policy-file={}", policy.display()), format!("--audit-log-path={}", log.display())];
     let cluster = Cluster::up_with(&flags.each_ref().map(String::as_str));
     let kubectl = cluster.kubectl();
-    mistakes_are_told_at_once(&kubectl);
-    doubts_are_told_in_the_status(&kubectl);
+    mistakes_are_reported_at_once(&kubectl);
+    doubts_are_reported_in_the_status(&kubectl);
     denied_until_the_binding_goes(&kubectl);
     warned_and_recorded(&kubectl, &log);
     parameters_by_name_and_by_label(&kubectl);
@@ -48,7 +48,7 @@ fn end(kubectl: &Kubectl<'_>, name: &str) {
     kubectl.ok(&format!("delete validatingadmissionpolicy {name}"));
 }
 
-fn mistakes_are_told_at_once(kubectl: &Kubectl<'_>) {
+fn mistakes_are_reported_at_once(kubectl: &Kubectl<'_>) {
     let complaint = kubectl.apply(&policy("bad", "validations: [{expression: 'object.data.'}, {expression: nothing == 1}]")).fails();
     assert!(
         complaint.contains("spec.validations[0].expression: Invalid value: \"object.data.\": compilation failed: ERROR: <input>:1:"),
@@ -59,7 +59,7 @@ fn mistakes_are_told_at_once(kubectl: &Kubectl<'_>) {
     assert!(complaint.contains("must not contain both Deny and Warn"), "{complaint}");
 }
 
-fn doubts_are_told_in_the_status(kubectl: &Kubectl<'_>) {
+fn doubts_are_reported_in_the_status(kubectl: &Kubectl<'_>) {
     kubectl.apply(&policy("doubtful", "validations: [{expression: object.date.size() < 3}, {expression: object.data.size() < 3}]")).ok();
     kubectl.until("validatingadmissionpolicy/doubtful", "/status/observedGeneration", 1);
     let warnings = kubectl.field("validatingadmissionpolicy/doubtful", "/status/typeChecking/expressionWarnings");

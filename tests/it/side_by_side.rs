@@ -71,7 +71,7 @@ fn refused(net: &Net, flags: &[&str]) -> String {
 }
 
 #[test]
-fn two_clusters_share_a_machine_and_a_third_is_told_what_is_taken() {
+fn two_clusters_share_a_machine_and_a_third_reports_the_conflict() {
     let mut first = Cluster::prepared(Net::alone(), &["up"]);
     first.start();
     first.load_samples();

@@ -45,7 +45,7 @@ fn connections_reach_into_pods() {
     kubectl.run(&["exec", "tools", "--", "sh", "-c", "echo from linux > /www/index.html"]).ok();
     kubectl.ok("exec tools -- httpd -p 127.0.0.1:8081 -h /www");
     ports_are_forwarded(&cluster, &kubectl);
-    a_refused_port_is_told(&cluster, &kubectl);
+    a_refused_port_is_reported(&cluster, &kubectl);
     containers_are_attached_to(&kubectl);
     pods_are_run_and_joined(&kubectl);
     both_protocols_run_commands(&kubectl);
@@ -127,7 +127,7 @@ fn ports_are_forwarded(cluster: &Cluster, kubectl: &Kubectl<'_>) {
     assert_eq!(cluster.net.run("sh", &["-c", &count]).ok().trim(), "20000000");
 }
 
-fn a_refused_port_is_told(cluster: &Cluster, kubectl: &Kubectl<'_>) {
+fn a_refused_port_is_reported(cluster: &Cluster, kubectl: &Kubectl<'_>) {
     for spdy_alone in [false, true] {
         let forward = Forward::to(kubectl, "pod/tools", ":81", spdy_alone);
         assert!(!forward.curl(cluster, "/").succeeded());

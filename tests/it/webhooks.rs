@@ -17,9 +17,9 @@ fn webhooks_have_their_say() {
     let kubectl = cluster.kubectl();
     let authority = backend::serve_in(&cluster.net, "hook.default.svc", PORT, None, answer);
     kubectl.apply(&backend::service("hook", &cluster.net.ip, PORT)).ok();
-    objects_are_changed_and_refused(&kubectl, &authority);
-    nobody_is_asked_any_more(&kubectl);
-    conditions_decide_who_is_asked(&kubectl, &authority);
+    objects_are_changed_and_rejected(&kubectl, &authority);
+    no_webhook_is_called_any_more(&kubectl);
+    conditions_decide_which_webhook_is_called(&kubectl, &authority);
     requests_are_sorted(&kubectl);
 }
 
@@ -60,7 +60,7 @@ fn configuration(kind: &str, path: &str, authority: &str, rules: &str) -> String
     )
 }
 
-fn objects_are_changed_and_refused(kubectl: &Kubectl<'_>, authority: &str) {
+fn objects_are_changed_and_rejected(kubectl: &Kubectl<'_>, authority: &str) {
     // The Pod need not run: admission rejects the connection before the server looks for the Pod's node.
     kubectl.ok("apply -f samples/quickstart/tools.yaml");
     let config_maps = "{operations: [CREATE], apiGroups: [''], apiVersions: [v1], resources: [configmaps]}";
@@ -91,7 +91,7 @@ fn objects_are_changed_and_refused(kubectl: &Kubectl<'_>, authority: &str) {
     assert!(away.contains(wanted), "{away}");
 }
 
-fn nobody_is_asked_any_more(kubectl: &Kubectl<'_>) {
+fn no_webhook_is_called_any_more(kubectl: &Kubectl<'_>) {
     kubectl.ok("delete mutatingwebhookconfiguration,validatingwebhookconfiguration story");
     kubectl.ok("create configmap rust --from-literal=colour=red");
     kubectl.ok("delete configmap sky rust");
@@ -99,7 +99,7 @@ fn nobody_is_asked_any_more(kubectl: &Kubectl<'_>) {
 
 /// Only requests that meet a webhook's match conditions reach it. A condition that fails to evaluate causes a
 /// rejection.
-fn conditions_decide_who_is_asked(kubectl: &Kubectl<'_>, authority: &str) {
+fn conditions_decide_which_webhook_is_called(kubectl: &Kubectl<'_>, authority: &str) {
     let config_maps = "{operations: [CREATE], apiGroups: [''], apiVersions: [v1], resources: [configmaps]}";
     let with = |condition: &str| {
         format!(

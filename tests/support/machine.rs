@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_story_is_told_again_for_a_hang_alone_and_twice_at_most() {
+    fn a_story_is_repeated_for_a_hang_alone_and_twice_at_most() {
         assert_eq!(attempts(0, 0), (true, 1));
         assert_eq!(attempts(0, 1), (false, 1), "a failure without a hang");
         assert_eq!(attempts(1, 0), (true, 2));

@@ -79,7 +79,7 @@ impl Denied {
     pub fn forbidden(request: &Request<'_>, message: impl Into<String>) -> Self {
         Self::Forbidden {
             resource: request.kind.group_resource(),
-            name: told_name(request).to_owned(),
+            name: reported_name(request).to_owned(),
             message: message.into(),
             causes: Box::default(),
             awaits: None,
@@ -111,7 +111,7 @@ impl Denied {
 }
 
 /// Upstream's `extractResourceName`. The name of an object with `generateName` is generated only after admission.
-fn told_name<'r>(request: &'r Request<'_>) -> &'r str {
+fn reported_name<'r>(request: &'r Request<'_>) -> &'r str {
     let generated = || request.object().map(|object| meta::text(object, "generateName")).unwrap_or_default();
     [request.object_name(), generated()].into_iter().find(|name| !name.is_empty()).unwrap_or("Unknown")
 }

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_declared_is_told_with_its_place() {
+    fn undeclared_references_are_reported_with_their_position() {
         assert_eq!(
             refused("params.a == 1", Wanted::Bool),
             "compilation failed: ERROR: <input>:1:1: undeclared reference to 'params' (in container '')\n | params.a == 1\n | ^"

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_of_a_long_line_has_an_end() {
+    fn the_excerpt_of_a_long_line_is_bounded() {
         let line = "x".repeat(100_000);
         let text = rendered(&line, (0..100).map(|at| at * 1_000));
         assert!(text.contains("undefined field '1000'"));
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_told_of_a_text_as_people_write_them() {
+    fn the_whole_text_of_usual_length_is_quoted() {
         let source = "a + b\n  + c";
         assert_eq!(
             rendered(source, [10, 4].into_iter()),

@@ -101,7 +101,7 @@ fn transitions_see_what_was_before() {
 }
 
 #[test]
-fn what_cannot_be_evaluated_is_told() {
+fn evaluation_errors_are_reported() {
     for (text, message) in [
         ("self.max > 1", "no such key: max"),
         ("1 / 0 == 1", "division by zero"),

@@ -147,7 +147,7 @@ mod tests {
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         let client = client(kube::Config::new(url.parse().expect("a URL"))).expect("a client");
         let asking = tokio::spawn(async move { client.apiserver_version().await });
-        let (_held, from) = listener.accept().await.expect("it connects");
+        let (_connection, from) = listener.accept().await.expect("it connects");
         let probed = async {
             // A request is acknowledged first, and has a timer of its own until then.
             while timer(from.port()).as_deref() != Some("02") {

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_says_nothing_is_asked_again_and_holds_nobody_up() {
+    async fn requests_to_a_silent_server_are_repeated_and_delay_nobody() {
         let (client, requests) = client_of_silence();
         let cancel = CancellationToken::new();
         let beating = tokio::spawn(heartbeat(client.clone(), "n", Duration::from_secs(40), cancel.clone()));

@@ -98,7 +98,7 @@ async fn a_flood_of_one_user_leaves_another_be() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_finds_the_queues_full_is_refused() {
+async fn who_finds_the_queues_full_is_rejected() {
     let fairness = work(2, json!({}));
     let flooding = flood(&fairness, "flood", 30);
     let mut refused = 0;

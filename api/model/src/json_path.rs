@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_paths_are_told() {
+    fn broken_paths_are_reported() {
         for path in [".spec[", ".spec[x]", ".spec[?(x==1)]", ".spec[?(@.a==)]"] {
             assert!(JsonPath::parse(path).is_err(), "{path}");
         }

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn each_place_escapes_its_own_bytes() {
+    fn each_part_escapes_its_own_bytes() {
         let ascii: String = (' '..='~').collect();
         let plain = |set| (' '..='~').filter(|c| !c.is_ascii_alphanumeric() && encode(&c.to_string(), set).len() == 1).collect::<String>();
         assert_eq!(plain(QUERY_VALUE), "-._~");

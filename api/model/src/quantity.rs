@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn nonsense_is_rejected() {
         for text in ["", "x", "1x", "1 Gi", "1KiB", "1.2.3", "--1", "1e", ".", "-", "+-1", "1-2", "1.-2", "1e99999999999"] {
             assert!(milli(text).is_err(), "{text}");
         }

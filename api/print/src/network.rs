@@ -10,7 +10,7 @@ use crate::read::{age, at, list, map, name, number, plain, some_of, text, text_o
 use crate::selector;
 
 /// Most hosts, addresses or ports in a cell; the cell shows the number of the others.
-const SHOWN_MAX: usize = 3;
+const PRINTED_MAX: usize = 3;
 
 pub(crate) const PRINTERS: &[Printer] = &[
     Printer {
@@ -153,7 +153,7 @@ fn endpoints(object: &Value) -> String {
             all.extend(addresses().map(|ip| host_port(ip, number(port, "port"))));
         }
     }
-    some_of(&all, SHOWN_MAX, ",")
+    some_of(&all, PRINTED_MAX, ",")
 }
 
 fn host_port(ip: &str, port: i64) -> String {
@@ -168,7 +168,7 @@ fn endpoint_slice(object: &Value, now: Timestamp) -> Vec<Value> {
     let ports: Vec<String> = list(object, "ports").iter().map(port).collect();
     let addresses: Vec<String> =
         list(object, "endpoints").iter().flat_map(|endpoint| texts(endpoint, "addresses")).map(str::to_owned).collect();
-    let listed = |items: &[String]| match some_of(items, SHOWN_MAX, ",") {
+    let listed = |items: &[String]| match some_of(items, PRINTED_MAX, ",") {
         text if text.is_empty() => "<unset>".to_owned(),
         text => text,
     };
@@ -191,7 +191,7 @@ fn ingress(object: &Value, now: Timestamp) -> Vec<Value> {
 fn hosts(rules: &[Value]) -> String {
     let (mut hosts, mut more) = (Vec::new(), false);
     for rule in rules {
-        more |= hosts.len() == SHOWN_MAX;
+        more |= hosts.len() == PRINTED_MAX;
         match text(rule, "host") {
             "" => {}
             host if !more => hosts.push(host),
@@ -200,7 +200,7 @@ fn hosts(rules: &[Value]) -> String {
     }
     match (hosts.is_empty(), more) {
         (true, _) => "*".to_owned(),
-        (false, true) => format!("{} + {} more...", hosts.join(","), rules.len() - SHOWN_MAX),
+        (false, true) => format!("{} + {} more...", hosts.join(","), rules.len() - PRINTED_MAX),
         (false, false) => hosts.join(","),
     }
 }

@@ -44,7 +44,7 @@ async fn main() -> Result<(), Error> {
         let start = Instant::now();
         have = create(&client, have..have + 1).await?;
         let first = start.elapsed();
-        until_told(&client).await?;
+        until_warned(&client).await?;
         let with = timed(&client, &mut have).await?;
         call(&client, "DELETE", QUOTA, &Value::Null).await?;
         println!("{size} Pods: one more {without:?} without a quota, {with:?} with one; the first {first:?}");
@@ -54,7 +54,7 @@ async fn main() -> Result<(), Error> {
 }
 
 /// Waits for the quota's status, which is counted beside the first Pod.
-async fn until_told(client: &InProcess) -> Result<(), Error> {
+async fn until_warned(client: &InProcess) -> Result<(), Error> {
     while call(client, "GET", QUOTA, &Value::Null).await?.pointer("/status/used").is_none() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

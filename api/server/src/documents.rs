@@ -29,7 +29,7 @@ const AGGREGATED_BETA: &str = "application/json;g=apidiscovery.k8s.io;v=v2beta1;
 const AGGREGATED_PROTOBUF: &str = "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const AGGREGATED_BETA_PROTOBUF: &str = "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
 /// A document at an address with its hash never changes. Clients may keep it for a year, as upstream.
-const KEPT_FOR_GOOD: &str = "public, immutable, max-age=31536000";
+const CACHED_FOR_GOOD: &str = "public, immutable, max-age=31536000";
 
 /// The documents that were made for one table of kinds.
 #[derive(Clone, Default)]
@@ -70,7 +70,7 @@ impl Documents {
         let documents = self.clone();
         // The client may leave: the lock is held until the document is made.
         let making = api_tasks::blocking("api-server/documents", move || {
-            let _turn = build_lock;
+            let _permit = build_lock;
             let document = Document::new(make()?);
             documents.keep(of, name, document.clone());
             Some(document)
@@ -135,11 +135,11 @@ pub(crate) async fn answer(documents: &Documents, aggregation: &Arc<Aggregation>
             document
         }
     };
-    match asked_hash(parts) {
+    match requested_hash(parts) {
         None => Ok(document.respond(parts, media, is_discovery)),
         Some(hash) if document.is_hashed(hash) => {
             let mut response = document.respond(parts, media, is_discovery);
-            response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(KEPT_FOR_GOOD));
+            response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(CACHED_FOR_GOOD));
             Ok(response)
         }
         Some(_) => Ok(document.moved(parts.uri.path())),
@@ -151,7 +151,7 @@ fn now(aggregation: &Aggregation) -> Moment {
 }
 
 /// The hash in the addresses that the index of OpenAPI v3 gives.
-fn asked_hash(parts: &Parts) -> Option<&str> {
+fn requested_hash(parts: &Parts) -> Option<&str> {
     let query = parts.uri.query().filter(|_| parts.uri.path().starts_with("/openapi/v3/"))?;
     query.split('&').find_map(|pair| pair.strip_prefix("hash="))
 }

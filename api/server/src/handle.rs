@@ -157,7 +157,7 @@ async fn at_resource(app: &Arc<App>, mut parts: Parts, body: Body, wanted: Wante
         query::check(parts.uri.query())?;
     }
     let served = served.ok_or_else(ApiError::no_such_resource)?;
-    check_place(&found, served.kind.namespaced, verb)?;
+    check_path(&found, served.kind.namespaced, verb)?;
     let is_watch = verb == "watch" && found.subresource.is_empty();
     let socket = match is_watch || found.subresource == "log" {
         true => Socket::wanted(&mut parts, is_watch).await,
@@ -275,7 +275,7 @@ fn attributes(wanted: &Wanted) -> Attributes {
 }
 
 /// Rejects paths that do not fit the scope of the kind: only lists and watches may span all namespaces.
-fn check_place(found: &ResourcePath, namespaced: bool, verb: &str) -> ApiResult<()> {
+fn check_path(found: &ResourcePath, namespaced: bool, verb: &str) -> ApiResult<()> {
     let has_namespace = !found.namespace.is_empty();
     let is_namespace = found.plural == "namespaces" && found.group.is_empty();
     // The deprecated prefix `/watch` is for watches alone.

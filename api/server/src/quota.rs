@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_namespace_is_held_by_one_and_forgotten_when_free() {
+    async fn a_namespace_has_one_owner_and_is_forgotten_when_free() {
         let locks = NamespaceLocks::default();
         let (first, other) = (locks.hold("a").await, locks.hold("b").await);
         assert!(locks.0.lock()["a"].try_lock().is_err());

@@ -56,7 +56,7 @@ pub async fn revisions_grow_by_one(store: Arc<dyn Store>) {
 }
 
 /// A failed condition changes nothing and returns the current revision of the key.
-pub async fn conditions_are_kept(store: Arc<dyn Store>) {
+pub async fn conditions_hold(store: Arc<dyn Store>) {
     let first = put(&*store, "a", "1", Expect::Absent).await;
     for (refused, current) in [
         (write("a", Some("2"), Expect::Absent), Some(first)),
@@ -74,7 +74,7 @@ pub async fn conditions_are_kept(store: Arc<dyn Store>) {
 }
 
 /// A write with guards happens only if their keys have the given revisions.
-pub async fn guards_are_kept(store: Arc<dyn Store>) {
+pub async fn guards_hold(store: Arc<dyn Store>) {
     let lock = put(&*store, "lock", "1", Expect::Absent).await;
     let at = put(&*store, "a", "1", Expect::Absent).await;
     let guarded = |write: Write, keys: &[(&str, Revision)]| {
@@ -299,8 +299,8 @@ macro_rules! battery {
     ($fresh:expr) => {
         $crate::battery!(@each $fresh;
             revisions_grow_by_one
-            conditions_are_kept
-            guards_are_kept
+            conditions_hold
+            guards_hold
             no_guarded_write_comes_after_the_loss_of_its_guard
             deleted_keys_are_absent
             snapshots_are_whole

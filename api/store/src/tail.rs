@@ -10,8 +10,8 @@ use tokio::sync::watch;
 use crate::{Event, Revision};
 
 /// The maximum of events in the tail, and of bytes of their values.
-const KEPT_LEN_MAX: usize = 2_048;
-const KEPT_BYTES_MAX: usize = 4 << 20;
+const RECENT_LEN_MAX: usize = 2_048;
+const RECENT_BYTES_MAX: usize = 4 << 20;
 /// The maximum of events in one batch.
 const BATCH_LEN_MAX: usize = 512;
 
@@ -53,7 +53,7 @@ impl Tail {
             recent.events.push_back(event);
         }
         // The newest event stays, whatever its size is: watches near the head read it.
-        while recent.events.len() > KEPT_LEN_MAX || (recent.bytes > KEPT_BYTES_MAX && recent.events.len() > 1) {
+        while recent.events.len() > RECENT_LEN_MAX || (recent.bytes > RECENT_BYTES_MAX && recent.events.len() > 1) {
             let Some(oldest) = recent.events.pop_front() else { break };
             recent.bytes -= bytes(&oldest);
         }
@@ -84,10 +84,10 @@ mod tests {
     fn large_values_leave_fewer_events() {
         let tail = Tail::new(0);
         let event = |revision, bytes| Event { revision, key: "a".into(), value: Some(Bytes::from(vec![0; bytes])), previous: None };
-        tail.push((1..=10).map(|revision| event(revision, KEPT_BYTES_MAX / 4)));
+        tail.push((1..=10).map(|revision| event(revision, RECENT_BYTES_MAX / 4)));
         assert!(tail.after(5).is_none());
         assert_eq!(tail.after(6).map(|events| events.len()), Some(4));
-        tail.push([event(11, KEPT_BYTES_MAX * 2)]);
+        tail.push([event(11, RECENT_BYTES_MAX * 2)]);
         assert_eq!(tail.after(10).map(|events| events.len()), Some(1), "the newest stays");
         assert!(tail.after(9).is_none());
     }

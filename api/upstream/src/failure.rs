@@ -30,7 +30,7 @@ impl Failure {
     }
 
     /// The failure on a pooled connection, or in the connection attempt of the pool.
-    pub fn of_kept(error: &legacy::Error) -> Self {
+    pub fn of_pooled(error: &legacy::Error) -> Self {
         let cause = error.source().and_then(|source| source.downcast_ref::<hyper::Error>());
         let mut known = http::Extensions::new();
         error.connect_info().into_iter().for_each(|connection| connection.get_extras(&mut known));

@@ -48,8 +48,8 @@ fn is_claim(name: &str) -> bool {
 fn pass_on(from: &HeaderMap) -> HeaderMap {
     let named = from.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
     let named: Vec<String> = named.flat_map(|value| value.split(',')).map(|name| name.trim().to_ascii_lowercase()).collect();
-    let is_kept = |name: &HeaderName| !OF_ONE_HOP.contains(&name.as_str()) && !named.iter().any(|of_hop| of_hop == name.as_str());
-    from.iter().filter(|(name, _)| is_kept(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
+    let is_pooled = |name: &HeaderName| !OF_ONE_HOP.contains(&name.as_str()) && !named.iter().any(|of_hop| of_hop == name.as_str());
+    from.iter().filter(|(name, _)| is_pooled(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 /// Whether a client requests a protocol upgrade.

@@ -18,14 +18,14 @@ pub enum Way<'w> {
     /// A new connection for this request, which may be upgraded.
     Own(SendRequest<Body>),
     /// A pooled connection.
-    Kept(&'w Server),
+    Pooled(&'w Server),
 }
 
 impl Way<'_> {
     async fn send(self, driver: &Driver, request: Request<Body>) -> Result<Response<Incoming>, Failure> {
         match self {
             Self::Own(mut sender) => sender.send_request(request).await.map_err(|error| Failure::of_own(&error)),
-            Self::Kept(server) => server.send(driver, request).await,
+            Self::Pooled(server) => server.send(driver, request).await,
         }
     }
 }

@@ -99,7 +99,7 @@ fn repeatable(request: &Request<Body>) -> Option<Request<Body>> {
 
 /// Sends a request over a pooled connection, or over a new one, which the pool keeps.
 pub async fn send(http: &Http, request: Request<Body>) -> Result<Response<Incoming>, Failure> {
-    http.request(request).await.map_err(|error| Failure::of_kept(&error))
+    http.request(request).await.map_err(|error| Failure::of_pooled(&error))
 }
 
 /// Opens connections for a pool.

@@ -29,7 +29,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shorter_timeout_is_had_and_a_longer_one_is_not() {
+    fn a_shorter_timeout_applies_and_a_longer_one_does_not() {
         for (text, wanted_ms) in [
             ("", 60_000),
             ("0", 60_000),
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_refused_in_gos_words() {
+    fn what_is_no_duration_is_rejected_in_gos_words() {
         for (text, wanted) in [
             ("invalid", "time: invalid duration"),
             ("s", "time: invalid duration"),

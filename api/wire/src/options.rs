@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn list_options_are_refused_in_upstreams_words() {
+    fn list_options_are_rejected_in_upstreams_words() {
         let cases = [
             ("resourceVersionMatch=Exact", false, "resourceVersionMatch is forbidden unless resourceVersion is provided"),
             (

@@ -49,14 +49,14 @@ pub fn check(text: Option<&str>) -> ApiResult<()> {
     match broken {
         None => Ok(()),
         Some(part) => {
-            let start: String = part.chars().take(SHOWN_LEN_MAX).collect();
+            let start: String = part.chars().take(EXCERPT_LEN_MAX).collect();
             Err(ApiError::bad_request(format!("invalid URL escape in {start:?}")))
         }
     }
 }
 
 /// How much of a malformed pair an error shows.
-const SHOWN_LEN_MAX: usize = 64;
+const EXCERPT_LEN_MAX: usize = 64;
 
 fn pairs(text: Option<&str>) -> impl Iterator<Item = (&str, &str)> {
     let pairs = text.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());

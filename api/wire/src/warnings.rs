@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_quoted_and_told_once() {
+    fn texts_are_quoted_and_sent_once() {
         assert_eq!(header_values(&["a \"b\" \\c", "", "d\n", "d\n"]), [r#"299 - "a \"b\" \\c""#, r#"299 - "d""#]);
     }
 

@@ -99,10 +99,10 @@ pub(crate) async fn forget_old_files(node: &Node, names: &PodName, container: &s
 }
 
 /// Removes the files named after an instance (`3`, `3.log`, `3.log.<time>`) before that one. Blocks.
-fn of_instances_before(dir: &Path, kept_from: u32) -> std::io::Result<()> {
+fn of_instances_before(dir: &Path, first_retained: u32) -> std::io::Result<()> {
     let old = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        name.split('.').next().and_then(|number| number.parse::<u32>().ok()).is_some_and(|attempt| attempt < kept_from)
+        name.split('.').next().and_then(|number| number.parse::<u32>().ok()).is_some_and(|attempt| attempt < first_retained)
     };
     let paths: Vec<PathBuf> = std::fs::read_dir(dir)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
     paths.iter().filter(|path| old(path)).try_for_each(std::fs::remove_file)

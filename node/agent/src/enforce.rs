@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn fences_that_the_node_does_not_have_are_refused() {
+    fn fences_that_the_node_does_not_have_are_rejected() {
         let sysctl = |name: &str| json!({"securityContext": {"sysctls": [{"name": name, "value": "1"}]}});
         let with = |mut spec: Value, key: &str| {
             spec[key] = json!(true);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn mounts_are_as_they_were_asked_for_or_not_at_all() {
+    fn mounts_are_as_specified_or_absent() {
         let mount = |more: Value| {
             let mut mount = json!({"name": "v", "mountPath": "/v", "readOnly": true});
             for (key, value) in more.as_object().expect("an object") {

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_namespace_leaves_a_place_to_others_and_work_that_lasts_makes_room() {
+    async fn one_namespace_leaves_a_permit_to_others_and_long_work_makes_room() {
         let queue = FairQueue::new(PLACES);
         let mut permits = Vec::new();
         for _ in 0..3 {

@@ -158,7 +158,7 @@ impl Directory {
         let since = deferred.get(uid).map_or_else(|| resize::deferred_since(pod).unwrap_or(now), |before| before.rank.3);
         let allocated = entries.get(uid).map_or(pod, |entry| &entry.pod);
         let own = Deferred::new(pod, allocated, since);
-        let weighed = resize::weigh_in_turn(&own, &deferred.values().collect::<Vec<_>>(), &pods, node);
+        let weighed = resize::weigh_in_order(&own, &deferred.values().collect::<Vec<_>>(), &pods, node);
         match &weighed {
             Err(pending) if pending.is_deferred() => deferred.insert(uid.to_owned(), own),
             _ => deferred.remove(uid),

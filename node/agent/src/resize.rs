@@ -153,7 +153,7 @@ impl Deferred {
 
 /// Checks a resize beside the Pods of the node, `pods` by UID with their allocations. The resources that deferred resizes of a
 /// higher rank would get now count as taken.
-pub(crate) fn weigh_in_turn(own: &Deferred, deferred: &[&Deferred], pods: &[(&str, &Pod)], node: Allocatable) -> Result<(), Pending> {
+pub(crate) fn weigh_in_order(own: &Deferred, deferred: &[&Deferred], pods: &[(&str, &Pod)], node: Allocatable) -> Result<(), Pending> {
     let mut pods: BTreeMap<&str, &Pod> = pods.iter().copied().collect();
     let mut ahead: Vec<&Deferred> = deferred.iter().copied().filter(|other| other.rank < own.rank && other.uid() != own.uid()).collect();
     ahead.sort_by(|one, other| one.rank.cmp(&other.rank));
@@ -221,7 +221,7 @@ mod tests {
             |uid: &str, cpu: &str, priority: i32, since: i64| Deferred::new(&named(uid, cpu, "1Mi", priority), &has(uid), at(since));
         // Each of the three has one CPU, and there is room for one more.
         let (a, b, g) = (has("a"), has("b"), has("g"));
-        let say = |own: &Deferred, others: &[&Deferred], pods: &[(&str, &Pod)]| weigh_in_turn(own, others, pods, node).is_ok();
+        let say = |own: &Deferred, others: &[&Deferred], pods: &[(&str, &Pod)]| weigh_in_order(own, others, pods, node).is_ok();
         let two: [(&str, &Pod); 2] = [("a", &a), ("b", &b)];
         let (older, newer) = (deferred("a", "2", 0, 1), deferred("b", "2", 0, 2));
         assert!(say(&older, &[&older, &newer], &two) && !say(&newer, &[&older, &newer], &two), "who waits longer");

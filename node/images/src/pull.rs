@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_never_shown() {
+    fn a_password_is_never_printed() {
         let auth = RegistryAuth { registry: "r".to_owned(), username: "u".to_owned(), password: "hush".to_owned() };
         assert!(!format!("{auth:?}").contains("hush"));
     }

@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_that_would_not_be_checked_is_refused() {
+    fn a_digest_that_would_not_be_checked_is_rejected() {
         let hex = |len: usize| "0123456789abcdef".repeat(len / 16);
         assert!(parse(&format!("r.example/a@sha256:{}", hex(64))).is_ok());
         for (algorithm, len) in [("sha512", 128), ("sha384", 96)] {
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_with_the_name_in_the_message() {
+    fn nonsense_is_rejected_with_the_name_in_the_message() {
         for given in ["", "UPPER", "a b", "http://x/y", "x:", "-x"] {
             let error = parse(given).expect_err(given).to_string();
             assert!(error.contains(&format!("\"{given}\"")), "{error}");

@@ -168,7 +168,7 @@ async fn what_a_killed_process_left_half_written_is_removed_unless_somebody_writ
 }
 
 #[tokio::test]
-async fn what_is_no_image_is_refused_and_leaves_nothing() {
+async fn what_is_no_image_is_rejected_and_leaves_nothing() {
     let bench = bench();
     let windows = tar_of(&[("manifest.json", b"[{\"Config\":\"../../etc/passwd\",\"Layers\":[]}]")]);
     let broken = saved(&[b"this is no tar archive, however long it may be".repeat(40)], "/bin/x");
@@ -317,7 +317,7 @@ async fn removing_the_last_name_removes_the_blobs() {
 }
 
 #[tokio::test]
-async fn policies_and_names_are_kept() {
+async fn policies_and_names_are_stored() {
     let bench = bench();
     assert!(matches!(bench.store.pull("absent", PullPolicy::Never, &[]).await, Err(ImageError::NeverPull { .. })));
     assert!(matches!(bench.store.pull("Bad Name", PullPolicy::Always, &[]).await, Err(ImageError::InvalidName { .. })));

@@ -78,7 +78,7 @@ mod tests {
     use crate::fixtures::config;
 
     #[test]
-    fn what_is_the_clusters_or_nobodys_is_refused() {
+    fn what_is_the_clusters_or_nobodys_is_rejected() {
         let verdict =
             |ip: &str| check(ip.parse().expect("an address"), &config()).map_or_else(|error| error.to_string(), |()| "served".to_owned());
         for (ip, wanted) in [

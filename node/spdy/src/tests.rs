@@ -36,7 +36,7 @@ fn blocks_of_zlib_are_read() {
 }
 
 #[test]
-fn blocks_that_are_none_are_refused() {
+fn blocks_that_are_none_are_rejected() {
     let read = |bytes: &[u8]| Inflater::default().read(bytes);
     assert_eq!(read(&[]), Err(HeaderError::Dictionary));
     // zlib without the dictionary, and with another one.
@@ -56,7 +56,7 @@ fn blocks_that_are_none_are_refused() {
 }
 
 #[test]
-fn a_small_block_that_becomes_a_large_one_is_refused() {
+fn a_small_block_that_becomes_a_large_one_is_rejected() {
     // One literal zero and then copies of it: the fixed code's length symbol 285 (258 bytes) at distance 1.
     let mut bits: Vec<bool> = vec![false, true, false];
     bits.extend([false, false, true, true, false, false, false, false]);
@@ -72,7 +72,7 @@ fn a_small_block_that_becomes_a_large_one_is_refused() {
 }
 
 #[test]
-fn frames_that_are_none_are_refused() {
+fn frames_that_are_none_are_rejected() {
     let next = |bytes: &[u8]| Decoder::default().next(&mut BytesMut::from(bytes));
     assert_eq!(next(&[0x80, 2, 0, 6, 0, 0, 0, 4]), Err(FrameError::Version(2)));
     assert_eq!(next(&[0x80, 3, 0, 1, 0, 0xff, 0xff, 0xff]), Err(FrameError::TooLong(0x00ff_ffff)));
@@ -142,7 +142,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_frames_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
+    fn any_bytes_are_frames_or_rejected(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
         let (mut decoder, mut buffer) = (Decoder::default(), BytesMut::from(&bytes[..]));
         let mut len = 0;
         while let Ok(Some(frame)) = decoder.next(&mut buffer) {
@@ -155,7 +155,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_after_a_good_beginning_are_headers_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
+    fn any_bytes_after_a_good_beginning_are_headers_or_rejected(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
         let block = [&hex("78bbe3c6a7c2")[..], &bytes].concat();
         let mut inflater = Inflater::default();
         // Whatever it says, it says it.
@@ -335,10 +335,10 @@ async fn a_reader_tells_that_it_has_read() {
 }
 
 #[tokio::test]
-async fn bad_and_surplus_streams_are_refused() {
+async fn bad_and_surplus_streams_are_rejected() {
     let (mut client, mut connection, _driven) = Client::connect(Limits { streams_max: 1, ..limits() });
     client.open(5).await;
-    let _held = connection.accept().await.expect("a stream");
+    let _stream = connection.accept().await.expect("a stream");
     for (id, why) in [(2, Reset::ProtocolError), (5, Reset::ProtocolError), (3, Reset::ProtocolError), (7, Reset::RefusedStream)] {
         client.say(Frame::SynStream { id, fin: false, headers: Headers::default() }).await;
         assert_eq!(client.next().await, Some(Frame::Reset { id, why }));
@@ -351,7 +351,7 @@ async fn bad_and_surplus_streams_are_refused() {
 }
 
 #[tokio::test]
-async fn pings_are_answered_and_a_flood_of_them_is_not_kept() {
+async fn pings_are_answered_and_a_flood_is_not_stored() {
     let (mut client, _connection, driven) = Client::connect(limits());
     client.say(Frame::Ping(1)).await;
     assert_eq!(client.next().await, Some(Frame::Ping(1)));

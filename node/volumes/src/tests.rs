@@ -178,7 +178,7 @@ async fn secrets_lie_in_memory() {
 }
 
 #[tokio::test]
-async fn projected_tokens_are_kept_until_they_are_due() {
+async fn projected_tokens_stay_until_they_are_due() {
     let node = Node::new();
     let sources = json!([
         {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}},

@@ -130,9 +130,9 @@ macro_rules! battery {
             ids_are_unique, unknown_ids_are_not_found, a_container_starts_once, wait_wants_a_started_container,
             several_wait_and_some_give_up, removal_kills_and_frees_and_may_be_repeated, a_created_container_can_be_removed,
             log_lines_are_cri_lines, a_rotated_log_is_reopened, long_lines_are_cut_and_the_rest_is_partial,
-            a_running_container_is_adopted, an_end_that_nobody_watched_is_learned, a_killed_shim_is_told_from_an_end,
+            a_running_container_is_adopted, an_end_that_nobody_watched_is_learned, a_killed_shim_differs_from_an_end,
             no_descriptor_of_the_starter_is_inherited, a_created_container_is_found_again,
-            broken_content_is_refused_and_leaves_nothing, a_memory_hog_is_stopped, many_start_at_once, exec_runs_or_says_why_not,
+            broken_content_is_rejected_and_leaves_nothing, a_memory_hog_is_stopped, many_start_at_once, exec_runs_or_says_why_not,
             output_reaches_everyone_who_is_attached, who_has_ended_or_not_begun_is_not_attached_to,
         );
     };

@@ -32,7 +32,7 @@ pub async fn an_end_that_nobody_watched_is_learned(harness: &dyn Harness) {
 }
 
 /// `kill -9` of the process is 137 and no more.
-pub async fn a_killed_shim_is_told_from_an_end(harness: &dyn Harness) {
+pub async fn a_killed_shim_differs_from_an_end(harness: &dyn Harness) {
     if !harness.abilities().real {
         return;
     }

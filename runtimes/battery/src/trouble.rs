@@ -6,7 +6,7 @@ use crate::*;
 use runtimes_contract::ExecSpec;
 
 /// The image or the command is at fault, and is named; nothing is left behind.
-pub async fn broken_content_is_refused_and_leaves_nothing(harness: &dyn Harness) {
+pub async fn broken_content_is_rejected_and_leaves_nothing(harness: &dyn Harness) {
     let runtime = harness.runtime();
     let spec = spec_of(harness, "broken", Program::Broken);
     let made = within(runtime.create(&spec)).await;

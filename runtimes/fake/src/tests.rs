@@ -98,7 +98,7 @@ async fn faults_hit_the_next_calls_only() {
 }
 
 #[tokio::test]
-async fn content_of_another_kind_is_refused() {
+async fn content_of_another_kind_is_rejected() {
     let runtime = FakeRuntime::new("fake", ContentKind::Wasm, World::new(Script::default()));
     assert!(matches!(runtime.create(&plain_spec("a")).await, Err(RuntimeError::BadContent(_))));
 }

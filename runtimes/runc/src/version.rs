@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_with_known_holes_are_told() {
+    fn versions_with_known_holes_are_reported() {
         for (version, wanted) in [
             ("1.1.5+ds1", true),
             ("1.2.7", true),

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exits_survive_the_way_to_disk_and_torn_ones_are_refused() {
+    fn exits_survive_the_way_to_disk_and_torn_ones_are_rejected() {
         let exit =
             Exit { code: 134, signal: None, oom_killed: true, finished_at_ms: 7, message: "wasm trap: \"x\"\n\tat \\ é 🦀\r".into() };
         let text = encode_exit(&exit);

@@ -16,7 +16,7 @@ pub const HTTP_PROBE_INSTANCES_MAX: u32 = 4;
 pub const HTTP_MEMORY_LEN_MAX: usize = 1 << 30;
 /// The bytes that a pooled slot keeps mapped for the next request: the pages that a small guest touches.
 #[cfg(feature = "shim")]
-const MEMORY_KEPT_LEN: usize = 128 << 10;
+const MEMORY_RESIDENT_LEN: usize = 128 << 10;
 
 /// The settings that machine code depends on.
 pub fn config() -> Config {
@@ -48,8 +48,8 @@ pub fn pooled_config() -> Config {
         .table_elements(20_000)
         .max_component_instance_size(4 << 20)
         .max_core_instance_size(4 << 20)
-        .linear_memory_keep_resident(MEMORY_KEPT_LEN)
-        .table_keep_resident(MEMORY_KEPT_LEN);
+        .linear_memory_keep_resident(MEMORY_RESIDENT_LEN)
+        .table_keep_resident(MEMORY_RESIDENT_LEN);
     let mut config = config();
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
     config

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_refused() {
+    fn an_unknown_name_is_rejected() {
         let controllers = ["deployment-controller"];
         assert_eq!(check_names(&["*".to_owned(), "-deployment".to_owned()], &controllers), Ok(()));
         assert!(check_names(&["-deploymnt".to_owned()], &controllers).is_err());

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn every_version_is_told_where_that_is_asked() {
+    fn every_version_is_listed_on_request() {
         let all: Vec<Resource> = versions(list()).flat_map(|(group, version)| resources(group, version)).collect();
         let rows: Vec<String> = all.iter().map(|one| format!("{}/{} {} {}", one.group, one.version, one.plural, one.singular)).collect();
         assert_eq!(rows, ["x.io/v2 foos foo", "x.io/v1 foos foo", "x.io/v1 bars bar"]);

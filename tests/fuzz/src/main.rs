@@ -34,7 +34,7 @@ fn run(args: &[String]) -> Result<bool, Box<dyn Error>> {
     }
     // The panic's own message is not printed: the report has it, with the input.
     std::panic::set_hook(Box::new(|_| {}));
-    let mut all_held = true;
+    let mut all_passed = true;
     for target in targets {
         let end = Instant::now() + Duration::from_secs(seconds);
         match drive(target, &corpus(target)?, seed, |_| Instant::now() < end) {
@@ -42,11 +42,11 @@ fn run(args: &[String]) -> Result<bool, Box<dyn Error>> {
             Err(failure) => {
                 let path = keep(target, &failure)?;
                 println!("{}: {}\n  input: {}", target.name, failure.why, path.display());
-                all_held = false;
+                all_passed = false;
             }
         }
     }
-    Ok(all_held)
+    Ok(all_passed)
 }
 
 fn keep(target: &Target, failure: &Failure) -> std::io::Result<PathBuf> {

@@ -17,7 +17,7 @@ const GROWTH_KIB_MAX: u64 = 256 << 10;
 /// Number of functions of a module whose compilation takes far more memory than its length suggests. A million is the
 /// maximum of a module.
 const FUNCTIONS: u32 = 999_000;
-const KEPT: &str = "      imagePullPolicy: Never\n";
+const NEVER_PULL: &str = "      imagePullPolicy: Never\n";
 
 #[test]
 fn images_that_are_bombs_cost_little_and_harm_nobody_else() {
@@ -27,7 +27,7 @@ fn images_that_are_bombs_cost_little_and_harm_nobody_else() {
     let work = tempfile::tempdir().expect("a directory");
     // A first Pod of each kind, so that the node has loaded what these kinds need before the measurement begins.
     cluster.skiff(&["image", "import", "first:v1", &cluster::sample("hello.wasm")]).ok();
-    pod(&kubectl, "first", "wasmtime", "first:v1", KEPT);
+    pod(&kubectl, "first", "wasmtime", "first:v1", NEVER_PULL);
     says(&kubectl, "first", "Hello from WebAssembly!");
     let (memory, disk) = (memory_kib(cluster.pid()), bytes_below(&cluster.data_dir().join("images")));
 
@@ -54,7 +54,7 @@ fn compile_bombs(cluster: &Cluster, kubectl: &Kubectl<'_>, work: &Path) {
         let (name, file) = (format!("bomb{number}"), work.join(format!("bomb{number}.wasm")));
         fs::write(&file, module(FUNCTIONS + number)).expect("written");
         cluster.skiff(&["image", "import", &format!("{name}:v1"), &file.display().to_string()]).ok();
-        pod(kubectl, &name, "wasmtime", &format!("{name}:v1"), KEPT);
+        pod(kubectl, &name, "wasmtime", &format!("{name}:v1"), NEVER_PULL);
     }
     let compiled = cluster.data_dir().join("compiled");
     eventually("a bomb compiles", || {
@@ -114,7 +114,7 @@ fn layers_from_a_registry(cluster: &Cluster, kubectl: &Kubectl<'_>, work: &Path)
         registry.push(&cluster.net, name, config, ("application/vnd.oci.image.layer.v1.tar+gzip", layer));
         pod(kubectl, name, "runc", &format!("{OPEN}/{name}:v1"), "");
     }
-    pod(kubectl, "beside", "wasmtime", "first:v1", KEPT);
+    pod(kubectl, "beside", "wasmtime", "first:v1", NEVER_PULL);
     says(kubectl, "beside", "Hello from WebAssembly!");
     for (name, _, wanted) in &bombs {
         let message = waits_for(kubectl, name, &["ErrImagePull", "ImagePullBackOff"]);

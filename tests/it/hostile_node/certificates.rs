@@ -38,11 +38,11 @@ pub(super) fn it_is_nobody_else(admin: &Kubectl<'_>, evil: &Evil<'_>) {
     let addresses = json!({"status": {"addresses": [{"type": "InternalIP", "address": VICTIM_IP}]}});
     admin.ok(&format!("patch node victim --subresource=status --type=merge -p {addresses}"));
     signed(admin, "contested");
-    others_names_are_refused(&evil.kubectl);
+    others_names_are_rejected(&evil.kubectl);
     where_it_came_from_is_the_servers_to_say(story, admin, &evil.kubectl);
 }
 
-fn others_names_are_refused(evil: &Kubectl<'_>) {
+fn others_names_are_rejected(evil: &Kubectl<'_>) {
     for (signer, common_name, organization, wanted) in [
         (SERVING_SIGNER, "system:node:victim", "system:nodes", "can only create a node CSR with CN=system:node:evil"),
         (CLIENT_SIGNER, "system:node:victim", "system:nodes", "can only create a node CSR with CN=system:node:evil"),

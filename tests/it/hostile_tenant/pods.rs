@@ -12,7 +12,7 @@ fn pod(name: &str, spec: &str, container: &str) -> String {
 }
 
 /// Settings that break out of a container, in a Pod and in objects that create or change Pods.
-pub(super) fn what_baseline_forbids_is_not_had_by_a_detour(world: &World<'_>) {
+pub(super) fn what_baseline_forbids_is_not_possible_by_a_detour(world: &World<'_>) {
     let violates = "violates PodSecurity \"baseline:latest\"";
     for (spec, container) in [
         ("hostNetwork: true", ""),

@@ -46,7 +46,7 @@ pub(super) fn what_others_have_is_out_of_reach(world: &World<'_>) {
 }
 
 /// Rights that the tenant lacks, by every way to grant rights.
-pub(super) fn more_rights_are_not_to_be_had(world: &World<'_>) {
+pub(super) fn more_rights_are_out_of_reach(world: &World<'_>) {
     let escalation = "is attempting to grant RBAC permissions not currently held";
     world.refused("create rolebinding mine --clusterrole=cluster-admin --user=mallory -n tenant", escalation);
     world.refused("create role all --verb=* --resource=* -n tenant", escalation);

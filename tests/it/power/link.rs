@@ -48,7 +48,7 @@ fn a_node_behind_a_bad_link_is_reached_and_keeps_its_pods() {
         kubectl.ok("rollout restart deployment/web");
         kubectl.ok("rollout status deployment/web --timeout=240s");
         drop(kubectl);
-        a_short_cut_is_not_noticed(&mut machine);
+        a_short_cut_has_no_effect(&mut machine);
     });
 }
 
@@ -136,7 +136,7 @@ fn everything_crosses(kubectl: &Kubectl<'_>) {
     }
 }
 
-fn a_short_cut_is_not_noticed(machine: &mut Machine) {
+fn a_short_cut_has_no_effect(machine: &mut Machine) {
     let before = containers(&machine.kubectl());
     machine.run(&format!("{}; sleep {SHORT_CUT_SECONDS}; {}", link(CUT), link(BAD))).ok();
     assert_eq!(machine.kubectl().ok("exec tools-far -- echo still").trim(), "still");

@@ -41,7 +41,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn external_addresses_are_kept_and_given_up_but_never_taken() {
+    fn external_addresses_may_stay_or_go_but_not_be_added() {
         let service = |ips: &[&str]| json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "s", "namespace": "ns" }, "spec": { "externalIPs": ips } });
         let view = Objects::default();
         let denied = "services \"s\" is forbidden: Use of external IPs is denied by admission control";

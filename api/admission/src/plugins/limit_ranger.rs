@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_filled_in_and_told() {
+    fn defaults_are_set_and_recorded() {
         let view = view(json!([{ "type": "Container", "default": { "cpu": "1", "memory": "1Gi" }, "defaultRequest": { "cpu": "500m" } }]));
         let outcome = Ask::create(pod(json!({ "limits": { "cpu": "2" } }))).admit(&LimitRanger, &view).expect("admitted").object;
         let wanted = json!({ "limits": { "cpu": "2", "memory": "1Gi" }, "requests": { "cpu": "500m" } });

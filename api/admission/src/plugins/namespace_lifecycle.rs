@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminating_namespace_is_told_as_a_cause() {
+    fn a_terminating_namespace_is_a_cause() {
         let denied = Ask::create(config_map("going")).admit(&NamespaceLifecycle, &view()).expect_err("refused");
         let Denied::Forbidden { causes, .. } = denied else { panic!("{denied:?}") };
         assert_eq!(causes[0].reason, "NamespaceTerminating");

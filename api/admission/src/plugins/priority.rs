@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn contradictions_are_refused() {
+    fn contradictions_are_rejected() {
         let view = Objects::new([class("high", 1000, false)]);
         for (given, wanted) in [
             (json!({ "priorityClassName": "nope" }), "no PriorityClass with name nope was found"),

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn contradictions_are_refused() {
+    fn contradictions_are_rejected() {
         for (given, wanted) in [
             (json!({ "runtimeClassName": "x" }), "pod rejected: RuntimeClass \"x\" not found"),
             (

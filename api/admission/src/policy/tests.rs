@@ -118,7 +118,7 @@ fn requests_are_chosen_by_rules_names_and_selectors() {
 }
 
 #[test]
-fn who_does_not_follow_the_rules_is_told() {
+fn violations_are_reported() {
     let object = json!({"data": {"colour": "red"}});
     let rule = |validation: Value| validating(&json!({"validations": [validation]}));
     for (policy, wanted) in [

@@ -138,7 +138,7 @@ fn a_review_says_what_is_about_to_happen() {
 }
 
 #[test]
-fn answers_are_taken_only_as_what_was_asked_for() {
+fn answers_of_another_kind_are_rejected() {
     let review = |response: Value| json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response});
     let read = |review: &Value, mutating| Answer::read(review, "u", "v1", mutating).map_err(|error| error.to_string());
     let patch = base64_of("[{\"op\": \"remove\", \"path\": \"/a\"}]");
@@ -190,7 +190,7 @@ fn a_rejection_says_who_and_why() {
 }
 
 #[test]
-fn whoever_missed_a_change_is_asked_once_more() {
+fn reinvocation_happens_once_after_a_later_change() {
     let (one, two) = (json!(1), json!(2));
     let mut rounds = Reinvocation::default();
     rounds.begin(Some(&one));

@@ -49,7 +49,7 @@ pub enum EscalationError {
         "user {:?} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}{}",
         user.username, quoted(&user.groups), rules.join("\n"), resolution_errors(errors)
     )]
-    NotHeld {
+    MissingRules {
         /// The user.
         user: Box<UserInfo>,
         /// The missing rules.
@@ -144,7 +144,7 @@ impl Check<'_> {
         let mut described: Vec<String> = compact(missing).iter().map(Rule::describe).collect();
         described.sort();
         described.dedup();
-        Err(EscalationError::NotHeld { user: Box::new(self.user.clone()), rules: described, errors })
+        Err(EscalationError::MissingRules { user: Box::new(self.user.clone()), rules: described, errors })
     }
 }
 

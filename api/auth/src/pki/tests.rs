@@ -228,7 +228,7 @@ fn requests_are_signed_with_the_callers_usages() {
 }
 
 #[test]
-fn bad_requests_are_refused() {
+fn bad_requests_are_rejected() {
     let dir = tempfile::tempdir().expect("dir");
     let pki = Pki::open(dir.path(), &config()).expect("opens");
     let csr = request(&[]);

@@ -161,7 +161,7 @@ fn a_token_dies_with_a_new_uid_and_a_minute_after_deletion() {
 }
 
 #[test]
-fn forged_and_foreign_tokens_are_refused() {
+fn forged_and_foreign_tokens_are_rejected() {
     let (tokens, other) = (tokens(), tokens());
     let token = issue(&tokens, json!({}));
     let verify = |token: &str| tokens.verify(token, &own(&tokens), at(0), &view()).map(|_| ());
@@ -209,7 +209,7 @@ fn the_kubelets_tokens_live_on() {
 }
 
 #[test]
-fn bad_requests_are_refused_in_upstreams_words() {
+fn bad_requests_are_rejected_in_upstreams_words() {
     let tokens = tokens();
     let reference = |kind: &str, name: &str, uid: &str| json!({ "apiVersion": "v1", "kind": kind, "name": name, "uid": uid });
     let cases = [

@@ -83,7 +83,7 @@ fn the_first_key_writes_and_all_read() {
 }
 
 #[test]
-fn what_no_key_fits_is_refused() {
+fn what_no_key_fits_is_rejected() {
     let sealed = configured("secrets", &keys("aesgcm", &[("k1", KEY32)])).expect("good").seal(&secrets(), KEY, &PLAIN).expect("sealed");
     let wrong = configured("secrets", &keys("aesgcm", &[("k1", OTHER32)])).expect("good");
     assert_eq!(wrong.open(&secrets(), KEY, &sealed), Err(AtRestError::Decrypt("k8s:enc:aesgcm:v1:k1".to_owned())));

@@ -25,7 +25,7 @@ impl StoreWrapper for Overtaken {
 }
 
 #[tokio::test]
-async fn history_that_compaction_takes_away_during_the_start_is_refused_and_not_left_out() {
+async fn history_that_compaction_takes_away_during_the_start_is_rejected_and_not_left_out() {
     let store = MemoryStore::new();
     let key = key::object_key(&GroupResource::new("", "configmaps"), "default", "a");
     let value = encode(&json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "a", "namespace": "default"}}));

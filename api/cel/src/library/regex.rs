@@ -19,7 +19,7 @@ pub(super) const WRITTEN_BYTES_MAX: usize = 1 << 20;
 /// The maximum of bytes of a compiled pattern from an evaluation. The compilation takes about a millisecond.
 const MADE_BYTES_MAX: usize = 128 << 10;
 /// The maximum of compiled patterns that one evaluation caches.
-const KEPT_MAX: usize = 16;
+const COMPILED_MAX: usize = 16;
 /// The cost of compiling a pattern besides upstream's cost, in proportion to its time.
 const COMPILE_COST: u64 = 5_000;
 
@@ -36,7 +36,7 @@ impl Patterns {
             None => {
                 meter.pay(COMPILE_COST)?;
                 let regex = compile(pattern, MADE_BYTES_MAX).map_err(|error| EvaluateError::failed(error.to_string()))?;
-                if self.compiled.len() >= KEPT_MAX {
+                if self.compiled.len() >= COMPILED_MAX {
                     self.compiled.remove(0);
                 }
                 self.compiled.push((pattern.to_owned(), regex));

@@ -121,7 +121,7 @@ fn estimates_grow_with_what_is_repeated() {
 }
 
 #[test]
-fn deep_and_long_texts_are_refused_at_once() {
+fn deep_and_long_texts_are_rejected_at_once() {
     let refused = |text: String| Expression::compile(&text, &Env::default()).expect_err("too deep").to_string();
     for text in [
         format!("{}1{} == 1", "(".repeat(3_000), ")".repeat(3_000)),

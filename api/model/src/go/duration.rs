@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_refused_in_gos_words() {
+    fn what_is_none_is_rejected_in_gos_words() {
         for (text, wanted) in [
             ("", "time: invalid duration \"\""),
             ("-", "time: invalid duration \"-\""),

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_made_once_and_does_not_make_definitions_differ() {
+    fn cached_values_are_made_once_and_do_not_make_definitions_differ() {
         let (one, other) = (Custom::default(), Custom::default());
         assert_eq!(one.cached(Slot::Schema, || 7_u32), Some(&7));
         assert_eq!(one.cached(Slot::Schema, || 8_u32), Some(&7));

@@ -25,14 +25,14 @@ fn label_selectors_match_as_upstream_documents() {
 }
 
 #[test]
-fn nonsense_is_refused() {
+fn nonsense_is_rejected() {
     for text in ["app in web", "a b", "=x", "app=a b", "n>x", "a/b/c", "/a", "A/b", "-a", "a=-b", "a=b-", "a in (b", "a=)", "!!a"] {
         assert!(Selector::parse(text).is_err(), "{text}");
     }
 }
 
 #[test]
-fn nothing_beside_a_comma_is_refused_in_upstreams_words() {
+fn nothing_beside_a_comma_is_rejected_in_upstreams_words() {
     let refused = |text: &str| Selector::parse(text).expect_err(text).to_string();
     for text in [",", ",x", " , x"] {
         assert_eq!(refused(text), "found ',', expected: !, identifier, or 'end of string'", "{text}");
@@ -46,7 +46,7 @@ fn nothing_beside_a_comma_is_refused_in_upstreams_words() {
 }
 
 #[test]
-fn what_is_broken_is_told_in_upstreams_words() {
+fn mistakes_are_reported_in_upstreams_words() {
     const NAME: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
     const VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
     let inner = |text: &str| format!("unable to parse requirement: {text}");
@@ -108,7 +108,7 @@ fn field_selectors_compare_text() {
 }
 
 #[test]
-fn what_is_shown_parses_to_the_same() {
+fn the_printed_form_parses_to_the_same() {
     for text in ["", "a=b", "a!=", "a in (b,c)", "a notin (,c)", "a,!b,c>1,d<-2", "example.com/a=b"] {
         let selector = Selector::parse(text).expect("parses");
         assert_eq!(selector.to_string(), text);

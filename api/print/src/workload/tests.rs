@@ -27,7 +27,7 @@ fn replicated_kinds_count_their_pods() {
 }
 
 #[test]
-fn selectors_without_requirements_and_with_unknown_ones_are_told_apart() {
+fn selectors_without_requirements_and_with_unknown_ones_differ() {
     let with = |selector: Value| json!({"spec": {"selector": selector}});
     let last = |kind: &str, object: Value| row("apps", kind, object).rsplit(" | ").next().map(str::to_owned);
     let unknown = json!({"matchExpressions": [{"key": "a", "operator": "Near"}]});

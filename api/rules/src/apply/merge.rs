@@ -43,14 +43,14 @@ fn merge_elements(list: List<'_>, live: Vec<Value>, config: &[Value]) -> Vec<Val
             slots.push(Slot::Shared(name.clone()));
             merging.shared.insert(name, value);
         } else {
-            slots.push(Slot::Kept(value));
+            slots.push(Slot::Existing(value));
         }
     }
     let shared: Vec<&Element> = config_names.iter().filter(|name| merging.shared.contains_key(*name)).collect();
     let (mut shared, mut rest) = (shared.into_iter().peekable(), config_names.iter().zip(config));
     for slot in slots {
         match slot {
-            Slot::Kept(value) => merging.merged.push(value),
+            Slot::Existing(value) => merging.merged.push(value),
             Slot::Shared(name) if shared.next_if(|next| **next == name).is_some() => {
                 for (stated, value) in rest.by_ref() {
                     merging.push(stated, value);
@@ -70,7 +70,7 @@ fn merge_elements(list: List<'_>, live: Vec<Value>, config: &[Value]) -> Vec<Val
 /// An element of the live list.
 enum Slot {
     /// The configuration does not mention it.
-    Kept(Value),
+    Existing(Value),
     /// The configuration and the live list have it.
     Shared(Element),
 }

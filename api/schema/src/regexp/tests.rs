@@ -102,7 +102,7 @@ fn what_go_takes_is_taken() {
 }
 
 #[test]
-fn what_go_refuses_is_refused() {
+fn what_go_refuses_is_rejected() {
     for pattern in [
         "a**",
         "a+*",

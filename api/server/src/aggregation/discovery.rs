@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_says_is_shown_in_the_newer_form() {
+    fn a_servers_answer_is_served_in_the_newer_form() {
         let list = json!({"kind": "APIResourceList", "groupVersion": "metrics.k8s.io/v1beta1", "resources": [
             {"name": "nodes", "singularName": "node", "namespaced": false, "kind": "NodeMetrics", "verbs": ["get", "list"], "shortNames": ["nm"]},
             {"name": "nodes/scale", "singularName": "", "namespaced": false, "group": "autoscaling", "version": "v1", "kind": "Scale", "verbs": ["get"]},

@@ -44,7 +44,7 @@ pub(crate) async fn forward(
         let link = aggregation.link(remote)?;
         let way = match is_upgrade {
             true => Way::Own(link.server.connect(&core.driver).await?),
-            false => Way::Kept(&link.server),
+            false => Way::Pooled(&link.server),
         };
         let passed = Passed { host: &host, target: &target, headers: &parts.headers.clone(), more: identity };
         let Answered { response, upgraded } = pass(&core.driver, way, &mut parts, passed, body).await?;
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_user_is_told_whole() {
+    fn the_whole_user_is_forwarded() {
         let mut user = UserInfo::new("jane", &["a", "b"]);
         user.uid = "7".to_owned();
         user.extra.insert("example.com/scope".to_owned(), vec!["x".to_owned(), "y".to_owned()]);

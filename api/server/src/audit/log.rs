@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_file_makes_place_for_a_new_one() {
+    fn a_full_file_is_rotated() {
         let directory = tempfile::tempdir().expect("a directory");
         let mut output = Output::open(&AuditLog { max_backups: 1, ..log(directory.path().join("audit.log")) }).expect("opens");
         std::fs::write(directory.path().join("audit-2020-01-02T03-04-05.678.log"), "old").expect("writes");

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_stays_and_the_rest_goes_in_its_time() {
+    fn requested_entries_stay_and_others_expire() {
         let cache = Converted::default();
         let big = "x".repeat(GENERATION_BYTES_MAX / 4);
         let stored =

@@ -72,7 +72,7 @@ impl Gatherer {
             let ended = connection.as_mut().poll(cx);
             // An error now makes the connection's next write fail. If not all bytes can be sent now, the socket wakes
             // this task again.
-            let _told_by_the_next_write = self.0.lock().poll_send(cx);
+            let _reported_by_the_next_write = self.0.lock().poll_send(cx);
             ended
         })
         .await
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_one_turn_writes_leaves_together_at_its_end() {
+    async fn writes_of_one_poll_leave_together_at_its_end() {
         let (mut socket, mut client) = pair().await;
         let gatherer = socket.gatherer();
         gatherer.gather();

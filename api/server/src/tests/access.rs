@@ -1,7 +1,7 @@
 use super::*;
 
 #[tokio::test]
-async fn who_may_not_is_told_so() {
+async fn a_user_without_the_right_gets_forbidden() {
     let cluster = cluster().await;
     let user = cluster.user("jane", &["system:authenticated"]);
     let cases = [

@@ -23,7 +23,7 @@ async fn a_pod_does_not_wait_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_pod_without_a_name_is_told_by_what_its_name_begins_with() {
+async fn a_rejected_pod_without_a_name_is_identified_by_its_prefix() {
     let mut early = pod("early");
     early["metadata"] = json!({"generateName": "early-"});
     let refused = cluster().await.post(PODS, early).await;
@@ -185,7 +185,7 @@ async fn a_quota_says_what_is_used() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_no_json_is_refused_with_its_beginning() {
+async fn a_body_that_is_no_json_is_rejected_with_its_beginning() {
     let cluster = cluster().await;
     let refused = cluster.request(Method::POST, CONFIG_MAPS, "application/json", "{\"kind\": ").await;
     let (code, message) = refused.refusal();
@@ -199,7 +199,7 @@ async fn a_body_that_is_no_json_is_refused_with_its_beginning() {
 
 /// An address in the index always means the same document. An old address redirects to the present one.
 #[tokio::test]
-async fn documents_asked_for_by_hash_are_kept() {
+async fn documents_requested_by_hash_may_be_cached() {
     let cluster = cluster().await;
     let index = cluster.get("/openapi/v3").await.ok();
     let address = index["paths"]["apis/apps/v1"]["serverRelativeURL"].as_str().expect("an address");

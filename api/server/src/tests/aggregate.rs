@@ -420,7 +420,7 @@ async fn discovery_and_openapi_tell_of_it() {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_be_asked_is_said_to_be_unavailable() {
+async fn an_unreachable_server_is_reported_as_unavailable() {
     let (cluster, backing) = (cluster().await, Backing::new().await);
     cluster.post(SERVICES, backing.registration(PKI.ca_pem())).await.ok();
     let condition = until(&cluster, "v1.others.example.com", |condition| condition["status"] == "False").await;

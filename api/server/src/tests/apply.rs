@@ -65,7 +65,7 @@ async fn what_is_applied_is_created_changed_and_given_up() {
 }
 
 #[tokio::test]
-async fn conflicts_are_told_and_forced() {
+async fn conflicts_are_reported_and_forced() {
     let cluster = cluster().await;
     let path = format!("{DEPLOYMENTS}/d");
     cluster.apply(&path, "me", deployment(json!({"replicas": 1}))).await.ok();
@@ -168,7 +168,7 @@ async fn empty_lists_are_not_fought_over() {
 }
 
 #[tokio::test]
-async fn bad_requests_are_refused_in_upstreams_words() {
+async fn bad_requests_are_rejected_in_upstreams_words() {
     let cluster = cluster().await;
     let path = format!("{CONFIG_MAPS}/x");
     let nobody = cluster.apply(&path, "", config(json!({}))).await;

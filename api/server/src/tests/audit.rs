@@ -82,7 +82,7 @@ async fn metadata_names_everything_but_the_bodies() {
 }
 
 #[tokio::test]
-async fn bodies_are_kept_as_far_as_the_rule_says() {
+async fn bodies_are_recorded_as_far_as_the_rule_says() {
     let rules = "{level: RequestResponse, omitStages: [RequestReceived], verbs: [create, update, patch], resources: [{group: '', resources: [configmaps]}]},
                  {level: Request, omitStages: [RequestReceived], verbs: [create, delete], resources: [{group: '', resources: [secrets]}]}, {level: None}";
     let audited = audited(rules).await;
@@ -109,7 +109,7 @@ async fn bodies_are_kept_as_far_as_the_rule_says() {
 }
 
 #[tokio::test]
-async fn refusals_and_impersonation_are_told() {
+async fn denials_and_impersonation_are_recorded() {
     let audited = audited("{level: Metadata, omitStages: [RequestReceived]}").await;
     let cluster = &audited.cluster;
     let request = |bearer: Option<&str>| {
@@ -178,7 +178,7 @@ async fn paths_are_recorded_by_their_rules() {
 
 /// A backend behind a proxy may send an endless answer, also with an error status.
 #[tokio::test]
-async fn an_endless_answer_through_a_proxy_is_passed_on_and_not_kept() {
+async fn an_endless_answer_through_a_proxy_is_passed_on_and_not_stored() {
     let audited = audited("{level: RequestResponse}").await;
     super::nodes::with_pod(&audited.cluster, super::nodes::node().await).await;
     let request = Request::builder().uri("/api/v1/nodes/n1/proxy/endless/missing").body(Body::empty()).expect("a request");

@@ -63,7 +63,7 @@ async fn an_update_that_changes_nothing_writes_nothing() {
 }
 
 #[tokio::test]
-async fn bodies_that_do_not_fit_the_path_are_refused_in_upstreams_words() {
+async fn bodies_that_do_not_fit_the_path_are_rejected_in_upstreams_words() {
     let cluster = cluster().await;
     cluster.config_map("a", json!({})).await;
     let with = |change: fn(&mut Value)| {
@@ -98,7 +98,7 @@ async fn bodies_that_do_not_fit_the_path_are_refused_in_upstreams_words() {
 }
 
 #[tokio::test]
-async fn unknown_fields_are_warned_of_ignored_or_refused() {
+async fn unknown_fields_are_warned_of_ignored_or_rejected() {
     let cluster = cluster().await;
     let mut body = config_map("a", json!({}));
     body["bogus"] = 1.into();
@@ -158,7 +158,7 @@ async fn yaml_goes_in_and_out() {
 }
 
 #[tokio::test]
-async fn media_that_nobody_understands_are_refused() {
+async fn media_that_nobody_understands_are_rejected() {
     let cluster = cluster().await;
     let cbor = cluster.request(Method::POST, CONFIG_MAPS, "application/cbor", "k8s").await;
     assert_eq!(cbor.status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
@@ -216,7 +216,7 @@ async fn events_of_both_groups_are_the_same_objects() {
 
 /// The code does not make clients retry soon, and nobody takes it for a defect of the server.
 #[tokio::test]
-async fn a_store_without_room_is_told_by_a_number_of_its_own() {
+async fn a_full_store_has_a_status_code_of_its_own() {
     let full = api_store::StoreError::DiskFull { path: "/data/state.db".to_owned() };
     for (error, words) in [
         (full, "no space left on the disk of /data/state.db"),
@@ -289,7 +289,7 @@ async fn managers_of_events_own_the_fields_of_the_version_that_they_speak() {
 }
 
 #[tokio::test]
-async fn an_event_of_the_newer_group_is_held_to_that_groups_rules() {
+async fn an_event_of_the_newer_group_follows_that_groups_rules() {
     let cluster = cluster().await;
     let events = "/apis/events.k8s.io/v1/namespaces/default/events";
     let event = |more: Value| {

@@ -83,7 +83,7 @@ async fn a_flood_from_one_user_leaves_anothers_latency_near_what_it_was() {
 }
 
 #[tokio::test]
-async fn refused_requests_are_told_when_to_come_back_and_are_counted() {
+async fn rejected_requests_get_retry_after_and_are_counted() {
     let mut config = config();
     (config.max_requests_inflight, config.max_mutating_requests_inflight) = (1, 0);
     let server = Server::start(config, Arc::new(MemoryStore::new())).await.expect("starts");
@@ -104,7 +104,7 @@ async fn refused_requests_are_told_when_to_come_back_and_are_counted() {
         let (jane, request) = (jane.clone(), request());
         async move { send(&jane, request).await.status() }
     });
-    hook.is_asked().await;
+    hook.was_called().await;
     let refused = json_of(send(&jane, request()).await).await;
     assert_eq!(refused.refusal(), (429, "Too many requests, please try again later."));
     assert_eq!((&refused.headers["retry-after"], &refused.body["reason"]), (&"1".parse().expect("a value"), &json!("TooManyRequests")));
@@ -124,7 +124,7 @@ async fn refused_requests_are_told_when_to_come_back_and_are_counted() {
 
 /// Mandatory objects are created again, and priority levels may come and go.
 #[tokio::test]
-async fn the_configuration_is_kept_whole() {
+async fn the_configuration_stays_whole() {
     let cluster = cluster().await;
     let dangling = async |schema: &str, status: &str| {
         let path = format!("{GROUP}/flowschemas/{schema}");

@@ -140,7 +140,7 @@ async fn a_token_is_good_for_five_to_ten_minutes() {
 }
 
 #[tokio::test]
-async fn large_lists_are_compressed_when_asked() {
+async fn large_lists_are_compressed_on_request() {
     use std::io::Read;
     let cluster = cluster().await;
     for at in 0..4 {

@@ -303,7 +303,7 @@ async fn what_a_mutating_policy_makes_goes_by_the_rules() {
 
 /// `a` runs before `b` and depends on a change of `b`, so it runs a second time.
 #[tokio::test]
-async fn who_wants_to_is_asked_again_after_a_change() {
+async fn reinvocation_follows_a_change() {
     let cluster = cluster().await;
     let seen = "Object{metadata: Object.metadata{annotations: {'seen': has(object.metadata.labels) && 'late' in object.metadata.labels ? 'yes' : 'no'}}}";
     cluster.mutating("a", json!([apply(seen)]), json!({})).await;
@@ -318,7 +318,7 @@ async fn who_wants_to_is_asked_again_after_a_change() {
 }
 
 #[tokio::test]
-async fn policies_are_not_asked_about_policies() {
+async fn policies_do_not_apply_to_policies() {
     let cluster = cluster().await;
     let everything = json!({"resourceRules": [{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]}]});
     let spec = json!({"matchConstraints": everything, "validations": [{"expression": "false", "message": "nothing at all"}]});

@@ -149,7 +149,7 @@ async fn watches_are_frames() {
 }
 
 #[tokio::test]
-async fn a_watch_that_starts_too_early_is_told_so() {
+async fn a_watch_that_starts_too_early_gets_gone() {
     let cluster = cluster().await;
     cluster.config_map("a", json!({})).await;
     let core = cluster.server.core();
@@ -308,7 +308,7 @@ async fn discovery() {
 }
 
 #[tokio::test]
-async fn bodies_that_are_none_are_refused_in_upstreams_words() {
+async fn bodies_that_are_none_are_rejected_in_upstreams_words() {
     let cluster = cluster().await;
     let refused = |body: Vec<u8>| ask(&cluster, Method::POST, CONFIG_MAPS, PROTOBUF, body);
     for (body, code, why) in [

@@ -147,7 +147,7 @@ async fn external_addresses_can_be_taken_off() {
 }
 
 #[tokio::test]
-async fn families_that_the_cluster_lacks_are_refused() {
+async fn families_that_the_cluster_lacks_are_rejected() {
     let cluster = cluster().await;
     let refused = async |spec: Value| {
         let answer = cluster.post(SERVICES, service("a", spec)).await;

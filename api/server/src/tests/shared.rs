@@ -110,7 +110,7 @@ async fn a_quota_holds_against_two_servers_at_once() {
 }
 
 #[tokio::test]
-async fn a_server_with_other_keys_is_kept_out() {
+async fn a_server_with_other_keys_cannot_join() {
     let store = Arc::new(MemoryStore::new());
     let _first = cluster_at(1, &store).await;
     let directory = tempfile::tempdir().expect("a directory");

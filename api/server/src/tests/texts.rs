@@ -119,7 +119,7 @@ async fn what_every_cluster_has_is_the_servers_own() {
 }
 
 #[tokio::test]
-async fn what_is_broken_is_told_in_gos_words() {
+async fn mistakes_are_reported_in_gos_words() {
     let cluster = cluster().await;
     cluster.config_map("a", json!({})).await;
     let path = format!("{CONFIG_MAPS}/a");

@@ -193,7 +193,7 @@ async fn watches_end_when_the_server_stops() {
 /// Concurrent writers and watchers: each watcher gets all events in the same order, and its last event matches the
 /// stored object.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_watchers_are_told_the_same_without_a_gap() {
+async fn all_watchers_receive_the_same_without_a_gap() {
     let directory = tempfile::tempdir().expect("a directory");
     let sqlite = api_store::SqliteStore::open(api_store::SqliteConfig::new(directory.path().join("db"))).await.expect("opens");
     for store in [Arc::new(MemoryStore::new()) as Arc<dyn Store>, Arc::new(sqlite)] {

@@ -138,7 +138,7 @@ pub(super) async fn slow_hook(takes: std::time::Duration) -> Slow {
 
 impl Slow {
     /// Waits until the webhook gets a request.
-    pub(super) async fn is_asked(&self) {
+    pub(super) async fn was_called(&self) {
         self.entered.notified().await;
     }
 }
@@ -156,7 +156,7 @@ impl Cluster {
 }
 
 #[tokio::test]
-async fn a_webhook_is_asked_about_every_kind_of_write() {
+async fn a_webhook_is_called_for_every_kind_of_write() {
     let (cluster, hook) = (cluster().await, Hook::thinking(agree).await);
     cluster.configure("Validating", "all", json!([hook.webhook("all.example.com", json!({"timeoutSeconds": 7}))])).await;
     cluster.config_map("c", json!({})).await;
@@ -180,7 +180,7 @@ async fn a_webhook_is_asked_about_every_kind_of_write() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_told_in_the_webhooks_words() {
+async fn a_denial_has_the_webhooks_message() {
     let think = |request: &Value| match request["name"].as_str() {
         Some("good") => json!({"allowed": true, "warnings": ["careful"]}),
         Some("plain") => json!({"allowed": false}),
@@ -199,7 +199,7 @@ async fn a_refusal_is_told_in_the_webhooks_words() {
 }
 
 #[tokio::test]
-async fn subresources_are_shown_as_what_they_are() {
+async fn subresources_are_sent_as_what_they_are() {
     let (cluster, hook) = (cluster().await, Hook::thinking(agree).await);
     let rules = json!([{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}]);
     cluster.service_account().await;
@@ -239,7 +239,7 @@ async fn subresources_are_shown_as_what_they_are() {
 }
 
 #[tokio::test]
-async fn an_equivalent_form_is_shown_where_the_rules_name_it() {
+async fn an_equivalent_form_is_sent_where_the_rules_name_it() {
     let (cluster, hook) = (cluster().await, Hook::thinking(agree).await);
     let rules = json!([{"operations": ["CREATE"], "apiGroups": ["events.k8s.io"], "apiVersions": ["v1"], "resources": ["events"]}]);
     let equivalent = hook.webhook("equivalent.example.com", json!({"rules": rules}));
@@ -258,7 +258,7 @@ async fn an_equivalent_form_is_shown_where_the_rules_name_it() {
 
 /// A user who registers a webhook that rejects everything must still be able to delete it.
 #[tokio::test]
-async fn webhooks_are_not_asked_about_webhooks() {
+async fn webhooks_are_not_called_for_webhooks() {
     let (cluster, hook) = (cluster().await, Hook::thinking(|_| json!({"allowed": false})).await);
     let rules = json!([{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}]);
     let all = |name: &str| json!([hook.webhook(name, json!({"rules": rules}))]);

@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quota_that_is_reached_is_told_from_other_failures() {
+    fn a_reached_quota_differs_from_other_failures() {
         let said = |code, text: &str| failed("writing to", &Status::new(code, text)).to_string();
         let words = "etcdserver: mvcc: database space exceeded";
         assert_eq!(said(Code::ResourceExhausted, words), words);

@@ -182,7 +182,7 @@ async fn a_member_that_is_not_there_is_passed_over_and_one_that_comes_back_is_fo
 }
 
 #[tokio::test]
-async fn addresses_that_cannot_be_meant_are_refused_and_ones_that_do_not_answer_are_named() {
+async fn addresses_that_cannot_be_meant_are_rejected_and_ones_that_do_not_answer_are_named() {
     for (address, complaint) in [("127.0.0.1:2379", "http://"), ("ftp://a", "http://"), ("http://", "")] {
         let error = EtcdStore::open(EtcdConfig::new([address])).await.map(drop).expect_err(address);
         assert!(matches!(error, StoreError::Address { .. }) && error.to_string().contains(complaint), "{address}: {error}");

@@ -37,7 +37,7 @@ async fn what_was_answered_is_there_after_reopening() {
 }
 
 #[tokio::test]
-async fn a_second_process_is_kept_out_and_told_who_is_in() {
+async fn a_second_process_is_rejected_with_the_owners_pid() {
     let dir = tempfile::tempdir().expect("a directory");
     let _first = open(&dir).await.expect("opens");
     match open(&dir).await.map(drop) {
@@ -47,7 +47,7 @@ async fn a_second_process_is_kept_out_and_told_who_is_in() {
 }
 
 #[tokio::test]
-async fn a_database_from_a_newer_version_is_refused() {
+async fn a_database_from_a_newer_version_is_rejected() {
     let dir = tempfile::tempdir().expect("a directory");
     let store = open(&dir).await.expect("opens");
     store.close().await;
@@ -59,7 +59,7 @@ async fn a_database_from_a_newer_version_is_refused() {
 }
 
 #[tokio::test]
-async fn history_is_kept_short_by_itself() {
+async fn history_is_compacted_automatically() {
     let dir = tempfile::tempdir().expect("a directory");
     let store = open(&dir).await.expect("opens");
     let mut at = store.write(write("lease", Some("0"), Expect::Absent)).await.expect("writes");

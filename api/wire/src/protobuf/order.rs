@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn inlined_fields_maps_and_unknown_ones_have_their_place() {
+    fn inlined_fields_maps_and_unknown_ones_are_ordered() {
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "labels": {"b": "1", "a": "2"}, "annotations": {}},
             "spec": {"containers": [{"name": "c", "resources": {"requests": {"memory": "1", "cpu": "2"}}, "image": "i"}],
                 "volumes": [{"emptyDir": {}, "name": "v"}], "unheard": 1, "nodeName": "n"}, "status": {"podIP": "1", "phase": "Running"}});

@@ -123,7 +123,7 @@ fn a_message_in_pieces_is_merged() {
 }
 
 #[test]
-fn zeros_that_mean_something_are_kept() {
+fn zeros_that_mean_something_stay() {
     for (api_version, kind, object) in [
         ("apps/v1", "Deployment", json!({"spec": {"replicas": 0, "strategy": {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": "0%"}}}})),
         (

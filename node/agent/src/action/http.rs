@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_of_the_probe_takes_the_place_of_ours() {
+    fn a_header_of_the_probe_replaces_ours() {
         let headers = serde_json::json!([{"name": "Host", "value": "web.test"}, {"name": "User-Agent", "value": "mine"}]);
         let action: HTTPGetAction = serde_json::from_value(serde_json::json!({"port": 80, "httpHeaders": headers})).expect("an action");
         let url = RequestUrl { secure: false, host: "10.0.0.5".to_owned(), port: 80, path: "/".to_owned() };

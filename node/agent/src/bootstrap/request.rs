@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_fails_is_not_asked_without_a_pause() {
+    async fn requests_to_a_failing_server_pause() {
         let sent = Arc::new(AtomicUsize::new(0));
         let count = sent.clone();
         let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {

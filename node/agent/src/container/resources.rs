@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asked_for_nothing_goes_first_when_memory_runs_out() {
+    fn a_pod_without_requests_goes_first_when_memory_runs_out() {
         let one = |requests: Value, limits: Value| {
             let pod = pod(json!([container(requests, limits)]), json!([]));
             oom_score_adj(&pod, &pod.spec.as_ref().expect("a spec").containers[0], 1 << 30)

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_pipe_in_place_of_the_names_keeps_nobody_waiting() {
+    fn a_named_pipe_instead_of_the_names_keeps_nobody_waiting() {
         let root = tempfile::tempdir().expect("a directory");
         std::fs::create_dir(root.path().join("etc")).expect("making");
         for file in ["etc/passwd", "etc/group"] {

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_held_in_upstreams_order_and_words() {
+    fn limits_apply_in_upstreams_order_with_its_messages() {
         let two = || json!({"containers": [container("a", "4Mi"), container("b", "8Mi")]});
         let with_volumes = |containers: Value, volumes: Value| json!({"containers": containers, "volumes": volumes});
         let free = json!([{"name": "a"}]);

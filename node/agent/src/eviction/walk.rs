@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bound_ends_the_walk_and_is_told() {
+    fn every_bound_ends_the_walk_and_is_reported() {
         let dir = tempfile::tempdir().expect("a directory");
         fs::write(dir.path().join("one"), vec![1; 1 << 20]).expect("written");
         assert_eq!(measured(dir.path(), Budget::new(Duration::ZERO)).1, Some(Immeasurable::TooSlow));

@@ -57,7 +57,7 @@ fn what_an_earlier_boot_left_is_removed_whatever_it_is() {
 }
 
 #[test]
-fn what_this_boot_began_is_kept() {
+fn records_of_this_boot_stay() {
     let machine = Machine::new();
     machine.open("run", "one").expect("opens");
     machine.container("run", "one");
@@ -81,7 +81,7 @@ fn containers_of_this_boot_run_on_where_an_earlier_version_recorded_them() {
 }
 
 #[test]
-fn a_torn_record_in_the_old_place_is_of_no_boot() {
+fn a_torn_record_at_the_old_path_is_of_no_boot() {
     for torn in ["", "shim 1 1\ninit 1 1\nboot one\nstarted 1\n", "\0\0\0"] {
         let machine = Machine::new();
         machine.write("data/runc/containers/c/pid", torn);
@@ -101,7 +101,7 @@ fn another_directory_is_taken_when_nothing_runs_in_the_last_one() {
 }
 
 #[test]
-fn another_nodes_directory_is_refused_while_it_is_in_use() {
+fn another_nodes_directory_is_rejected_while_it_is_in_use() {
     let machine = Machine::new();
     machine.open("run", "one").expect("opens");
     machine.container("run", "one");

@@ -104,8 +104,8 @@ impl Streams {
         };
         // Both halves of these stay: a dropped half would break the stream off.
         let (stdin, resize) = (self.stdin.map(halves), self.resize.map(halves));
-        let (stdin, _held) = stdin.unzip();
-        let (resize, _held_too) = resize.unzip();
+        let (stdin, _stdin_permit) = stdin.unzip();
+        let (resize, _resize_permit) = resize.unzip();
         let client = Client {
             input,
             gone: gone.clone(),

@@ -131,7 +131,7 @@ fn unheard(client: kube::Client, mut requests: u32) -> kube::Client {
 }
 
 #[tokio::test]
-async fn a_heartbeat_that_failed_is_tried_again_before_its_turn() {
+async fn a_heartbeat_that_failed_is_repeated_before_its_time() {
     use k8s_openapi::api::coordination::v1::Lease;
     let mut cluster = Cluster::new(Script::default()).await;
     let leases = Api::<Lease>::namespaced(cluster.client.clone(), "kube-node-lease");

@@ -341,7 +341,7 @@ async fn a_ready_that_somebody_took_is_given_back_however_soon() {
 }
 
 #[tokio::test]
-async fn the_deadline_is_told_once_nothing_runs_any_more() {
+async fn the_deadline_is_reported_once_nothing_runs_any_more() {
     let cluster = Cluster::new(Script::default().containers(|_| Behaviour::IgnoreTerm)).await;
     let _agent = cluster.start();
     cluster.node_ready().await;
@@ -358,7 +358,7 @@ async fn the_deadline_is_told_once_nothing_runs_any_more() {
 }
 
 #[tokio::test]
-async fn an_ephemeral_container_is_refused_where_people_see_it() {
+async fn an_ephemeral_container_is_rejected_where_people_see_it() {
     let (cluster, _agent) = Cluster::running().await;
     cluster.create("debugged", one("web:1")).await;
     cluster.ready("debugged").await;

@@ -125,7 +125,7 @@ async fn a_failed_task_ends_the_agent() {
 }
 
 #[tokio::test]
-async fn logs_are_given_as_asked() {
+async fn logs_follow_the_options() {
     let (cluster, _agent) = Cluster::running().await;
     let pod = cluster.create("web", one("web:1")).await;
     cluster.ready("web").await;

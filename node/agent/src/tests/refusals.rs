@@ -7,7 +7,7 @@ fn waiting(status: &Value) -> (String, String) {
 }
 
 #[tokio::test]
-async fn an_image_that_cannot_be_had_is_said_and_backed_off() {
+async fn an_unavailable_image_is_reported_and_backed_off() {
     let (cluster, _agent) = Cluster::running().await;
     cluster.create("lost", one("missing:1")).await;
     cluster.status("lost", "ErrImagePull", |status| waiting(status).0 == "ErrImagePull").await;
@@ -48,7 +48,7 @@ async fn a_runtime_class_that_does_not_fit_is_clear_and_no_crash_loop() {
 }
 
 #[tokio::test]
-async fn exec_probes_of_wasm_containers_are_refused() {
+async fn exec_probes_of_wasm_containers_are_rejected() {
     let (cluster, _agent) = Cluster::running().await;
     let spec = json!({"containers": [{"name": "c", "image": "wasm:1", "livenessProbe": {"exec": {"command": ["x"]}}}]});
     cluster.create("asks", spec).await;

@@ -139,7 +139,7 @@ async fn exec_runs_over_every_spdy_protocol() {
 }
 
 #[tokio::test]
-async fn what_spdy_clients_get_wrong_they_are_told_before_the_upgrade() {
+async fn mistakes_of_spdy_clients_are_reported_before_the_upgrade() {
     let (_cluster, _agent, port) = running_web().await;
     for (path, protocol, status, wanted) in [
         ("/exec/default/web/c?output=1", "v4.channel.k8s.io", 400, "you must specify at least 1 command"),

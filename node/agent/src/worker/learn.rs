@@ -23,7 +23,7 @@ use crate::record::{
 };
 
 /// How long `ErrImagePull` is shown before it becomes `ImagePullBackOff`.
-const PULL_ERROR_SHOWN: SignedDuration = SignedDuration::from_secs(2);
+const PULL_ERROR_MIN: SignedDuration = SignedDuration::from_secs(2);
 /// First wait after a failure of the node itself (namespaces, volumes, clean-up).
 const FAULT_RETRY: SignedDuration = SignedDuration::from_millis(500);
 /// The longest such wait; upstream's for volumes.
@@ -205,7 +205,7 @@ impl PodRecord {
         record.image = ImageState::Unknown;
         record.pulls.next(now);
         let until = now.checked_add(record.pulls.delay()).unwrap_or(now);
-        let backs_off_at = (reason == "ErrImagePull").then(|| now.checked_add(PULL_ERROR_SHOWN).unwrap_or(now));
+        let backs_off_at = (reason == "ErrImagePull").then(|| now.checked_add(PULL_ERROR_MIN).unwrap_or(now));
         record.waiting = Some(Waiting { reason: reason.to_owned(), message: message.clone(), until, backs_off_at });
         let image = image_of(pod, name);
         let what = match reason {

@@ -49,7 +49,7 @@ fn a_linux_style_image_with_a_wasm_entrypoint_is_wasm() {
 }
 
 #[test]
-fn what_cannot_run_is_told_why() {
+fn the_reason_why_an_image_cannot_run_is_reported() {
     let chart = json!({"config": {"mediaType": "application/vnd.cncf.helm.config.v1+json", "digest": "sha256:c"}, "layers": []});
     let cases = [
         (shape_of(&chart, &json!({})), "neither a WASM artifact nor a Linux image"),

@@ -88,7 +88,7 @@ fn everything_below(dir: &Path) -> u64 {
 }
 
 #[tokio::test]
-async fn bombs_are_refused_in_words_and_leave_nothing() {
+async fn bombs_are_rejected_in_words_and_leave_nothing() {
     let bench = bench();
     let deep = format!("{}x", "d/".repeat(300));
     let long = "n".repeat(20_000);
@@ -139,7 +139,7 @@ async fn bombs_are_refused_in_words_and_leave_nothing() {
 }
 
 #[tokio::test]
-async fn an_image_that_would_fill_the_disk_is_refused() {
+async fn an_image_that_would_fill_the_disk_is_rejected() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().to_owned();
     // 8 MiB are to be had, whatever others write to this disk meanwhile.
@@ -250,7 +250,7 @@ async fn who_describes_a_layer_wrongly_keeps_it_from_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_configuration_that_would_fill_the_list_of_images_is_refused() {
+async fn a_configuration_that_would_fill_the_list_of_images_is_rejected() {
     let bench = bench();
     let base = tar_of(&[("etc/", b"")]);
     for env in [vec!["A=".to_owned() + &"x".repeat(300 << 10)], vec![String::new(); 100_000]] {
@@ -273,7 +273,7 @@ async fn a_module_that_nobody_would_compile_is_not_stored() {
 
 /// Text is parsed beside this process, too.
 #[tokio::test]
-async fn text_that_is_no_module_is_refused_in_words() {
+async fn text_that_is_no_module_is_rejected_in_words() {
     let bench = bench();
     for (what, text) in [("no module", "(nothing)"), ("half a module", "(module (func"), ("no text", "\u{0}")] {
         let error = bench.store.import("x", &bench.file("m.wat", text.as_bytes())).await.expect_err(what);

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn records_that_would_fill_the_memory_are_refused_at_their_header() {
+    fn records_that_would_fill_the_memory_are_rejected_at_their_header() {
         for (kind, len, wanted) in [
             (EntryType::XHeader, 1 << 40, "an extended header of 1024 GiB; at most 1 MiB are read"),
             (EntryType::XGlobalHeader, (1 << 20) + 1, "an extended header of 1 MiB"),

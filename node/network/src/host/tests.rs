@@ -36,7 +36,7 @@ fn present(addresses: &[(u32, [u8; 4])], routes: &[(&str, u8, u32, Option<u32>)]
 }
 
 #[test]
-fn ranges_that_others_have_are_refused_by_name() {
+fn ranges_that_others_have_are_rejected_by_name() {
     let own = metric("sk1");
     let other = metric("sk2");
     type Case<'a> = (&'a [(u32, [u8; 4])], &'a [(&'a str, u8, u32, Option<u32>)], &'a str);
@@ -116,7 +116,7 @@ fn only_routes_that_differ_change() {
 }
 
 #[test]
-fn names_are_told_from_other_clusters() {
+fn names_differ_from_those_of_other_clusters() {
     assert_eq!(veth("sk1", Ipv4Addr::new(10, 244, 0, 18)), "sk1vf40012");
     for (name, owned) in [
         ("sk1-br", true),

@@ -15,7 +15,7 @@ fn port(host_ip: Option<u8>, host_port: u16) -> HostPort {
 }
 
 #[test]
-fn gives_addresses_out_in_turn_and_again_as_late_as_possible() {
+fn assigns_addresses_in_order_and_again_as_late_as_possible() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut ledger = Ledger::open(dir.path()).expect("opened");
     let reserve = |ledger: &mut Ledger, uid: &str| ledger.reserve(uid, "h", &[], range("10.244.0.0/29")).map(|r| r.ip);

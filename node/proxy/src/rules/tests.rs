@@ -30,7 +30,7 @@ fn one_endpoint_needs_no_choice() {
 }
 
 #[test]
-fn no_endpoint_is_refused() {
+fn no_endpoint_is_rejected() {
     let spec = with(web("10.96.0.1"), json!({"type": "NodePort", "ports": [{"name": "http", "port": 80, "nodePort": 30080}]}));
     insta::assert_snapshot!(written(spec, &[("10.244.2.3", "there", "")]));
 }
@@ -69,7 +69,7 @@ fn the_internal_local_policy_keeps_cluster_traffic_on_the_node() {
 }
 
 #[test]
-fn load_balancers_let_in_whom_they_are_told_to() {
+fn load_balancers_accept_their_source_ranges() {
     let mut balanced = service(
         "web",
         with(web("10.96.0.1"), json!({"type": "LoadBalancer", "loadBalancerSourceRanges": ["198.51.100.0/24", " 203.0.113.0/24"]})),
@@ -81,7 +81,7 @@ fn load_balancers_let_in_whom_they_are_told_to() {
 }
 
 #[test]
-fn transports_are_told_apart_and_udp_flows_remembered() {
+fn transports_differ_and_udp_flows_are_stored() {
     let spec = json!({
         "clusterIP": "10.96.0.53",
         "ports": [{"name": "dns", "port": 53, "protocol": "UDP"}, {"name": "dns-tcp", "port": 53}],

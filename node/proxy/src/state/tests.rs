@@ -93,7 +93,7 @@ fn the_oldest_service_keeps_an_address_whatever_its_name_and_whether_it_has_endp
 }
 
 #[test]
-fn what_the_machine_has_itself_is_served_to_nobody_and_told_once() {
+fn addresses_of_the_machine_are_not_served_and_reported_once() {
     let mut state = State::new(config());
     let mut spec = web("10.96.0.1");
     spec["externalIPs"] = serde_json::json!(["192.0.2.1", "10.96.0.10"]);

@@ -86,7 +86,7 @@ fn a_privileged_container() {
 }
 
 #[test]
-fn a_profile_of_the_node_takes_the_place_of_the_default_one() {
+fn a_profile_of_the_node_replaces_the_default_one() {
     let filter = |seccomp: Seccomp, privileged: bool| {
         let mut spec = spec();
         spec.security = Security { seccomp, privileged, ..Security::default() };
@@ -122,7 +122,7 @@ fn the_seccomp_profile_follows_the_capabilities() {
 }
 
 #[test]
-fn what_runc_would_not_understand_is_refused() {
+fn what_runc_would_not_understand_is_rejected() {
     let mut odd = spec();
     odd.security.capabilities_add = vec!["FLY".into()];
     let error = bundle(&odd, &v1()).unwrap_err();

@@ -57,7 +57,7 @@ async fn processes(harness: &Runc, spec: &ContainerSpec, count: u64) {
 }
 
 #[tokio::test]
-async fn what_cannot_start_is_told_in_upstreams_words() {
+async fn start_failures_are_reported_in_upstreams_words() {
     let harness = Runc::new();
     let runtime = harness.runtime();
     let prefix = "OCI runtime create failed: runc create failed: unable to start container process: ";
@@ -86,7 +86,7 @@ async fn a_missing_runc_is_named_with_what_to_install() {
 }
 
 #[tokio::test]
-async fn users_mounts_and_limits_are_as_asked() {
+async fn users_mounts_and_limits_are_as_specified() {
     let harness = Runc::new();
     let shared = harness.scratch().join("shared");
     std::fs::create_dir(&shared).unwrap();
@@ -175,7 +175,7 @@ async fn a_terminal_container_logs_its_terminal() {
 }
 
 #[tokio::test]
-async fn stdin_is_empty_unless_kept_open() {
+async fn stdin_is_empty_unless_it_stays_open() {
     let harness = Runc::new();
     let (exit, said) = run(&harness, &script(&harness, "cat; echo end")).await;
     assert_eq!((exit.code, said), (0, vec!["end".to_owned()]));
@@ -291,7 +291,7 @@ async fn commands_of_clients_that_left_are_counted() {
 }
 
 #[tokio::test]
-async fn exec_errors_are_told_and_leave_the_container_alone() {
+async fn exec_errors_are_reported_and_leave_the_container_alone() {
     let harness = Runc::new();
     let spec = sleeper(&harness).await;
     let missing = ExecSpec { args: vec!["nothing".into()], ..ExecSpec::default() };
@@ -308,7 +308,7 @@ async fn exec_errors_are_told_and_leave_the_container_alone() {
 }
 
 #[tokio::test]
-async fn wasm_content_is_refused() {
+async fn wasm_content_is_rejected() {
     let harness = Runc::new();
     let mut spec = script(&harness, "");
     spec.content = Content::Wasm { module: "/m.wasm".into(), digest: "sha256:0".into() };

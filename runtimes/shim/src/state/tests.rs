@@ -10,7 +10,7 @@ fn open() -> (tempfile::TempDir, StateDir) {
 }
 
 #[test]
-fn ids_that_are_no_file_names_are_refused() {
+fn ids_that_are_no_file_names_are_rejected() {
     let (_dir, state) = open();
     for id in ["", ".", "..", "a/b", ".hidden", "new\nline", &"x".repeat(201)] {
         assert!(state.create(&plain_spec(id)).is_err(), "{id:?}");
@@ -35,7 +35,7 @@ fn a_directory_that_others_may_enter_is_closed_to_them() {
 }
 
 #[test]
-fn what_was_asked_is_found_again_and_twice_is_an_error() {
+fn a_created_container_is_found_again_and_twice_is_an_error() {
     let (dir, state) = open();
     state.create(&plain_spec("a")).unwrap();
     assert!(matches!(state.create(&plain_spec("a")), Err(RuntimeError::Exists(_))));

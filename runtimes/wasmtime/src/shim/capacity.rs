@@ -57,7 +57,7 @@ impl Capacity {
         if is_probe && let Ok(permit) = self.probes.clone().try_acquire_owned() {
             return Some(Instance { _permit: permit });
         }
-        let _place = self.queue.try_acquire().ok()?;
+        let _waiting = self.queue.try_acquire().ok()?;
         let permit = timeout(QUEUE_TIMEOUT, self.instances.clone().acquire_owned()).await.ok()?.ok()?;
         Some(Instance { _permit: permit })
     }

@@ -40,6 +40,6 @@ impl Channel {
 
     fn say(mut self, words: &str) {
         // The agent may have ended; the next one reads the records.
-        let _told = self.0.write_all(words.as_bytes());
+        let _sent = self.0.write_all(words.as_bytes());
     }
 }

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_are_shown_and_files_in_their_directory() {
+    fn directories_and_the_directories_of_files_are_visible() {
         let mounts =
             [mount("/etc/hosts", false), mount("/data", false), mount("/config/app.toml", true), mount("/dev/termination-log", false)];
         let wanted = ["/data = /data rw", "/config = /config ro", "/dev = /dev rw"];
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_shown_that_was_not_declared() {
+    fn undeclared_files_are_not_visible() {
         assert_eq!(described(&[], &[], "/"), [""; 0]);
         assert_eq!(described(&[], &[], "/data"), [""; 0]);
     }

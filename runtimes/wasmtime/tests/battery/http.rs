@@ -162,7 +162,7 @@ async fn spinning_requests_do_not_stop_others() {
 }
 
 #[tokio::test]
-async fn more_connections_than_instances_wait_their_turn() {
+async fn more_connections_than_instances_wait() {
     let (harness, network) = (Wasmtime::new(), Network::new("many"));
     let spec = web(&harness, &network, "web");
     let runtime = harness.runtime();
@@ -186,7 +186,7 @@ async fn more_connections_than_instances_wait_their_turn() {
 }
 
 #[tokio::test]
-async fn nonsense_and_endless_heads_are_refused() {
+async fn nonsense_and_endless_heads_are_rejected() {
     let (harness, network) = (Wasmtime::new(), Network::new("nonsense"));
     let spec = web(&harness, &network, "web");
     let runtime = harness.runtime();

@@ -69,13 +69,13 @@ async fn code(harness: &Wasmtime, spec: &ContainerSpec) -> i32 {
 }
 
 #[tokio::test]
-async fn the_pods_hosts_file_is_asked() {
+async fn the_pods_hosts_file_is_read() {
     let (harness, network) = (Wasmtime::new(), Network::new("hosts"));
     assert_eq!(code(&harness, &resolver(&harness, &network, "my-pod")).await, 33);
 }
 
 #[tokio::test]
-async fn the_pods_nameserver_is_asked_along_its_search_list() {
+async fn the_pods_nameserver_is_queried_along_its_search_list() {
     let (harness, network) = (Wasmtime::new(), Network::new("dns"));
     let socket = network.inside(|| UdpSocket::bind("127.0.0.1:53").unwrap()).await;
     let names = tokio::task::spawn_blocking(move || nameserver(&socket));

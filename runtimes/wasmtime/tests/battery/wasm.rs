@@ -46,7 +46,7 @@ async fn a_spinning_guest_stops_at_sigterm() {
 }
 
 #[tokio::test]
-async fn a_guest_that_wants_too_much_is_told_and_ends_by_itself() {
+async fn a_guest_that_wants_too_much_gets_an_error_and_ends_by_itself() {
     let harness = Wasmtime::new();
     let mut spec = spec(&harness, &guests::module("hog"));
     spec.resources.memory_limit_bytes = Some(32 << 20);
@@ -111,7 +111,7 @@ async fn the_shim_is_nobody_without_capabilities_in_an_empty_root() {
 }
 
 #[tokio::test]
-async fn mounts_are_shown_where_they_belong_and_read_only_ones_stay_so() {
+async fn mounts_are_at_their_paths_and_read_only_ones_stay_so() {
     let harness = Wasmtime::new();
     let volume = |name: &str, mode| {
         use std::os::unix::fs::PermissionsExt;

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn ready_and_unready_addresses_are_told_apart() {
+    fn ready_and_unready_addresses_are_separate() {
         let pods = [pod("b", "10.0.0.2", true), pod("a", "10.0.0.1", false)];
         let Action::Create(made) = plan(&service(json!({})), &pods, None) else { panic!("none made") };
         insta::assert_json_snapshot!(made, @r#"

@@ -143,9 +143,9 @@ fn pack_ports(
         slot.endpoints.extend(left.by_ref().take(room));
         slot.changed |= slot.endpoints.len() != before;
     }
-    let mut kept_empty = !placeholder;
+    let mut has_empty = !placeholder;
     for slot in filled {
-        if slot.endpoints.is_empty() && std::mem::replace(&mut kept_empty, true) {
+        if slot.endpoints.is_empty() && std::mem::replace(&mut has_empty, true) {
             actions.push(Action::Delete(slot.slice));
         } else if let Some(patch) = difference(service, &slot) {
             actions.push(Action::Change { slice: slot.slice, patch });
@@ -153,7 +153,7 @@ fn pack_ports(
     }
     let rest: Vec<Endpoint> = left.collect();
     let empty: &[Endpoint] = &[];
-    let more = rest.chunks(ENDPOINTS_MAX).chain((!kept_empty).then_some(empty));
+    let more = rest.chunks(ENDPOINTS_MAX).chain((!has_empty).then_some(empty));
     actions.extend(more.map(|chunk| Action::Create(Box::new(slice(service, family, ports, chunk.to_vec())))));
 }
 

@@ -100,11 +100,11 @@ impl Jobs {
                 Ok(()) => {
                     tracked.remove(uid);
                     // The cache may have shown the removal before it was expected, or the Pod may be gone.
-                    let is_shown = self
+                    let is_delivered = self
                         .pods
                         .get(&ObjectKey::from(&pod.metadata))
                         .is_none_or(|now| now.metadata.uid != pod.metadata.uid || !member::is_tracked(&now));
-                    if is_shown {
+                    if is_delivered {
                         self.removals.observed(key, uid);
                     }
                 }

@@ -11,7 +11,7 @@ use crate::config::NodeTiming;
 use crate::{meta, nodes};
 
 /// The conditions that a lost Node cannot report.
-const TOLD_BY_KUBELET: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
+const KUBELET_CONDITIONS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 
 /// The last heartbeats of a Node, and when this process observed them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +63,8 @@ fn grace(node: &Node, timing: &NodeTiming) -> Duration {
 
 /// How long until the Node counts as lost; `None` when its conditions say so already.
 pub fn lost_in(node: &Node, health: &Health, timing: &NodeTiming, now: Instant) -> Option<Duration> {
-    let known_lost = TOLD_BY_KUBELET.iter().all(|kind| nodes::condition(node, kind).is_some_and(|condition| condition.status == "Unknown"));
+    let known_lost =
+        KUBELET_CONDITIONS.iter().all(|kind| nodes::condition(node, kind).is_some_and(|condition| condition.status == "Unknown"));
     if known_lost {
         return None;
     }
@@ -84,7 +85,7 @@ pub fn conditions_of_lost(
     }
     let mut conditions = node.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
     let at = meta::whole_seconds(written);
-    for kind in TOLD_BY_KUBELET {
+    for kind in KUBELET_CONDITIONS {
         match conditions.iter_mut().find(|condition| condition.type_ == kind) {
             None => conditions.push(NodeCondition {
                 type_: kind.to_owned(),

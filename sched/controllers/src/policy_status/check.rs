@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn each_expression_is_held_against_each_kind() {
+    fn each_expression_is_checked_against_each_kind() {
         let found = warnings_of(
             json!({"validations": [
                 {"expression": "object.spec.replicas > 1", "messageExpression": "'not ' + object.kind"},

@@ -20,7 +20,7 @@ fn policy(expressions: &[&str]) -> ValidatingAdmissionPolicy {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn expressions_are_held_against_the_kinds_that_a_policy_matches() {
+async fn expressions_are_checked_against_the_kinds_that_a_policy_matches() {
     let cluster = Cluster::start(|_| {}).await;
     let policies: Api<ValidatingAdmissionPolicy> = cluster.all();
     let first = policy(&["object.spec.replicas > 1", "params.data['x'] == object.metadata.name", "params.nothing == 1"]);

@@ -77,7 +77,7 @@ fn no_amount_is_too_much_to_count() {
 }
 
 #[test]
-fn several_are_told_in_order() {
+fn several_quotas_are_reported_in_order() {
     let hard = quota("q", json!({ "memory": "1Gi", "cpu": "1" }), json!({}));
     let big = pod("b", json!({ "requests": { "cpu": "2", "memory": "2Gi" } }));
     assert_eq!(
@@ -157,7 +157,7 @@ fn claims_are_counted_by_class() {
 }
 
 #[test]
-fn what_is_used_can_be_told() {
+fn usage_is_computed() {
     let hard = quota("q", json!({ "pods": "10", "requests.memory": "1Gi", "services": "5", "count/jobs.batch": "1" }), json!({}));
     let stored = Objects::new([pod("a", json!({ "requests": { "memory": "128Mi" } })), service("s", "ClusterIP")]);
     let wanted = json!({ "count/jobs.batch": "0", "pods": "1", "requests.memory": "128Mi", "services": "1" });

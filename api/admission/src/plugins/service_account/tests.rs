@@ -68,7 +68,7 @@ fn the_older_field_is_heeded() {
 }
 
 #[test]
-fn an_unknown_account_is_refused() {
+fn an_unknown_account_is_rejected() {
     let verdict = verdict(Ask::create(pod(json!({ "serviceAccountName": "foo" }))).admit(&ServiceAccount, &view()));
     assert_eq!(verdict, "pods \"p\" is forbidden: error looking up service account ns/foo: serviceaccount \"foo\" not found");
 }
@@ -117,7 +117,7 @@ fn a_strict_account_limits_secrets() {
 
 /// CVE-2024-3177 (`envFrom`), CVE-2023-2728 (ephemeral containers), and every other field that references a Secret.
 #[test]
-fn a_strict_accounts_secrets_are_not_had_by_a_detour() {
+fn a_strict_accounts_secrets_cannot_be_used_by_a_detour() {
     let reference = |secret: &str| json!({ "name": "c", "envFrom": [{ "secretRef": { "name": secret } }] });
     let variable =
         |secret: &str| json!({ "name": "c", "env": [{ "name": "V", "valueFrom": { "secretKeyRef": { "name": secret, "key": "k" } } }] });

@@ -93,7 +93,7 @@ fn claims_become_a_user() {
 }
 
 #[test]
-fn bad_tokens_are_refused() {
+fn bad_tokens_are_rejected() {
     let (own, other) = (provider("a"), provider("a"));
     let now = Timestamp::now().as_second();
     let refusal = |config: OidcConfig, token: &str| ask(&oidc(config, &[&own]), token).expect_err("bad").to_string();
@@ -129,7 +129,7 @@ fn a_remembered_token_runs_out_all_the_same() {
 }
 
 #[test]
-fn new_keys_replace_old_ones_and_unknown_ones_are_told() {
+fn new_keys_replace_old_ones_and_unknown_ones_are_reported() {
     let requests = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&requests);
     let oidc = Oidc::new(config(), move || {
@@ -152,7 +152,7 @@ fn new_keys_replace_old_ones_and_unknown_ones_are_told() {
 }
 
 #[test]
-fn unsafe_providers_are_refused() {
+fn unsafe_providers_are_rejected() {
     let refused = |config| Oidc::new(config, || {}).err().expect("bad").to_string();
     assert!(refused(OidcConfig { issuer_url: "http://x".to_owned(), ..config() }).contains("https"));
     assert!(refused(OidcConfig { client_id: String::new(), ..config() }).contains("client ID"));

@@ -123,7 +123,7 @@ fn item(document: &mut Value, fields: &[&str], value: Value) {
 }
 
 #[test]
-fn what_is_allowed_in_a_place_may_be_there() {
+fn fields_are_allowed_where_the_schema_has_them() {
     let gadget = json!({"type": ["object", "null"], "required": ["size"], "enum": [{}, 5], "items": [{}], "additionalProperties": false,
         "properties": {"type": {"type": "string"}, "required": {"additionalProperties": {}}, "x-y": {"items": {}}}, "x-enum": 5});
     let mut document = document(&["a.io/v1"], &["Gadget"], json!({"Gadget": gadget}));

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_asked_at_its_first_port_or_the_one_named() {
+    fn a_request_goes_to_the_first_port_or_the_named_one() {
         let pod = json!({"spec": {"containers": [{"name": "a"}, {"name": "b", "ports": [{"containerPort": 8080}]}]}, "status": {"podIP": "10.244.0.5"}});
         assert_eq!(described(of_pod(&pod, name("p"))), "Plain 10.244.0.5:8080");
         assert_eq!(described(of_pod(&pod, name("https:p:8443"))), "Tls 10.244.0.5:8443");

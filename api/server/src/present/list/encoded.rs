@@ -13,9 +13,9 @@ use api_cache::Object;
 use api_wire::protobuf::{EncodeError, Form, ListForm};
 
 /// Maximum number of bytes of encoded items that one list keeps.
-const KEPT_BYTES_MAX: usize = 1 << 20;
+const RETAINED_BYTES_MAX: usize = 1 << 20;
 /// Number of bytes of JSON after which the task yields.
-const TURN_BYTES: usize = 256 << 10;
+const YIELD_BYTES: usize = 256 << 10;
 
 /// Items still to send.
 pub(super) struct Encoded {
@@ -42,13 +42,13 @@ impl Encoded {
             let message = form.message(&json)?;
             len += list.item_len(message.len());
             since_yield += json.len();
-            if retained < KEPT_BYTES_MAX {
+            if retained < RETAINED_BYTES_MAX {
                 retained += message.len();
                 items.push(Item::Ready(message));
             } else {
                 items.push(Item::Later(Arc::clone(object), message.len()));
             }
-            if since_yield >= TURN_BYTES {
+            if since_yield >= YIELD_BYTES {
                 since_yield = 0;
                 tokio::task::yield_now().await;
             }

@@ -31,7 +31,7 @@ impl Backing {
 }
 
 #[tokio::test]
-async fn connections_are_kept_until_what_they_are_made_with_changes() {
+async fn connections_stay_until_their_configuration_changes() {
     let (cluster, backing) = registered().await;
     let requested = async |query: &str| backing.request_often(&cluster, &format!("{GADGETS}?{query}")).await;
     let first = requested("first").await;
@@ -109,7 +109,7 @@ async fn what_was_sent_is_not_sent_again() {
 
 /// A process may run longer than the front proxy's certificate is valid.
 #[tokio::test]
-async fn a_renewed_certificate_is_shown_from_then_on() {
+async fn a_renewed_certificate_is_presented_from_then_on() {
     let directory = tempfile::tempdir().expect("a directory");
     let ago = jiff::Timestamp::now() - jiff::SignedDuration::from_hours(24 * 300);
     let pki = Pki::open_at(directory.path(), &PkiConfig::for_cluster("cluster.local"), ago).expect("keys");

@@ -124,7 +124,7 @@ async fn who_is_away_or_talks_nonsense_is_left_out() {
 }
 
 #[tokio::test]
-async fn what_a_server_said_is_kept_while_it_cannot_be_asked() {
+async fn a_servers_last_answer_stays_while_it_is_unavailable() {
     let (cluster, backing) = (cluster().await, Backing::new().await);
     backing.says("1", document("gadgets"));
     backing.register(&cluster, PKI.ca_pem()).await;

@@ -76,7 +76,7 @@ fn stored(cluster: &Cluster, name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn objects_are_stored_in_one_version_and_shown_in_each() {
+async fn objects_are_stored_in_one_version_and_served_in_each() {
     let hook = hook().await;
     let cluster = with_two_versions(&hook).await;
     let made = cluster.post(WIDGETS_V2, widget_v2("a", json!({"dimensions": {"size": 3}, "paint": "green"}))).await.ok();
@@ -141,7 +141,7 @@ async fn every_way_of_writing_speaks_the_requested_version() {
 }
 
 #[tokio::test]
-async fn managers_of_both_versions_are_kept() {
+async fn managers_of_both_versions_stay() {
     let hook = hook().await;
     let cluster = with_two_versions(&hook).await;
     let apply = async |collection: &str, manager: &str, object: Value| {
@@ -175,7 +175,7 @@ async fn managers_of_both_versions_are_kept() {
 }
 
 #[tokio::test]
-async fn lists_are_converted_in_batches_and_kept() {
+async fn lists_are_converted_in_batches_and_cached() {
     let hook = hook().await;
     let cluster = with_two_versions(&hook).await;
     for index in 0..20 {

@@ -16,7 +16,7 @@ fn laughs() -> String {
 }
 
 #[tokio::test]
-async fn a_body_over_the_limit_is_refused_by_its_size() {
+async fn a_body_over_the_limit_is_rejected_by_its_size() {
     let cluster = cluster().await;
     let long = config_map("c", json!({"x": "x".repeat(3 * MIB)})).to_string();
     for (method, path, media) in [

@@ -25,7 +25,7 @@ async fn webhooks_change_objects_in_the_order_of_their_names() {
 }
 
 #[tokio::test]
-async fn who_wants_to_is_asked_again_after_a_change() {
+async fn reinvocation_follows_a_change() {
     let cluster = cluster().await;
     let (early, late) = (Hook::thinking(signing("e")).await, Hook::thinking(signing("l")).await);
     let again = json!({"reinvocationPolicy": "IfNeeded"});

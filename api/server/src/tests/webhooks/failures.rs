@@ -48,7 +48,7 @@ async fn nonsense_counts_as_no_answer() {
 }
 
 #[tokio::test]
-async fn the_failure_policy_decides_about_who_cannot_be_asked() {
+async fn the_failure_policy_decides_about_unreachable_webhooks() {
     let (cluster, hook) = (cluster().await, Hook::thinking(agree).await);
     let away = |policy: &str| {
         let mut webhook = hook.webhook("away.example.com", json!({"failurePolicy": policy}));
@@ -110,7 +110,7 @@ async fn a_slow_webhook_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_dry_run_is_not_shown_to_webhooks_with_side_effects() {
+async fn a_dry_run_is_not_sent_to_webhooks_with_side_effects() {
     let (cluster, hook) = (cluster().await, Hook::thinking(agree).await);
     cluster.configure("Validating", "v", json!([hook.webhook("v.example.com", json!({}))])).await;
     cluster.post(&format!("{CONFIG_MAPS}?dryRun=All"), config_map("c", json!({}))).await.ok();

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_hurry_that_is_asked_for_shortens_a_grace_that_was_given() {
+    fn only_a_requested_shorter_grace_period_shortens_the_stored_one() {
         let pods = served("", "pods");
         let now: Timestamp = "2024-01-01T00:00:00Z".parse().expect("a time");
         let delete = |pod: &Value, grace| {

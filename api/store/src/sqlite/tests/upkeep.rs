@@ -17,7 +17,7 @@ const YEAR: u64 = 365 * 24 * 360;
 const STATUS_EVERY: u64 = 30;
 const EVENT_EVERY: u64 = 6;
 /// One hour: upstream's `--event-ttl`.
-const EVENT_KEPT: u64 = 360;
+const EVENT_LIFETIME: u64 = 360;
 /// The maximum size of file and write-ahead log, relative to the live data.
 const RATIO_MAX: f64 = 3.0;
 
@@ -64,7 +64,7 @@ impl Node {
                 let key = format!("core/events/default/{}.{round:x}", self.name);
                 let made = self.put(&key, 900, Expect::Absent).await;
                 self.events.push_back((key, made));
-                if self.events.len() as u64 > EVENT_KEPT / EVENT_EVERY
+                if self.events.len() as u64 > EVENT_LIFETIME / EVENT_EVERY
                     && let Some((key, at)) = self.events.pop_front()
                 {
                     self.store.write(write(&key, None, Expect::At(at))).await.expect("deletes");

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::*;
 
 #[test]
-fn hostile_bytes_are_refused() {
+fn hostile_bytes_are_rejected() {
     let good = envelope("v1", "ConfigMap", &bytes(1, bytes(1, "a")));
     for cut in MAGIC.len() + 1..good.len() {
         // Wherever it is cut, it is an error or an object without what was cut off.
@@ -61,7 +61,7 @@ fn raw_json_does_not_nest_deeper_by_standing_deep() {
 }
 
 #[test]
-fn times_that_are_none_are_refused() {
+fn times_that_are_none_are_rejected() {
     for time in [[number(1, 0), bytes(2, "")].concat(), vec![0x08, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f]] {
         let lease = bytes(2, bytes(3, &time));
         let found = decode(&envelope("coordination.k8s.io/v1", "Lease", &lease));

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_refused_port_is_told_as_such() {
+    async fn a_refused_port_is_reported_as_such() {
         // A port that was free a moment ago.
         let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
         let target = Target { name: "web".to_owned(), uid: "u".to_owned(), network: None };

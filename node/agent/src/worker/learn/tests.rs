@@ -111,7 +111,7 @@ fn faults_of_the_node_are_tried_again_soon() {
 }
 
 #[test]
-fn each_ephemeral_container_is_refused_once() {
+fn each_ephemeral_container_is_rejected_once() {
     let mut pod_record = PodRecord::new(&pod(), at(0));
     let mut debugged = pod();
     let ephemeral = json!([{"name": "debugger", "image": "busybox"}]);

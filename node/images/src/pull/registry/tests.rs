@@ -90,9 +90,9 @@ async fn with_realm(realm: String) -> String {
 #[tokio::test]
 async fn a_token_server_is_bounded_and_what_it_says_is_not_passed_on() {
     let good = server(|head| {
-        let is_asked =
+        let was_called =
             head.contains("scope=repository%3Aimage%3Apull") && head.contains("service=r") && head.contains("authorization: Basic ");
-        if is_asked { plain("200 OK", r#"{"token": "good"}"#) } else { plain("400 What", "") }
+        if was_called { plain("200 OK", r#"{"token": "good"}"#) } else { plain("400 What", "") }
     })
     .await;
     assert_eq!(fetched(&with_realm(format!("http://{good}/token")).await, sailor()).await, Ok(2));
@@ -114,7 +114,7 @@ async fn a_token_server_is_bounded_and_what_it_says_is_not_passed_on() {
 }
 
 #[tokio::test]
-async fn a_token_that_has_ended_is_asked_for_again() {
+async fn an_expired_token_is_requested_again() {
     let count = Arc::new(AtomicUsize::new(0));
     let given = count.clone();
     let tokens = server(move |_| {

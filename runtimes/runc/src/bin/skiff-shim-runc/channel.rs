@@ -37,7 +37,7 @@ impl Channel {
 
     /// Writes a line. A failed write is ignored: the agent has ended.
     pub fn say(&self, line: &str, fds: &[RawFd]) {
-        let _told = fds::send(self.0.as_fd(), line.as_bytes(), fds);
+        let _sent = fds::send(self.0.as_fd(), line.as_bytes(), fds);
     }
 
     /// For poll: readable when the agent is gone.

@@ -203,8 +203,8 @@ impl Container {
     /// client that reads too slowly delays the output, but not for ever.
     fn wait(&mut self, timeout: PollTimeout) -> bool {
         let is_draining = timeout != PollTimeout::NONE;
-        let is_held = self.hub.is_full();
-        let timeout = if is_held { PollTimeout::from(STUCK_MS) } else { timeout };
+        let is_full = self.hub.is_full();
+        let timeout = if is_full { PollTimeout::from(STUCK_MS) } else { timeout };
         let watched = self.hub.watched();
         let mut fds: Vec<PollFd<'_>> = watched.iter().map(|(fd, flags)| PollFd::new(fd.as_fd(), *flags)).collect();
         // While draining only output counts.
@@ -212,7 +212,7 @@ impl Container {
             fds.push(PollFd::new(self.signals.as_fd(), PollFlags::POLLIN));
         }
         let others = fds.len();
-        if !is_held {
+        if !is_full {
             fds.extend(self.sources.iter().map(|source| PollFd::new(source.as_fd(), PollFlags::POLLIN)));
         }
         let came = match poll(&mut fds, timeout) {
@@ -221,7 +221,7 @@ impl Container {
         };
         let ready: Vec<bool> = fds.iter().map(|fd| fd.any().unwrap_or(false)).collect();
         drop(fds);
-        if is_held && !came {
+        if is_full && !came {
             self.hub.let_go_of_full();
             return true;
         }

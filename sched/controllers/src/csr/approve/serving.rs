@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_node_has_not_told_is_not_its_own() {
+    fn unreported_addresses_are_not_the_nodes_own() {
         let mut request = Request { ips: vec![ip("192.0.2.7")], ..Request::default() };
         request.organizations = vec!["system:nodes".to_owned()];
         request.common_name = "system:node:n1".to_owned();
