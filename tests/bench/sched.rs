@@ -1,59 +1,85 @@
 //! Pods bound a second, from creation to binding, on fake nodes without agents.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::Method;
+use serde_json::{Value, json};
 
 use crate::load::{Client, in_flight};
 use crate::process::Meter;
 use crate::report::Table;
 
-const NODES: usize = 1_000;
-const PODS: usize = 2_000;
 const AT_ONCE: usize = 64;
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn node(n: usize) -> Bytes {
     let capacity = serde_json::json!({"cpu": "32", "memory": "128Gi", "pods": "110"});
     let object = serde_json::json!({
-        "apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("fake-{n}"), "labels": {"kubernetes.io/hostname": format!("fake-{n}")}},
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("fake-{n}"), "labels": {"kubernetes.io/hostname": format!("fake-{n}"), "zone": format!("zone-{}", n % 10)}},
         "spec": {},
         "status": {"capacity": capacity, "allocatable": capacity, "conditions": [{"type": "Ready", "status": "True", "reason": "Fake", "message": "", "lastHeartbeatTime": null, "lastTransitionTime": null}]},
     });
     Bytes::from(object.to_string())
 }
 
-fn pod(n: usize) -> Bytes {
-    let object = serde_json::json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("pod-{n}"), "namespace": "default"},
-        "spec": {"containers": [{"name": "c", "image": "none", "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}}]},
-    });
-    Bytes::from(object.to_string())
+/// A Pod of an app, with more in its spec.
+fn pod(app: &str, n: usize, more: &Value) -> Bytes {
+    let mut spec = json!({"containers": [{"name": "c", "image": "none", "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}}]});
+    more.as_object().into_iter().flatten().for_each(|(key, value)| spec[key] = value.clone());
+    let metadata = json!({"name": format!("{app}-{n}"), "namespace": "default", "labels": {"app": app}});
+    Bytes::from(json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}).to_string())
+}
+
+/// Each Pod on a node of its own.
+fn apart(app: &str) -> Value {
+    let term = json!({"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": "kubernetes.io/hostname"});
+    json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}})
+}
+
+/// Each zone with the same number of Pods.
+fn spread(app: &str) -> Value {
+    let selector = json!({"matchLabels": {"app": app}});
+    let constraint = json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector});
+    json!({"topologySpreadConstraints": [constraint]})
 }
 
 pub async fn run(kubeconfig: &str, pid: u32) {
     let client = Client::connect(kubeconfig).await;
-    let create = |path: &'static str, count: usize, body: fn(usize) -> Bytes| {
-        let client = client.clone();
-        in_flight(count, AT_ONCE, move |n| {
-            let client = client.clone();
-            async move { drop(client.call(Method::POST, path, "application/json", body(n)).await) }
+    let table = Table::work();
+    add_nodes(&client, 0..1_000).await;
+    bind(&client, &table, pid, "plain", 2_000, &json!({}), "1,000 nodes").await;
+    add_nodes(&client, 1_000..5_000).await;
+    bind(&client, &table, pid, "plain-more", 2_000, &json!({}), "5,000 nodes").await;
+    bind(&client, &table, pid, "apart", 1_000, &apart("apart"), "required anti-affinity, 5,000 nodes").await;
+    bind(&client, &table, pid, "spread", 1_000, &spread("spread"), "topology spread, 5,000 nodes").await;
+}
+
+async fn add_nodes(client: &Client, numbers: Range<usize>) {
+    let first = numbers.start;
+    let write = |method: Method, path: fn(usize) -> String| {
+        in_flight(numbers.len(), AT_ONCE, move |n| {
+            let (client, method, n) = (client.clone(), method.clone(), first + n);
+            async move { drop(client.call(method, &path(n), "application/json", node(n)).await) }
         })
     };
-    create("/api/v1/nodes", NODES, node).await;
+    write(Method::POST, |_| "/api/v1/nodes".to_owned()).await;
     // Makes the nodes Ready, and removes the taint of a new node. The controllers that would set both again do not run.
-    for part in ["/status", ""] {
-        in_flight(NODES, AT_ONCE, |n| {
-            let client = client.clone();
-            async move { drop(client.call(Method::PUT, &format!("/api/v1/nodes/fake-{n}{part}"), "application/json", node(n)).await) }
-        })
-        .await;
-    }
+    write(Method::PUT, |n| format!("/api/v1/nodes/fake-{n}/status")).await;
+    write(Method::PUT, |n| format!("/api/v1/nodes/fake-{n}")).await;
+}
+
+/// Measures from the first creation until all Pods are bound.
+async fn bind(client: &Client, table: &Table, pid: u32, app: &'static str, count: usize, more: &Value, what: &str) {
     let meter = Meter::start(pid).await;
-    create("/api/v1/namespaces/default/pods", PODS, pod).await;
-    tokio::time::timeout(LIMIT, until_all_bound(&client)).await.expect("all Pods are bound in time");
-    Table::work().spent(&meter.spent().await, &format!("Pod created and bound, {NODES} nodes"), PODS, None);
+    in_flight(count, AT_ONCE, |n| {
+        let (client, body) = (client.clone(), pod(app, n, more));
+        async move { drop(client.call(Method::POST, "/api/v1/namespaces/default/pods", "application/json", body).await) }
+    })
+    .await;
+    tokio::time::timeout(LIMIT, until_all_bound(client)).await.expect("all Pods are bound in time");
+    table.spent(&meter.spent().await, &format!("Pod created and bound, {what}"), count, None);
 }
 
 /// Lists Pods without a node again and again until there are none.
