@@ -60,7 +60,11 @@ impl FilterPlugin for PodTopologySpread {
                 if includes(constraint, pod, node)
                     && let Some(value) = node.labels.get(&constraint.topology_key)
                 {
-                    *domains.entry(value.clone()).or_default() += count(constraint, pod, node);
+                    let more = count(constraint, pod, node);
+                    match domains.get_mut(value) {
+                        Some(sum) => *sum += more,
+                        None => drop(domains.insert(value.clone(), more)),
+                    }
                 }
             }
         }
