@@ -151,11 +151,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::plugins::fixtures::{node, pod, requesting};
-
-    fn snapshot(nodes: Vec<NodeInfo>) -> Snapshot {
-        Snapshot { nodes: nodes.into_iter().map(Arc::new).collect(), ..Snapshot::default() }
-    }
+    use crate::plugins::fixtures::{node, pod, requesting, snapshot};
 
     #[test]
     fn the_message_counts_reasons_as_upstream_does() {

@@ -49,11 +49,11 @@ impl Default for Profile {
 pub(crate) mod fixtures {
     //! Nodes and Pods for the tables of tests.
 
+    use std::sync::Arc;
+
     use k8s_openapi::api::core::v1::{Node, Pod};
     use sched_framework::{NodeInfo, PodInfo, Snapshot};
     use serde_json::{Value, json};
-
-    use crate::cache::Cache;
 
     /// A node of 4 cores, 8 GiB and 110 Pods; `more` is merged over it.
     pub(crate) fn node(name: &str, more: Value) -> NodeInfo {
@@ -79,13 +79,15 @@ pub(crate) mod fixtures {
 
     /// A snapshot of the nodes.
     pub(crate) fn snapshot(nodes: Vec<NodeInfo>) -> Snapshot {
-        let mut cache = Cache::default();
-        for node in nodes {
-            let object = json!({"metadata": {"name": node.name, "labels": node.labels}, "spec": {"taints": node.taints}});
-            cache.update_node(&serde_json::from_value::<Node>(object).expect("a node"));
-            node.pods.into_values().for_each(|pod| cache.assume_pod(pod, &node.name));
+        let mut snapshot = Snapshot::default();
+        for (index, node) in nodes.into_iter().enumerate() {
+            let with_affinity = node.pods.values().filter(|pod| !pod.pod_affinity.is_empty());
+            let by_uid = with_affinity.map(|pod| (pod.uid.clone(), (Arc::clone(pod), node.name.clone())));
+            snapshot.pods_with_affinity.extend(by_uid);
+            snapshot.node_index.insert(node.name.clone(), index);
+            snapshot.nodes.push(Arc::new(node));
         }
-        cache.snapshot().clone()
+        snapshot
     }
 
     /// A Pod that requests CPU and memory.

@@ -1,7 +1,7 @@
 //! Topology spread constraints: required ones rule nodes out where the skew would be too large; the others add to the score of
 //! nodes in emptier domains.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use sched_framework::{
@@ -10,6 +10,7 @@ use sched_framework::{
 };
 
 use super::taint_toleration;
+use super::topology::DomainSums;
 
 /// A domain of that label is one node; the Pods are counted there.
 const HOSTNAME: &str = "kubernetes.io/hostname";
@@ -19,10 +20,10 @@ const IGNORED: i64 = i64::MIN;
 pub(crate) struct PodTopologySpread;
 
 /// For each required constraint, the number of Pods of each domain.
-struct Required(Vec<HashMap<String, i64>>);
+struct Required(Vec<DomainSums>);
 
 /// For each other constraint, the number of Pods of each domain, and how much a Pod counts.
-struct Preferred(Vec<(HashMap<String, i64>, f64)>);
+struct Preferred(Vec<(DomainSums, f64)>);
 
 impl Plugin for PodTopologySpread {
     fn name(&self) -> &'static str {
@@ -51,7 +52,7 @@ fn count(constraint: &TopologySpread, pod: &PodInfo, node: &NodeInfo) -> i64 {
 
 impl FilterPlugin for PodTopologySpread {
     fn pre_filter(&self, state: &mut CycleState, pod: &PodInfo, snapshot: &Snapshot) -> Status {
-        let mut domains: Vec<HashMap<String, i64>> = constraints(pod, true).map(|_| HashMap::new()).collect();
+        let mut domains: Vec<DomainSums> = constraints(pod, true).map(|_| DomainSums::default()).collect();
         if domains.is_empty() {
             return Status::Success;
         }
@@ -60,11 +61,7 @@ impl FilterPlugin for PodTopologySpread {
                 if includes(constraint, pod, node)
                     && let Some(value) = node.labels.get(&constraint.topology_key)
                 {
-                    let more = count(constraint, pod, node);
-                    match domains.get_mut(value) {
-                        Some(sum) => *sum += more,
-                        None => drop(domains.insert(value.clone(), more)),
-                    }
+                    domains.add(value, count(constraint, pod, node));
                 }
             }
         }
@@ -80,9 +77,9 @@ impl FilterPlugin for PodTopologySpread {
                 return Status::UnschedulableAndUnresolvable(vec![format!("{REASON} (missing required label)")]);
             };
             let has_enough = i64::try_from(domains.len()).is_ok_and(|number| number >= constraint.min_domains);
-            let emptiest = domains.values().min().copied().filter(|_| has_enough).unwrap_or(0);
+            let emptiest = domains.lowest().filter(|_| has_enough).unwrap_or(0);
             let more = i64::from(pod.is_spread_by(constraint, &pod.namespace));
-            if domains.get(value).copied().unwrap_or(0) + more - emptiest > constraint.max_skew {
+            if domains.get(value).unwrap_or(0) + more - emptiest > constraint.max_skew {
                 return Status::Unschedulable(vec![REASON.to_owned()]);
             }
         }
@@ -118,14 +115,16 @@ impl ScorePlugin for PodTopologySpread {
         let spread = |constraint: &TopologySpread| {
             let key = &constraint.topology_key;
             if key == HOSTNAME {
-                return (HashMap::new(), (judged.len() as f64 + 2.0).ln());
+                return (DomainSums::default(), (judged.len() as f64 + 2.0).ln());
             }
             let values: HashSet<&String> = judged.iter().filter_map(|node| node.labels.get(key)).collect();
             let weight = (values.len() as f64 + 2.0).ln();
-            let mut domains: HashMap<String, i64> = values.into_iter().map(|value| (value.clone(), 0)).collect();
+            let mut domains = DomainSums::default();
+            values.iter().for_each(|value| domains.add(value, 0));
             for node in snapshot.nodes.iter().filter(|node| is_in_all_domains(pod, false, node) && includes(constraint, pod, node)) {
-                if let Some(sum) = node.labels.get(key).and_then(|value| domains.get_mut(value)) {
-                    *sum += count(constraint, pod, node);
+                // Domains without a feasible node do not matter.
+                if let Some(value) = node.labels.get(key).filter(|value| values.contains(value)) {
+                    domains.add(value, count(constraint, pod, node));
                 }
             }
             (domains, weight)
@@ -142,8 +141,8 @@ impl ScorePlugin for PodTopologySpread {
         if !is_in_all_domains(pod, false, node) {
             return IGNORED;
         }
-        let score = |(constraint, (domains, weight)): (&TopologySpread, &(HashMap<String, i64>, f64))| {
-            let in_domain = node.labels.get(&constraint.topology_key).and_then(|value| domains.get(value)).copied();
+        let score = |(constraint, (domains, weight)): (&TopologySpread, &(DomainSums, f64))| {
+            let in_domain = node.labels.get(&constraint.topology_key).and_then(|value| domains.get(value));
             let pods = if constraint.topology_key == HOSTNAME { count(constraint, pod, node) } else { in_domain.unwrap_or(0) };
             pods as f64 * weight + (constraint.max_skew - 1) as f64
         };
