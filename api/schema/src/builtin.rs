@@ -1,20 +1,17 @@
 //! Schema trees of the built-in kinds, built at first use and kept for the life of the process.
 //!
-//! One generator serves all kinds, so that it generates a shared type (Pod specs, metadata) once. The tree has only
-//! names, shapes and facts. The generated JSON, three quarters of it descriptions, is dropped. The number of types
-//! limits the memory.
+//! All kinds share the definitions (Pod specs, metadata), and a definition is parsed when the first kind needs it. The tree
+//! has only names, shapes and facts. The number of types limits the memory.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::{LazyLock, OnceLock};
 
-use schemars::SchemaGenerator;
-use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
 use crate::facts;
 use crate::schema::{Definition, Facts, Format, Node, Schema, Struct};
-use crate::types::TYPES;
+use crate::types::{self, Types};
 
 /// The prefix of references to definitions in OpenAPI v3.
 pub(crate) const DEFINITIONS: &str = "#/components/schemas/";
@@ -31,51 +28,37 @@ pub(crate) fn metadata() -> Option<Schema> {
 /// The schema of a body by its group, version and kind: served kinds, bodies of subresources
 /// (`Scale`, `Eviction`, `Binding`, `TokenRequest`) and `Status`.
 pub fn of_gvk(group: &str, version: &str, kind: &str) -> Option<&'static Schema> {
-    static INDEX: LazyLock<HashMap<(&str, &str, &str), usize>> =
-        LazyLock::new(|| TYPES.iter().enumerate().map(|(at, t)| ((t.group, t.version, t.kind), at)).collect());
-    static ROOTS: [OnceLock<Schema>; TYPES.len()] = [const { OnceLock::new() }; TYPES.len()];
-    let at = *INDEX.get(&(group, version, kind))?;
-    let (found, root) = (TYPES.get(at)?, ROOTS.get(at)?);
-    Some(root.get_or_init(|| Builder::global().build(found.generate)))
-}
-
-/// A generator with upstream's names and reference style.
-pub(crate) fn generator() -> SchemaGenerator {
-    SchemaSettings::openapi3().with(|s| s.definitions_path = "/components/schemas".into()).into_generator()
-}
-
-/// Removes the new definitions from the generator, as JSON. It keeps `true` instead of each, so that it does not generate
-/// the definition again.
-pub(crate) fn take_new(generator: &mut SchemaGenerator) -> Vec<(String, Value)> {
-    let new = generator.definitions_mut().iter_mut().filter(|(_, body)| body.is_object());
-    new.map(|(name, body)| (name.clone(), std::mem::replace(body, Value::Bool(true)))).collect()
+    static ROOTS: LazyLock<HashMap<&str, OnceLock<Schema>>> =
+        LazyLock::new(|| types::kinds().keys().map(|gvk| (*gvk, OnceLock::new())).collect());
+    let (gvk, root) = ROOTS.get_key_value(format!("{group}/{version}/{kind}").as_str())?;
+    Some(root.get_or_init(|| Builder::global().build(types::kinds().get(gvk).copied().unwrap_or_default())))
 }
 
 /// Builds definitions. Its lock is taken only at the first use of a kind.
+#[derive(Default)]
 struct Builder {
-    generator: SchemaGenerator,
     definitions: HashMap<&'static str, &'static Definition>,
+    /// Definitions without a body.
+    pending: Vec<&'static Definition>,
     names: HashSet<&'static str>,
 }
 
 impl Builder {
     fn global() -> parking_lot::MutexGuard<'static, Self> {
-        static BUILDER: LazyLock<parking_lot::Mutex<Builder>> = LazyLock::new(|| {
-            parking_lot::Mutex::new(Builder { generator: generator(), definitions: HashMap::new(), names: HashSet::new() })
-        });
+        static BUILDER: LazyLock<parking_lot::Mutex<Builder>> = LazyLock::new(parking_lot::Mutex::default);
         BUILDER.lock()
     }
 
-    /// The schema of one type. Builds also every type that it refers to.
-    fn build(&mut self, generate: fn(&mut SchemaGenerator) -> schemars::Schema) -> Schema {
-        let root = generate(&mut self.generator);
-        for (name, body) in take_new(&mut self.generator) {
-            let definition = self.definition(&name);
-            let body = self.body(definition.name, &body);
-            // Set at most once: the generator returns the JSON of a definition only when it is new.
+    /// The schema of the type of that name. Builds also every type that it refers to.
+    fn build(&mut self, name: &str) -> Schema {
+        let root = self.definition(name);
+        while let Some(definition) = self.pending.pop() {
+            let json = Types::shapes().schema(definition.name).and_then(|json| serde_json::from_str(json).ok());
+            let body = self.body(definition.name, &json.unwrap_or_default());
+            // Set at most once: only a new definition is pending.
             let _ = definition.body.set(body);
         }
-        Schema::plain(self.node("", root.as_value()))
+        Schema::plain(Node::Definition(root))
     }
 
     fn name(&mut self, name: &str) -> &'static str {
@@ -94,6 +77,7 @@ impl Builder {
         let name = self.name(name);
         let leaked: &'static Definition = Box::leak(Box::new(Definition { name, body: OnceLock::new() }));
         self.definitions.insert(name, leaked);
+        self.pending.push(leaked);
         leaked
     }
 

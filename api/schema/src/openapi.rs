@@ -11,6 +11,7 @@ mod others;
 mod parameters;
 mod render;
 
+use std::cell::LazyCell;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 use std::{fmt, io};
@@ -22,6 +23,7 @@ use sha2::{Digest, Sha256};
 
 pub use self::others::{Others, Unfit, v2_others, v2_part};
 use crate::discovery::{groups, versions};
+use crate::types::Types;
 
 /// The content type of OpenAPI v2 as protobuf. Clients accept this name or one with `@` instead of the dot before `v1.0`.
 /// The response must have this name, since Go's parser of media types rejects `@`.
@@ -36,10 +38,11 @@ const KUBERNETES_VERSION: &str = "v1.37.0";
 /// The first call builds every document for its hash; later calls build only documents whose kinds changed.
 pub fn v3_index(kinds: &[Arc<Kind>]) -> Value {
     let mut paths = Map::new();
+    let types = LazyCell::<Types>::new(Types::described);
     for group in groups(kinds) {
         for version in versions(group, kinds) {
             let path = path_of(group, version);
-            let hash = v3_hash(group, version, kinds).unwrap_or_default();
+            let hash = hash_of(&types, group, version, kinds).unwrap_or_default();
             paths.insert(path.clone(), json!({"serverRelativeURL": format!("/openapi/v3/{path}?hash={hash}")}));
         }
     }
@@ -48,6 +51,10 @@ pub fn v3_index(kinds: &[Arc<Kind>]) -> Value {
 
 /// The hash of a document in [`v3_index`], which is also its `ETag`. `None` for a version that is not served.
 pub fn v3_hash(group: &str, version: &str, kinds: &[Arc<Kind>]) -> Option<String> {
+    hash_of(&LazyCell::new(Types::described), group, version, kinds)
+}
+
+fn hash_of(types: &LazyCell<Types>, group: &str, version: &str, kinds: &[Arc<Kind>]) -> Option<String> {
     /// The hash of each path, with the kinds of the hashed document. The number of groups and versions limits the size.
     type Hashes = Mutex<HashMap<String, (Vec<Arc<Kind>>, String)>>;
     static HASHES: LazyLock<Hashes> = LazyLock::new(Mutex::default);
@@ -58,7 +65,7 @@ pub fn v3_hash(group: &str, version: &str, kinds: &[Arc<Kind>]) -> Option<String
     }
     let mut hash = Hashing(Sha256::new());
     // A write into a hash cannot fail.
-    let _ = write_v3(&mut hash, &own);
+    let _ = write_v3(&mut hash, types, &own);
     let hash: String = hash.0.finalize().iter().map(|byte| format!("{byte:02X}")).collect();
     HASHES.lock().insert(path, (own, hash.clone()));
     Some(hash)
@@ -72,7 +79,7 @@ pub fn v3(group: &str, version: &str, kinds: &[Arc<Kind>]) -> Option<Value> {
     }
     let paths: Map<String, Value> = operations::paths(&own).iter().map(|item| (item.path.clone(), render::v3_path(item))).collect();
     let mut schemas = Map::new();
-    definitions::each(&own, &mut |name, schema, _| drop(schemas.insert(name.to_owned(), schema)));
+    definitions::each(&Types::described(), &own, &mut |name, schema, _| drop(schemas.insert(name.to_owned(), schema)));
     Some(json!({
         "openapi": "3.0.0",
         "info": info(),
@@ -88,14 +95,14 @@ pub fn v3_json(group: &str, version: &str, kinds: &[Arc<Kind>]) -> Option<Vec<u8
         return None;
     }
     let mut out = Vec::new();
-    write_v3(&mut out, &own).ok()?;
+    write_v3(&mut out, &Types::described(), &own).ok()?;
     Some(out)
 }
 
-fn write_v3(out: &mut impl io::Write, own: &[Arc<Kind>]) -> io::Result<()> {
+fn write_v3(out: &mut impl io::Write, types: &Types, own: &[Arc<Kind>]) -> io::Result<()> {
     write!(out, r#"{{"openapi":"3.0.0","info":{},"components":{{"securitySchemes":{},"schemas":"#, info(), security())?;
     let mut schemas = Entries::new(out);
-    definitions::each(own, &mut |name, schema, _| schemas.put(name, &schema));
+    definitions::each(types, own, &mut |name, schema, _| schemas.put(name, &schema));
     schemas.end()?;
     out.write_all(br#"},"paths":"#)?;
     let mut paths = Entries::new(out);
@@ -108,7 +115,9 @@ fn write_v3(out: &mut impl io::Write, own: &[Arc<Kind>]) -> io::Result<()> {
 pub fn v2(kinds: &[Arc<Kind>]) -> Value {
     let paths: Map<String, Value> = operations::paths(kinds).iter().map(|item| (item.path.clone(), render::v2_path(item))).collect();
     let mut schemas = Map::new();
-    definitions::each(kinds, &mut |name, schema, author| drop(schemas.insert(name.to_owned(), render::v2_definition(schema, author))));
+    definitions::each(&Types::described(), kinds, &mut |name, schema, author| {
+        drop(schemas.insert(name.to_owned(), render::v2_definition(schema, author)))
+    });
     json!({
         "swagger": "2.0",
         "info": info(),
@@ -135,7 +144,9 @@ fn write_v2(out: &mut impl io::Write, kinds: &[Arc<Kind>], others: &Others) -> i
         info()
     )?;
     let mut schemas = Entries::new(out);
-    definitions::each(kinds, &mut |name, schema, author| schemas.put(name, &others.completed(name, render::v2_definition(schema, author))));
+    definitions::each(&Types::described(), kinds, &mut |name, schema, author| {
+        schemas.put(name, &others.completed(name, render::v2_definition(schema, author)))
+    });
     others.definitions.iter().for_each(|(name, schema)| schemas.put(name, schema));
     schemas.end()?;
     if !others.parameters.is_empty() {
@@ -168,7 +179,7 @@ pub fn v2_protobuf_of(kinds: &[Arc<Kind>], others: &Others) -> Vec<u8> {
     let mut encoder = gnostic::Encoder::new(&frame);
     operations::paths(kinds).iter().for_each(|item| encoder.path(&item.path, &render::v2_path(item)));
     others::values(&others.paths).for_each(|(path, item)| encoder.path(path, &item));
-    definitions::each(kinds, &mut |name, schema, author| {
+    definitions::each(&Types::described(), kinds, &mut |name, schema, author| {
         encoder.definition(name, &others.completed(name, render::v2_definition(schema, author)));
     });
     others::values(&others.definitions).for_each(|(name, schema)| encoder.definition(name, &schema));

@@ -1,122 +1,76 @@
-//! The table of types: the Rust type of k8s-openapi for each group, version and kind.
+//! The schemas of k8s-openapi's types, as its `schemars` feature generates them.
+//!
+//! The program has them as text. The code that generates them is not in the program: it would be 2 MB of machine code, where the files are 0.4 MB.
+//! `tests/definitions.rs` generates the files of `api/schema/definitions`, and checks that they say what the types say.
+//!
+//! A line of the files has three fields with tabs between them: upstream's name of the type (for example
+//! `io.k8s.api.apps.v1.Deployment`), `GROUP/VERSION/KIND` if the type is the body of a kind, and the schema as JSON. The
+//! lines are in the order of the names.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
+use std::io::Read as _;
+use std::sync::LazyLock;
 
-use api_model::k8s_openapi as k8s;
-use k8s::api;
-use k8s::apimachinery::pkg::apis::meta::v1 as meta;
-use schemars::{JsonSchema, SchemaGenerator};
+use flate2::read::GzDecoder;
 
-/// The type of the bodies of a kind.
-pub(crate) struct Type {
-    pub(crate) group: &'static str,
-    pub(crate) version: &'static str,
-    pub(crate) kind: &'static str,
-    /// Upstream's name of the type, for example `io.k8s.api.apps.v1.Deployment`.
-    pub(crate) name: fn() -> Cow<'static, str>,
-    /// Generates the schema of the type, a reference, and adds all its definitions to the generator.
-    pub(crate) generate: fn(&mut SchemaGenerator) -> schemars::Schema,
+static SHAPES: &str = include_str!("../definitions/shapes.tsv");
+static DESCRIBED: &[u8] = include_bytes!("../definitions/described.tsv.gz");
+
+/// The lines of a file.
+pub(crate) struct Types {
+    text: Cow<'static, str>,
+    /// The offset of each line.
+    lines: Vec<usize>,
 }
 
-const fn type_of<T: k8s::Resource + JsonSchema>() -> Type {
-    Type { group: T::GROUP, version: T::VERSION, kind: T::KIND, name: T::schema_name, generate: SchemaGenerator::subschema_for::<T> }
+impl Types {
+    /// The types without descriptions. They stay part of the program's file, and are paged in as they are read.
+    pub(crate) fn shapes() -> &'static Self {
+        static TYPES: LazyLock<Types> = LazyLock::new(|| Types::new(SHAPES.into()));
+        &TYPES
+    }
+
+    /// The types with their descriptions: 0.9 MB of text, which the caller drops after use.
+    pub(crate) fn described() -> Self {
+        let mut text = String::new();
+        // The file is part of the program, and a test reads it to the end.
+        let _ = GzDecoder::new(DESCRIBED).read_to_string(&mut text);
+        Self::new(text.into())
+    }
+
+    fn new(text: Cow<'static, str>) -> Self {
+        let lines = text.split_inclusive('\n').scan(0, |end, line| Some(std::mem::replace(end, *end + line.len()))).collect();
+        Self { text, lines }
+    }
+
+    fn line(&self, start: usize) -> Option<(&str, &str, &str)> {
+        let (name, rest) = self.text.get(start..)?.split_once('\t')?;
+        let (gvk, rest) = rest.split_once('\t')?;
+        Some((name, gvk, rest.lines().next()?))
+    }
+
+    /// Name, `GROUP/VERSION/KIND` and schema of every type.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &str, &str)> {
+        self.lines.iter().filter_map(|start| self.line(*start))
+    }
+
+    /// The schema of a type as JSON text, by its name.
+    pub(crate) fn schema(&self, name: &str) -> Option<&str> {
+        let at = self.lines.binary_search_by(|start| self.line(*start).map(|(found, ..)| found).cmp(&Some(name))).ok()?;
+        self.line(*self.lines.get(at)?).map(|(_, _, schema)| schema)
+    }
 }
 
-/// Types that every document has besides its kinds: bodies of requests and responses.
-pub(crate) static SHARED: &[fn(&mut SchemaGenerator) -> schemars::Schema] = &[
-    SchemaGenerator::subschema_for::<meta::Status>,
-    SchemaGenerator::subschema_for::<meta::APIResourceList>,
-    SchemaGenerator::subschema_for::<meta::DeleteOptions>,
-    SchemaGenerator::subschema_for::<meta::ListMeta>,
-    SchemaGenerator::subschema_for::<meta::ObjectMeta>,
-    SchemaGenerator::subschema_for::<meta::Patch>,
-    SchemaGenerator::subschema_for::<meta::WatchEvent<k8s::apimachinery::pkg::runtime::RawExtension>>,
-];
-
-/// The type of a kind.
-pub(crate) fn find(group: &str, version: &str, kind: &str) -> Option<&'static Type> {
-    TYPES.iter().find(|t| t.group == group && t.version == version && t.kind == kind)
+/// The names of the types of all described kinds, by `GROUP/VERSION/KIND`: served objects, bodies of subresources, and
+/// other bodies in responses.
+pub(crate) fn kinds() -> &'static HashMap<&'static str, &'static str> {
+    static KINDS: LazyLock<HashMap<&str, &str>> = LazyLock::new(|| {
+        let types = Types::shapes().all();
+        types.filter(|(_, gvk, _)| !gvk.is_empty()).map(|(name, gvk, _)| (gvk, name)).collect()
+    });
+    &KINDS
 }
-
-/// Every described kind: served objects, bodies of subresources, and other bodies in responses.
-pub(crate) const TYPES: &[Type] = &[
-    type_of::<api::admissionregistration::v1::MutatingAdmissionPolicy>(),
-    type_of::<api::admissionregistration::v1::MutatingAdmissionPolicyBinding>(),
-    type_of::<api::admissionregistration::v1::MutatingWebhookConfiguration>(),
-    type_of::<api::admissionregistration::v1::ValidatingAdmissionPolicy>(),
-    type_of::<api::admissionregistration::v1::ValidatingAdmissionPolicyBinding>(),
-    type_of::<api::admissionregistration::v1::ValidatingWebhookConfiguration>(),
-    type_of::<k8s::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition>(),
-    type_of::<k8s::kube_aggregator::pkg::apis::apiregistration::v1::APIService>(),
-    type_of::<api::apps::v1::ControllerRevision>(),
-    type_of::<api::apps::v1::DaemonSet>(),
-    type_of::<api::apps::v1::Deployment>(),
-    type_of::<api::apps::v1::ReplicaSet>(),
-    type_of::<api::apps::v1::StatefulSet>(),
-    type_of::<api::authentication::v1::SelfSubjectReview>(),
-    type_of::<api::authentication::v1::TokenRequest>(),
-    type_of::<api::authentication::v1::TokenReview>(),
-    type_of::<api::authorization::v1::LocalSubjectAccessReview>(),
-    type_of::<api::authorization::v1::SelfSubjectAccessReview>(),
-    type_of::<api::authorization::v1::SelfSubjectRulesReview>(),
-    type_of::<api::authorization::v1::SubjectAccessReview>(),
-    type_of::<api::autoscaling::v1::HorizontalPodAutoscaler>(),
-    type_of::<api::autoscaling::v1::Scale>(),
-    type_of::<api::autoscaling::v2::HorizontalPodAutoscaler>(),
-    type_of::<api::batch::v1::CronJob>(),
-    type_of::<api::batch::v1::Job>(),
-    type_of::<api::certificates::v1::CertificateSigningRequest>(),
-    type_of::<api::certificates::v1::ClusterTrustBundle>(),
-    type_of::<api::certificates::v1::PodCertificateRequest>(),
-    type_of::<api::coordination::v1::Lease>(),
-    type_of::<api::core::v1::Binding>(),
-    type_of::<api::core::v1::ComponentStatus>(),
-    type_of::<api::core::v1::ConfigMap>(),
-    type_of::<api::core::v1::Endpoints>(),
-    type_of::<api::core::v1::Event>(),
-    type_of::<api::core::v1::LimitRange>(),
-    type_of::<api::core::v1::Namespace>(),
-    type_of::<api::core::v1::Node>(),
-    type_of::<api::core::v1::PersistentVolume>(),
-    type_of::<api::core::v1::PersistentVolumeClaim>(),
-    type_of::<api::core::v1::Pod>(),
-    type_of::<api::core::v1::PodTemplate>(),
-    type_of::<api::core::v1::ReplicationController>(),
-    type_of::<api::core::v1::ResourceQuota>(),
-    type_of::<api::core::v1::Secret>(),
-    type_of::<api::core::v1::Service>(),
-    type_of::<api::core::v1::ServiceAccount>(),
-    type_of::<api::discovery::v1::EndpointSlice>(),
-    type_of::<api::events::v1::Event>(),
-    type_of::<api::flowcontrol::v1::FlowSchema>(),
-    type_of::<api::flowcontrol::v1::PriorityLevelConfiguration>(),
-    type_of::<api::networking::v1::IPAddress>(),
-    type_of::<api::networking::v1::Ingress>(),
-    type_of::<api::networking::v1::IngressClass>(),
-    type_of::<api::networking::v1::NetworkPolicy>(),
-    type_of::<api::networking::v1::ServiceCIDR>(),
-    type_of::<api::node::v1::RuntimeClass>(),
-    type_of::<api::policy::v1::Eviction>(),
-    type_of::<api::policy::v1::PodDisruptionBudget>(),
-    type_of::<api::rbac::v1::ClusterRole>(),
-    type_of::<api::rbac::v1::ClusterRoleBinding>(),
-    type_of::<api::rbac::v1::Role>(),
-    type_of::<api::rbac::v1::RoleBinding>(),
-    type_of::<api::resource::v1::DeviceClass>(),
-    type_of::<api::resource::v1::DeviceTaintRule>(),
-    type_of::<api::resource::v1::ResourceClaim>(),
-    type_of::<api::resource::v1::ResourceClaimTemplate>(),
-    type_of::<api::resource::v1::ResourceSlice>(),
-    type_of::<api::scheduling::v1::PriorityClass>(),
-    type_of::<api::storage::v1::CSIDriver>(),
-    type_of::<api::storage::v1::CSINode>(),
-    type_of::<api::storage::v1::CSIStorageCapacity>(),
-    type_of::<api::storage::v1::StorageClass>(),
-    type_of::<api::storage::v1::VolumeAttachment>(),
-    type_of::<api::storage::v1::VolumeAttributesClass>(),
-    type_of::<api::storagemigration::v1::StorageVersionMigration>(),
-    type_of::<meta::Status>(),
-];
 
 #[cfg(test)]
 mod tests;

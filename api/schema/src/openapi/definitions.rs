@@ -10,19 +10,21 @@ use std::sync::Arc;
 use api_model::kind::{self, Kind};
 use serde_json::{Map, Value, json};
 
-use crate::builtin::{DEFINITIONS, generator, take_new};
+use crate::builtin::{DEFINITIONS, reference};
 use crate::facts::{self, Fact, SELF};
 use crate::strategy::{ListType, MapType};
-use crate::types;
+use crate::types::{self, Types};
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
+/// Types of [`META`] that every document has besides its kinds: bodies of requests and responses.
+const SHARED: [&str; 7] = ["Status", "APIResourceList", "DeleteOptions", "ListMeta", "ObjectMeta", "Patch", "WatchEvent"];
 pub(super) const STATUS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Status";
 
 /// The name of a kind's definition: the name of the type if there is one. Otherwise it is the reversed domain of the
 /// group with version and kind, as upstream's names of custom resources.
 pub(super) fn definition_name(group: &str, version: &str, kind: &str) -> String {
-    if let Some(found) = types::find(group, version, kind) {
-        return (found.name)().into_owned();
+    if let Some(name) = types::kinds().get(format!("{group}/{version}/{kind}").as_str()) {
+        return (*name).to_owned();
     }
     let labels: Vec<&str> = group.rsplit('.').filter(|label| !label.is_empty()).chain([version, kind]).collect();
     labels.join(".")
@@ -44,7 +46,7 @@ pub(super) enum Author {
 
 /// Visits every definition that the operations on these kinds name, and every definition that these refer to. Only the
 /// definitions of one kind are in memory at a time.
-pub(super) fn each(kinds: &[Arc<Kind>], visit: &mut dyn FnMut(&str, Value, Author)) {
+pub(super) fn each(types: &Types, kinds: &[Arc<Kind>], visit: &mut dyn FnMut(&str, Value, Author)) {
     let bodies = bodies(kinds);
     let names = names(kinds, &bodies);
     let mut visit = |name: &str, mut schema: Value, author: Author| {
@@ -54,17 +56,24 @@ pub(super) fn each(kinds: &[Arc<Kind>], visit: &mut dyn FnMut(&str, Value, Autho
         }
         visit(name, schema, author);
     };
-    let mut generator = generator();
-    let types = bodies.iter().filter_map(|(group, version, kind)| types::find(group, version, kind)).map(|found| found.generate);
+    let shared = SHARED.iter().map(|name| format!("{META}.{name}"));
+    let bodies = bodies.iter().map(|(group, version, kind)| definition_name(group, version, kind));
+    let mut visited = BTreeSet::new();
     let mut type_meta = json!({});
-    for generate in types::SHARED.iter().copied().chain(types) {
-        generate(&mut generator);
-        for (name, mut schema) in take_new(&mut generator) {
+    for root in shared.chain(bodies) {
+        let mut pending = vec![root];
+        while let Some(name) = pending.pop() {
+            if visited.contains(&name) {
+                continue;
+            }
+            let Some(mut schema) = types.schema(&name).and_then(|json| serde_json::from_str(json).ok()) else { continue };
+            references(&schema, &mut pending);
             complete(&name, &mut schema);
             if name == STATUS {
                 type_meta = schema.get("properties").cloned().unwrap_or_default();
             }
             visit(&name, schema, Author::Us);
+            visited.insert(name);
         }
     }
     for kind in kinds {
@@ -79,6 +88,14 @@ pub(super) fn each(kinds: &[Arc<Kind>], visit: &mut dyn FnMut(&str, Value, Autho
             visit(&list_name(&name), list_of(kind, &name, &type_meta), Author::Us);
         }
     }
+}
+
+/// Adds the names of the definitions that a schema refers to.
+fn references(schema: &Value, names: &mut Vec<String>) {
+    names.extend(reference(schema).map(str::to_owned));
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let children = ["items", "additionalProperties"].into_iter().filter_map(|name| schema.get(name));
+    properties.into_iter().flat_map(Map::values).chain(children).for_each(|child| references(child, names));
 }
 
 /// Group, version and kind of one definition.

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::super::{definitions, operations, render};
 use super::part::Part;
 use super::{GVK, Others, Unfit};
+use crate::types::Types;
 
 /// The maximum number at the end of a new name.
 const NUMBER_MAX: u32 = 100;
@@ -27,7 +28,7 @@ impl Merger {
     pub(super) fn new(kinds: &[Arc<Kind>]) -> Self {
         let own_paths = operations::paths(kinds).iter().map(|item| item.path.clone()).collect();
         let mut own_definitions = BTreeMap::new();
-        definitions::each(kinds, &mut |name, schema, author| {
+        definitions::each(&Types::described(), kinds, &mut |name, schema, author| {
             own_definitions.insert(name.to_owned(), render::v2_definition(schema, author).to_string());
         });
         Self { own_paths, own_definitions, others: Others::default() }
