@@ -45,6 +45,12 @@ fn spread(app: &str) -> Value {
     json!({"topologySpreadConstraints": [constraint]})
 }
 
+/// A Pod that needs most of a node, and ends at once when it is preempted.
+fn large(class: &str) -> Value {
+    let container = json!({"name": "c", "image": "none", "resources": {"requests": {"cpu": "20"}}});
+    json!({"priorityClassName": class, "terminationGracePeriodSeconds": 0, "containers": [container]})
+}
+
 pub async fn run(kubeconfig: &str, pid: u32) {
     let client = Client::connect(kubeconfig).await;
     let table = Table::work();
@@ -54,6 +60,16 @@ pub async fn run(kubeconfig: &str, pid: u32) {
     bind(&client, &table, pid, "plain-more", 2_000, &json!({}), "5,000 nodes").await;
     bind(&client, &table, pid, "apart", 1_000, &apart("apart"), "required anti-affinity, 5,000 nodes").await;
     bind(&client, &table, pid, "spread", 1_000, &spread("spread"), "topology spread, 5,000 nodes").await;
+    add_priority_class(&client, "low", 1).await;
+    add_priority_class(&client, "high", 2).await;
+    bind(&client, &table, pid, "low", 5_000, &large("low"), "one a node, 5,000 nodes").await;
+    bind(&client, &table, pid, "high", 1_000, &large("high"), "preemption, 5,000 nodes").await;
+}
+
+async fn add_priority_class(client: &Client, name: &str, value: i32) {
+    let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value});
+    let body = Bytes::from(class.to_string());
+    drop(client.call(Method::POST, "/apis/scheduling.k8s.io/v1/priorityclasses", "application/json", body).await);
 }
 
 async fn add_nodes(client: &Client, numbers: Range<usize>) {

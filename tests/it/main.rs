@@ -30,6 +30,7 @@ mod ownership;
 mod placement;
 mod policies;
 mod power;
+mod preemption;
 mod protobuf;
 mod python;
 mod quickstart;

@@ -70,7 +70,9 @@ fn until_explained(kubectl: &Kubectl<'_>, app: &str, message: &str) {
 
 fn replicas_stay_apart_and_wait_for_a_node(kubectl: &Kubectl<'_>) {
     kubectl.apply(&deployment("apart", 4, &required("podAntiAffinity", "apart", "kubernetes.io/hostname"))).ok();
-    until_explained(kubectl, "apart", "0/3 nodes are available: 3 node(s) didn't match pod anti-affinity rules.");
+    let message = "0/3 nodes are available: 3 node(s) didn't match pod anti-affinity rules. preemption: 0/3 nodes are available: 3 No \
+                   preemption victims found for incoming pod.";
+    until_explained(kubectl, "apart", message);
     until_on(kubectl, "apart", &["a1", "a2", "b1"]);
     add_node(kubectl, "b2", "b");
     until_on(kubectl, "apart", &["a1", "a2", "b1", "b2"]);
@@ -79,7 +81,9 @@ fn replicas_stay_apart_and_wait_for_a_node(kubectl: &Kubectl<'_>) {
 
 fn a_follower_waits_for_its_leader(kubectl: &Kubectl<'_>) {
     kubectl.apply(&deployment("follower", 2, &required("podAffinity", "leader", "zone"))).ok();
-    until_explained(kubectl, "follower", "0/4 nodes are available: 4 node(s) didn't match pod affinity rules.");
+    let message = "0/4 nodes are available: 4 node(s) didn't match pod affinity rules. preemption: 0/4 nodes are available: 4 Preemption \
+                   is not helpful for scheduling.";
+    until_explained(kubectl, "follower", message);
     kubectl.apply(&deployment("leader", 1, &json!({"nodeName": null, "nodeSelector": {"kubernetes.io/hostname": "b1"}}))).ok();
     eventually("the followers are in the leader's zone", || {
         let nodes = nodes(kubectl, "follower");
@@ -99,7 +103,9 @@ fn replicas_spread_over_zones(kubectl: &Kubectl<'_>) {
     kubectl.ok("cordon b1");
     kubectl.ok("cordon b2");
     kubectl.ok("scale deployment spread --replicas=8");
-    let message = "0/4 nodes are available: 2 node(s) didn't match pod topology spread constraints, 2 node(s) were unschedulable.";
+    let message = "0/4 nodes are available: 2 node(s) didn't match pod topology spread constraints, 2 node(s) were unschedulable. \
+                   preemption: 0/4 nodes are available: 2 No preemption victims found for incoming pod, 2 Preemption is not helpful for \
+                   scheduling.";
     until_explained(kubectl, "spread", message);
     kubectl.ok("uncordon b2");
     eventually("four Pods in each zone", || {

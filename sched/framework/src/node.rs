@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Taint};
 
-use crate::{HostPort, NamespaceLabels, PodInfo, Resource};
+use crate::{DisruptionBudget, HostPort, NamespaceLabels, NominatedPods, PodChanges, PodInfo, Resource};
 
 /// A node with the sums over its Pods, as plugins see it.
 #[derive(Clone, Debug, Default)]
@@ -62,9 +62,9 @@ impl NodeInfo {
         self.pods.insert(pod.uid.clone(), pod);
     }
 
-    /// Takes a Pod out of the node's sums.
-    pub fn remove_pod(&mut self, uid: &str) {
-        let Some(pod) = self.pods.remove(uid) else { return };
+    /// Takes a Pod out of the node's sums. Returns the Pod if the node had it.
+    pub fn remove_pod(&mut self, uid: &str) -> Option<Arc<PodInfo>> {
+        let pod = self.pods.remove(uid)?;
         self.requested.subtract(&pod.requests);
         self.non_zero_requested.subtract(&pod.non_zero_requests);
         for port in &pod.ports {
@@ -72,6 +72,7 @@ impl NodeInfo {
                 self.used_ports.swap_remove(at);
             }
         }
+        Some(pod)
     }
 }
 
@@ -86,6 +87,14 @@ pub struct Snapshot {
     pub pods_with_affinity: HashMap<String, (Arc<PodInfo>, String)>,
     /// The labels of the namespaces.
     pub namespaces: NamespaceLabels,
+    /// The Pods that are nominated to nodes.
+    pub nominated: NominatedPods,
+    /// The PodDisruptionBudgets, by `namespace/name`.
+    pub budgets: HashMap<String, DisruptionBudget>,
+    /// Another number after each change of a node or of a namespace, but for the Pods on the nodes.
+    pub generation: u64,
+    /// The latest changes of the Pods on the nodes.
+    pub pod_changes: PodChanges,
 }
 
 impl Snapshot {

@@ -1,7 +1,6 @@
 //! The extension points of the scheduler. A plugin is one type in one file that implements the traits it needs.
 
-use std::any::{Any, TypeId};
-use std::collections::HashMap;
+use std::any::Any;
 use std::sync::Arc;
 
 use crate::{NodeInfo, PodInfo, Snapshot, Status};
@@ -35,18 +34,27 @@ pub enum ClusterEvent {
 /// [`ScorePlugin::score`] read them.
 #[derive(Default)]
 pub struct CycleState {
-    values: HashMap<(&'static str, TypeId), Box<dyn Any + Send + Sync>>,
+    /// A handful: a walk is faster than a table.
+    values: Vec<(&'static str, Box<dyn Any + Send + Sync>)>,
 }
 
 impl CycleState {
     /// Stores the plugin's value for the rest of the cycle.
     pub fn write<T: Any + Send + Sync>(&mut self, plugin: &'static str, value: T) {
-        self.values.insert((plugin, TypeId::of::<T>()), Box::new(value));
+        match self.read_mut(plugin) {
+            Some(before) => *before = value,
+            None => self.values.push((plugin, Box::new(value))),
+        }
     }
 
     /// The value that the plugin stored.
-    pub fn read<T: Any>(&self, plugin: &'static str) -> Option<&T> {
-        self.values.get(&(plugin, TypeId::of::<T>()))?.downcast_ref()
+    pub fn read<T: Any>(&self, plugin: &str) -> Option<&T> {
+        self.values.iter().find_map(|(of, value)| value.downcast_ref().filter(|_| *of == plugin))
+    }
+
+    /// The value that the plugin stored, to change it.
+    pub fn read_mut<T: Any>(&mut self, plugin: &str) -> Option<&mut T> {
+        self.values.iter_mut().find_map(|(of, value)| value.downcast_mut().filter(|_| *of == plugin))
     }
 }
 
@@ -64,12 +72,39 @@ pub trait FilterPlugin: Plugin {
         Status::Success
     }
 
+    /// Corrects what [`FilterPlugin::pre_filter`] computed, as if a Pod came to a node or left it (upstream's
+    /// `PreFilterExtensions`). The removal of a Pod that was added takes the addition back, and the other way round.
+    fn pod_changed(&self, _state: &mut CycleState, _pod: &PodInfo, _snapshot: &Snapshot, _change: PodChange<'_>) {}
+
     /// Whether the Pod may run on the node.
     fn filter(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status;
 
     /// The changes that may make a Pod fit which this plugin ruled out. Only these events move the Pod out of the
     /// unschedulable Pods.
     fn events_to_register(&self) -> &'static [ClusterEvent];
+}
+
+/// A Pod that is thought to come to a node or to leave it.
+#[derive(Clone, Copy)]
+pub struct PodChange<'a> {
+    /// The Pod.
+    pub pod: &'a PodInfo,
+    /// The node.
+    pub node: &'a NodeInfo,
+    /// How many Pods there are more: 1 or -1.
+    pub number: i64,
+}
+
+impl<'a> PodChange<'a> {
+    /// The Pod comes to the node.
+    pub fn added(pod: &'a PodInfo, node: &'a NodeInfo) -> Self {
+        Self { pod, node, number: 1 }
+    }
+
+    /// The Pod leaves the node.
+    pub fn removed(pod: &'a PodInfo, node: &'a NodeInfo) -> Self {
+        Self { pod, node, number: -1 }
+    }
 }
 
 /// Ranks the nodes that all filters allow.

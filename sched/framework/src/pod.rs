@@ -29,6 +29,12 @@ pub struct PodInfo {
     pub priority: i32,
     /// The time at which the Pod was created.
     pub created: Option<Timestamp>,
+    /// Whether Pods of a lower priority may be preempted for the Pod (`preemptionPolicy`).
+    pub may_preempt: bool,
+    /// The time at which a node accepted the Pod.
+    pub started: Option<Timestamp>,
+    /// `status.nominatedNodeName`; empty when the Pod is not nominated.
+    pub nominated_node_name: String,
     /// The node to which the Pod is bound; empty when it is not bound.
     pub node_name: String,
     /// `schedulerName`.
@@ -37,6 +43,8 @@ pub struct PodInfo {
     pub terminated: bool,
     /// Whether the Pod is being deleted.
     pub deleting: bool,
+    /// Whether the scheduler preempted the Pod: the reason in its condition `DisruptionTarget`.
+    pub preempted: bool,
     /// Whether the Pod has scheduling gates.
     pub gated: bool,
     /// The Pod's requests with its overhead.
@@ -60,6 +68,9 @@ pub struct PodInfo {
 }
 
 impl PodInfo {
+    /// The reason of the condition `DisruptionTarget` of a Pod that the scheduler preempted.
+    pub const PREEMPTED: &str = "PreemptionByScheduler";
+
     /// `namespace/name`.
     pub fn key(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
@@ -71,6 +82,7 @@ impl PodInfo {
         let (metadata, spec, status) = (&pod.metadata, pod.spec.as_ref().unwrap_or(&none), pod.status.as_ref());
         let phase = status.and_then(|status| status.phase.as_deref());
         let conditions = status.and_then(|status| status.conditions.as_ref());
+        let target = conditions.into_iter().flatten().find(|c| c.type_ == "DisruptionTarget" && c.status == "True");
         let scheduled = conditions.into_iter().flatten().find(|c| c.type_ == "PodScheduled" && c.status == "False");
         Self {
             requests: requests(spec, status, &|list| list),
@@ -83,6 +95,10 @@ impl PodInfo {
             labels: metadata.labels.clone().unwrap_or_default(),
             created: metadata.creation_timestamp.as_ref().map(|Time(at)| *at),
             deleting: metadata.deletion_timestamp.is_some(),
+            preempted: target.is_some_and(|target| target.reason.as_deref() == Some(Self::PREEMPTED)),
+            started: status.and_then(|status| status.start_time.as_ref()).map(|Time(at)| *at),
+            nominated_node_name: status.and_then(|status| status.nominated_node_name.clone()).unwrap_or_default(),
+            may_preempt: spec.preemption_policy.as_deref() != Some("Never"),
             terminated: matches!(phase, Some("Succeeded" | "Failed")),
             unschedulable: scheduled.map(|c| (c.reason.clone().unwrap_or_default(), c.message.clone().unwrap_or_default())),
             priority: spec.priority.unwrap_or_default(),
@@ -113,10 +129,15 @@ impl PodInfo {
         self.namespace == namespace && constraint.selects(&self.labels)
     }
 
-    /// Whether a field that the placement depends on differs from another state of the same Pod.
+    /// Whether a field that the placement depends on differs between two Pods, or two states of a Pod.
     pub fn placement_differs(&self, other: &Self) -> bool {
-        let placement = |pod: &Self| Self { resource_version: String::new(), unschedulable: None, ..pod.clone() };
-        placement(self) != placement(other)
+        self.placement() != other.placement()
+    }
+
+    fn placement(&self) -> impl PartialEq {
+        let of_pod = (&self.namespace, &self.labels, self.priority, self.may_preempt, &self.scheduler_name);
+        let on_node = (&self.requests, &self.non_zero_requests, &self.ports, &self.node_selector, &self.node_affinity, &self.tolerations);
+        (of_pod, on_node, &self.pod_affinity, &self.topology_spread)
     }
 }
 

@@ -1,11 +1,11 @@
-//! What the scheduler writes: bindings, the `PodScheduled` condition, events.
+//! What the scheduler writes: bindings, the `PodScheduled` condition, nominations, the end of preempted Pods, events.
 
 use api_client::events::Recorder;
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 use kube::Api;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use sched_framework::PodInfo;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 /// The result of a binding.
 #[derive(Debug)]
@@ -48,26 +48,74 @@ impl Writer {
         }
     }
 
-    /// Records in the condition `PodScheduled` and in an event why the Pod has no node.
-    pub async fn unschedulable(&self, pod: &PodInfo, message: &str) {
+    /// Records in the condition `PodScheduled` and in an event why the Pod has no node. `nominated` is the new value of
+    /// `nominatedNodeName`, if it changes; an empty one removes the field.
+    pub async fn unschedulable(&self, pod: &PodInfo, message: &str, nominated: Option<&str>) {
         self.events.warning(&reference(pod), "FailedScheduling", message);
-        if pod.unschedulable.as_ref().is_some_and(|(reason, written)| reason == "Unschedulable" && written == message) {
-            return;
+        let mut status = Map::new();
+        if !pod.unschedulable.as_ref().is_some_and(|(reason, written)| reason == "Unschedulable" && written == message) {
+            let now = api_model::meta::time(api_clock::now());
+            let mut condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message});
+            if pod.unschedulable.is_none()
+                && let Some(fields) = condition.as_object_mut()
+            {
+                fields.insert("lastTransitionTime".to_owned(), now.into());
+            }
+            status.insert("conditions".to_owned(), json!([condition]));
         }
-        let now = api_model::meta::time(api_clock::now());
-        let mut condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message});
-        if pod.unschedulable.is_none()
-            && let Some(fields) = condition.as_object_mut()
-        {
-            fields.insert("lastTransitionTime".to_owned(), now.into());
+        if let Some(node) = nominated.filter(|node| *node != pod.nominated_node_name) {
+            status.insert("nominatedNodeName".to_owned(), if node.is_empty() { Value::Null } else { node.into() });
         }
-        let patch = Patch::Strategic(json!({"status": {"conditions": [condition]}}));
+        if !status.is_empty() {
+            self.patch_status(pod, status.into()).await;
+        }
+    }
+
+    /// Removes the Pod's `nominatedNodeName`.
+    pub async fn end_nomination(&self, pod: &PodInfo) {
+        self.patch_status(pod, json!({"nominatedNodeName": null})).await;
+    }
+
+    async fn patch_status(&self, pod: &PodInfo, status: Value) {
+        // The UID is a precondition: another Pod may have the name by now.
+        let patch = Patch::Strategic(json!({"metadata": {"uid": pod.uid}, "status": status}));
         match self.pods(pod).patch_status(&pod.name, &PatchParams::default(), &patch).await {
             Ok(_) => {}
             // The Pod is gone, or another Pod has its name.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
-            Err(error) => tracing::warn!(pod = pod.key(), error = api_client::error::chain(&error), "condition not written"),
+            Err(error) => tracing::warn!(pod = pod.key(), error = api_client::error::chain(&error), "status not written"),
         }
+    }
+
+    /// Deletes a Pod on the node to make room for `preemptor`. The Pod's condition `DisruptionTarget` says so before the end.
+    ///
+    /// # Errors
+    /// When the Pod may still be there. A Pod that is gone is none.
+    pub async fn preempt(&self, victim: &PodInfo, preemptor: &PodInfo, node: &str) -> Result<(), kube::Error> {
+        if victim.deleting {
+            return Ok(());
+        }
+        let condition = json!({
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": PodInfo::PREEMPTED,
+            "message": format!("{}: preempting to accommodate a higher priority pod", preemptor.scheduler_name),
+            "lastTransitionTime": api_model::meta::time(api_clock::now()),
+        });
+        let patch = Patch::Strategic(json!({"metadata": {"uid": victim.uid}, "status": {"conditions": [condition]}}));
+        let preconditions = Preconditions { uid: Some(victim.uid.clone()), resource_version: None };
+        let options = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        let pods = self.pods(victim);
+        let gone_is_fine = |answer: Result<(), kube::Error>| match answer {
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(false),
+            answer => answer.map(|()| true),
+        };
+        let is_there = gone_is_fine(pods.patch_status(&victim.name, &PatchParams::default(), &patch).await.map(drop))?;
+        if is_there && gone_is_fine(pods.delete(&victim.name, &options).await.map(drop))? {
+            let message = format!("Preempted by pod {} on node {node}", preemptor.uid);
+            self.events.normal(&reference(victim), "Preempted", message);
+        }
+        Ok(())
     }
 
     fn pods(&self, pod: &PodInfo) -> Api<Pod> {

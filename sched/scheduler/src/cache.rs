@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
-use sched_framework::{ClusterEvent, NodeInfo, PodInfo, Snapshot};
+use sched_framework::{ClusterEvent, DisruptionBudget, NodeInfo, PodInfo, Snapshot};
 
 /// Nodes with the Pods on them, confirmed and assumed.
 #[derive(Default)]
@@ -29,8 +29,11 @@ impl Cache {
         if let Some(info) = self.node_mut(&name) {
             let before = info.clone();
             info.set_node(node);
-            return changes(&before, info);
+            let events = changes(&before, info);
+            self.snapshot.generation += u64::from(!events.is_empty());
+            return events;
         }
+        self.snapshot.generation += 1;
         let mut info = self.nodes_without_object.remove(&name).unwrap_or_else(|| NodeInfo::named(&name));
         info.set_node(node);
         self.snapshot.node_index.insert(name, self.snapshot.nodes.len());
@@ -40,7 +43,26 @@ impl Cache {
 
     /// Stores the labels of a namespace, or removes a namespace that is gone.
     pub fn set_namespace(&mut self, name: &str, labels: Option<BTreeMap<String, String>>) {
+        self.snapshot.generation += 1;
         self.snapshot.namespaces.set(name, labels);
+    }
+
+    /// Stores a PodDisruptionBudget, or removes one that is gone. `key` is `namespace/name`.
+    pub fn set_budget(&mut self, key: String, budget: Option<DisruptionBudget>) {
+        match budget {
+            Some(budget) => self.snapshot.budgets.insert(key, budget),
+            None => self.snapshot.budgets.remove(&key),
+        };
+    }
+
+    /// Nominates a Pod to the node, so that less important Pods do not take the room that was made for the Pod.
+    pub fn nominate(&mut self, pod: Arc<PodInfo>, node: &str) {
+        self.snapshot.nominated.nominate(pod, node);
+    }
+
+    /// Ends the nomination of a Pod. Returns whether there was one.
+    pub fn end_nomination(&mut self, uid: &str) -> bool {
+        self.snapshot.nominated.remove(uid)
     }
 
     /// The Pod as the cache has it, if it is on a node.
@@ -53,6 +75,7 @@ impl Cache {
     /// Removes a Node. The cache keeps the Node's Pods, in case the Node is created again.
     pub fn remove_node(&mut self, name: &str) {
         let Some(index) = self.snapshot.node_index.remove(name) else { return };
+        self.snapshot.generation += 1;
         let info = Arc::unwrap_or_clone(self.snapshot.nodes.swap_remove(index));
         if let Some(moved) = self.snapshot.nodes.get(index) {
             self.snapshot.node_index.insert(moved.name.clone(), index);
@@ -83,7 +106,8 @@ impl Cache {
         let Some(node) = self.pod_nodes.remove(uid) else { return false };
         self.snapshot.pods_with_affinity.remove(uid);
         if let Some(info) = self.node_mut(&node) {
-            info.remove_pod(uid);
+            let removed = info.remove_pod(uid);
+            removed.into_iter().for_each(|pod| self.snapshot.pod_changes.push(pod, &node, -1));
         } else if let Some(info) = self.nodes_without_object.get_mut(&node) {
             info.remove_pod(uid);
             if info.pods.is_empty() {
@@ -101,10 +125,12 @@ impl Cache {
 
     fn insert(&mut self, pod: Arc<PodInfo>, node: &str) {
         self.remove_pod(&pod.uid);
+        self.end_nomination(&pod.uid);
         self.pod_nodes.insert(pod.uid.clone(), node.to_owned());
         if !pod.pod_affinity.is_empty() {
             self.snapshot.pods_with_affinity.insert(pod.uid.clone(), (Arc::clone(&pod), node.to_owned()));
         }
+        self.snapshot.pod_changes.push(Arc::clone(&pod), node, 1);
         match self.node_mut(node) {
             Some(info) => info.add_pod(pod),
             None => self.nodes_without_object.entry(node.to_owned()).or_insert_with(|| NodeInfo::named(node)).add_pod(pod),

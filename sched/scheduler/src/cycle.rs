@@ -1,11 +1,11 @@
 //! One scheduling cycle: filter, score, choose. It works on memory alone: the same snapshot, Pod and starting point give the
 //! same result.
 
-use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use sched_framework::{ClusterEvent, CycleState, FilterPlugin, NodeInfo, PodInfo, Snapshot, Status};
+use sched_framework::{CycleState, Filters, NodeInfo, PodChange, PodInfo, PostFilterResult, Preemption, Rejection, Snapshot};
 
+use crate::diagnosis::{Diagnosis, FitError};
 use crate::plugins::Profile;
 
 /// A cluster of fewer nodes is searched as a whole: upstream's `minFeasibleNodesToFind`.
@@ -14,89 +14,142 @@ const FEASIBLE_NODES_MIN: usize = 100;
 /// `minFeasibleNodesPercentageToFind`.
 const FEASIBLE_PERCENT_MIN: usize = 5;
 
-/// No node is feasible for a Pod. The message is upstream's `FitError`. It has no part about preemption, since the scheduler
-/// does not look for Pods that could be preempted.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum FitError {
-    /// The cluster has no node.
-    #[error("no nodes available to schedule pods")]
-    NoNodes,
-    /// Plugins ruled out all nodes.
-    #[error("0/{nodes} nodes are available: {}.", diagnosis.reasons())]
-    Unschedulable { nodes: usize, diagnosis: Diagnosis },
+/// What to do with a Pod that no node is feasible for.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub error: FitError,
+    pub nomination: Nomination,
 }
 
-impl FitError {
-    /// The events that may make the Pod fit.
-    pub fn events(self) -> HashSet<ClusterEvent> {
-        match self {
-            Self::NoNodes => [ClusterEvent::NodeAdd].into(),
-            Self::Unschedulable { diagnosis, .. } => diagnosis.events,
+/// What becomes of the Pod's nomination to a node.
+#[derive(Debug)]
+pub(crate) enum Nomination {
+    /// It stays as it is.
+    Stays,
+    /// It ends, if there is one.
+    Ends,
+    /// The Pod is nominated to the node of this preemption.
+    Preempts(Preemption),
+}
+
+/// What a cycle leaves for the next one.
+#[derive(Default)]
+pub(crate) struct Progress {
+    /// The index in the snapshot at which the next search begins, so that successive cycles begin at different nodes:
+    /// upstream's `nextStartNodeIndex`.
+    start: usize,
+    pre_filtered: Option<PreFiltered>,
+}
+
+/// The state of a Pod's cycle after `pre_filter`. A Pod like it begins with this state: its sums over the Pods of the cluster
+/// only have to follow the changes since then.
+struct PreFiltered {
+    pod: Arc<PodInfo>,
+    generation: u64,
+    next_change: usize,
+    state: CycleState,
+}
+
+impl Progress {
+    fn pre_filter(&mut self, filters: &Filters, pod: &PodInfo, snapshot: &Snapshot) -> Result<CycleState, Rejection> {
+        let alike = |last: &PreFiltered| last.generation == snapshot.generation && !last.pod.placement_differs(pod);
+        if let Some(last) = self.pre_filtered.take().filter(alike)
+            && let Some(changes) = snapshot.pod_changes.since(last.next_change)
+        {
+            let mut state = last.state;
+            for change in changes {
+                if let Some(node) = snapshot.node(&change.node) {
+                    filters.pod_changed(&mut state, pod, snapshot, PodChange { pod: &change.pod, node, number: change.number });
+                }
+            }
+            return Ok(state);
         }
+        let mut state = CycleState::default();
+        filters.pre_filter(&mut state, pod, snapshot).map(|()| state)
+    }
+
+    fn keep(&mut self, pod: &Arc<PodInfo>, snapshot: &Snapshot, state: CycleState) {
+        let (pod, next_change) = (Arc::clone(pod), snapshot.pod_changes.next());
+        self.pre_filtered = Some(PreFiltered { pod, generation: snapshot.generation, next_change, state });
     }
 }
 
-/// Why nodes are not feasible: upstream's `Diagnosis`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Diagnosis {
-    /// The number of nodes that each reason ruled out.
-    node_count: BTreeMap<String, usize>,
-    /// The reasons of a plugin that ruled out all nodes before any was filtered: upstream's `PreFilterMsg`.
-    pre_filter: Option<String>,
-    /// The events of the plugins that ruled nodes out.
-    events: HashSet<ClusterEvent>,
-}
-
-impl Diagnosis {
-    fn add(&mut self, filter: &dyn FilterPlugin, reasons: Vec<String>) {
-        for reason in reasons {
-            *self.node_count.entry(reason).or_default() += 1;
-        }
-        self.events.extend(filter.events_to_register());
-    }
-
-    fn reasons(&self) -> String {
-        if let Some(message) = &self.pre_filter {
-            return message.clone();
-        }
-        let mut reasons: Vec<String> = self.node_count.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
-        reasons.sort();
-        reasons.join(", ")
-    }
-}
-
-/// The best node for the Pod, or why there is none. The search begins at `start` in the snapshot and stores there where the
-/// next one begins, so that successive cycles begin at different nodes (upstream's `nextStartNodeIndex`).
-pub(crate) fn schedule_pod(profile: &Profile, pod: &PodInfo, snapshot: &Snapshot, start: &mut usize) -> Result<Arc<NodeInfo>, FitError> {
+/// The best node for the Pod, or why there is none and which Pods to preempt.
+pub(crate) fn schedule_pod(
+    profile: &Profile,
+    pod: &Arc<PodInfo>,
+    snapshot: &Snapshot,
+    progress: &mut Progress,
+) -> Result<Arc<NodeInfo>, Box<Failure>> {
     let nodes = snapshot.nodes.len();
     if nodes == 0 {
-        return Err(FitError::NoNodes);
+        return Err(Box::new(Failure { error: FitError::NoNodes, nomination: Nomination::Stays }));
     }
-    let mut state = CycleState::default();
-    for filter in &profile.filters {
-        let (Status::Unschedulable(reasons) | Status::UnschedulableAndUnresolvable(reasons)) = filter.pre_filter(&mut state, pod, snapshot)
-        else {
-            continue;
-        };
-        let events = filter.events_to_register().iter().copied().collect();
-        let diagnosis = Diagnosis { pre_filter: Some(reasons.join(", ")), events, ..Diagnosis::default() };
-        return Err(FitError::Unschedulable { nodes, diagnosis });
+    let mut diagnosis = Diagnosis::default();
+    let mut state = match progress.pre_filter(&profile.filters, pod, snapshot) {
+        Ok(state) => state,
+        Err(rejection) => {
+            diagnosis.add_all(nodes, rejection);
+            let nomination = make_room(profile, &mut CycleState::default(), pod, snapshot, &mut diagnosis);
+            return Err(Box::new(Failure { error: FitError::Unschedulable { nodes, diagnosis }, nomination }));
+        }
+    };
+    let feasible = feasible_nodes(profile, &mut state, pod, snapshot, &mut progress.start, &mut diagnosis);
+    if let Some(node) = select_host(profile, &mut state, pod, snapshot, &feasible) {
+        progress.keep(pod, snapshot, state);
+        return Ok(node);
     }
-    let (mut feasible, mut diagnosis) = (Vec::new(), Diagnosis::default());
-    let enough = feasible_nodes_to_find(nodes);
-    let (before, after) = snapshot.nodes.split_at(*start % nodes);
+    let nomination = make_room(profile, &mut state, pod, snapshot, &mut diagnosis);
+    progress.keep(pod, snapshot, state);
+    Err(Box::new(Failure { error: FitError::Unschedulable { nodes, diagnosis }, nomination }))
+}
+
+/// The feasible nodes; the nominated node alone if it is one.
+fn feasible_nodes<'a>(
+    profile: &Profile,
+    state: &mut CycleState,
+    pod: &PodInfo,
+    snapshot: &'a Snapshot,
+    start: &mut usize,
+    diagnosis: &mut Diagnosis,
+) -> Vec<&'a Arc<NodeInfo>> {
+    let nominated = snapshot.nominated.node_of(&pod.uid).and_then(|name| snapshot.node(name));
+    if let Some(node) = nominated.filter(|node| profile.filters.filter_with_nominated(state, pod, node, snapshot).is_ok()) {
+        return vec![node];
+    }
+    let nodes = snapshot.nodes.len();
+    let (first, enough) = (*start % nodes, feasible_nodes_to_find(nodes));
+    let mut feasible = Vec::new();
     let mut processed = 0;
-    for node in after.iter().chain(before) {
+    for (index, node) in snapshot.nodes.iter().enumerate().cycle().skip(first).take(nodes) {
         processed += 1;
-        if passes_filters(profile, &state, pod, node, &mut diagnosis) {
-            feasible.push(node);
-            if feasible.len() == enough {
-                break;
+        match profile.filters.filter_with_nominated(state, pod, node, snapshot) {
+            Ok(()) => feasible.push(node),
+            Err(rejection) => diagnosis.add(index, rejection),
+        }
+        if feasible.len() == enough {
+            break;
+        }
+    }
+    *start = (first + processed) % nodes;
+    feasible
+}
+
+/// Calls the post-filter plugins until one finds Pods to preempt.
+fn make_room(profile: &Profile, state: &mut CycleState, pod: &PodInfo, snapshot: &Snapshot, diagnosis: &mut Diagnosis) -> Nomination {
+    let mut nomination = Nomination::Stays;
+    for plugin in &profile.post_filters {
+        match plugin.post_filter(&profile.filters, state, pod, snapshot, &diagnosis.resolvable) {
+            PostFilterResult::Preempt(preemption) => return Nomination::Preempts(preemption),
+            PostFilterResult::Unschedulable { message, stays_nominated } => {
+                diagnosis.post_filter = Some(message);
+                if !stays_nominated {
+                    nomination = Nomination::Ends;
+                }
             }
         }
     }
-    *start = (*start + processed) % nodes;
-    select_host(profile, &mut state, pod, snapshot, &feasible).ok_or(FitError::Unschedulable { nodes, diagnosis })
+    nomination
 }
 
 /// The number of feasible nodes at which the search ends: upstream's `numFeasibleNodesToFind`.
@@ -106,17 +159,6 @@ fn feasible_nodes_to_find(nodes: usize) -> usize {
     }
     let percent = 50_usize.saturating_sub(nodes / 125).max(FEASIBLE_PERCENT_MIN);
     (nodes * percent / 100).max(FEASIBLE_NODES_MIN)
-}
-
-/// Whether the Pod may run on the node. If not, the diagnosis counts why.
-fn passes_filters(profile: &Profile, state: &CycleState, pod: &PodInfo, node: &NodeInfo, diagnosis: &mut Diagnosis) -> bool {
-    for filter in &profile.filters {
-        if let Status::Unschedulable(reasons) | Status::UnschedulableAndUnresolvable(reasons) = filter.filter(state, pod, node) {
-            diagnosis.add(filter.as_ref(), reasons);
-            return false;
-        }
-    }
-    true
 }
 
 /// The feasible node with the highest score; the first one of several.
@@ -148,10 +190,19 @@ fn select_host(
 
 #[cfg(test)]
 mod tests {
+    use sched_framework::ClusterEvent;
     use serde_json::json;
 
     use super::*;
-    use crate::plugins::fixtures::{node, pod, requesting, snapshot};
+    use crate::cache::Cache;
+    use crate::plugins::fixtures::{labelled, node, pod, requesting, snapshot};
+
+    fn error(pod: &PodInfo, all: &Snapshot) -> FitError {
+        schedule_pod(&Profile::default(), &Arc::new(pod.clone()), all, &mut Progress::default())
+            .map(|node| node.name.clone())
+            .expect_err("nothing fits")
+            .error
+    }
 
     #[test]
     fn the_message_counts_reasons_as_upstream_does() {
@@ -160,34 +211,19 @@ mod tests {
         full.add_pod(Arc::new(requesting("a", "1", "1Gi")));
         let nodes =
             snapshot(vec![tainted("a"), tainted("b"), node("c", json!({})), node("d", json!({"spec": {"unschedulable": true}})), full]);
-        let error = schedule_pod(&Profile::default(), &requesting("p", "64", "1Ti"), &nodes, &mut 0)
-            .map(|n| n.name.clone())
-            .expect_err("nothing fits");
+        let error = error(&requesting("p", "64", "1Ti"), &nodes);
         assert_eq!(
             error.to_string(),
             "0/5 nodes are available: 1 Insufficient memory, 1 node(s) were unschedulable, 2 Insufficient cpu, 2 node(s) had untolerated \
-             taint(s)."
+             taint(s). preemption: 0/5 nodes are available: 1 No preemption victims found for incoming pod, 4 Preemption is not helpful \
+             for scheduling."
         );
         assert!(error.events().contains(&ClusterEvent::UpdateNodeTaint));
     }
 
     #[test]
-    fn the_message_has_no_part_about_preemption() {
-        let mut full = node("n", json!({}));
-        full.add_pod(Arc::new(requesting("a", "4", "1Gi")));
-        for priority in [0, 1] {
-            let pod = PodInfo { priority, ..requesting("p", "1", "1Gi") };
-            let nodes = snapshot(vec![full.clone()]);
-            let error = schedule_pod(&Profile::default(), &pod, &nodes, &mut 0).map(|n| n.name.clone()).expect_err("nothing fits");
-            assert_eq!(error.to_string(), "0/1 nodes are available: 1 Insufficient cpu.");
-        }
-    }
-
-    #[test]
     fn without_nodes_the_message_says_so() {
-        let error = schedule_pod(&Profile::default(), &pod("p", json!({})), &Snapshot::default(), &mut 0)
-            .map(|n| n.name.clone())
-            .expect_err("no node");
+        let error = error(&pod("p", json!({})), &Snapshot::default());
         assert_eq!(error.to_string(), "no nodes available to schedule pods");
     }
 
@@ -196,7 +232,8 @@ mod tests {
         let mut busy = node("busy", json!({}));
         busy.add_pod(Arc::new(requesting("a", "2", "4Gi")));
         let nodes = snapshot(vec![busy, node("idle", json!({}))]);
-        let chosen = schedule_pod(&Profile::default(), &requesting("p", "1", "1Gi"), &nodes, &mut 0).expect("fits");
+        let chosen =
+            schedule_pod(&Profile::default(), &Arc::new(requesting("p", "1", "1Gi")), &nodes, &mut Progress::default()).expect("fits");
         assert_eq!(chosen.name, "idle");
     }
 
@@ -204,11 +241,64 @@ mod tests {
     fn in_a_large_cluster_each_cycle_searches_the_next_share_of_nodes() {
         assert_eq!((feasible_nodes_to_find(50), feasible_nodes_to_find(1_000), feasible_nodes_to_find(5_000)), (50, 420, 500));
         let nodes = snapshot((0..1_000).map(|n| node(&n.to_string(), json!({}))).collect());
-        let mut start = 0;
+        let (mut progress, plain) = (Progress::default(), Arc::new(pod("p", json!({}))));
         let profile = Profile::default();
-        let first = schedule_pod(&profile, &pod("p", json!({})), &nodes, &mut start).expect("fits").name.clone();
-        assert_eq!((first.as_str(), start), ("0", 420));
-        let second = schedule_pod(&profile, &pod("p", json!({})), &nodes, &mut start).expect("fits").name.clone();
+        let first = schedule_pod(&profile, &plain, &nodes, &mut progress).expect("fits").name.clone();
+        assert_eq!((first.as_str(), progress.start), ("0", 420));
+        let second = schedule_pod(&profile, &plain, &nodes, &mut progress).expect("fits").name.clone();
         assert_eq!(second, "420");
+    }
+
+    /// Pods of three kinds come and go; some are being deleted; nodes change. A cycle that begins with the last one's state
+    /// decides as one that does not.
+    #[test]
+    fn a_state_that_follows_the_changes_is_that_of_a_new_cycle() {
+        let term = json!({"labelSelector": {"matchLabels": {"app": "apart"}}, "topologyKey": "kubernetes.io/hostname"});
+        let apart = json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}});
+        let near = json!({"labelSelector": {"matchLabels": {"app": "near"}}, "topologyKey": "zone"});
+        let near = json!({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [near]}}});
+        let spread = json!({"topologySpreadConstraints": [{"maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": "spread"}}}]});
+        let kinds = [("apart", apart), ("near", near), ("spread", spread)];
+        let node = |n: usize| {
+            let labels = json!({"kubernetes.io/hostname": n.to_string(), "zone": (n % 3).to_string()});
+            let status = json!({"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}});
+            serde_json::from_value(json!({"metadata": {"name": n.to_string(), "labels": labels}, "status": status})).expect("a Node")
+        };
+        let (mut cache, profile, mut progress) = (Cache::default(), Profile::default(), Progress::default());
+        (0..7).for_each(|n| drop(cache.update_node(&node(n))));
+        let (mut bound, mut waiting) = (Vec::<Arc<PodInfo>>::new(), 0);
+        for step in 0..400_usize {
+            let (app, spec) = &kinds[step / 20 % 3];
+            let pod = Arc::new(labelled(&format!("{app}-{step}"), json!({"app": app}), spec.clone()));
+            let mut anew = Progress { start: progress.start, pre_filtered: None };
+            let wanted = schedule_pod(&profile, &pod, cache.snapshot(), &mut anew).map(|node| node.name.clone());
+            let chosen = schedule_pod(&profile, &pod, cache.snapshot(), &mut progress).map(|node| node.name.clone());
+            assert_eq!(chosen.as_ref().ok(), wanted.as_ref().ok(), "step {step}");
+            assert_eq!(chosen.as_ref().map_err(|failure| &failure.error).err(), wanted.as_ref().map_err(|failure| &failure.error).err());
+            match chosen {
+                Ok(node) => {
+                    cache.assume_pod(Arc::clone(&pod), &node);
+                    bound.push(pod);
+                }
+                Err(_) => waiting += 1,
+            }
+            if step % 3 == 0 && !bound.is_empty() {
+                let gone = bound.swap_remove(step * 7 % bound.len());
+                cache.remove_pod(&gone.uid);
+            }
+            if step % 7 == 0
+                && let Some(leaving) = bound.get(step % 5)
+            {
+                let on = cache.pod(&leaving.uid).map(|_| PodInfo { deleting: true, ..PodInfo::clone(leaving) });
+                let node = cache.snapshot().nodes.iter().find(|node| node.pods.contains_key(&leaving.uid)).map(|node| node.name.clone());
+                on.into_iter().zip(node).for_each(|(pod, node_name)| cache.add_pod(Arc::new(PodInfo { node_name, ..pod })));
+            }
+            if step % 50 == 49 {
+                cache.remove_node(&(step % 7).to_string());
+                cache.update_node(&node(step % 9));
+            }
+        }
+        assert!(bound.len() > 20 && waiting > 20, "{} bound, {waiting} waiting: both happen", bound.len());
     }
 }

@@ -1,12 +1,14 @@
 //! The scheduler: binds each Pod without a node to the best node that fits.
 //!
-//! It watches Pods and Nodes; it writes Pod bindings, the `PodScheduled` condition and events; it never deletes anything. One
-//! task owns the cache and the scheduling queue and runs one cycle after the other; a cycle works on memory alone. Other tasks
-//! write the bindings, while the cache assumes the Pod on its node.
+//! It watches Pods, Nodes, Namespaces and PodDisruptionBudgets; it writes Pod bindings, nominations, the `PodScheduled`
+//! condition and events, and deletes the Pods that are preempted for more important ones. One task owns the cache and the
+//! scheduling queue and runs one cycle after the other; a cycle works on memory alone. Other tasks write the decisions, while
+//! the cache assumes them.
 
 mod bind;
 mod cache;
 mod cycle;
+mod diagnosis;
 mod plugins;
 mod queue;
 mod run;

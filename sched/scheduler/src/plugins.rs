@@ -1,6 +1,7 @@
 //! The default profile: one file a plugin.
 
 mod balanced_allocation;
+mod default_preemption;
 mod inter_pod_affinity;
 mod node_affinity;
 mod node_name;
@@ -11,11 +12,12 @@ mod pod_topology_spread;
 mod taint_toleration;
 mod topology;
 
-use sched_framework::{FilterPlugin, ScorePlugin};
+use sched_framework::{Filters, PostFilterPlugin, ScorePlugin};
 
 /// The plugins of a profile, in the order in which the cycle calls them.
 pub(crate) struct Profile {
-    pub filters: Vec<Box<dyn FilterPlugin>>,
+    pub filters: Filters,
+    pub post_filters: Vec<Box<dyn PostFilterPlugin>>,
     pub scores: Vec<Box<dyn ScorePlugin>>,
 }
 
@@ -23,7 +25,7 @@ impl Default for Profile {
     /// Upstream's order and weights.
     fn default() -> Self {
         Self {
-            filters: vec![
+            filters: Filters::new(vec![
                 Box::new(node_unschedulable::NodeUnschedulable),
                 Box::new(node_name::NodeName),
                 Box::new(taint_toleration::TaintToleration),
@@ -32,7 +34,8 @@ impl Default for Profile {
                 Box::new(node_resources_fit::NodeResourcesFit),
                 Box::new(pod_topology_spread::PodTopologySpread),
                 Box::new(inter_pod_affinity::InterPodAffinity),
-            ],
+            ]),
+            post_filters: vec![Box::new(default_preemption::DefaultPreemption)],
             scores: vec![
                 Box::new(taint_toleration::TaintToleration),
                 Box::new(node_affinity::NodeAffinity),

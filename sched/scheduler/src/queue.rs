@@ -75,6 +75,18 @@ impl SchedulingQueue {
         self.pods.remove(uid);
     }
 
+    /// The Pod as the queue has it.
+    pub fn pod(&self, uid: &str) -> Option<&Arc<PodInfo>> {
+        self.pods.get(uid).map(|queued| &queued.pod)
+    }
+
+    /// Makes an unschedulable Pod active whose nomination ended.
+    pub fn activate(&mut self, uid: &str) {
+        if self.pods.get(uid).is_some_and(|queued| matches!(queued.stage, Stage::Unschedulable { .. })) {
+            self.move_to_active(uid);
+        }
+    }
+
     /// Whether the queue has the Pod, in flight or not.
     pub fn contains(&self, uid: &str) -> bool {
         self.pods.contains_key(uid)

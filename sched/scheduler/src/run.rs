@@ -1,7 +1,7 @@
 //! The loop of the scheduler: one task handles the changes of the informers and the results of the bindings, and runs one
 //! cycle after the other while Pods are active.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use api_client::error::chain;
@@ -9,8 +9,10 @@ use api_client::events::Recorder;
 use api_client::informer::{Batch, Informers, ObjectKey};
 use api_client::lease::{Election, lead};
 use api_tasks::{TaskFailure, Tasks};
+use futures::future::join_all;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
-use sched_framework::{ClusterEvent, PodInfo};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use sched_framework::{ClusterEvent, DisruptionBudget, PodInfo, Preemption};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -18,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::bind::{BindingResult, Writer};
 use crate::cache::Cache;
-use crate::cycle;
+use crate::cycle::{self, Failure, Nomination, Progress};
 use crate::plugins::Profile;
 use crate::queue::SchedulingQueue;
 
@@ -64,7 +66,7 @@ async fn schedule(client: kube::Client, informers: Informers, config: Config, ca
         profile: Profile::default(),
         cache: Cache::default(),
         queue: SchedulingQueue::default(),
-        next_start_node: 0,
+        progress: Progress::default(),
         writer: Writer { client, events },
         writes: JoinSet::new(),
         finished,
@@ -76,39 +78,56 @@ async fn schedule(client: kube::Client, informers: Informers, config: Config, ca
     }
 }
 
-/// A Pod with the result of its binding.
-type FinishedBinding = (Arc<PodInfo>, BindingResult);
+/// What a write ended with.
+enum Finished {
+    /// The binding of a Pod.
+    Binding(Arc<PodInfo>, BindingResult),
+    /// The deletion of the Pods that were preempted for a Pod.
+    Preemption(Arc<PodInfo>, PreemptionResult),
+}
+
+/// The result of a preemption.
+struct PreemptionResult {
+    preemption: Preemption,
+    /// The events that may make the Pod fit.
+    events: HashSet<ClusterEvent>,
+    /// Whether all victims are being deleted.
+    is_complete: bool,
+}
 
 struct Scheduler {
     config: Config,
     profile: Profile,
     cache: Cache,
     queue: SchedulingQueue,
-    /// The index in the snapshot at which the next search begins.
-    next_start_node: usize,
+    progress: Progress,
     writer: Writer,
     writes: JoinSet<()>,
-    finished: mpsc::Sender<FinishedBinding>,
+    finished: mpsc::Sender<Finished>,
     /// The UIDs of the Pods at their last change: a Pod may be deleted and created again under the same name.
     uids: HashMap<ObjectKey, String>,
 }
 
 impl Scheduler {
-    async fn run(mut self, informers: &Informers, mut results: mpsc::Receiver<FinishedBinding>, cancel: CancellationToken) {
+    async fn run(mut self, informers: &Informers, mut results: mpsc::Receiver<Finished>, cancel: CancellationToken) {
         let (mut nodes, mut pods) = (informers.informer::<Node>().changes(), informers.informer::<Pod>().changes());
         let mut namespaces = informers.informer::<Namespace>().changes();
+        let mut budgets = informers.informer::<PodDisruptionBudget>().changes();
         // A cycle before the first lists are complete would know a part of the cluster only.
-        let (mut has_nodes, mut has_pods, mut has_namespaces) = (false, false, false);
+        let (mut has_nodes, mut has_pods, mut has_namespaces, mut has_budgets) = (false, false, false, false);
         loop {
             let flush_at = self.queue.next_flush();
-            let may_schedule =
-                has_nodes && has_pods && has_namespaces && self.queue.has_active() && self.writes.len() < WRITES_IN_FLIGHT_MAX;
+            let has_all = has_nodes && has_pods && has_namespaces && has_budgets;
+            let may_schedule = has_all && self.queue.has_active() && self.writes.len() < WRITES_IN_FLIGHT_MAX;
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => break,
                 // A write that panicked has no result, and its Pod would stay in flight for ever.
                 Some(ended) = self.writes.join_next() => drop(api_tasks::joined(ended)),
-                Some((pod, result)) = results.recv() => self.binding_finished(&pod, result),
+                Some(finished) = results.recv() => match finished {
+                    Finished::Binding(pod, result) => self.binding_finished(&pod, result),
+                    Finished::Preemption(pod, result) => self.preemption_finished(&pod, result),
+                },
                 Batch { keys, synced } = nodes.next() => {
                     keys.iter().for_each(|key| self.node_changed(key, nodes.informer().get(key).as_deref()));
                     has_nodes = synced;
@@ -120,6 +139,13 @@ impl Scheduler {
                         self.cache.set_namespace(&key.name, labels);
                     }
                     has_namespaces = synced;
+                }
+                Batch { keys, synced } = budgets.next() => {
+                    for key in &keys {
+                        let budget = budgets.informer().get(key);
+                        self.cache.set_budget(key.to_string(), budget.map(|budget| DisruptionBudget::new(&budget)));
+                    }
+                    has_budgets = synced;
                 }
                 Batch { keys, synced } = pods.next() => {
                     keys.into_iter().for_each(|key| self.pod_changed(&key, pods.informer().get(&key).as_deref()));
@@ -135,7 +161,7 @@ impl Scheduler {
 
     fn schedule_one(&mut self) {
         let Some(pod) = self.queue.pop() else { return };
-        match cycle::schedule_pod(&self.profile, &pod, self.cache.snapshot(), &mut self.next_start_node) {
+        match cycle::schedule_pod(&self.profile, &pod, self.cache.snapshot(), &mut self.progress) {
             Ok(node) => {
                 tracing::debug!(pod = pod.key(), node = node.name, "node chosen");
                 self.cache.assume_pod(Arc::clone(&pod), &node.name);
@@ -143,16 +169,65 @@ impl Scheduler {
                 self.writes.spawn(api_tasks::named("scheduler/binding", async move {
                     let result = writer.bind(&pod, &node.name).await;
                     // The receiver is gone only at shutdown.
-                    let _gone = finished.send((pod, result)).await;
+                    let _gone = finished.send(Finished::Binding(pod, result)).await;
                 }));
             }
-            Err(error) => {
-                let message = error.to_string();
-                tracing::debug!(pod = pod.key(), message, "no node fits");
-                self.queue.add_unschedulable_if_not_present(&pod.uid, error.events(), Instant::now());
-                let writer = self.writer.clone();
-                self.writes.spawn(api_tasks::named("scheduler/status", async move { writer.unschedulable(&pod, &message).await }));
+            Err(failure) => self.no_node(pod, *failure),
+        }
+    }
+
+    fn no_node(&mut self, pod: Arc<PodInfo>, Failure { error, nomination }: Failure) {
+        let message = error.to_string();
+        tracing::debug!(pod = pod.key(), message, ?nomination, "no node fits");
+        let events = error.events();
+        let nominated = match nomination {
+            Nomination::Preempts(preemption) => return self.preempt(pod, preemption, message, events),
+            Nomination::Stays => None,
+            Nomination::Ends => {
+                self.cache.end_nomination(&pod.uid);
+                Some("")
             }
+        };
+        self.queue.add_unschedulable_if_not_present(&pod.uid, events, Instant::now());
+        let writer = self.writer.clone();
+        self.writes.spawn(api_tasks::named("scheduler/status", async move { writer.unschedulable(&pod, &message, nominated).await }));
+    }
+
+    /// Nominates the Pod to the node and deletes the victims. The Pod stays in flight until their deletion is written: with a
+    /// part of it, the next cycle would preempt Pods of another node.
+    fn preempt(&mut self, pod: Arc<PodInfo>, preemption: Preemption, message: String, events: HashSet<ClusterEvent>) {
+        let displaced: Vec<_> = self.cache.snapshot().nominated.after(&pod, &preemption.node).cloned().collect();
+        for other in &displaced {
+            self.cache.end_nomination(&other.uid);
+            self.queue.activate(&other.uid);
+        }
+        self.cache.nominate(Arc::clone(&pod), &preemption.node);
+        let (writer, finished) = (self.writer.clone(), self.finished.clone());
+        self.writes.spawn(api_tasks::named("scheduler/preemption", async move {
+            let node = &preemption.node;
+            writer.unschedulable(&pod, &message, Some(node)).await;
+            join_all(displaced.iter().map(|other| writer.end_nomination(other))).await;
+            let ended = join_all(preemption.victims.iter().map(|victim| writer.preempt(victim, &pod, node))).await;
+            let errors = ended.into_iter().filter_map(Result::err).inspect(|error| {
+                tracing::warn!(pod = pod.key(), node, error = chain(error), "preemption failed");
+            });
+            let is_complete = errors.count() == 0;
+            // The receiver is gone only at shutdown.
+            let _gone = finished.send(Finished::Preemption(pod, PreemptionResult { preemption, events, is_complete })).await;
+        }));
+    }
+
+    fn preemption_finished(&mut self, pod: &PodInfo, result: PreemptionResult) {
+        if !result.is_complete {
+            self.cache.end_nomination(&pod.uid);
+            self.queue.move_to_backoff(&pod.uid, Instant::now());
+            return;
+        }
+        self.queue.add_unschedulable_if_not_present(&pod.uid, result.events, Instant::now());
+        // The end of a victim wakes the Pod, but not while the Pod was in flight.
+        if result.preemption.victims.iter().any(|victim| self.cache.pod(&victim.uid).is_none()) {
+            let is_preemptor = |waiting: &PodInfo| waiting.uid == pod.uid;
+            self.queue.move_all_to_active_or_backoff(ClusterEvent::AssignedPodDelete, Instant::now(), &is_preemptor);
         }
     }
 
@@ -209,7 +284,22 @@ impl Scheduler {
         } else if pod.deleting || pod.gated || pod.scheduler_name != self.config.scheduler_name {
             self.pod_gone(&pod.uid);
         } else {
+            self.nomination_read(&pod);
             self.queue.update(pod);
+        }
+    }
+
+    /// Follows the Pod's `nominatedNodeName`: another scheduler, or this one before a restart, may have made room for the Pod.
+    /// A nomination whose writing is under way stays.
+    fn nomination_read(&mut self, pod: &Arc<PodInfo>) {
+        let before = self.queue.pod(&pod.uid).map(|pod| pod.nominated_node_name.as_str()).unwrap_or_default();
+        if before == pod.nominated_node_name {
+            return;
+        }
+        if pod.nominated_node_name.is_empty() {
+            self.cache.end_nomination(&pod.uid);
+        } else {
+            self.cache.nominate(Arc::clone(pod), &pod.nominated_node_name);
         }
     }
 
@@ -231,7 +321,8 @@ impl Scheduler {
 
     fn pod_gone(&mut self, uid: &str) {
         self.queue.delete(uid);
-        if self.cache.remove_pod(uid) {
+        let was_nominated = self.cache.end_nomination(uid);
+        if self.cache.remove_pod(uid) || was_nominated {
             self.move_all_to_active_or_backoff(&[ClusterEvent::AssignedPodDelete]);
         }
     }
@@ -260,7 +351,7 @@ mod tests {
             profile: Profile::default(),
             cache: Cache::default(),
             queue: SchedulingQueue::default(),
-            next_start_node: 0,
+            progress: Progress::default(),
             writer: Writer { client, events },
             writes: JoinSet::new(),
             finished,
@@ -294,6 +385,73 @@ mod tests {
             scheduler.binding_finished(&PodInfo::new(&pod(Value::Null)), failure);
             assert!(scheduler.cache.pod_count() == 0 && scheduler.queue.next_flush().is_some());
         }
+    }
+
+    /// A Pod in the place of another one, which is preempted.
+    fn preempting(scheduler: &mut Scheduler) -> Arc<PodInfo> {
+        let of = |name: &str, priority: i32, node: Value| -> Pod {
+            let container = json!({"name": "c", "resources": {"requests": {"cpu": "4"}}});
+            let spec = json!({"schedulerName": "default-scheduler", "priority": priority, "containers": [container], "nodeName": node});
+            serde_json::from_value(json!({"metadata": {"name": name, "namespace": "default", "uid": name}, "spec": spec})).expect("a Pod")
+        };
+        scheduler.node_changed(&ObjectKey::new("", "n"), Some(&node()));
+        scheduler.pod_applied(&of("victim", 0, json!("n")));
+        scheduler.pod_applied(&of("p", 1, Value::Null));
+        scheduler.schedule_one();
+        Arc::clone(scheduler.queue.pod("p").expect("waiting"))
+    }
+
+    fn finished(scheduler: &Scheduler, is_complete: bool) -> PreemptionResult {
+        let victims = scheduler.cache.pod("victim").cloned().into_iter().collect();
+        let preemption = Preemption { node: "n".to_owned(), victims };
+        PreemptionResult { preemption, events: [ClusterEvent::AssignedPodDelete].into(), is_complete }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_preemptor_waits_for_the_end_of_its_victims() {
+        for gone_while_in_flight in [true, false] {
+            let mut scheduler = scheduler();
+            let pod = preempting(&mut scheduler);
+            assert_eq!(scheduler.cache.snapshot().nominated.node_of("p"), Some("n"));
+            assert!(!scheduler.queue.has_active() && scheduler.queue.next_flush().is_none(), "in flight");
+            let result = finished(&scheduler, true);
+            if gone_while_in_flight {
+                scheduler.pod_gone("victim");
+                scheduler.preemption_finished(&pod, result);
+            } else {
+                scheduler.preemption_finished(&pod, result);
+                scheduler.pod_gone("victim");
+            }
+            tokio::time::advance(std::time::Duration::from_secs(1)).await;
+            scheduler.queue.flush(Instant::now());
+            scheduler.schedule_one();
+            assert_eq!(scheduler.cache.pod_count(), 1, "assumed");
+            assert_eq!(scheduler.cache.snapshot().nominated.node_of("p"), None);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_preemption_that_failed_is_tried_again() {
+        let mut scheduler = scheduler();
+        let pod = preempting(&mut scheduler);
+        let result = finished(&scheduler, false);
+        scheduler.preemption_finished(&pod, result);
+        assert_eq!(scheduler.cache.snapshot().nominated.node_of("p"), None);
+        assert!(scheduler.queue.next_flush().is_some(), "in back-off");
+    }
+
+    #[tokio::test]
+    async fn a_nomination_of_an_earlier_scheduler_holds_until_it_is_removed() {
+        let nominated = |node: Value| {
+            let mut pod = pod(Value::Null);
+            pod.status = serde_json::from_value(json!({"nominatedNodeName": node})).expect("a status");
+            pod
+        };
+        let mut scheduler = scheduler();
+        scheduler.pod_applied(&nominated(json!("n")));
+        assert_eq!(scheduler.cache.snapshot().nominated.node_of("u"), Some("n"));
+        scheduler.pod_applied(&nominated(Value::Null));
+        assert_eq!(scheduler.cache.snapshot().nominated.node_of("u"), None);
     }
 
     #[tokio::test]

@@ -99,7 +99,7 @@ const TOP: &[Field] = &[
     Field::by(PLACED, "nodeSelector", "sched/framework/src/node_affinity.rs"),
     Field::by(NODE, "os", ENFORCE),
     Field::by(PLACED, "overhead", "sched/framework/src/pod.rs"),
-    Field::nobody("preemptionPolicy").moot(&["\"PreemptLowerPriority\"", "\"Never\""]).although("the Priority plugin fills it in"),
+    Field::by(SCHEDULER, "preemptionPolicy", "sched/framework/src/pod.rs"),
     Field::by(PLACED, "priority", "sched/framework/src/pod.rs"),
     Field::by(SERVER, "priorityClassName", "api/admission/src/plugins/priority.rs"),
     Field::by(NODE, "readinessGates", "node/agent/src/status/conditions.rs"),

@@ -89,10 +89,14 @@ fn check(call: &Call, pod: &Value, binding: &Value) -> ApiResult<()> {
     Ok(())
 }
 
-/// The Pod on its node, with the Binding's annotations and labels and the condition `PodScheduled`.
+/// The Pod on its node, with the Binding's annotations and labels and the condition `PodScheduled`. A nomination to a node
+/// ends.
 fn bound(pod: &Value, binding: &Value, node: &str) -> Value {
     let mut pod = pod.clone();
     json::set(&mut pod, &["spec", "nodeName"], node);
+    if let Some(status) = pod.get_mut("status").and_then(Value::as_object_mut) {
+        status.remove("nominatedNodeName");
+    }
     for field in ["annotations", "labels"] {
         let Some(added) = binding.pointer(&format!("/metadata/{field}")).and_then(Value::as_object) else { continue };
         for (key, value) in added {

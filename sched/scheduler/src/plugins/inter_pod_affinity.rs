@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use sched_framework::{ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, SCORE_MAX, ScorePlugin, Snapshot, Status};
+use sched_framework::{
+    ClusterEvent, CycleState, FilterPlugin, NamespaceLabels, NodeInfo, Plugin, PodChange, PodInfo, SCORE_MAX, ScorePlugin, Snapshot, Status,
+};
 
 use super::topology::TopologySums;
 
@@ -48,33 +50,53 @@ fn for_each_pod_with_affinity(snapshot: &Snapshot, visit: &mut dyn FnMut(&PodInf
     }
 }
 
+impl Required {
+    fn new(pod: &PodInfo, namespaces: &NamespaceLabels) -> Self {
+        Self { selects_itself: meets_all(pod, pod, namespaces), ..Self::default() }
+    }
+
+    /// Adds the Pods on nodes with an anti-affinity that selects the Pod.
+    fn add_repelled(&mut self, pod: &PodInfo, change: PodChange<'_>, namespaces: &NamespaceLabels) {
+        for term in change.pod.pod_affinity.anti_affinity.iter().filter(|term| pod.is_selected_by(term, namespaces)) {
+            self.repelled.add(&term.topology_key, &change.node.labels, change.number);
+        }
+    }
+
+    /// Adds the Pods on nodes that the Pod's terms select.
+    fn add_selected(&mut self, pod: &PodInfo, change: PodChange<'_>, namespaces: &NamespaceLabels) {
+        let own = &pod.pod_affinity;
+        if meets_all(pod, change.pod, namespaces) {
+            own.affinity.iter().for_each(|term| self.attracted.add(&term.topology_key, &change.node.labels, change.number));
+        }
+        for term in own.anti_affinity.iter().filter(|term| change.pod.is_selected_by(term, namespaces)) {
+            self.repelling.add(&term.topology_key, &change.node.labels, change.number);
+        }
+    }
+}
+
+/// Whether the Pod has required affinity and all of its terms select the other Pod.
+fn meets_all(pod: &PodInfo, other: &PodInfo, namespaces: &NamespaceLabels) -> bool {
+    let terms = &pod.pod_affinity.affinity;
+    !terms.is_empty() && terms.iter().all(|term| other.is_selected_by(term, namespaces))
+}
+
 impl FilterPlugin for InterPodAffinity {
     fn pre_filter(&self, state: &mut CycleState, pod: &PodInfo, snapshot: &Snapshot) -> Status {
-        let own = &pod.pod_affinity;
-        let mut required = Required::default();
-        for_each_pod_with_affinity(snapshot, &mut |other, node| {
-            for term in other.pod_affinity.anti_affinity.iter().filter(|term| pod.is_selected_by(term, &snapshot.namespaces)) {
-                required.repelled.add(&term.topology_key, &node.labels, 1);
-            }
-        });
+        let (own, namespaces) = (&pod.pod_affinity, &snapshot.namespaces);
+        let mut required = Required::new(pod, namespaces);
+        for_each_pod_with_affinity(snapshot, &mut |other, node| required.add_repelled(pod, PodChange::added(other, node), namespaces));
         if !own.affinity.is_empty() || !own.anti_affinity.is_empty() {
-            let meets_all = |other: &PodInfo| {
-                !own.affinity.is_empty() && own.affinity.iter().all(|term| other.is_selected_by(term, &snapshot.namespaces))
-            };
-            required.selects_itself = meets_all(pod);
-            for_each_pod(snapshot, &mut |other, node| {
-                if meets_all(other) {
-                    own.affinity.iter().for_each(|term| required.attracted.add(&term.topology_key, &node.labels, 1));
-                }
-                for term in own.anti_affinity.iter().filter(|term| other.is_selected_by(term, &snapshot.namespaces)) {
-                    required.repelling.add(&term.topology_key, &node.labels, 1);
-                }
-            });
-        } else if required.repelled.is_empty() {
-            return Status::Success;
+            for_each_pod(snapshot, &mut |other, node| required.add_selected(pod, PodChange::added(other, node), namespaces));
         }
         state.write(self.name(), required);
         Status::Success
+    }
+
+    fn pod_changed(&self, state: &mut CycleState, pod: &PodInfo, snapshot: &Snapshot, change: PodChange<'_>) {
+        if let Some(required) = state.read_mut::<Required>(self.name()) {
+            required.add_repelled(pod, change, &snapshot.namespaces);
+            required.add_selected(pod, change, &snapshot.namespaces);
+        }
     }
 
     fn filter(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
@@ -84,13 +106,13 @@ impl FilterPlugin for InterPodAffinity {
         let follows = own.affinity.iter().all(|term| required.attracted.get(&term.topology_key, labels) > 0);
         let is_first = required.attracted.is_empty() && required.selects_itself;
         if !is_in_domains || !(follows || is_first) {
-            return Status::UnschedulableAndUnresolvable(vec!["node(s) didn't match pod affinity rules".to_owned()]);
+            return Status::UnschedulableAndUnresolvable(vec!["node(s) didn't match pod affinity rules".into()]);
         }
         if own.anti_affinity.iter().any(|term| required.repelling.get(&term.topology_key, labels) > 0) {
-            return Status::Unschedulable(vec!["node(s) didn't match pod anti-affinity rules".to_owned()]);
+            return Status::Unschedulable(vec!["node(s) didn't match pod anti-affinity rules".into()]);
         }
         if required.repelled.of_node(labels).any(|sum| sum > 0) {
-            return Status::Unschedulable(vec!["node(s) didn't satisfy existing pods anti-affinity rules".to_owned()]);
+            return Status::Unschedulable(vec!["node(s) didn't satisfy existing pods anti-affinity rules".into()]);
         }
         Status::Success
     }

@@ -13,7 +13,7 @@ impl Plugin for NodePorts {
 impl FilterPlugin for NodePorts {
     fn filter(&self, _state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
         if pod.ports.iter().any(|wanted| node.used_ports.iter().any(|used| used.conflicts(wanted))) {
-            return Status::Unschedulable(vec!["node(s) didn't have free ports for the requested pod ports".to_owned()]);
+            return Status::Unschedulable(vec!["node(s) didn't have free ports for the requested pod ports".into()]);
         }
         Status::Success
     }

@@ -1,7 +1,7 @@
 //! Rules out nodes with fewer free resources than the Pod requests, and prefers the nodes with the largest free share
 //! (`LeastAllocated`).
 
-use sched_framework::{ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, SCORE_MAX, ScorePlugin, Status};
+use sched_framework::{ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, Reason, SCORE_MAX, ScorePlugin, Status};
 
 pub(crate) struct NodeResourcesFit;
 
@@ -13,12 +13,12 @@ impl Plugin for NodeResourcesFit {
 
 impl FilterPlugin for NodeResourcesFit {
     fn filter(&self, _state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
-        let mut reasons = Vec::new();
+        let mut reasons: Vec<Reason> = Vec::new();
         if node.pods.len() >= node.pods_max {
-            reasons.push("Too many pods".to_owned());
+            reasons.push("Too many pods".into());
         }
         let insufficient = node.allocatable.insufficient(&node.requested, &pod.requests);
-        reasons.extend(insufficient.iter().map(|resource| format!("Insufficient {resource}")));
+        reasons.extend(insufficient.iter().map(|resource| format!("Insufficient {resource}").into()));
         match (reasons.is_empty(), node.allocatable.could_hold(&pod.requests)) {
             (true, _) => Status::Success,
             (false, true) => Status::Unschedulable(reasons),
@@ -63,14 +63,14 @@ mod tests {
         full.add_pod(Arc::new(requesting("a", "3", "1Gi")));
         for (pod, wanted) in [
             (requesting("p", "1", "1Gi"), Status::Success),
-            (requesting("p", "1001m", "1Gi"), Status::Unschedulable(vec!["Insufficient cpu".to_owned()])),
-            (requesting("p", "2", "8Gi"), Status::Unschedulable(vec!["Insufficient cpu".to_owned(), "Insufficient memory".to_owned()])),
+            (requesting("p", "1001m", "1Gi"), Status::Unschedulable(vec!["Insufficient cpu".into()])),
+            (requesting("p", "2", "8Gi"), Status::Unschedulable(vec!["Insufficient cpu".into(), "Insufficient memory".into()])),
         ] {
             assert_eq!(verdict(&pod, &full), wanted, "{:?}", pod.requests);
         }
         full.add_pod(Arc::new(requesting("b", "0", "0")));
         full.add_pod(Arc::new(requesting("c", "0", "0")));
-        assert_eq!(verdict(&requesting("p", "0", "0"), &full), Status::Unschedulable(vec!["Too many pods".to_owned()]));
+        assert_eq!(verdict(&requesting("p", "0", "0"), &full), Status::Unschedulable(vec!["Too many pods".into()]));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use sched_framework::{
-    ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, SCORE_MAX, ScorePlugin, Snapshot, Status, TopologySpread,
+    ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodChange, PodInfo, SCORE_MAX, ScorePlugin, Snapshot, Status, TopologySpread,
     selects_node,
 };
 
@@ -69,18 +69,35 @@ impl FilterPlugin for PodTopologySpread {
         Status::Success
     }
 
+    fn pod_changed(&self, state: &mut CycleState, pod: &PodInfo, _snapshot: &Snapshot, change: PodChange<'_>) {
+        let Some(Required(domains)) = state.read_mut::<Required>(self.name()) else { return };
+        let (other, node) = (change.pod, change.node);
+        if other.deleting || !is_in_all_domains(pod, true, node) {
+            return;
+        }
+        for (constraint, domains) in constraints(pod, true).zip(domains) {
+            if other.is_spread_by(constraint, &pod.namespace)
+                && includes(constraint, pod, node)
+                && let Some(value) = node.labels.get(&constraint.topology_key)
+            {
+                domains.add(value, change.number);
+            }
+        }
+    }
+
     fn filter(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
         const REASON: &str = "node(s) didn't match pod topology spread constraints";
+        const NO_LABEL: &str = "node(s) didn't match pod topology spread constraints (missing required label)";
         let Some(Required(domains)) = state.read::<Required>(self.name()) else { return Status::Success };
         for (constraint, domains) in constraints(pod, true).zip(domains) {
             let Some(value) = node.labels.get(&constraint.topology_key) else {
-                return Status::UnschedulableAndUnresolvable(vec![format!("{REASON} (missing required label)")]);
+                return Status::UnschedulableAndUnresolvable(vec![NO_LABEL.into()]);
             };
             let has_enough = i64::try_from(domains.len()).is_ok_and(|number| number >= constraint.min_domains);
             let emptiest = domains.lowest().filter(|_| has_enough).unwrap_or(0);
             let more = i64::from(pod.is_spread_by(constraint, &pod.namespace));
             if domains.get(value).unwrap_or(0) + more - emptiest > constraint.max_skew {
-                return Status::Unschedulable(vec![REASON.to_owned()]);
+                return Status::Unschedulable(vec![REASON.into()]);
             }
         }
         Status::Success

@@ -1,0 +1,44 @@
+//! A PodDisruptionBudget reduced to what a preemption depends on.
+
+use std::collections::BTreeSet;
+
+use api_model::selector::Selector;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+
+use crate::PodInfo;
+
+/// How many of the Pods that a budget selects may be disrupted.
+#[derive(Clone, Debug)]
+pub struct DisruptionBudget {
+    /// Upstream's `disruptionsAllowed`.
+    pub allowed: i32,
+    namespace: String,
+    /// `None` selects no Pod: a budget without a selector, or with an empty one.
+    selector: Option<Selector>,
+    /// The names of the Pods whose disruption the budget counts already.
+    disrupted: BTreeSet<String>,
+}
+
+impl DisruptionBudget {
+    /// Copies what a preemption needs from the PodDisruptionBudget.
+    pub fn new(budget: &PodDisruptionBudget) -> Self {
+        let selector = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref());
+        let is_empty = selector.is_none_or(|selector| selector.match_labels.is_none() && selector.match_expressions.is_none());
+        let status = budget.status.as_ref();
+        Self {
+            allowed: status.and_then(|status| status.disruptions_allowed).unwrap_or_default(),
+            namespace: budget.metadata.namespace.clone().unwrap_or_default(),
+            selector: (!is_empty).then(|| Selector::typed(selector)),
+            disrupted: status.and_then(|status| status.disrupted_pods.as_ref()).into_iter().flat_map(|pods| pods.keys().cloned()).collect(),
+        }
+    }
+
+    /// Whether a disruption of the Pod uses up one that the budget allows.
+    pub fn counts(&self, pod: &PodInfo) -> bool {
+        // As upstream: no budget selects a Pod without labels.
+        !pod.labels.is_empty()
+            && pod.namespace == self.namespace
+            && self.selector.as_ref().is_some_and(|selector| selector.matches_map(&pod.labels))
+            && !self.disrupted.contains(&pod.name)
+    }
+}

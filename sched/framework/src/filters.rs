@@ -1,0 +1,70 @@
+//! The filter plugins of a profile as one: what a scheduling cycle and a preemption call.
+
+use crate::{ClusterEvent, CycleState, FilterPlugin, NodeInfo, PodChange, PodInfo, Snapshot, Status};
+
+/// The filter plugins of a profile, in the order of their calls.
+pub struct Filters(Vec<Box<dyn FilterPlugin>>);
+
+/// The status of the plugin that ruled out a node, or all nodes.
+pub struct Rejection {
+    /// The status: not `Success`.
+    pub status: Status,
+    /// [`FilterPlugin::events_to_register`] of the plugin.
+    pub events: &'static [ClusterEvent],
+}
+
+impl Filters {
+    /// The plugins in the order of their calls.
+    pub fn new(plugins: Vec<Box<dyn FilterPlugin>>) -> Self {
+        Self(plugins)
+    }
+
+    /// Calls [`FilterPlugin::pre_filter`] of each plugin. The error rules out every node.
+    pub fn pre_filter(&self, state: &mut CycleState, pod: &PodInfo, snapshot: &Snapshot) -> Result<(), Rejection> {
+        self.first_rejection(|plugin| plugin.pre_filter(state, pod, snapshot))
+    }
+
+    /// Whether the Pod may run on the node.
+    pub fn filter(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Result<(), Rejection> {
+        self.first_rejection(|plugin| plugin.filter(state, pod, node))
+    }
+
+    /// Whether the Pod may run on the node, also when the Pods come that are nominated to the node and have at least the
+    /// Pod's priority (upstream's `RunFilterPluginsWithNominatedPods`). It must fit without them too: they may never come, and
+    /// the Pod may depend on one of them.
+    pub fn filter_with_nominated(
+        &self,
+        state: &mut CycleState,
+        pod: &PodInfo,
+        node: &NodeInfo,
+        snapshot: &Snapshot,
+    ) -> Result<(), Rejection> {
+        let nominated: Vec<_> = snapshot.nominated.before(pod, &node.name).cloned().collect();
+        if !nominated.is_empty() {
+            let mut full = node.clone();
+            for other in &nominated {
+                full.add_pod(other.clone());
+                self.pod_changed(state, pod, snapshot, PodChange::added(other, node));
+            }
+            let fits = self.filter(state, pod, &full);
+            nominated.iter().for_each(|other| self.pod_changed(state, pod, snapshot, PodChange::removed(other, node)));
+            fits?;
+        }
+        self.filter(state, pod, node)
+    }
+
+    /// Calls [`FilterPlugin::pod_changed`] of each plugin.
+    pub fn pod_changed(&self, state: &mut CycleState, pod: &PodInfo, snapshot: &Snapshot, change: PodChange<'_>) {
+        self.0.iter().for_each(|plugin| plugin.pod_changed(state, pod, snapshot, change));
+    }
+
+    fn first_rejection(&self, mut status: impl FnMut(&dyn FilterPlugin) -> Status) -> Result<(), Rejection> {
+        for plugin in &self.0 {
+            match status(plugin.as_ref()) {
+                Status::Success => {}
+                status => return Err(Rejection { status, events: plugin.events_to_register() }),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,46 @@
+//! The extension point of plugins that make room for a Pod.
+
+use std::sync::Arc;
+
+use crate::{CycleState, Filters, Plugin, PodInfo, Snapshot};
+
+#[cfg(doc)]
+use crate::Status;
+
+/// Pods that have to go so that another Pod fits on their node.
+#[derive(Clone, Debug)]
+pub struct Preemption {
+    /// The name of the node, to which the Pod is nominated.
+    pub node: String,
+    /// The victims, the most important one first.
+    pub victims: Vec<Arc<PodInfo>>,
+}
+
+/// What a [`PostFilterPlugin`] found.
+#[derive(Clone, Debug)]
+pub enum PostFilterResult {
+    /// The Pod will fit once these Pods are gone.
+    Preempt(Preemption),
+    /// Nothing helps now. The text tells users why. A Pod that is nominated to a node remains so only with
+    /// `stays_nominated`.
+    Unschedulable {
+        /// Why.
+        message: String,
+        /// Whether the Pod waits for its nominated node.
+        stays_nominated: bool,
+    },
+}
+
+/// Makes room for a Pod that no node is feasible for.
+pub trait PostFilterPlugin: Plugin {
+    /// `resolvable` are the indexes in the snapshot of the nodes that the Pod may fit on when other Pods leave: filters ruled
+    /// them out with [`Status::Unschedulable`]. The plugin restores the state that it changes.
+    fn post_filter(
+        &self,
+        filters: &Filters,
+        state: &mut CycleState,
+        pod: &PodInfo,
+        snapshot: &Snapshot,
+        resolvable: &[usize],
+    ) -> PostFilterResult;
+}

@@ -1,0 +1,89 @@
+//! Why no node is feasible for a Pod, in upstream's words.
+
+use std::collections::{BTreeMap, HashSet};
+
+use sched_framework::{ClusterEvent, Reason, Rejection, Status};
+
+/// No node is feasible for a Pod. The message is upstream's `FitError`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum FitError {
+    /// The cluster has no node.
+    #[error("no nodes available to schedule pods")]
+    NoNodes,
+    /// Plugins ruled out all nodes.
+    #[error("{}", diagnosis.message(*nodes))]
+    Unschedulable { nodes: usize, diagnosis: Diagnosis },
+}
+
+impl FitError {
+    /// The events that may make the Pod fit.
+    pub fn events(self) -> HashSet<ClusterEvent> {
+        match self {
+            Self::NoNodes => [ClusterEvent::NodeAdd].into(),
+            Self::Unschedulable { diagnosis, .. } => diagnosis.events.into_iter().flatten().copied().collect(),
+        }
+    }
+}
+
+/// Why nodes are not feasible: upstream's `Diagnosis`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Diagnosis {
+    /// The number of nodes that each reason ruled out.
+    node_count: BTreeMap<Reason, usize>,
+    /// The reasons of a plugin that ruled out all nodes before any was filtered: upstream's `PreFilterMsg`.
+    pre_filter: Option<String>,
+    /// Why no room can be made for the Pod: upstream's `PostFilterMsg`.
+    pub post_filter: Option<String>,
+    /// The events of the plugins that ruled nodes out, those of each plugin once.
+    events: Vec<&'static [ClusterEvent]>,
+    /// The indexes in the snapshot of the nodes that the Pod may fit on when other Pods leave.
+    pub resolvable: Vec<usize>,
+}
+
+impl Diagnosis {
+    /// Counts why the node of that index is not feasible.
+    pub fn add(&mut self, index: usize, rejection: Rejection) {
+        let reasons = match rejection.status {
+            Status::Success => return,
+            Status::Unschedulable(reasons) => {
+                self.resolvable.push(index);
+                reasons
+            }
+            Status::UnschedulableAndUnresolvable(reasons) => reasons,
+        };
+        for reason in reasons {
+            *self.node_count.entry(reason).or_default() += 1;
+        }
+        if !self.events.contains(&rejection.events) {
+            self.events.push(rejection.events);
+        }
+    }
+
+    /// Counts a status that rules out all nodes.
+    pub fn add_all(&mut self, nodes: usize, rejection: Rejection) {
+        self.events.push(rejection.events);
+        self.pre_filter = Some(match rejection.status {
+            Status::Success => return,
+            Status::Unschedulable(reasons) => {
+                self.resolvable.extend(0..nodes);
+                reasons.join(", ")
+            }
+            Status::UnschedulableAndUnresolvable(reasons) => reasons.join(", "),
+        });
+    }
+
+    fn message(&self, nodes: usize) -> String {
+        let message = match &self.pre_filter {
+            Some(reasons) => format!("0/{nodes} nodes are available: {reasons}."),
+            None => node_reasons(nodes, &self.node_count),
+        };
+        self.post_filter.as_ref().map_or(message.clone(), |post_filter| format!("{message} {post_filter}"))
+    }
+}
+
+/// The sentence with the number of nodes that each reason ruled out.
+pub(crate) fn node_reasons(nodes: usize, reasons: &BTreeMap<Reason, usize>) -> String {
+    let mut reasons: Vec<String> = reasons.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+    reasons.sort();
+    format!("0/{nodes} nodes are available: {}.", reasons.join(", "))
+}

@@ -1,0 +1,212 @@
+//! Preemption: on some node, the least important Pods whose absence lets a more important Pod fit. The plugin decides; the
+//! scheduler disrupts the victims. Upstream's `DefaultPreemption` is the model.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use sched_framework::{
+    CycleState, DisruptionBudget, Filters, NodeInfo, Plugin, PodChange, PodInfo, PostFilterPlugin, PostFilterResult, Preemption, Reason,
+    Rejection, Snapshot, Status,
+};
+
+use crate::diagnosis::node_reasons;
+
+/// The lowest share of the resolvable nodes that are tried, in per cent: upstream's `minCandidateNodesPercentage`.
+const CANDIDATES_PERCENT_MIN: usize = 10;
+/// The lowest number of nodes that are tried: upstream's `minCandidateNodesAbsolute`.
+const CANDIDATES_MIN: usize = 100;
+
+pub(crate) struct DefaultPreemption;
+
+/// A node with the Pods that would have to go.
+#[derive(Debug)]
+struct Candidate {
+    preemption: Preemption,
+    /// The number of victims whose disruption their budget does not allow.
+    violations: usize,
+}
+
+impl Plugin for DefaultPreemption {
+    fn name(&self) -> &'static str {
+        "DefaultPreemption"
+    }
+}
+
+impl PostFilterPlugin for DefaultPreemption {
+    fn post_filter(
+        &self,
+        filters: &Filters,
+        state: &mut CycleState,
+        pod: &PodInfo,
+        snapshot: &Snapshot,
+        resolvable: &[usize],
+    ) -> PostFilterResult {
+        if let Some(message) = ineligible(pod, snapshot, resolvable) {
+            return PostFilterResult::Unschedulable { message: format!("preemption: {message}"), stays_nominated: true };
+        }
+        let mut reasons: BTreeMap<Reason, usize> = BTreeMap::new();
+        let mut candidates: Vec<Candidate> = Vec::new();
+        let enough = (resolvable.len() * CANDIDATES_PERCENT_MIN / 100).max(CANDIDATES_MIN);
+        for node in resolvable.iter().filter_map(|index| snapshot.nodes.get(*index)) {
+            match select_victims(filters, state, pod, snapshot, node) {
+                Ok(candidate) => candidates.push(candidate),
+                Err(rejected) => rejected.into_iter().for_each(|reason| *reasons.entry(reason).or_default() += 1),
+            }
+            if candidates.len() >= enough && candidates.iter().any(|candidate| candidate.violations == 0) {
+                break;
+            }
+        }
+        let unhelpful = snapshot.nodes.len() - resolvable.len();
+        if unhelpful > 0 {
+            reasons.insert("Preemption is not helpful for scheduling".into(), unhelpful);
+        }
+        match candidates.into_iter().min_by_key(Candidate::cost) {
+            Some(candidate) => PostFilterResult::Preempt(candidate.preemption),
+            None => {
+                let message = format!("preemption: {}", node_reasons(snapshot.nodes.len(), &reasons));
+                PostFilterResult::Unschedulable { message, stays_nominated: false }
+            }
+        }
+    }
+}
+
+/// Why the Pod may not preempt others now: upstream's `PodEligibleToPreemptOthers`.
+fn ineligible(pod: &PodInfo, snapshot: &Snapshot, resolvable: &[usize]) -> Option<&'static str> {
+    if !pod.may_preempt {
+        return Some("not eligible due to preemptionPolicy=Never.");
+    }
+    let index = *snapshot.node_index.get(snapshot.nominated.node_of(&pod.uid)?)?;
+    let node = snapshot.nodes.get(index).filter(|_| resolvable.contains(&index))?;
+    let is_leaving = |other: &Arc<PodInfo>| other.priority < pod.priority && other.deleting && other.preempted;
+    node.pods.values().any(is_leaving).then_some("not eligible due to a terminating pod on the nominated node.")
+}
+
+/// The Pods of the node that have to go: all of a lower priority, but for those that fit beside the Pod (upstream's
+/// `SelectVictimsOnNode`). The error has the reasons why the node is no candidate.
+fn select_victims(
+    filters: &Filters,
+    state: &mut CycleState,
+    pod: &PodInfo,
+    snapshot: &Snapshot,
+    node: &NodeInfo,
+) -> Result<Candidate, Vec<Reason>> {
+    let mut potential: Vec<&Arc<PodInfo>> = node.pods.values().filter(|other| other.priority < pod.priority).collect();
+    if potential.is_empty() {
+        return Err(vec!["No preemption victims found for incoming pod".into()]);
+    }
+    potential.sort_by(|one, other| by_importance(one, other));
+    let mut trial = Trial { filters, state, pod, snapshot, node, left: node.clone(), removed: Vec::new() };
+    potential.iter().for_each(|other| trial.remove(other));
+    let fits = trial.fits();
+    let violations = fits.map(|()| reprieve(&mut trial, potential));
+    let mut victims = trial.restore();
+    let violations = violations.map_err(|rejection| match rejection.status {
+        Status::Success => Vec::new(),
+        Status::Unschedulable(reasons) | Status::UnschedulableAndUnresolvable(reasons) => reasons,
+    })?;
+    victims.sort_by(by_importance);
+    Ok(Candidate { preemption: Preemption { node: node.name.clone(), victims }, violations })
+}
+
+/// Takes back the removal of the Pods that fit, first of those whose budget would be violated, the most important ones first.
+/// Returns the number of victims whose budget is violated.
+fn reprieve(trial: &mut Trial<'_>, potential: Vec<&Arc<PodInfo>>) -> usize {
+    let (violating, others) = split_by_budget(potential, trial.snapshot.budgets.values());
+    let mut violations = 0;
+    for (other, violates) in violating.into_iter().map(|other| (other, true)).chain(others.into_iter().map(|other| (other, false))) {
+        if !trial.reprieves(other) && violates {
+            violations += 1;
+        }
+    }
+    violations
+}
+
+/// The Pods whose disruption their budgets do not allow, and the others: upstream's `filterPodsWithPDBViolation`.
+fn split_by_budget<'a, 'b>(
+    pods: Vec<&'a Arc<PodInfo>>,
+    budgets: impl Iterator<Item = &'b DisruptionBudget>,
+) -> (Vec<&'a Arc<PodInfo>>, Vec<&'a Arc<PodInfo>>) {
+    let mut budgets: Vec<(&DisruptionBudget, i32)> = budgets.map(|budget| (budget, budget.allowed)).collect();
+    pods.into_iter().partition(|pod| {
+        let mut is_violated = false;
+        for (_, allowed) in budgets.iter_mut().filter(|(budget, _)| budget.counts(pod)) {
+            *allowed = allowed.saturating_sub(1);
+            is_violated |= *allowed < 0;
+        }
+        is_violated
+    })
+}
+
+/// The order of Pods, the most important one first: upstream's `MoreImportantPod`.
+fn by_importance(one: &Arc<PodInfo>, other: &Arc<PodInfo>) -> Ordering {
+    let key = |pod: &PodInfo| (Reverse(pod.priority), started(pod));
+    key(one).cmp(&key(other)).then_with(|| one.uid.cmp(&other.uid))
+}
+
+/// A Pod that has not started counts as started last.
+fn started(pod: &PodInfo) -> Timestamp {
+    pod.started.unwrap_or(Timestamp::MAX)
+}
+
+/// A node from which Pods are removed to see whether another Pod fits.
+struct Trial<'a> {
+    filters: &'a Filters,
+    state: &'a mut CycleState,
+    pod: &'a PodInfo,
+    snapshot: &'a Snapshot,
+    node: &'a NodeInfo,
+    /// The node without the removed Pods.
+    left: NodeInfo,
+    removed: Vec<Arc<PodInfo>>,
+}
+
+impl Trial<'_> {
+    fn remove(&mut self, other: &Arc<PodInfo>) {
+        self.left.remove_pod(&other.uid);
+        self.filters.pod_changed(self.state, self.pod, self.snapshot, PodChange::removed(other, self.node));
+        self.removed.push(Arc::clone(other));
+    }
+
+    fn fits(&mut self) -> Result<(), Rejection> {
+        self.filters.filter_with_nominated(self.state, self.pod, &self.left, self.snapshot)
+    }
+
+    /// Puts a Pod back if the Pod of the cycle fits beside it. Returns whether it does.
+    fn reprieves(&mut self, other: &Arc<PodInfo>) -> bool {
+        self.left.add_pod(Arc::clone(other));
+        self.filters.pod_changed(self.state, self.pod, self.snapshot, PodChange::added(other, self.node));
+        self.removed.retain(|removed| removed.uid != other.uid);
+        let fits = self.fits().is_ok();
+        if !fits {
+            self.remove(other);
+        }
+        fits
+    }
+
+    /// Restores the state of the cycle; returns the Pods that were removed at the end.
+    fn restore(self) -> Vec<Arc<PodInfo>> {
+        for other in &self.removed {
+            self.filters.pod_changed(self.state, self.pod, self.snapshot, PodChange::added(other, self.node));
+        }
+        self.removed
+    }
+}
+
+impl Candidate {
+    /// The order of candidates, the best one first, as upstream's `pickOneNodeForPreemption`: fewest violated budgets, lowest
+    /// highest priority, lowest sum of priorities, fewest victims, latest start of the most important victims.
+    fn cost(&self) -> (usize, Option<i32>, i64, usize, Reverse<Option<Timestamp>>) {
+        let victims = &self.preemption.victims;
+        let highest = victims.first().map(|victim| victim.priority);
+        // Each victim counts more than 0, so that many of a low priority do not cost less than a few.
+        let weight = |priority: i32| i64::from(priority) + i64::from(i32::MAX) + 1;
+        let sum = victims.iter().map(|victim| weight(victim.priority)).sum();
+        let earliest = victims.iter().filter(|victim| Some(victim.priority) == highest).map(|victim| started(victim)).min();
+        (self.violations, highest, sum, victims.len(), Reverse(earliest))
+    }
+}
+
+#[cfg(test)]
+mod tests;
