@@ -13,8 +13,8 @@ pub struct DisruptionBudget {
     /// Upstream's `disruptionsAllowed`.
     pub allowed: i32,
     namespace: String,
-    /// `None` selects no Pod: a budget without a selector, or with an empty one.
-    selector: Option<Selector>,
+    /// A budget without a selector selects no Pod, one with an empty selector all.
+    selector: Selector,
     /// The names of the Pods whose disruption the budget counts already.
     disrupted: BTreeSet<String>,
 }
@@ -23,22 +23,17 @@ impl DisruptionBudget {
     /// Copies what a preemption needs from the PodDisruptionBudget.
     pub fn new(budget: &PodDisruptionBudget) -> Self {
         let selector = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref());
-        let is_empty = selector.is_none_or(|selector| selector.match_labels.is_none() && selector.match_expressions.is_none());
         let status = budget.status.as_ref();
         Self {
             allowed: status.and_then(|status| status.disruptions_allowed).unwrap_or_default(),
             namespace: budget.metadata.namespace.clone().unwrap_or_default(),
-            selector: (!is_empty).then(|| Selector::typed(selector)),
+            selector: Selector::typed(selector),
             disrupted: status.and_then(|status| status.disrupted_pods.as_ref()).into_iter().flat_map(|pods| pods.keys().cloned()).collect(),
         }
     }
 
     /// Whether a disruption of the Pod uses up one that the budget allows.
     pub fn counts(&self, pod: &PodInfo) -> bool {
-        // As upstream: no budget selects a Pod without labels.
-        !pod.labels.is_empty()
-            && pod.namespace == self.namespace
-            && self.selector.as_ref().is_some_and(|selector| selector.matches_map(&pod.labels))
-            && !self.disrupted.contains(&pod.name)
+        pod.namespace == self.namespace && self.selector.matches_map(&pod.labels) && !self.disrupted.contains(&pod.name)
     }
 }

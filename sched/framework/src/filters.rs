@@ -1,11 +1,14 @@
 //! The filter plugins of a profile as one: what a scheduling cycle and a preemption call.
 
-use crate::{ClusterEvent, CycleState, FilterPlugin, NodeInfo, PodChange, PodInfo, Snapshot, Status};
+use std::collections::BTreeSet;
+
+use crate::{ClusterEvent, CycleState, FilterPlugin, NodeInfo, PodChange, PodInfo, Scope, Snapshot, Status};
 
 /// The filter plugins of a profile, in the order of their calls.
 pub struct Filters(Vec<Box<dyn FilterPlugin>>);
 
 /// The status of the plugin that ruled out a node, or all nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
     /// The status: not `Success`.
     pub status: Status,
@@ -24,9 +27,27 @@ impl Filters {
         self.first_rejection(|plugin| plugin.pre_filter(state, pod, snapshot))
     }
 
+    /// The names of the only nodes that the Pod may run on, with the names of the plugins that say so; `None` for any node.
+    pub fn node_names(&self, pod: &PodInfo) -> Option<(BTreeSet<String>, Vec<&'static str>)> {
+        let mut all: Option<(BTreeSet<String>, Vec<&'static str>)> = None;
+        for plugin in &self.0 {
+            let Some(names) = plugin.node_names(pod) else { continue };
+            let (before, mut plugins) = all.unwrap_or_else(|| (names.clone(), Vec::new()));
+            plugins.push(plugin.name());
+            all = Some((before.intersection(&names).cloned().collect(), plugins));
+        }
+        all
+    }
+
     /// Whether the Pod may run on the node.
     pub fn filter(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Result<(), Rejection> {
         self.first_rejection(|plugin| plugin.filter(state, pod, node))
+    }
+
+    /// Whether the plugins of the scope let the Pod run on the node.
+    pub fn filter_in(&self, scope: Scope, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Result<(), Rejection> {
+        let in_scope = |plugin: &dyn FilterPlugin| plugin.scope() == scope;
+        self.first_rejection(|plugin| if in_scope(plugin) { plugin.filter(state, pod, node) } else { Status::Success })
     }
 
     /// Whether the Pod may run on the node, also when the Pods come that are nominated to the node and have at least the

@@ -2,6 +2,7 @@
 //! cluster, the status of a Pod on a node, and the extension points as traits. The crate does no I/O: the same snapshot, Pod
 //! and starting point give the same status.
 
+mod changes;
 mod disruption_budget;
 mod filters;
 mod host_port;
@@ -12,26 +13,27 @@ mod nominated;
 mod plugin;
 mod pod;
 mod pod_affinity;
-mod pod_changes;
 mod post_filter;
 mod resources;
+mod score;
 mod status;
 mod toleration;
 mod topology_spread;
 
+pub use changes::{Changes, NumberedChange};
 pub use disruption_budget::DisruptionBudget;
 pub use filters::{Filters, Rejection};
 pub use host_port::HostPort;
 pub use namespace_labels::NamespaceLabels;
 pub use node::{NodeInfo, Snapshot};
-pub use node_affinity::{selects_node, term_matches};
+pub use node_affinity::{selects_names, selects_node, term_matches};
 pub use nominated::NominatedPods;
-pub use plugin::{ClusterEvent, CycleState, FilterPlugin, Plugin, PodChange, SCORE_MAX, ScorePlugin, default_normalize_score};
+pub use plugin::{ClusterEvent, CycleState, FilterPlugin, Plugin, PodChange, Scope, ScorePlugin};
 pub use pod::PodInfo;
 pub use pod_affinity::{PodAffinityTerm, PodAffinityTerms};
-pub use pod_changes::{NumberedChange, PodChanges};
 pub use post_filter::{PostFilterPlugin, PostFilterResult, Preemption};
 pub use resources::Resource;
+pub use score::{Normalization, SCORE_MAX, ScoreRange};
 pub use status::{Reason, Status};
 pub use toleration::tolerates;
 pub use topology_spread::TopologySpread;

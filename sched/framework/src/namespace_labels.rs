@@ -7,12 +7,16 @@ use std::collections::{BTreeMap, HashMap};
 pub struct NamespaceLabels(HashMap<String, BTreeMap<String, String>>);
 
 impl NamespaceLabels {
-    /// Stores the labels of a namespace; `None` removes a namespace that is gone.
-    pub fn set(&mut self, namespace: &str, labels: Option<BTreeMap<String, String>>) {
+    /// Stores the labels of a namespace; `None` removes a namespace that is gone. Returns whether they are other ones than before.
+    pub fn set(&mut self, namespace: &str, labels: Option<BTreeMap<String, String>>) -> bool {
+        if labels.as_ref() == self.0.get(namespace) {
+            return false;
+        }
         match labels {
             Some(labels) => self.0.insert(namespace.to_owned(), labels),
             None => self.0.remove(namespace),
         };
+        true
     }
 
     /// The labels of a namespace; none when the namespace does not exist.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Taint};
 
-use crate::{DisruptionBudget, HostPort, NamespaceLabels, NominatedPods, PodChanges, PodInfo, Resource};
+use crate::{Changes, DisruptionBudget, HostPort, NamespaceLabels, NominatedPods, NumberedChange, PodInfo, Resource};
 
 /// A node with the sums over its Pods, as plugins see it.
 #[derive(Clone, Debug, Default)]
@@ -93,8 +93,12 @@ pub struct Snapshot {
     pub budgets: HashMap<String, DisruptionBudget>,
     /// Another number after each change of a node or of a namespace, but for the Pods on the nodes.
     pub generation: u64,
+    /// Another number after the removal of a node, which changes the indexes of nodes.
+    pub layout: u64,
     /// The latest changes of the Pods on the nodes.
-    pub pod_changes: PodChanges,
+    pub pod_changes: Changes<NumberedChange>,
+    /// The indexes of the nodes that changed, or whose Pods changed.
+    pub node_changes: Changes<usize>,
 }
 
 impl Snapshot {

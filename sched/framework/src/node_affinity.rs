@@ -1,7 +1,7 @@
 //! Whether a node has what the node selector and the node affinity of a Pod require. The scheduler and the DaemonSet controller
 //! judge alike.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm};
 
@@ -13,6 +13,23 @@ pub fn selects_node(pod: &PodInfo, name: &str, labels: &BTreeMap<String, String>
     let required = affinity.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
     pod.node_selector.iter().all(|(key, value)| labels.get(key) == Some(value))
         && required.is_none_or(|selector| selector.node_selector_terms.iter().any(|term| term_matches(term, name, labels)))
+}
+
+/// The names of the only nodes that the required node affinity of the Pod allows, if each of its terms names nodes; `None` if
+/// not. The Pods of a DaemonSet name one node each.
+pub fn selects_names(pod: &PodInfo) -> Option<BTreeSet<String>> {
+    let selector = pod.node_affinity.as_ref()?.required_during_scheduling_ignored_during_execution.as_ref()?;
+    let named = |term: &NodeSelectorTerm| {
+        let fields = term.match_fields.as_deref().unwrap_or_default();
+        let mut names = fields.iter().filter(|field| field.key == "metadata.name" && field.operator == "In").map(|field| {
+            let values = field.values.as_deref().unwrap_or_default();
+            values.iter().cloned().collect::<BTreeSet<_>>()
+        });
+        let first = names.next()?;
+        Some(names.fold(first, |all, names| all.intersection(&names).cloned().collect()))
+    };
+    let of_terms: Option<Vec<_>> = selector.node_selector_terms.iter().map(named).collect();
+    of_terms.filter(|names| !names.is_empty()).map(|names| names.into_iter().flatten().collect())
 }
 
 /// Whether the node meets all requirements of the term. A term without requirements matches no node.

@@ -1,12 +1,12 @@
 //! The extension points of the scheduler. A plugin is one type in one file that implements the traits it needs.
 
 use std::any::Any;
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
-use crate::{NodeInfo, PodInfo, Snapshot, Status};
+use crate::{NodeInfo, Normalization, PodInfo, Snapshot, Status};
 
-/// The highest score of a node: upstream's `MaxNodeScore`.
-pub const SCORE_MAX: i64 = 100;
+#[cfg(doc)]
+use crate::SCORE_MAX;
 
 /// A change in the cluster that may make an unschedulable Pod fit. The names are upstream's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,8 +25,10 @@ pub enum ClusterEvent {
     AssignedPodAdd,
     /// The labels of a Pod on a node changed.
     UpdateAssignedPodLabel,
-    /// A Pod on a node ended or was deleted.
+    /// A Pod on a node ended or was deleted, or a Pod is not nominated to its node any more.
     AssignedPodDelete,
+    /// A Pod on a node requests less than before.
+    UpdatePodScaleDown,
 }
 
 /// Values that plugins compute once for one Pod, before they filter and score nodes. The key is the plugin's name with the type
@@ -58,16 +60,37 @@ impl CycleState {
     }
 }
 
+/// What the results of a plugin for a Pod on a node depend on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The node, its Pods, and what [`PodInfo::asks_the_same`] compares. The scheduler calls the plugin again only when the node
+    /// changes, and uses the result for all Pods that ask the same of a node.
+    Node,
+    /// Also other nodes, or other fields of the Pod. The scheduler calls the plugin in each cycle, for fewer nodes.
+    Cluster,
+}
+
 /// What all plugins have in common.
 pub trait Plugin: Send + Sync {
     /// Upstream's name of the plugin, for example `NodeResourcesFit`. It is the plugin's key in [`CycleState`].
     fn name(&self) -> &'static str;
+
+    /// What the plugin's results depend on.
+    fn scope(&self) -> Scope {
+        Scope::Node
+    }
 }
 
 /// Decides which nodes a Pod may run on.
 pub trait FilterPlugin: Plugin {
-    /// Computes once a cycle what [`FilterPlugin::filter`] needs for every node, such as the Pods that match a Pod's
-    /// anti-affinity, and writes it to the state. Any status but `Success` rules out every node.
+    /// The names of the only nodes that the Pod may run on; `None` for any node. The others are not filtered (upstream's
+    /// `PreFilterResult`).
+    fn node_names(&self, _pod: &PodInfo) -> Option<BTreeSet<String>> {
+        None
+    }
+
+    /// Computes once for Pods that are alike what [`FilterPlugin::filter`] needs for every node, such as the Pods that match a
+    /// Pod's anti-affinity, and writes it to the state. Any status but `Success` rules out every node.
     fn pre_filter(&self, _state: &mut CycleState, _pod: &PodInfo, _snapshot: &Snapshot) -> Status {
         Status::Success
     }
@@ -114,25 +137,23 @@ pub trait ScorePlugin: Plugin {
         1
     }
 
-    /// Computes once a cycle what [`ScorePlugin::score`] needs for every feasible node, and writes it to the state. Returns
-    /// whether the plugin has a preference for this Pod. The cycle skips the plugin when it has none.
-    fn pre_score(&self, _state: &mut CycleState, _pod: &PodInfo, _snapshot: &Snapshot, _feasible: &[&Arc<NodeInfo>]) -> bool {
+    /// Computes once for Pods that are alike the sums over the Pods of the cluster that [`ScorePlugin::score`] needs.
+    fn count_pods(&self, _state: &mut CycleState, _pod: &PodInfo, _snapshot: &Snapshot) {}
+
+    /// Corrects what [`ScorePlugin::count_pods`] computed, like [`FilterPlugin::pod_changed`].
+    fn pod_changed(&self, _state: &mut CycleState, _pod: &PodInfo, _snapshot: &Snapshot, _change: PodChange<'_>) {}
+
+    /// Computes once a cycle what depends on the feasible nodes. Returns whether the plugin has a preference for this Pod. The
+    /// cycle skips the plugin when it has none. A plugin of [`Scope::Node`] gets no nodes.
+    fn pre_score(&self, _state: &mut CycleState, _pod: &PodInfo, _feasible: &[&NodeInfo]) -> bool {
         true
     }
 
-    /// The score of a node: from 0 to [`SCORE_MAX`], or any number if [`ScorePlugin::normalize_score`] scales it.
-    fn score(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> i64;
+    /// The raw score of a node; `None` for a node that the plugin has nothing to say of, which is scored 0.
+    fn score(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Option<i64>;
 
-    /// Scales the raw scores of all feasible nodes to 0 to [`SCORE_MAX`].
-    fn normalize_score(&self, _scores: &mut [i64]) {}
-}
-
-/// Upstream's `DefaultNormalizeScore`: the highest score becomes [`SCORE_MAX`]. With `reverse` the highest raw score becomes
-/// the lowest.
-pub fn default_normalize_score(scores: &mut [i64], reverse: bool) {
-    let highest = scores.iter().copied().max().unwrap_or_default();
-    for score in scores {
-        let scaled = if highest == 0 { 0 } else { SCORE_MAX * *score / highest };
-        *score = if reverse { SCORE_MAX - scaled } else { scaled };
+    /// How the raw scores become numbers from 0 to [`SCORE_MAX`].
+    fn normalization(&self) -> Normalization {
+        Normalization::None
     }
 }

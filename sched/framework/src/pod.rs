@@ -21,6 +21,8 @@ pub struct PodInfo {
     pub name: String,
     /// UID: it differs from the UID of a later Pod of the same name.
     pub uid: String,
+    /// `metadata.generation`.
+    pub generation: Option<i64>,
     /// The revision at which the Pod was read.
     pub resource_version: String,
     /// Labels.
@@ -91,6 +93,7 @@ impl PodInfo {
             namespace: metadata.namespace.clone().unwrap_or_default(),
             name: metadata.name.clone().unwrap_or_default(),
             uid: metadata.uid.clone().unwrap_or_default(),
+            generation: metadata.generation,
             resource_version: metadata.resource_version.clone().unwrap_or_default(),
             labels: metadata.labels.clone().unwrap_or_default(),
             created: metadata.creation_timestamp.as_ref().map(|Time(at)| *at),
@@ -134,10 +137,18 @@ impl PodInfo {
         self.placement() != other.placement()
     }
 
+    /// Whether two Pods ask the same of a node: plugins of [`crate::Scope::Node`] say the same of both.
+    pub fn asks_the_same(&self, other: &Self) -> bool {
+        self.on_node() == other.on_node()
+    }
+
     fn placement(&self) -> impl PartialEq {
         let of_pod = (&self.namespace, &self.labels, self.priority, self.may_preempt, &self.scheduler_name);
-        let on_node = (&self.requests, &self.non_zero_requests, &self.ports, &self.node_selector, &self.node_affinity, &self.tolerations);
-        (of_pod, on_node, &self.pod_affinity, &self.topology_spread)
+        (of_pod, self.on_node(), &self.pod_affinity, &self.topology_spread)
+    }
+
+    fn on_node(&self) -> impl PartialEq {
+        (&self.requests, &self.non_zero_requests, &self.ports, &self.node_selector, &self.node_affinity, &self.tolerations)
     }
 }
 

@@ -63,6 +63,11 @@ impl Resource {
         }
     }
 
+    /// Whether one of these amounts is larger than the other one of the same resource.
+    pub fn exceeds(&self, other: &Self) -> bool {
+        !other.could_hold(self)
+    }
+
     /// Whether `wanted` fits into these amounts when nothing of them is used.
     pub fn could_hold(&self, wanted: &Self) -> bool {
         self.insufficient(&Self::default(), wanted).is_empty()

@@ -8,8 +8,7 @@ pub fn tolerates(tolerations: &[Toleration], taint: &Taint) -> bool {
 }
 
 fn covers(toleration: &Toleration, taint: &Taint) -> bool {
-    let given = |field: &Option<String>| field.clone().unwrap_or_default();
-    let (key, effect) = (given(&toleration.key), given(&toleration.effect));
+    let (key, effect) = (toleration.key.as_deref().unwrap_or_default(), toleration.effect.as_deref().unwrap_or_default());
     if !effect.is_empty() && effect != taint.effect {
         return false;
     }
@@ -18,7 +17,7 @@ fn covers(toleration: &Toleration, taint: &Taint) -> bool {
     }
     match toleration.operator.as_deref().unwrap_or_default() {
         "Exists" => true,
-        "" | "Equal" => !key.is_empty() && given(&toleration.value) == given(&taint.value),
+        "" | "Equal" => !key.is_empty() && toleration.value.as_deref().unwrap_or_default() == taint.value.as_deref().unwrap_or_default(),
         _ => false,
     }
 }

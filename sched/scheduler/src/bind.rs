@@ -14,10 +14,17 @@ pub(crate) enum BindingResult {
     Bound,
     /// The Pod does not exist any more. The informer reports that too.
     PodGone,
-    /// Another client changed the Pod at the same time, or bound it.
-    Conflict,
-    /// The request failed; the binding may be tried again.
+    /// The request failed, or another client changed the Pod at the same time. The binding may be tried again.
     Failed(kube::Error),
+}
+
+/// Why a Pod has no node: the reason of its condition `PodScheduled`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Reason {
+    /// No node is feasible.
+    Unschedulable,
+    /// The decision could not be written.
+    SchedulerError,
 }
 
 #[derive(Clone)]
@@ -43,19 +50,19 @@ impl Writer {
                 BindingResult::Bound
             }
             Err(kube::Error::Api(status)) if status.code == 404 => BindingResult::PodGone,
-            Err(kube::Error::Api(status)) if status.code == 409 => BindingResult::Conflict,
             Err(error) => BindingResult::Failed(error),
         }
     }
 
     /// Records in the condition `PodScheduled` and in an event why the Pod has no node. `nominated` is the new value of
     /// `nominatedNodeName`, if it changes; an empty one removes the field.
-    pub async fn unschedulable(&self, pod: &PodInfo, message: &str, nominated: Option<&str>) {
+    pub async fn not_scheduled(&self, pod: &PodInfo, reason: Reason, message: &str, nominated: Option<&str>) {
         self.events.warning(&reference(pod), "FailedScheduling", message);
-        let mut status = Map::new();
-        if !pod.unschedulable.as_ref().is_some_and(|(reason, written)| reason == "Unschedulable" && written == message) {
+        let (mut status, reason) = (Map::new(), format!("{reason:?}"));
+        if !pod.unschedulable.as_ref().is_some_and(|(before, written)| *before == reason && written == message) {
             let now = api_model::meta::time(api_clock::now());
-            let mut condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message});
+            let mut condition = json!({"type": "PodScheduled", "status": "False", "reason": reason, "message": message,
+                "observedGeneration": pod.generation});
             if pod.unschedulable.is_none()
                 && let Some(fields) = condition.as_object_mut()
             {
@@ -100,14 +107,17 @@ impl Writer {
             "status": "True",
             "reason": PodInfo::PREEMPTED,
             "message": format!("{}: preempting to accommodate a higher priority pod", preemptor.scheduler_name),
+            "observedGeneration": victim.generation,
             "lastTransitionTime": api_model::meta::time(api_clock::now()),
         });
         let patch = Patch::Strategic(json!({"metadata": {"uid": victim.uid}, "status": {"conditions": [condition]}}));
         let preconditions = Preconditions { uid: Some(victim.uid.clone()), resource_version: None };
         let options = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
         let pods = self.pods(victim);
+        // A conflict for another reason than the UID leaves the victim as it is.
+        let is_gone = |status: &kube::core::Status| status.code == 404 || status.code == 409 && status.message.contains("UID");
         let gone_is_fine = |answer: Result<(), kube::Error>| match answer {
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(false),
+            Err(kube::Error::Api(status)) if is_gone(&status) => Ok(false),
             answer => answer.map(|()| true),
         };
         let is_there = gone_is_fine(pods.patch_status(&victim.name, &PatchParams::default(), &patch).await.map(drop))?;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
-use sched_framework::{ClusterEvent, DisruptionBudget, NodeInfo, PodInfo, Snapshot};
+use sched_framework::{ClusterEvent, DisruptionBudget, NodeInfo, NumberedChange, PodInfo, Snapshot};
 
 /// Nodes with the Pods on them, confirmed and assumed.
 #[derive(Default)]
@@ -27,10 +27,10 @@ impl Cache {
     pub fn update_node(&mut self, node: &Node) -> Vec<ClusterEvent> {
         let name = node.metadata.name.clone().unwrap_or_default();
         if let Some(info) = self.node_mut(&name) {
-            let before = info.clone();
+            let before = NodeInfo { pods: HashMap::new(), ..info.clone() };
             info.set_node(node);
             let events = changes(&before, info);
-            self.snapshot.generation += u64::from(!events.is_empty());
+            self.snapshot.generation += u64::from(before.labels != info.labels || before.taints != info.taints);
             return events;
         }
         self.snapshot.generation += 1;
@@ -43,8 +43,9 @@ impl Cache {
 
     /// Stores the labels of a namespace, or removes a namespace that is gone.
     pub fn set_namespace(&mut self, name: &str, labels: Option<BTreeMap<String, String>>) {
-        self.snapshot.generation += 1;
-        self.snapshot.namespaces.set(name, labels);
+        if self.snapshot.namespaces.set(name, labels) {
+            self.snapshot.generation += 1;
+        }
     }
 
     /// Stores a PodDisruptionBudget, or removes one that is gone. `key` is `namespace/name`.
@@ -76,6 +77,7 @@ impl Cache {
     pub fn remove_node(&mut self, name: &str) {
         let Some(index) = self.snapshot.node_index.remove(name) else { return };
         self.snapshot.generation += 1;
+        self.snapshot.layout += 1;
         let info = Arc::unwrap_or_clone(self.snapshot.nodes.swap_remove(index));
         if let Some(moved) = self.snapshot.nodes.get(index) {
             self.snapshot.node_index.insert(moved.name.clone(), index);
@@ -107,7 +109,7 @@ impl Cache {
         self.snapshot.pods_with_affinity.remove(uid);
         if let Some(info) = self.node_mut(&node) {
             let removed = info.remove_pod(uid);
-            removed.into_iter().for_each(|pod| self.snapshot.pod_changes.push(pod, &node, -1));
+            removed.into_iter().for_each(|pod| self.snapshot.pod_changes.push(NumberedChange { pod, node: node.clone(), number: -1 }));
         } else if let Some(info) = self.nodes_without_object.get_mut(&node) {
             info.remove_pod(uid);
             if info.pods.is_empty() {
@@ -124,21 +126,42 @@ impl Cache {
     }
 
     fn insert(&mut self, pod: Arc<PodInfo>, node: &str) {
+        if self.replace(&pod, node) {
+            return;
+        }
         self.remove_pod(&pod.uid);
         self.end_nomination(&pod.uid);
         self.pod_nodes.insert(pod.uid.clone(), node.to_owned());
         if !pod.pod_affinity.is_empty() {
             self.snapshot.pods_with_affinity.insert(pod.uid.clone(), (Arc::clone(&pod), node.to_owned()));
         }
-        self.snapshot.pod_changes.push(Arc::clone(&pod), node, 1);
+        self.snapshot.pod_changes.push(NumberedChange { pod: Arc::clone(&pod), node: node.to_owned(), number: 1 });
         match self.node_mut(node) {
             Some(info) => info.add_pod(pod),
             None => self.nodes_without_object.entry(node.to_owned()).or_insert_with(|| NodeInfo::named(node)).add_pod(pod),
         }
     }
 
+    /// Stores the newer state of a Pod that stays on its node, if no result depends on what changed: most often the binding of
+    /// an assumed Pod was written. Returns whether it did.
+    fn replace(&mut self, pod: &Arc<PodInfo>, node: &str) -> bool {
+        let index = self.snapshot.node_index.get(node).filter(|_| self.pod_nodes.get(&pod.uid).is_some_and(|on| on == node));
+        let info = index.and_then(|index| self.snapshot.nodes.get_mut(*index)).map(Arc::make_mut);
+        let Some(before) = info.and_then(|info| info.pods.get_mut(&pod.uid)) else { return false };
+        if before.deleting != pod.deleting || before.placement_differs(pod) {
+            return false;
+        }
+        before.clone_from(pod);
+        if let Some((with_affinity, _)) = self.snapshot.pods_with_affinity.get_mut(&pod.uid) {
+            with_affinity.clone_from(pod);
+        }
+        true
+    }
+
+    /// The node, to be changed.
     fn node_mut(&mut self, name: &str) -> Option<&mut NodeInfo> {
         let index = *self.snapshot.node_index.get(name)?;
+        self.snapshot.node_changes.push(index);
         self.snapshot.nodes.get_mut(index).map(Arc::make_mut)
     }
 }
@@ -148,7 +171,8 @@ fn changes(before: &NodeInfo, after: &NodeInfo) -> Vec<ClusterEvent> {
     if before.labels != after.labels {
         events.push(ClusterEvent::UpdateNodeLabel);
     }
-    if before.taints != after.taints || before.unschedulable != after.unschedulable {
+    // A node that is cordoned helps nobody.
+    if before.taints != after.taints || before.unschedulable && !after.unschedulable {
         events.push(ClusterEvent::UpdateNodeTaint);
     }
     if before.allocatable != after.allocatable || before.pods_max != after.pods_max {
@@ -198,6 +222,7 @@ mod tests {
         assert_eq!(cache.update_node(&object("a")), []);
         let mut cordoned = object("a");
         cordoned.spec.get_or_insert_default().unschedulable = Some(true);
-        assert_eq!(cache.update_node(&cordoned), [ClusterEvent::UpdateNodeTaint]);
+        assert_eq!(cache.update_node(&cordoned), []);
+        assert_eq!(cache.update_node(&object("a")), [ClusterEvent::UpdateNodeTaint]);
     }
 }

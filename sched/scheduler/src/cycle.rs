@@ -1,10 +1,17 @@
 //! One scheduling cycle: filter, score, choose. It works on memory alone: the same snapshot, Pod and starting point give the
 //! same result.
 
+mod evaluation;
+mod pre_filtered;
+mod recent;
+
 use std::sync::Arc;
 
-use sched_framework::{CycleState, Filters, NodeInfo, PodChange, PodInfo, PostFilterResult, Preemption, Rejection, Snapshot};
+use sched_framework::{CycleState, NodeInfo, PodInfo, PostFilterResult, Preemption, Rejection, Scope, ScorePlugin, Snapshot};
 
+use self::evaluation::{Evaluation, Evaluator};
+use self::pre_filtered::PreFiltered;
+use self::recent::Recent;
 use crate::diagnosis::{Diagnosis, FitError};
 use crate::plugins::Profile;
 
@@ -13,6 +20,9 @@ const FEASIBLE_NODES_MIN: usize = 100;
 /// The lowest share of nodes that must be feasible before the search ends, in per cent: upstream's
 /// `minFeasibleNodesPercentageToFind`.
 const FEASIBLE_PERCENT_MIN: usize = 5;
+/// The number of nodes that each further cycle for Pods that are alike evaluates beside those that it has: after a while, the best
+/// node of all is chosen.
+const FURTHER_NODES: usize = 16;
 
 /// What to do with a Pod that no node is feasible for.
 #[derive(Debug)]
@@ -32,61 +42,29 @@ pub(crate) enum Nomination {
     Preempts(Preemption),
 }
 
-/// What a cycle leaves for the next one.
+/// What a cycle leaves for the next ones.
 #[derive(Default)]
 pub(crate) struct Progress {
     /// The index in the snapshot at which the next search begins, so that successive cycles begin at different nodes:
     /// upstream's `nextStartNodeIndex`.
     start: usize,
-    pre_filtered: Option<PreFiltered>,
+    pre_filtered: Recent<PreFiltered>,
+    evaluations: Recent<Evaluation>,
 }
 
-/// The state of a Pod's cycle after `pre_filter`. A Pod like it begins with this state: its sums over the Pods of the cluster
-/// only have to follow the changes since then.
-struct PreFiltered {
-    pod: Arc<PodInfo>,
-    generation: u64,
-    next_change: usize,
-    state: CycleState,
-}
-
-impl Progress {
-    fn pre_filter(&mut self, filters: &Filters, pod: &PodInfo, snapshot: &Snapshot) -> Result<CycleState, Rejection> {
-        let alike = |last: &PreFiltered| last.generation == snapshot.generation && !last.pod.placement_differs(pod);
-        if let Some(last) = self.pre_filtered.take().filter(alike)
-            && let Some(changes) = snapshot.pod_changes.since(last.next_change)
-        {
-            let mut state = last.state;
-            for change in changes {
-                if let Some(node) = snapshot.node(&change.node) {
-                    filters.pod_changed(&mut state, pod, snapshot, PodChange { pod: &change.pod, node, number: change.number });
-                }
-            }
-            return Ok(state);
-        }
-        let mut state = CycleState::default();
-        filters.pre_filter(&mut state, pod, snapshot).map(|()| state)
-    }
-
-    fn keep(&mut self, pod: &Arc<PodInfo>, snapshot: &Snapshot, state: CycleState) {
-        let (pod, next_change) = (Arc::clone(pod), snapshot.pod_changes.next());
-        self.pre_filtered = Some(PreFiltered { pod, generation: snapshot.generation, next_change, state });
-    }
-}
-
-/// The best node for the Pod, or why there is none and which Pods to preempt.
+/// The name of the best node for the Pod, or why there is none and which Pods to preempt.
 pub(crate) fn schedule_pod(
     profile: &Profile,
     pod: &Arc<PodInfo>,
     snapshot: &Snapshot,
     progress: &mut Progress,
-) -> Result<Arc<NodeInfo>, Box<Failure>> {
+) -> Result<String, Box<Failure>> {
     let nodes = snapshot.nodes.len();
     if nodes == 0 {
-        return Err(Box::new(Failure { error: FitError::NoNodes, nomination: Nomination::Stays }));
+        return Err(Box::new(Failure { error: FitError::NoNodes, nomination: Nomination::Ends }));
     }
     let mut diagnosis = Diagnosis::default();
-    let mut state = match progress.pre_filter(&profile.filters, pod, snapshot) {
+    let mut state = match progress.pre_filtered.pre_filter(profile, pod, snapshot) {
         Ok(state) => state,
         Err(rejection) => {
             diagnosis.add_all(nodes, rejection);
@@ -94,45 +72,139 @@ pub(crate) fn schedule_pod(
             return Err(Box::new(Failure { error: FitError::Unschedulable { nodes, diagnosis }, nomination }));
         }
     };
-    let feasible = feasible_nodes(profile, &mut state, pod, snapshot, &mut progress.start, &mut diagnosis);
-    if let Some(node) = select_host(profile, &mut state, pod, snapshot, &feasible) {
-        progress.keep(pod, snapshot, state);
-        return Ok(node);
-    }
-    let nomination = make_room(profile, &mut state, pod, snapshot, &mut diagnosis);
-    progress.keep(pod, snapshot, state);
-    Err(Box::new(Failure { error: FitError::Unschedulable { nodes, diagnosis }, nomination }))
+    let host = match nominated_host(profile, &mut state, pod, snapshot) {
+        Some(host) => Some(host),
+        None => find_host(profile, &mut state, pod, snapshot, progress, &mut diagnosis),
+    };
+    let nomination = if host.is_some() { Nomination::Stays } else { make_room(profile, &mut state, pod, snapshot, &mut diagnosis) };
+    progress.pre_filtered.keep(pod, snapshot, state);
+    host.ok_or_else(|| Box::new(Failure { error: FitError::Unschedulable { nodes, diagnosis }, nomination }))
 }
 
-/// The feasible nodes; the nominated node alone if it is one.
-fn feasible_nodes<'a>(
+/// The node to which the Pod is nominated, if it is feasible.
+fn nominated_host(profile: &Profile, state: &mut CycleState, pod: &PodInfo, snapshot: &Snapshot) -> Option<String> {
+    let node = snapshot.node(snapshot.nominated.node_of(&pod.uid)?)?;
+    profile.filters.filter_with_nominated(state, pod, node, snapshot).ok().map(|()| node.name.clone())
+}
+
+/// The best node, or `None` and why.
+fn find_host(
     profile: &Profile,
     state: &mut CycleState,
-    pod: &PodInfo,
-    snapshot: &'a Snapshot,
-    start: &mut usize,
+    pod: &Arc<PodInfo>,
+    snapshot: &Snapshot,
+    progress: &mut Progress,
     diagnosis: &mut Diagnosis,
-) -> Vec<&'a Arc<NodeInfo>> {
-    let nominated = snapshot.nominated.node_of(&pod.uid).and_then(|name| snapshot.node(name));
-    if let Some(node) = nominated.filter(|node| profile.filters.filter_with_nominated(state, pod, node, snapshot).is_ok()) {
-        return vec![node];
-    }
-    let nodes = snapshot.nodes.len();
-    let (first, enough) = (*start % nodes, feasible_nodes_to_find(nodes));
-    let mut feasible = Vec::new();
-    let mut processed = 0;
-    for (index, node) in snapshot.nodes.iter().enumerate().cycle().skip(first).take(nodes) {
-        processed += 1;
-        match profile.filters.filter_with_nominated(state, pod, node, snapshot) {
-            Ok(()) => feasible.push(node),
-            Err(rejection) => diagnosis.add(index, rejection),
+) -> Option<String> {
+    let evaluator = Evaluator::new(profile, state, pod, snapshot);
+    let only = profile.filters.node_names(pod);
+    let evaluation = match &only {
+        None => evaluator.latest(&mut progress.evaluations, state, progress.start),
+        Some((names, _)) => {
+            let mut evaluation = evaluator.nothing();
+            let indexes = names.iter().filter_map(|name| snapshot.node_index.get(name).copied());
+            evaluation.finish_with(&evaluator, state, indexes);
+            evaluation
         }
-        if feasible.len() == enough {
-            break;
+    };
+    let mut search = Search { profile, evaluator, evaluation, state, pod, snapshot };
+    let host = search.host(&mut progress.start);
+    if host.is_none() {
+        let plugins = only.as_ref().map(|(_, plugins)| plugins.as_slice()).unwrap_or_default();
+        search.diagnose(plugins, diagnosis);
+    }
+    if only.is_none() {
+        progress.evaluations.put(search.evaluation);
+    }
+    host
+}
+
+/// The search of a cycle for the best node.
+struct Search<'a> {
+    profile: &'a Profile,
+    evaluator: Evaluator<'a>,
+    evaluation: Evaluation,
+    state: &'a mut CycleState,
+    pod: &'a PodInfo,
+    snapshot: &'a Snapshot,
+}
+
+impl Search<'_> {
+    /// The name of the best node.
+    fn host(&mut self, start: &mut usize) -> Option<String> {
+        let in_cluster = self.profile.scores.iter().map(AsRef::as_ref).filter(|plugin| plugin.scope() == Scope::Cluster);
+        let scorers: Vec<&dyn ScorePlugin> = in_cluster.filter(|plugin| plugin.pre_score(self.state, self.pod, &[])).collect();
+        let enough = feasible_nodes_to_find(self.snapshot.nodes.len());
+        let index = if scorers.is_empty() { self.first_of_ranking(enough, start) } else { self.best_of_window(&scorers, enough, start) };
+        self.snapshot.nodes.get(index?).map(|node| node.name.clone())
+    }
+
+    /// Without preferences that depend on other nodes: the first node of the ranking that the other filters allow.
+    fn first_of_ranking(&mut self, enough: usize, start: &mut usize) -> Option<usize> {
+        let Self { profile, evaluator, evaluation, state, pod, snapshot } = self;
+        evaluation.extend(evaluator, state, FURTHER_NODES, enough);
+        loop {
+            let found = evaluation.ranking(evaluator).find(|index| passes(profile, state, pod, snapshot, *index).is_ok());
+            *start = evaluation.position();
+            if found.is_some() || evaluation.is_complete() {
+                return found;
+            }
+            let feasible = evaluation.feasible() + enough;
+            evaluation.extend(evaluator, state, 0, feasible);
         }
     }
-    *start = (first + processed) % nodes;
-    feasible
+
+    /// With such preferences: the best of as many feasible nodes as are enough.
+    fn best_of_window(&mut self, scorers: &[&dyn ScorePlugin], enough: usize, start: &mut usize) -> Option<usize> {
+        let Self { profile, evaluator, evaluation, state, pod, snapshot } = self;
+        let (nodes, first) = (snapshot.nodes.len(), *start);
+        let (mut window, mut processed) = (Vec::new(), 0);
+        for index in (0..nodes).cycle().skip(first % nodes).take(nodes) {
+            processed += 1;
+            if evaluation.is_feasible(evaluator, state, index) && passes(profile, state, pod, snapshot, index).is_ok() {
+                window.push(index);
+            }
+            if window.len() == enough {
+                break;
+            }
+        }
+        *start = (first + processed) % nodes;
+        let feasible: Vec<&NodeInfo> = window.iter().filter_map(|index| Some(snapshot.nodes.get(*index)?.as_ref())).collect();
+        let mut totals = evaluation.totals(evaluator, &window);
+        for plugin in scorers {
+            if plugin.pre_score(state, pod, &feasible) {
+                let raw: Vec<_> = feasible.iter().map(|node| plugin.score(state, pod, node)).collect();
+                let scores = plugin.normalization().scale(&raw);
+                totals.iter_mut().zip(scores).for_each(|(total, score)| *total += score * plugin.weight());
+            }
+        }
+        let highest = totals.iter().max()?;
+        window.get(totals.iter().position(|total| total == highest)?).copied()
+    }
+
+    /// Why no node is feasible. `plugins` are those that allow the nodes alone that were evaluated.
+    fn diagnose(&mut self, plugins: &[&str], diagnosis: &mut Diagnosis) {
+        for index in 0..self.snapshot.nodes.len() {
+            if let Some(rejection) = self.evaluation.rejection(index) {
+                diagnosis.add(index, rejection);
+            } else if self.evaluation.is_feasible(&self.evaluator, self.state, index) {
+                let status = passes(self.profile, self.state, self.pod, self.snapshot, index);
+                status.err().iter().for_each(|rejection| diagnosis.add(index, rejection));
+            } else {
+                diagnosis.add_unsearched(plugins);
+            }
+        }
+    }
+}
+
+/// Whether the filters allow the node whose results depend on more than the node: those of [`Scope::Cluster`], and all when Pods
+/// are nominated to the node.
+fn passes(profile: &Profile, state: &mut CycleState, pod: &PodInfo, snapshot: &Snapshot, index: usize) -> Result<(), Rejection> {
+    let Some(node) = snapshot.nodes.get(index) else { return Ok(()) };
+    if snapshot.nominated.before(pod, &node.name).next().is_some() {
+        return profile.filters.filter_with_nominated(state, pod, node, snapshot);
+    }
+    profile.filters.filter_in(Scope::Cluster, state, pod, node)
 }
 
 /// Calls the post-filter plugins until one finds Pods to preempt.
@@ -161,47 +233,17 @@ fn feasible_nodes_to_find(nodes: usize) -> usize {
     (nodes * percent / 100).max(FEASIBLE_NODES_MIN)
 }
 
-/// The feasible node with the highest score; the first one of several.
-fn select_host(
-    profile: &Profile,
-    state: &mut CycleState,
-    pod: &PodInfo,
-    snapshot: &Snapshot,
-    feasible: &[&Arc<NodeInfo>],
-) -> Option<Arc<NodeInfo>> {
-    if let [only] = feasible {
-        return Some(Arc::clone(only));
-    }
-    let mut totals = vec![0_i64; feasible.len()];
-    for plugin in &profile.scores {
-        if !plugin.pre_score(state, pod, snapshot, feasible) {
-            continue;
-        }
-        let mut scores: Vec<i64> = feasible.iter().map(|node| plugin.score(state, pod, node)).collect();
-        plugin.normalize_score(&mut scores);
-        for (total, score) in totals.iter_mut().zip(scores) {
-            *total += score * plugin.weight();
-        }
-    }
-    let highest = totals.iter().max()?;
-    let index = totals.iter().position(|total| total == highest)?;
-    feasible.get(index).map(|node| Arc::clone(node))
-}
-
 #[cfg(test)]
 mod tests {
     use sched_framework::ClusterEvent;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::cache::Cache;
     use crate::plugins::fixtures::{labelled, node, pod, requesting, snapshot};
 
     fn error(pod: &PodInfo, all: &Snapshot) -> FitError {
-        schedule_pod(&Profile::default(), &Arc::new(pod.clone()), all, &mut Progress::default())
-            .map(|node| node.name.clone())
-            .expect_err("nothing fits")
-            .error
+        schedule_pod(&Profile::default(), &Arc::new(pod.clone()), all, &mut Progress::default()).expect_err("nothing fits").error
     }
 
     #[test]
@@ -234,50 +276,117 @@ mod tests {
         let nodes = snapshot(vec![busy, node("idle", json!({}))]);
         let chosen =
             schedule_pod(&Profile::default(), &Arc::new(requesting("p", "1", "1Gi")), &nodes, &mut Progress::default()).expect("fits");
-        assert_eq!(chosen.name, "idle");
+        assert_eq!(chosen, "idle");
+    }
+
+    fn bind(cache: &mut Cache, pod: &Arc<PodInfo>, progress: &mut Progress) -> String {
+        let node = schedule_pod(&Profile::default(), pod, cache.snapshot(), progress).expect("fits");
+        cache.assume_pod(Arc::clone(pod), &node);
+        node
     }
 
     #[test]
-    fn in_a_large_cluster_each_cycle_searches_the_next_share_of_nodes() {
+    fn in_a_large_cluster_a_cycle_searches_a_share_of_the_nodes_and_the_next_ones_a_few_more() {
         assert_eq!((feasible_nodes_to_find(50), feasible_nodes_to_find(1_000), feasible_nodes_to_find(5_000)), (50, 420, 500));
-        let nodes = snapshot((0..1_000).map(|n| node(&n.to_string(), json!({}))).collect());
-        let (mut progress, plain) = (Progress::default(), Arc::new(pod("p", json!({}))));
-        let profile = Profile::default();
-        let first = schedule_pod(&profile, &plain, &nodes, &mut progress).expect("fits").name.clone();
-        assert_eq!((first.as_str(), progress.start), ("0", 420));
-        let second = schedule_pod(&profile, &plain, &nodes, &mut progress).expect("fits").name.clone();
-        assert_eq!(second, "420");
+        let (mut cache, mut progress) = (Cache::default(), Progress::default());
+        (0..1_000).for_each(|n| drop(cache.update_node(&object(n))));
+        let chosen: Vec<String> =
+            (0..3).map(|n| bind(&mut cache, &Arc::new(requesting(&n.to_string(), "1", "1Gi")), &mut progress)).collect();
+        assert_eq!((chosen, progress.start), (["0", "1", "2"].map(str::to_owned).to_vec(), 420 + 2 * FURTHER_NODES));
+        let other = bind(&mut cache, &Arc::new(requesting("other", "2", "1Gi")), &mut progress);
+        assert_eq!(other, (420 + 2 * FURTHER_NODES).to_string(), "the search for another kind of Pod begins where the last one ended");
     }
 
-    /// Pods of three kinds come and go; some are being deleted; nodes change. A cycle that begins with the last one's state
-    /// decides as one that does not.
     #[test]
-    fn a_state_that_follows_the_changes_is_that_of_a_new_cycle() {
-        let term = json!({"labelSelector": {"matchLabels": {"app": "apart"}}, "topologyKey": "kubernetes.io/hostname"});
-        let apart = json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}});
-        let near = json!({"labelSelector": {"matchLabels": {"app": "near"}}, "topologyKey": "zone"});
-        let near = json!({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [near]}}});
-        let spread = json!({"topologySpreadConstraints": [{"maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
-            "labelSelector": {"matchLabels": {"app": "spread"}}}]});
-        let kinds = [("apart", apart), ("near", near), ("spread", spread)];
-        let node = |n: usize| {
-            let labels = json!({"kubernetes.io/hostname": n.to_string(), "zone": (n % 3).to_string()});
-            let status = json!({"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}});
-            serde_json::from_value(json!({"metadata": {"name": n.to_string(), "labels": labels}, "status": status})).expect("a Node")
+    fn pods_take_turns_on_nodes_of_the_same_score() {
+        let (mut cache, mut progress) = (Cache::default(), Progress::default());
+        (0..3).for_each(|n| drop(cache.update_node(&object(n))));
+        let chosen: Vec<String> =
+            (0..6).map(|n| bind(&mut cache, &Arc::new(requesting(&n.to_string(), "1m", "1Mi")), &mut progress)).collect();
+        assert_eq!(chosen, ["0", "1", "2", "0", "1", "2"]);
+    }
+
+    #[test]
+    fn a_pod_that_names_its_node_is_tried_there_alone() {
+        let (mut cache, mut progress) = (Cache::default(), Progress::default());
+        (0..3).for_each(|n| drop(cache.update_node(&object(n))));
+        let named = |node: &str| {
+            let field = json!({"key": "metadata.name", "operator": "In", "values": [node]});
+            let required = json!({"nodeSelectorTerms": [{"matchFields": [field]}]});
+            let spec = json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}});
+            Arc::new(pod("p", spec))
         };
+        assert_eq!(bind(&mut cache, &named("1"), &mut progress), "1");
+        assert_eq!(
+            error(&named("9"), cache.snapshot()).to_string(),
+            "0/3 nodes are available: 3 node(s) didn't satisfy plugin(s) [NodeAffinity]. preemption: 0/3 nodes are available: 3 \
+             Preemption is not helpful for scheduling."
+        );
+    }
+
+    /// A Node of one of three zones.
+    fn object(n: usize) -> k8s_openapi::api::core::v1::Node {
+        let labels = json!({"kubernetes.io/hostname": n.to_string(), "zone": (n % 3).to_string()});
+        let status = json!({"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}});
+        serde_json::from_value(json!({"metadata": {"name": n.to_string(), "labels": labels}, "status": status})).expect("a Node")
+    }
+
+    /// The scores of all nodes in a new cycle; `None` where the Pod is not feasible.
+    fn scores(pod: &Arc<PodInfo>, snapshot: &Snapshot) -> Vec<Option<i64>> {
+        let (profile, mut state) = (Profile::default(), CycleState::default());
+        assert!(profile.filters.pre_filter(&mut state, pod, snapshot).is_ok());
+        profile.scores.iter().for_each(|plugin| plugin.count_pods(&mut state, pod, snapshot));
+        let feasible: Vec<bool> = snapshot.nodes.iter().map(|node| profile.filters.filter(&state, pod, node).is_ok()).collect();
+        let nodes: Vec<&NodeInfo> =
+            snapshot.nodes.iter().zip(&feasible).filter(|(_, fits)| **fits).map(|(node, _)| node.as_ref()).collect();
+        let mut totals = vec![0; nodes.len()];
+        for plugin in &profile.scores {
+            if plugin.pre_score(&mut state, pod, &nodes) {
+                let raw: Vec<_> = nodes.iter().map(|node| plugin.score(&state, pod, node)).collect();
+                let scaled = plugin.normalization().scale(&raw);
+                totals.iter_mut().zip(scaled).for_each(|(total, score)| *total += score * plugin.weight());
+            }
+        }
+        let mut totals = totals.into_iter();
+        feasible.into_iter().map(|fits| if fits { totals.next() } else { None }).collect()
+    }
+
+    /// Pods of several kinds come and go; some are being deleted; nodes change. A cycle that begins with what the last ones left
+    /// decides as well as a new one, in which every plugin is called for every node.
+    #[test]
+    fn results_that_follow_the_changes_are_those_of_a_new_cycle() {
+        let term = |app: &str, key: &str| json!({"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": key});
+        let required = |kind: &str, term: Value| json!({"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}});
+        let preferred = json!({"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution":
+            [{"weight": 10, "podAffinityTerm": term("apart", "zone")}]}}});
+        let spread = |action: &str, key: &str| {
+            json!({"topologySpreadConstraints": [{"maxSkew": 2, "topologyKey": key, "whenUnsatisfiable": action,
+                "labelSelector": {"matchLabels": {"app": "spread"}}}]})
+        };
+        let zone = json!([{"weight": 5, "preference": {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["1"]}]}}]);
+        let kinds = [
+            ("apart", required("podAntiAffinity", term("apart", "kubernetes.io/hostname"))),
+            ("near", required("podAffinity", term("near", "zone"))),
+            ("liking", preferred),
+            ("spread", spread("DoNotSchedule", "zone")),
+            ("spread", spread("ScheduleAnyway", "kubernetes.io/hostname")),
+            ("zoned", json!({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": zone}}})),
+            ("large", json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "1500m", "memory": "1Gi"}}}]})),
+        ];
         let (mut cache, profile, mut progress) = (Cache::default(), Profile::default(), Progress::default());
-        (0..7).for_each(|n| drop(cache.update_node(&node(n))));
+        (0..7).for_each(|n| drop(cache.update_node(&object(n))));
         let (mut bound, mut waiting) = (Vec::<Arc<PodInfo>>::new(), 0);
-        for step in 0..400_usize {
-            let (app, spec) = &kinds[step / 20 % 3];
+        for step in 0..1_400_usize {
+            let (app, spec) = &kinds[step / 20 % kinds.len()];
             let pod = Arc::new(labelled(&format!("{app}-{step}"), json!({"app": app}), spec.clone()));
-            let mut anew = Progress { start: progress.start, pre_filtered: None };
-            let wanted = schedule_pod(&profile, &pod, cache.snapshot(), &mut anew).map(|node| node.name.clone());
-            let chosen = schedule_pod(&profile, &pod, cache.snapshot(), &mut progress).map(|node| node.name.clone());
-            assert_eq!(chosen.as_ref().ok(), wanted.as_ref().ok(), "step {step}");
-            assert_eq!(chosen.as_ref().map_err(|failure| &failure.error).err(), wanted.as_ref().map_err(|failure| &failure.error).err());
+            let mut anew = Progress { start: progress.start, ..Progress::default() };
+            let wanted = schedule_pod(&profile, &pod, cache.snapshot(), &mut anew).map_err(|failure| failure.error);
+            let chosen = schedule_pod(&profile, &pod, cache.snapshot(), &mut progress).map_err(|failure| failure.error);
+            assert_eq!(chosen.as_ref().err(), wanted.as_ref().err(), "step {step}");
             match chosen {
                 Ok(node) => {
+                    let scores = scores(&pod, cache.snapshot());
+                    assert_eq!(scores[cache.snapshot().node_index[&node]], scores.iter().copied().max().flatten(), "step {step}, {app}");
                     cache.assume_pod(Arc::clone(&pod), &node);
                     bound.push(pod);
                 }
@@ -296,7 +405,7 @@ mod tests {
             }
             if step % 50 == 49 {
                 cache.remove_node(&(step % 7).to_string());
-                cache.update_node(&node(step % 9));
+                cache.update_node(&object(step % 9));
             }
         }
         assert!(bound.len() > 20 && waiting > 20, "{} bound, {waiting} waiting: both happen", bound.len());

@@ -42,8 +42,8 @@ pub(crate) struct Diagnosis {
 
 impl Diagnosis {
     /// Counts why the node of that index is not feasible.
-    pub fn add(&mut self, index: usize, rejection: Rejection) {
-        let reasons = match rejection.status {
+    pub fn add(&mut self, index: usize, rejection: &Rejection) {
+        let reasons = match &rejection.status {
             Status::Success => return,
             Status::Unschedulable(reasons) => {
                 self.resolvable.push(index);
@@ -51,11 +51,25 @@ impl Diagnosis {
             }
             Status::UnschedulableAndUnresolvable(reasons) => reasons,
         };
-        for reason in reasons {
-            *self.node_count.entry(reason).or_default() += 1;
-        }
+        reasons.iter().for_each(|reason| self.count(reason));
         if !self.events.contains(&rejection.events) {
             self.events.push(rejection.events);
+        }
+    }
+
+    /// Counts a node that was not searched because the plugins allow other nodes alone.
+    pub fn add_unsearched(&mut self, plugins: &[&str]) {
+        self.count(&format!("node(s) didn't satisfy plugin(s) [{}]", plugins.join(" ")).into());
+        let events: &[_] = &[ClusterEvent::NodeAdd, ClusterEvent::UpdateNodeLabel];
+        if !self.events.contains(&events) {
+            self.events.push(events);
+        }
+    }
+
+    fn count(&mut self, reason: &Reason) {
+        match self.node_count.get_mut(reason) {
+            Some(count) => *count += 1,
+            None => drop(self.node_count.insert(reason.clone(), 1)),
         }
     }
 

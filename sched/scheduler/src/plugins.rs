@@ -55,8 +55,19 @@ pub(crate) mod fixtures {
     use std::sync::Arc;
 
     use k8s_openapi::api::core::v1::{Node, Pod};
-    use sched_framework::{NodeInfo, PodInfo, Snapshot};
+    use sched_framework::{CycleState, NodeInfo, PodInfo, ScorePlugin, Snapshot};
     use serde_json::{Value, json};
+
+    /// The scaled scores of all nodes; `None` when the plugin has no preference.
+    pub(crate) fn scores(plugin: &dyn ScorePlugin, pod: &PodInfo, all: &Snapshot) -> Option<Vec<i64>> {
+        let nodes: Vec<&NodeInfo> = all.nodes.iter().map(AsRef::as_ref).collect();
+        let mut state = CycleState::default();
+        plugin.count_pods(&mut state, pod, all);
+        plugin.pre_score(&mut state, pod, &nodes).then(|| {
+            let raw: Vec<_> = nodes.iter().map(|node| plugin.score(&state, pod, node)).collect();
+            plugin.normalization().scale(&raw)
+        })
+    }
 
     /// A node of 4 cores, 8 GiB and 110 Pods; `more` is merged over it.
     pub(crate) fn node(name: &str, more: Value) -> NodeInfo {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use sched_framework::{ClusterEvent, PodInfo};
+use sched_framework::{Changes, ClusterEvent, NamespaceLabels, PodInfo};
 use tokio::time::Instant;
 
 /// The first back-off; each attempt doubles it. Upstream's `podInitialBackoffSeconds`.
@@ -24,7 +24,36 @@ type Order = (Reverse<i32>, Option<Timestamp>, u64);
 struct QueuedPodInfo {
     pod: Arc<PodInfo>,
     attempts: u32,
+    /// The time of the latest attempt; before the first one, that of the Pod's creation. Of Pods of the same priority the earliest
+    /// goes first, so that old Pods that never fit do not starve others.
+    since: Option<Timestamp>,
     stage: Stage,
+}
+
+/// A change in the cluster.
+#[derive(Clone)]
+pub(crate) struct Occurrence {
+    /// What happened.
+    pub event: ClusterEvent,
+    /// The Pod that came to a node, or the Pod whose nomination ended, if that is the event.
+    pub pod: Option<Arc<PodInfo>>,
+}
+
+impl Occurrence {
+    /// An event that may help every Pod that waits for such events.
+    pub fn new(event: ClusterEvent) -> Self {
+        Self { event, pod: None }
+    }
+
+    /// Whether an unschedulable Pod may fit now: upstream's queueing hint.
+    fn may_help(&self, waiting: &PodInfo, namespaces: &NamespaceLabels) -> bool {
+        match (self.event, &self.pod) {
+            // Only Pods that follow other Pods gain by one more.
+            (ClusterEvent::AssignedPodAdd, Some(pod)) => waiting.may_follow(pod, namespaces),
+            (ClusterEvent::AssignedPodDelete, Some(pod)) => waiting.priority <= pod.priority,
+            _ => true,
+        }
+    }
 }
 
 /// Where in the queue a Pod is.
@@ -35,8 +64,9 @@ enum Stage {
     Backoff(Instant, u64),
     /// Active again after one of these events, but not before the back-off ends; at the latest at `until`.
     Unschedulable { until: Instant, backoff: Instant, sequence: u64, events: HashSet<ClusterEvent> },
-    /// Popped: a cycle or a binding is under way. The queue keeps the newest state of the Pod for a next attempt.
-    InFlight,
+    /// Popped: a cycle or a write is under way. The queue keeps the newest state of the Pod for a next attempt. The number is
+    /// that of the next change when the Pod was popped.
+    InFlight(usize),
 }
 
 /// The waiting Pods by UID.
@@ -46,26 +76,31 @@ pub(crate) struct SchedulingQueue {
     active: BTreeSet<(Order, String)>,
     /// The Pods in back-off and the unschedulable ones, by the time at which they become active.
     deadlines: BTreeMap<(Instant, u64), String>,
+    unschedulable: HashSet<String>,
+    /// The latest changes: one of them may help a Pod that was in flight at the time.
+    occurrences: Changes<Occurrence>,
     sequence: u64,
 }
 
 impl SchedulingQueue {
     /// Adds a new Pod to the active Pods.
     pub fn add(&mut self, pod: Arc<PodInfo>) {
-        let uid = pod.uid.clone();
-        self.pods.insert(uid.clone(), QueuedPodInfo { pod, attempts: 0, stage: Stage::InFlight });
+        let (uid, since) = (pod.uid.clone(), pod.created);
+        self.pods.insert(uid.clone(), QueuedPodInfo { pod, attempts: 0, since, stage: Stage::InFlight(0) });
         self.move_to_active(&uid);
     }
 
-    /// Stores the new state of a Pod, or adds the Pod when the queue does not have it. A Pod in back-off or an unschedulable
-    /// Pod becomes active when a field changed that its placement depends on.
-    pub fn update(&mut self, pod: Arc<PodInfo>) {
+    /// Stores the new state of a Pod, or adds the Pod when the queue does not have it. When a field changed that its placement
+    /// depends on, an unschedulable Pod becomes active, after its back-off, and an active Pod gets the place of its priority.
+    pub fn update(&mut self, pod: Arc<PodInfo>, now: Instant) {
         let Some(queued) = self.pods.get_mut(&pod.uid) else { return self.add(pod) };
         let uid = pod.uid.clone();
         let differs = queued.pod.placement_differs(&pod);
         queued.pod = pod;
-        if differs && !matches!(queued.stage, Stage::InFlight) {
-            self.move_to_active(&uid);
+        match queued.stage {
+            Stage::Active(_) if differs => self.move_to_active(&uid),
+            Stage::Unschedulable { backoff, .. } if differs => self.move_to_active_or_backoff(&uid, backoff, now),
+            _ => {}
         }
     }
 
@@ -97,24 +132,38 @@ impl SchedulingQueue {
         !self.active.is_empty()
     }
 
-    /// The next Pod to schedule. The Pod stays in flight until [`SchedulingQueue::delete`],
+    /// The next Pod to schedule; the attempt begins at `at`. The Pod stays in flight until [`SchedulingQueue::delete`],
     /// [`SchedulingQueue::add_unschedulable_if_not_present`] or [`SchedulingQueue::move_to_backoff`].
-    pub fn pop(&mut self) -> Option<Arc<PodInfo>> {
+    pub fn pop(&mut self, at: Timestamp) -> Option<Arc<PodInfo>> {
         let (_, uid) = self.active.pop_first()?;
         let queued = self.pods.get_mut(&uid)?;
-        queued.stage = Stage::InFlight;
+        queued.stage = Stage::InFlight(self.occurrences.next());
         queued.attempts += 1;
+        queued.since = Some(at);
         Some(Arc::clone(&queued.pod))
     }
 
-    /// Puts a popped Pod among the unschedulable ones until one of the events happens. A Pod that was deleted from the queue
-    /// meanwhile is not added again.
-    pub fn add_unschedulable_if_not_present(&mut self, uid: &str, events: HashSet<ClusterEvent>, now: Instant) {
+    /// Puts a popped Pod among the unschedulable ones until one of the events happens; into back-off if one of them happened while
+    /// the Pod was in flight. A Pod that was deleted from the queue meanwhile is not added again.
+    pub fn add_unschedulable_if_not_present(
+        &mut self,
+        uid: &str,
+        events: HashSet<ClusterEvent>,
+        now: Instant,
+        namespaces: &NamespaceLabels,
+    ) {
         let sequence = self.next_sequence();
         let Some(queued) = self.pods.get_mut(uid) else { return };
+        let Stage::InFlight(popped) = queued.stage else { return };
+        let helps = |occurrence: &Occurrence| events.contains(&occurrence.event) && occurrence.may_help(&queued.pod, namespaces);
+        // Of older changes the queue does not know any more whether they help.
+        if self.occurrences.since(popped).is_none_or(|mut occurrences| occurrences.any(helps)) {
+            return self.move_to_backoff(uid, now);
+        }
         let (until, backoff) = (now + UNSCHEDULABLE_MAX, now + backoff(queued.attempts));
         queued.stage = Stage::Unschedulable { until, backoff, sequence, events };
         self.deadlines.insert((until, sequence), uid.to_owned());
+        self.unschedulable.insert(uid.to_owned());
     }
 
     /// Puts a popped Pod into back-off.
@@ -124,27 +173,17 @@ impl SchedulingQueue {
         self.insert_backoff(uid, due);
     }
 
-    /// Moves the unschedulable Pods that the event may help to the active ones, or into back-off while theirs lasts. `may_help`
-    /// looks at the event's object: upstream's queueing hint.
-    pub fn move_all_to_active_or_backoff(&mut self, event: ClusterEvent, now: Instant, may_help: &dyn Fn(&PodInfo) -> bool) {
-        let moved: Vec<(String, Instant)> = self
-            .pods
-            .iter()
-            .filter_map(|(uid, queued)| match &queued.stage {
-                Stage::Unschedulable { backoff, events, .. } if events.contains(&event) && may_help(&queued.pod) => {
-                    Some((uid.clone(), *backoff))
-                }
-                _ => None,
-            })
-            .collect();
-        for (uid, backoff) in moved {
-            if backoff <= now {
-                self.move_to_active(&uid);
-            } else {
-                self.leave_stage(&uid);
-                self.insert_backoff(&uid, backoff);
+    /// Moves the unschedulable Pods that the change may help to the active ones, or into back-off while theirs lasts.
+    pub fn move_all_to_active_or_backoff(&mut self, occurrence: Occurrence, now: Instant, namespaces: &NamespaceLabels) {
+        let helped = |uid: &String| match self.pods.get(uid) {
+            Some(QueuedPodInfo { pod, stage: Stage::Unschedulable { backoff, events, .. }, .. }) => {
+                (events.contains(&occurrence.event) && occurrence.may_help(pod, namespaces)).then(|| (uid.clone(), *backoff))
             }
-        }
+            _ => None,
+        };
+        let moved: Vec<(String, Instant)> = self.unschedulable.iter().filter_map(helped).collect();
+        moved.iter().for_each(|(uid, backoff)| self.move_to_active_or_backoff(uid, *backoff, now));
+        self.occurrences.push(occurrence);
     }
 
     /// The time at which [`SchedulingQueue::flush`] moves a Pod next.
@@ -167,9 +206,18 @@ impl SchedulingQueue {
         self.leave_stage(uid);
         let sequence = self.next_sequence();
         if let Some(queued) = self.pods.get_mut(uid) {
-            let order = (Reverse(queued.pod.priority), queued.pod.created, sequence);
+            let order = (Reverse(queued.pod.priority), queued.since, sequence);
             queued.stage = Stage::Active(order);
             self.active.insert((order, uid.to_owned()));
+        }
+    }
+
+    fn move_to_active_or_backoff(&mut self, uid: &str, backoff: Instant, now: Instant) {
+        if backoff <= now {
+            self.move_to_active(uid);
+        } else {
+            self.leave_stage(uid);
+            self.insert_backoff(uid, backoff);
         }
     }
 
@@ -184,14 +232,18 @@ impl SchedulingQueue {
     /// Removes a Pod from the active Pods or from the deadlines.
     fn leave_stage(&mut self, uid: &str) {
         let Some(queued) = self.pods.get_mut(uid) else { return };
-        match std::mem::replace(&mut queued.stage, Stage::InFlight) {
+        match std::mem::replace(&mut queued.stage, Stage::InFlight(self.occurrences.next())) {
             Stage::Active(order) => {
                 self.active.remove(&(order, uid.to_owned()));
             }
-            Stage::Backoff(due, sequence) | Stage::Unschedulable { until: due, sequence, .. } => {
+            Stage::Backoff(due, sequence) => {
                 self.deadlines.remove(&(due, sequence));
             }
-            Stage::InFlight => {}
+            Stage::Unschedulable { until, sequence, .. } => {
+                self.deadlines.remove(&(until, sequence));
+                self.unschedulable.remove(uid);
+            }
+            Stage::InFlight(_) => {}
         }
     }
 
@@ -216,15 +268,31 @@ mod tests {
         Arc::new(pod(name, json!({"priority": priority})))
     }
 
+    fn pop(queue: &mut SchedulingQueue) -> Option<Arc<PodInfo>> {
+        queue.pop(api_clock::now())
+    }
+
     fn popped(queue: &mut SchedulingQueue) -> Vec<String> {
-        std::iter::from_fn(|| queue.pop()).map(|pod| pod.name.clone()).collect()
+        std::iter::from_fn(|| pop(queue)).map(|pod| pod.name.clone()).collect()
+    }
+
+    fn update(queue: &mut SchedulingQueue, pod: Arc<PodInfo>) {
+        queue.update(pod, Instant::now());
+    }
+
+    fn unschedulable(queue: &mut SchedulingQueue, uid: &str, events: &[ClusterEvent]) {
+        queue.add_unschedulable_if_not_present(uid, events.iter().copied().collect(), Instant::now(), &NamespaceLabels::default());
+    }
+
+    fn happens(queue: &mut SchedulingQueue, event: ClusterEvent) {
+        queue.move_all_to_active_or_backoff(Occurrence::new(event), Instant::now(), &NamespaceLabels::default());
     }
 
     #[tokio::test(start_paused = true)]
     async fn higher_priority_goes_first_and_then_the_earlier() {
         let mut queue = SchedulingQueue::default();
         for (name, priority) in [("a", 0), ("b", 0), ("c", 10), ("d", -1)] {
-            queue.update(queued(name, priority));
+            update(&mut queue, queued(name, priority));
         }
         assert_eq!(popped(&mut queue), ["c", "a", "b", "d"]);
     }
@@ -232,33 +300,36 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_unschedulable_pod_is_active_after_an_event_that_helps_it_and_its_back_off() {
         let mut queue = SchedulingQueue::default();
-        queue.update(queued("a", 0));
-        queue.pop().expect("active");
-        queue.add_unschedulable_if_not_present("a", [ClusterEvent::AssignedPodDelete].into(), Instant::now());
-        queue.move_all_to_active_or_backoff(ClusterEvent::UpdateNodeLabel, Instant::now(), &|_| true);
+        update(&mut queue, queued("a", 0));
+        pop(&mut queue).expect("active");
+        unschedulable(&mut queue, "a", &[ClusterEvent::AssignedPodDelete]);
+        happens(&mut queue, ClusterEvent::UpdateNodeLabel);
         assert_eq!(queue.next_flush(), Some(Instant::now() + UNSCHEDULABLE_MAX));
-        queue.move_all_to_active_or_backoff(ClusterEvent::AssignedPodDelete, Instant::now(), &|_| true);
+        happens(&mut queue, ClusterEvent::AssignedPodDelete);
         assert!(!queue.has_active());
         tokio::time::advance(BACKOFF_MIN).await;
         queue.flush(Instant::now());
         assert_eq!(popped(&mut queue), ["a"]);
-        queue.add_unschedulable_if_not_present("a", [ClusterEvent::AssignedPodDelete].into(), Instant::now());
+        unschedulable(&mut queue, "a", &[ClusterEvent::AssignedPodDelete]);
         tokio::time::advance(BACKOFF_MAX).await;
-        queue.move_all_to_active_or_backoff(ClusterEvent::AssignedPodDelete, Instant::now(), &|_| true);
+        happens(&mut queue, ClusterEvent::AssignedPodDelete);
         assert_eq!(popped(&mut queue), ["a"]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_unschedulable_pod_is_tried_again_after_five_minutes_or_when_it_changes() {
         let mut queue = SchedulingQueue::default();
-        queue.update(queued("a", 0));
-        queue.pop().expect("active");
-        queue.add_unschedulable_if_not_present("a", HashSet::new(), Instant::now());
-        queue.update(queued("a", 0));
+        update(&mut queue, queued("a", 0));
+        pop(&mut queue).expect("active");
+        unschedulable(&mut queue, "a", &[]);
+        update(&mut queue, queued("a", 0));
         assert!(!queue.has_active(), "no field changed that its placement depends on");
-        queue.update(queued("a", 5));
+        update(&mut queue, queued("a", 5));
+        assert!(!queue.has_active(), "its back-off lasts");
+        tokio::time::advance(BACKOFF_MIN).await;
+        queue.flush(Instant::now());
         assert_eq!(popped(&mut queue), ["a"]);
-        queue.add_unschedulable_if_not_present("a", HashSet::new(), Instant::now());
+        unschedulable(&mut queue, "a", &[]);
         tokio::time::advance(UNSCHEDULABLE_MAX).await;
         queue.flush(Instant::now());
         assert_eq!(popped(&mut queue), ["a"]);
@@ -273,12 +344,42 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_deleted_pod_leaves_every_stage() {
         let mut queue = SchedulingQueue::default();
-        queue.update(queued("a", 0));
-        queue.update(queued("b", 0));
-        queue.pop().expect("active");
+        update(&mut queue, queued("a", 0));
+        update(&mut queue, queued("b", 0));
+        pop(&mut queue).expect("active");
         queue.move_to_backoff("a", Instant::now());
         queue.delete("a");
         queue.delete("b");
         assert!(!queue.contains("a") && !queue.has_active() && queue.next_flush().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_while_the_pod_was_in_flight_helps_it_too() {
+        for (event, helps) in [(ClusterEvent::AssignedPodDelete, true), (ClusterEvent::NodeAdd, false)] {
+            let mut queue = SchedulingQueue::default();
+            happens(&mut queue, ClusterEvent::AssignedPodDelete);
+            update(&mut queue, queued("a", 0));
+            pop(&mut queue).expect("active");
+            happens(&mut queue, event);
+            unschedulable(&mut queue, "a", &[ClusterEvent::AssignedPodDelete]);
+            tokio::time::advance(BACKOFF_MIN).await;
+            queue.flush(Instant::now());
+            assert_eq!(queue.has_active(), helps, "{event:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_that_does_not_fit_goes_behind_those_that_came_before_its_attempt() {
+        let mut queue = SchedulingQueue::default();
+        let created = |name: &str, at: Timestamp| Arc::new(PodInfo { created: Some(at), ..pod(name, json!({})) });
+        let start = api_clock::now();
+        let second = jiff::SignedDuration::from_secs(1);
+        update(&mut queue, created("old", start));
+        queue.pop(start + second * 2).expect("active");
+        unschedulable(&mut queue, "old", &[ClusterEvent::AssignedPodDelete]);
+        update(&mut queue, created("new", start + second));
+        tokio::time::advance(BACKOFF_MIN).await;
+        happens(&mut queue, ClusterEvent::AssignedPodDelete);
+        assert_eq!(popped(&mut queue), ["new", "old"]);
     }
 }

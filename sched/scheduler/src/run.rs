@@ -18,11 +18,11 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::bind::{BindingResult, Writer};
+use crate::bind::{BindingResult, Reason, Writer};
 use crate::cache::Cache;
 use crate::cycle::{self, Failure, Nomination, Progress};
 use crate::plugins::Profile;
-use crate::queue::SchedulingQueue;
+use crate::queue::{Occurrence, SchedulingQueue};
 
 /// The highest number of bindings and conditions that are written at the same time.
 const WRITES_IN_FLIGHT_MAX: usize = 128;
@@ -84,11 +84,22 @@ enum Finished {
     Binding(Arc<PodInfo>, BindingResult),
     /// The deletion of the Pods that were preempted for a Pod.
     Preemption(Arc<PodInfo>, PreemptionResult),
+    /// The status of a Pod that no node is feasible for.
+    Status(Arc<PodInfo>, Next),
+}
+
+/// What becomes of a Pod whose status was written.
+enum Next {
+    /// It waits for one of these events.
+    Unschedulable(HashSet<ClusterEvent>),
+    /// It is tried again.
+    Backoff,
 }
 
 /// The result of a preemption.
 struct PreemptionResult {
-    preemption: Preemption,
+    /// The less important Pods that were nominated to the node.
+    displaced: Vec<Arc<PodInfo>>,
     /// The events that may make the Pod fit.
     events: HashSet<ClusterEvent>,
     /// Whether all victims are being deleted.
@@ -127,6 +138,7 @@ impl Scheduler {
                 Some(finished) = results.recv() => match finished {
                     Finished::Binding(pod, result) => self.binding_finished(&pod, result),
                     Finished::Preemption(pod, result) => self.preemption_finished(&pod, result),
+                    Finished::Status(pod, next) => self.status_written(&pod, next),
                 },
                 Batch { keys, synced } = nodes.next() => {
                     keys.iter().for_each(|key| self.node_changed(key, nodes.informer().get(key).as_deref()));
@@ -160,14 +172,16 @@ impl Scheduler {
     }
 
     fn schedule_one(&mut self) {
-        let Some(pod) = self.queue.pop() else { return };
+        // Pods whose back-off ended take their turn by priority, also while others are active.
+        self.queue.flush(Instant::now());
+        let Some(pod) = self.queue.pop(api_clock::now()) else { return };
         match cycle::schedule_pod(&self.profile, &pod, self.cache.snapshot(), &mut self.progress) {
             Ok(node) => {
-                tracing::debug!(pod = pod.key(), node = node.name, "node chosen");
-                self.cache.assume_pod(Arc::clone(&pod), &node.name);
+                tracing::debug!(pod = pod.key(), node, "node chosen");
+                self.cache.assume_pod(Arc::clone(&pod), &node);
                 let (writer, finished) = (self.writer.clone(), self.finished.clone());
                 self.writes.spawn(api_tasks::named("scheduler/binding", async move {
-                    let result = writer.bind(&pod, &node.name).await;
+                    let result = writer.bind(&pod, &node).await;
                     // The receiver is gone only at shutdown.
                     let _gone = finished.send(Finished::Binding(pod, result)).await;
                 }));
@@ -184,13 +198,28 @@ impl Scheduler {
             Nomination::Preempts(preemption) => return self.preempt(pod, preemption, message, events),
             Nomination::Stays => None,
             Nomination::Ends => {
-                self.cache.end_nomination(&pod.uid);
+                self.end_nomination(&pod);
                 Some("")
             }
         };
-        self.queue.add_unschedulable_if_not_present(&pod.uid, events, Instant::now());
-        let writer = self.writer.clone();
-        self.writes.spawn(api_tasks::named("scheduler/status", async move { writer.unschedulable(&pod, &message, nominated).await }));
+        self.write_status(pod, Reason::Unschedulable, message, nominated, Next::Unschedulable(events));
+    }
+
+    /// Writes why the Pod has no node. The Pod stays in flight until then: a later attempt must not be overwritten.
+    fn write_status(&mut self, pod: Arc<PodInfo>, reason: Reason, message: String, nominated: Option<&'static str>, next: Next) {
+        let (writer, finished) = (self.writer.clone(), self.finished.clone());
+        self.writes.spawn(api_tasks::named("scheduler/status", async move {
+            writer.not_scheduled(&pod, reason, &message, nominated).await;
+            // The receiver is gone only at shutdown.
+            let _gone = finished.send(Finished::Status(pod, next)).await;
+        }));
+    }
+
+    fn status_written(&mut self, pod: &PodInfo, next: Next) {
+        match next {
+            Next::Unschedulable(events) => self.add_unschedulable(pod, events),
+            Next::Backoff => self.queue.move_to_backoff(&pod.uid, Instant::now()),
+        }
     }
 
     /// Nominates the Pod to the node and deletes the victims. The Pod stays in flight until their deletion is written: with a
@@ -199,13 +228,13 @@ impl Scheduler {
         let displaced: Vec<_> = self.cache.snapshot().nominated.after(&pod, &preemption.node).cloned().collect();
         for other in &displaced {
             self.cache.end_nomination(&other.uid);
-            self.queue.activate(&other.uid);
         }
+        self.end_nomination(&pod);
         self.cache.nominate(Arc::clone(&pod), &preemption.node);
         let (writer, finished) = (self.writer.clone(), self.finished.clone());
         self.writes.spawn(api_tasks::named("scheduler/preemption", async move {
             let node = &preemption.node;
-            writer.unschedulable(&pod, &message, Some(node)).await;
+            writer.not_scheduled(&pod, Reason::Unschedulable, &message, Some(node)).await;
             join_all(displaced.iter().map(|other| writer.end_nomination(other))).await;
             let ended = join_all(preemption.victims.iter().map(|victim| writer.preempt(victim, &pod, node))).await;
             let errors = ended.into_iter().filter_map(Result::err).inspect(|error| {
@@ -213,52 +242,65 @@ impl Scheduler {
             });
             let is_complete = errors.count() == 0;
             // The receiver is gone only at shutdown.
-            let _gone = finished.send(Finished::Preemption(pod, PreemptionResult { preemption, events, is_complete })).await;
+            let _gone = finished.send(Finished::Preemption(pod, PreemptionResult { displaced, events, is_complete })).await;
         }));
     }
 
+    /// The Pod waits for the end of its victims, of which some may have ended while it was in flight. After a failure it is tried
+    /// again and remains nominated: victims that are ending keep it from preempting others.
     fn preemption_finished(&mut self, pod: &PodInfo, result: PreemptionResult) {
-        if !result.is_complete {
-            self.cache.end_nomination(&pod.uid);
+        result.displaced.iter().for_each(|other| self.queue.activate(&other.uid));
+        if result.is_complete {
+            self.add_unschedulable(pod, result.events);
+        } else {
             self.queue.move_to_backoff(&pod.uid, Instant::now());
-            return;
-        }
-        self.queue.add_unschedulable_if_not_present(&pod.uid, result.events, Instant::now());
-        // The end of a victim wakes the Pod, but not while the Pod was in flight.
-        if result.preemption.victims.iter().any(|victim| self.cache.pod(&victim.uid).is_none()) {
-            let is_preemptor = |waiting: &PodInfo| waiting.uid == pod.uid;
-            self.queue.move_all_to_active_or_backoff(ClusterEvent::AssignedPodDelete, Instant::now(), &is_preemptor);
         }
     }
 
-    fn binding_finished(&mut self, pod: &PodInfo, result: BindingResult) {
-        match result {
+    fn binding_finished(&mut self, pod: &Arc<PodInfo>, result: BindingResult) {
+        let error = match result {
             // The Pod stays in flight until the informer has it with its node: an older state of the Pod without a node must
             // not schedule it again.
             BindingResult::Bound | BindingResult::PodGone => return,
-            BindingResult::Conflict => tracing::debug!(pod = pod.key(), "binding conflicted"),
-            BindingResult::Failed(error) => tracing::warn!(pod = pod.key(), error = chain(&error), "binding failed"),
-        }
+            BindingResult::Failed(error) => chain(&error).to_string(),
+        };
+        tracing::warn!(pod = pod.key(), error, "binding failed");
         // A Pod that the informer has with its node is not in the queue any more: the binding was written and only its answer
         // was lost. Any other Pod is tried again.
         if self.queue.contains(&pod.uid) {
             self.cache.forget_pod(&pod.uid);
-            self.queue.move_to_backoff(&pod.uid, Instant::now());
-            self.move_all_to_active_or_backoff(&[ClusterEvent::AssignedPodDelete]);
+            self.happened(Occurrence::new(ClusterEvent::AssignedPodDelete));
+            let message = format!("running Bind plugin \"DefaultBinder\": {error}");
+            self.write_status(Arc::clone(pod), Reason::SchedulerError, message, Some(""), Next::Backoff);
         }
     }
 
+    fn add_unschedulable(&mut self, pod: &PodInfo, events: HashSet<ClusterEvent>) {
+        let namespaces = &self.cache.snapshot().namespaces;
+        self.queue.add_unschedulable_if_not_present(&pod.uid, events, Instant::now(), namespaces);
+    }
+
+    /// Ends the nomination of a Pod, which may help less important Pods.
+    fn end_nomination(&mut self, pod: &Arc<PodInfo>) {
+        if self.cache.end_nomination(&pod.uid) {
+            self.happened(Occurrence { event: ClusterEvent::AssignedPodDelete, pod: Some(Arc::clone(pod)) });
+        }
+    }
+
+    /// Moves the unschedulable Pods that the change may help.
+    fn happened(&mut self, occurrence: Occurrence) {
+        self.queue.move_all_to_active_or_backoff(occurrence, Instant::now(), &self.cache.snapshot().namespaces);
+    }
+
     fn node_changed(&mut self, key: &ObjectKey, node: Option<&Node>) {
-        match node {
-            Some(node) => {
-                let events = self.cache.update_node(node);
-                self.move_all_to_active_or_backoff(&events);
-            }
+        let events = match node {
+            Some(node) => self.cache.update_node(node),
             None => {
                 self.cache.remove_node(&key.name);
-                self.move_all_to_active_or_backoff(&[ClusterEvent::NodeDelete]);
+                vec![ClusterEvent::NodeDelete]
             }
-        }
+        };
+        events.into_iter().for_each(|event| self.happened(Occurrence::new(event)));
     }
 
     fn pod_changed(&mut self, key: &ObjectKey, pod: Option<&Pod>) {
@@ -285,21 +327,24 @@ impl Scheduler {
             self.pod_gone(&pod.uid);
         } else {
             self.nomination_read(&pod);
-            self.queue.update(pod);
+            self.queue.update(pod, Instant::now());
         }
     }
 
     /// Follows the Pod's `nominatedNodeName`: another scheduler, or this one before a restart, may have made room for the Pod.
-    /// A nomination whose writing is under way stays.
+    /// A nomination whose writing is under way stays, and an assumed Pod needs none.
     fn nomination_read(&mut self, pod: &Arc<PodInfo>) {
-        let before = self.queue.pod(&pod.uid).map(|pod| pod.nominated_node_name.as_str()).unwrap_or_default();
-        if before == pod.nominated_node_name {
+        if self.cache.pod(&pod.uid).is_some() {
             return;
         }
-        if pod.nominated_node_name.is_empty() {
-            self.cache.end_nomination(&pod.uid);
-        } else {
-            self.cache.nominate(Arc::clone(pod), &pod.nominated_node_name);
+        let before = self.queue.pod(&pod.uid).map(|pod| pod.nominated_node_name.clone()).unwrap_or_default();
+        let present = self.cache.snapshot().nominated.node_of(&pod.uid).map(str::to_owned);
+        match (before != pod.nominated_node_name, present) {
+            (true, _) if !pod.nominated_node_name.is_empty() => self.cache.nominate(Arc::clone(pod), &pod.nominated_node_name),
+            (true, _) => self.end_nomination(pod),
+            // The nomination has the newest state of the Pod.
+            (false, Some(node)) => self.cache.nominate(Arc::clone(pod), &node),
+            (false, None) => {}
         }
     }
 
@@ -307,163 +352,26 @@ impl Scheduler {
         let (was_waiting, before) = (self.queue.contains(&pod.uid), self.cache.pod(&pod.uid).cloned());
         self.queue.delete(&pod.uid);
         self.cache.add_pod(Arc::clone(&pod));
-        let event = match before {
-            Some(before) if before.labels != pod.labels => ClusterEvent::UpdateAssignedPodLabel,
-            Some(_) if !was_waiting => return,
-            _ => ClusterEvent::AssignedPodAdd,
+        let Some(before) = before.filter(|_| !was_waiting) else {
+            return self.happened(Occurrence { event: ClusterEvent::AssignedPodAdd, pod: Some(pod) });
         };
-        // Only Pods that follow other Pods gain by one more; a Pod with other labels may also be in nobody's way any more.
-        let Self { queue, cache, .. } = self;
-        let may_help =
-            |waiting: &PodInfo| event == ClusterEvent::UpdateAssignedPodLabel || waiting.may_follow(&pod, &cache.snapshot().namespaces);
-        queue.move_all_to_active_or_backoff(event, Instant::now(), &may_help);
+        // A Pod with other labels may also be in nobody's way any more.
+        if before.labels != pod.labels {
+            self.happened(Occurrence::new(ClusterEvent::UpdateAssignedPodLabel));
+        }
+        if before.requests.exceeds(&pod.requests) {
+            self.happened(Occurrence::new(ClusterEvent::UpdatePodScaleDown));
+        }
     }
 
     fn pod_gone(&mut self, uid: &str) {
         self.queue.delete(uid);
         let was_nominated = self.cache.end_nomination(uid);
         if self.cache.remove_pod(uid) || was_nominated {
-            self.move_all_to_active_or_backoff(&[ClusterEvent::AssignedPodDelete]);
-        }
-    }
-
-    fn move_all_to_active_or_backoff(&mut self, events: &[ClusterEvent]) {
-        for event in events {
-            self.queue.move_all_to_active_or_backoff(*event, Instant::now(), &|_| true);
+            self.happened(Occurrence::new(ClusterEvent::AssignedPodDelete));
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    /// A scheduler whose API server does not answer.
-    fn scheduler() -> Scheduler {
-        let silent = kube::Config::new("http://127.0.0.1:1".parse().expect("a URL"));
-        let client = kube::Client::try_from(silent).expect("a client");
-        let (finished, _results) = mpsc::channel(1);
-        let events = Recorder::new(client.clone(), "default-scheduler", None, &Tasks::new(CancellationToken::new()));
-        Scheduler {
-            config: Config::default(),
-            profile: Profile::default(),
-            cache: Cache::default(),
-            queue: SchedulingQueue::default(),
-            progress: Progress::default(),
-            writer: Writer { client, events },
-            writes: JoinSet::new(),
-            finished,
-            uids: HashMap::new(),
-        }
-    }
-
-    fn pod(more: Value) -> Pod {
-        let spec = json!({"schedulerName": "default-scheduler", "containers": [{"name": "c"}], "nodeName": more});
-        serde_json::from_value(json!({"metadata": {"name": "p", "namespace": "default", "uid": "u"}, "spec": spec})).expect("a Pod")
-    }
-
-    fn node() -> Node {
-        let status = json!({"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}});
-        serde_json::from_value(json!({"metadata": {"name": "n"}, "status": status})).expect("a Node")
-    }
-
-    fn failures() -> [BindingResult; 2] {
-        let lost = kube::Error::Service(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into());
-        [BindingResult::Conflict, BindingResult::Failed(lost)]
-    }
-
-    #[tokio::test]
-    async fn a_binding_that_failed_is_tried_again() {
-        for failure in failures() {
-            let mut scheduler = scheduler();
-            scheduler.node_changed(&ObjectKey::new("", "n"), Some(&node()));
-            scheduler.pod_applied(&pod(Value::Null));
-            scheduler.schedule_one();
-            assert_eq!((scheduler.cache.pod_count(), scheduler.queue.next_flush()), (1, None), "assumed");
-            scheduler.binding_finished(&PodInfo::new(&pod(Value::Null)), failure);
-            assert!(scheduler.cache.pod_count() == 0 && scheduler.queue.next_flush().is_some());
-        }
-    }
-
-    /// A Pod in the place of another one, which is preempted.
-    fn preempting(scheduler: &mut Scheduler) -> Arc<PodInfo> {
-        let of = |name: &str, priority: i32, node: Value| -> Pod {
-            let container = json!({"name": "c", "resources": {"requests": {"cpu": "4"}}});
-            let spec = json!({"schedulerName": "default-scheduler", "priority": priority, "containers": [container], "nodeName": node});
-            serde_json::from_value(json!({"metadata": {"name": name, "namespace": "default", "uid": name}, "spec": spec})).expect("a Pod")
-        };
-        scheduler.node_changed(&ObjectKey::new("", "n"), Some(&node()));
-        scheduler.pod_applied(&of("victim", 0, json!("n")));
-        scheduler.pod_applied(&of("p", 1, Value::Null));
-        scheduler.schedule_one();
-        Arc::clone(scheduler.queue.pod("p").expect("waiting"))
-    }
-
-    fn finished(scheduler: &Scheduler, is_complete: bool) -> PreemptionResult {
-        let victims = scheduler.cache.pod("victim").cloned().into_iter().collect();
-        let preemption = Preemption { node: "n".to_owned(), victims };
-        PreemptionResult { preemption, events: [ClusterEvent::AssignedPodDelete].into(), is_complete }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_preemptor_waits_for_the_end_of_its_victims() {
-        for gone_while_in_flight in [true, false] {
-            let mut scheduler = scheduler();
-            let pod = preempting(&mut scheduler);
-            assert_eq!(scheduler.cache.snapshot().nominated.node_of("p"), Some("n"));
-            assert!(!scheduler.queue.has_active() && scheduler.queue.next_flush().is_none(), "in flight");
-            let result = finished(&scheduler, true);
-            if gone_while_in_flight {
-                scheduler.pod_gone("victim");
-                scheduler.preemption_finished(&pod, result);
-            } else {
-                scheduler.preemption_finished(&pod, result);
-                scheduler.pod_gone("victim");
-            }
-            tokio::time::advance(std::time::Duration::from_secs(1)).await;
-            scheduler.queue.flush(Instant::now());
-            scheduler.schedule_one();
-            assert_eq!(scheduler.cache.pod_count(), 1, "assumed");
-            assert_eq!(scheduler.cache.snapshot().nominated.node_of("p"), None);
-        }
-    }
-
-    #[tokio::test]
-    async fn a_preemption_that_failed_is_tried_again() {
-        let mut scheduler = scheduler();
-        let pod = preempting(&mut scheduler);
-        let result = finished(&scheduler, false);
-        scheduler.preemption_finished(&pod, result);
-        assert_eq!(scheduler.cache.snapshot().nominated.node_of("p"), None);
-        assert!(scheduler.queue.next_flush().is_some(), "in back-off");
-    }
-
-    #[tokio::test]
-    async fn a_nomination_of_an_earlier_scheduler_holds_until_it_is_removed() {
-        let nominated = |node: Value| {
-            let mut pod = pod(Value::Null);
-            pod.status = serde_json::from_value(json!({"nominatedNodeName": node})).expect("a status");
-            pod
-        };
-        let mut scheduler = scheduler();
-        scheduler.pod_applied(&nominated(json!("n")));
-        assert_eq!(scheduler.cache.snapshot().nominated.node_of("u"), Some("n"));
-        scheduler.pod_applied(&nominated(Value::Null));
-        assert_eq!(scheduler.cache.snapshot().nominated.node_of("u"), None);
-    }
-
-    #[tokio::test]
-    async fn a_binding_whose_answer_was_lost_stands() {
-        for failure in failures() {
-            let mut scheduler = scheduler();
-            scheduler.node_changed(&ObjectKey::new("", "n"), Some(&node()));
-            scheduler.pod_applied(&pod(Value::Null));
-            scheduler.schedule_one();
-            scheduler.pod_applied(&pod(json!("n")));
-            scheduler.binding_finished(&PodInfo::new(&pod(Value::Null)), failure);
-            assert_eq!((scheduler.cache.pod_count(), scheduler.queue.next_flush()), (1, None), "the informer has the Pod with its node");
-        }
-    }
-}
+mod tests;

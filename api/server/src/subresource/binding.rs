@@ -104,7 +104,9 @@ fn bound(pod: &Value, binding: &Value, node: &str) -> Value {
         }
     }
     let now = meta::time(api_clock::now());
-    let condition = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now});
+    let generation = pod.pointer("/metadata/generation").cloned();
+    let condition = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now,
+        "observedGeneration": generation});
     let mut conditions = pod.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
     conditions.retain(|condition| condition.get("type").and_then(Value::as_str) != Some("PodScheduled"));
     conditions.push(condition);

@@ -130,12 +130,10 @@ fn split_by_budget<'a, 'b>(
 ) -> (Vec<&'a Arc<PodInfo>>, Vec<&'a Arc<PodInfo>>) {
     let mut budgets: Vec<(&DisruptionBudget, i32)> = budgets.map(|budget| (budget, budget.allowed)).collect();
     pods.into_iter().partition(|pod| {
-        let mut is_violated = false;
-        for (_, allowed) in budgets.iter_mut().filter(|(budget, _)| budget.counts(pod)) {
+        budgets.iter_mut().filter(|(budget, _)| budget.counts(pod)).any(|(_, allowed)| {
             *allowed = allowed.saturating_sub(1);
-            is_violated |= *allowed < 0;
-        }
-        is_violated
+            *allowed < 0
+        })
     })
 }
 

@@ -1,10 +1,9 @@
 //! Affinity and anti-affinity between Pods: required terms, also those of the Pods on nodes, rule nodes out; preferred terms
 //! add to the score.
 
-use std::sync::Arc;
-
 use sched_framework::{
-    ClusterEvent, CycleState, FilterPlugin, NamespaceLabels, NodeInfo, Plugin, PodChange, PodInfo, SCORE_MAX, ScorePlugin, Snapshot, Status,
+    ClusterEvent, CycleState, FilterPlugin, NamespaceLabels, NodeInfo, Normalization, Plugin, PodChange, PodInfo, Scope, ScorePlugin,
+    Snapshot, Status,
 };
 
 use super::topology::TopologySums;
@@ -28,11 +27,16 @@ struct Required {
 }
 
 /// The preferences of the Pod and of the Pods on nodes.
+#[derive(Debug, Default)]
 struct Preferred(TopologySums);
 
 impl Plugin for InterPodAffinity {
     fn name(&self) -> &'static str {
         "InterPodAffinity"
+    }
+
+    fn scope(&self) -> Scope {
+        Scope::Cluster
     }
 }
 
@@ -70,6 +74,25 @@ impl Required {
         }
         for term in own.anti_affinity.iter().filter(|term| change.pod.is_selected_by(term, namespaces)) {
             self.repelling.add(&term.topology_key, &change.node.labels, change.number);
+        }
+    }
+}
+
+impl Preferred {
+    /// Adds what the terms of Pods on nodes say of the Pod.
+    fn add_others(&mut self, pod: &PodInfo, change: PodChange<'_>, namespaces: &NamespaceLabels) {
+        let terms = &change.pod.pod_affinity;
+        let required = terms.affinity.iter().map(|term| (term, REQUIRED_WEIGHT));
+        let preferred = terms.preferred.iter().map(|(term, weight)| (term, *weight));
+        for (term, weight) in required.chain(preferred).filter(|(term, _)| pod.is_selected_by(term, namespaces)) {
+            self.0.add(&term.topology_key, &change.node.labels, weight * change.number);
+        }
+    }
+
+    /// Adds what the Pod's own terms say of Pods on nodes.
+    fn add_own(&mut self, pod: &PodInfo, change: PodChange<'_>, namespaces: &NamespaceLabels) {
+        for (term, weight) in pod.pod_affinity.preferred.iter().filter(|(term, _)| change.pod.is_selected_by(term, namespaces)) {
+            self.0.add(&term.topology_key, &change.node.labels, *weight * change.number);
         }
     }
 }
@@ -133,38 +156,32 @@ impl ScorePlugin for InterPodAffinity {
         2
     }
 
-    fn pre_score(&self, state: &mut CycleState, pod: &PodInfo, snapshot: &Snapshot, _feasible: &[&Arc<NodeInfo>]) -> bool {
-        let mut sums = TopologySums::default();
-        for_each_pod_with_affinity(snapshot, &mut |other, node| {
-            let required = other.pod_affinity.affinity.iter().map(|term| (term, REQUIRED_WEIGHT));
-            let preferred = other.pod_affinity.preferred.iter().map(|(term, weight)| (term, *weight));
-            for (term, weight) in required.chain(preferred).filter(|(term, _)| pod.is_selected_by(term, &snapshot.namespaces)) {
-                sums.add(&term.topology_key, &node.labels, weight);
-            }
-        });
+    fn count_pods(&self, state: &mut CycleState, pod: &PodInfo, snapshot: &Snapshot) {
+        let (mut preferred, namespaces) = (Preferred::default(), &snapshot.namespaces);
+        for_each_pod_with_affinity(snapshot, &mut |other, node| preferred.add_others(pod, PodChange::added(other, node), namespaces));
         if !pod.pod_affinity.preferred.is_empty() {
-            for_each_pod(snapshot, &mut |other, node| {
-                for (term, weight) in pod.pod_affinity.preferred.iter().filter(|(term, _)| other.is_selected_by(term, &snapshot.namespaces))
-                {
-                    sums.add(&term.topology_key, &node.labels, *weight);
-                }
-            });
+            for_each_pod(snapshot, &mut |other, node| preferred.add_own(pod, PodChange::added(other, node), namespaces));
         }
-        let has_preference = !sums.is_empty();
-        state.write(self.name(), Preferred(sums));
-        has_preference
+        state.write(self.name(), preferred);
     }
 
-    fn score(&self, state: &CycleState, _pod: &PodInfo, node: &NodeInfo) -> i64 {
-        state.read::<Preferred>(self.name()).map_or(0, |Preferred(sums)| sums.of_node(&node.labels).sum())
+    fn pod_changed(&self, state: &mut CycleState, pod: &PodInfo, snapshot: &Snapshot, change: PodChange<'_>) {
+        if let Some(preferred) = state.read_mut::<Preferred>(self.name()) {
+            preferred.add_others(pod, change, &snapshot.namespaces);
+            preferred.add_own(pod, change, &snapshot.namespaces);
+        }
     }
 
-    /// The lowest sum, which may be negative, becomes 0, and the highest one [`SCORE_MAX`].
-    fn normalize_score(&self, scores: &mut [i64]) {
-        let (Some(lowest), Some(highest)) = (scores.iter().copied().min(), scores.iter().copied().max()) else { return };
-        for score in scores {
-            *score = if highest > lowest { SCORE_MAX * (*score - lowest) / (highest - lowest) } else { 0 };
-        }
+    fn pre_score(&self, state: &mut CycleState, _pod: &PodInfo, _feasible: &[&NodeInfo]) -> bool {
+        state.read::<Preferred>(self.name()).is_some_and(|Preferred(sums)| !sums.is_empty())
+    }
+
+    fn score(&self, state: &CycleState, _pod: &PodInfo, node: &NodeInfo) -> Option<i64> {
+        Some(state.read::<Preferred>(self.name())?.0.of_node(&node.labels).sum())
+    }
+
+    fn normalization(&self) -> Normalization {
+        Normalization::Range
     }
 }
 

@@ -1,9 +1,9 @@
 //! Node selector and node affinity: required terms rule nodes out, preferred terms add to the score.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
 use sched_framework::{
-    ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, ScorePlugin, Snapshot, Status, default_normalize_score,
+    ClusterEvent, CycleState, FilterPlugin, NodeInfo, Normalization, Plugin, PodInfo, ScorePlugin, Snapshot, Status, selects_names,
     selects_node, term_matches,
 };
 
@@ -16,6 +16,14 @@ impl Plugin for NodeAffinity {
 }
 
 impl FilterPlugin for NodeAffinity {
+    fn node_names(&self, pod: &PodInfo) -> Option<BTreeSet<String>> {
+        selects_names(pod)
+    }
+
+    fn pre_filter(&self, _state: &mut CycleState, pod: &PodInfo, _snapshot: &Snapshot) -> Status {
+        Status::unless(selects_names(pod).is_none_or(|names| !names.is_empty()), "pod affinity terms conflict")
+    }
+
     fn filter(&self, _state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
         Status::unless(selects_node(pod, &node.name, &node.labels), "node(s) didn't match Pod's node affinity/selector")
     }
@@ -30,22 +38,18 @@ impl ScorePlugin for NodeAffinity {
         2
     }
 
-    fn pre_score(&self, _state: &mut CycleState, pod: &PodInfo, _snapshot: &Snapshot, _feasible: &[&Arc<NodeInfo>]) -> bool {
+    fn pre_score(&self, _state: &mut CycleState, pod: &PodInfo, _feasible: &[&NodeInfo]) -> bool {
         affinity(pod).is_some_and(|a| a.preferred_during_scheduling_ignored_during_execution.as_ref().is_some_and(|p| !p.is_empty()))
     }
 
-    fn score(&self, _state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> i64 {
+    fn score(&self, _state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Option<i64> {
         let preferred = affinity(pod).and_then(|a| a.preferred_during_scheduling_ignored_during_execution.as_ref());
-        preferred
-            .into_iter()
-            .flatten()
-            .filter(|term| term_matches(&term.preference, &node.name, &node.labels))
-            .map(|term| i64::from(term.weight))
-            .sum()
+        let matching = preferred.into_iter().flatten().filter(|term| term_matches(&term.preference, &node.name, &node.labels));
+        Some(matching.map(|term| i64::from(term.weight)).sum())
     }
 
-    fn normalize_score(&self, scores: &mut [i64]) {
-        default_normalize_score(scores, false);
+    fn normalization(&self) -> Normalization {
+        Normalization::Highest
     }
 }
 

@@ -27,12 +27,12 @@ impl FilterPlugin for NodeResourcesFit {
     }
 
     fn events_to_register(&self) -> &'static [ClusterEvent] {
-        &[ClusterEvent::NodeAdd, ClusterEvent::UpdateNodeAllocatable, ClusterEvent::AssignedPodDelete]
+        &[ClusterEvent::NodeAdd, ClusterEvent::UpdateNodeAllocatable, ClusterEvent::AssignedPodDelete, ClusterEvent::UpdatePodScaleDown]
     }
 }
 
 impl ScorePlugin for NodeResourcesFit {
-    fn score(&self, _state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> i64 {
+    fn score(&self, _state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Option<i64> {
         let free = |has: i64, used: i64| match i128::from(has) - i128::from(used) {
             left if has <= 0 || left < 0 => 0,
             left => i64::try_from(left * i128::from(SCORE_MAX) / i128::from(has)).unwrap_or(SCORE_MAX),
@@ -40,7 +40,7 @@ impl ScorePlugin for NodeResourcesFit {
         let (has, used, wants) = (&node.allocatable, &node.non_zero_requested, &pod.non_zero_requests);
         let cpu = free(has.cpu_milli, used.cpu_milli.saturating_add(wants.cpu_milli));
         let memory = free(has.memory_bytes / 1024, used.memory_bytes.saturating_add(wants.memory_bytes) / 1024);
-        (cpu + memory) / 2
+        Some((cpu + memory) / 2)
     }
 }
 
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn a_node_with_the_largest_amounts_scores_below_the_maximum() {
         let huge = node("huge", json!({"status": {"allocatable": {"cpu": "9223372036854775807m", "memory": "8Ei"}}}));
-        assert_eq!(NodeResourcesFit.score(&CycleState::default(), &requesting("p", "1", "1Gi"), &huge), SCORE_MAX - 1);
+        assert_eq!(NodeResourcesFit.score(&CycleState::default(), &requesting("p", "1", "1Gi"), &huge), Some(SCORE_MAX - 1));
     }
 
     #[test]
@@ -100,6 +100,6 @@ mod tests {
         let mut busy = node("busy", json!({}));
         busy.add_pod(Arc::new(requesting("a", "2", "4Gi")));
         let score = |node: &NodeInfo| NodeResourcesFit.score(&CycleState::default(), &requesting("p", "1", "1Gi"), node);
-        assert_eq!((score(&node("idle", json!({}))), score(&busy)), (81, 31));
+        assert_eq!((score(&node("idle", json!({}))), score(&busy)), (Some(81), Some(31)));
     }
 }

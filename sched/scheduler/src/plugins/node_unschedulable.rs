@@ -13,8 +13,11 @@ impl Plugin for NodeUnschedulable {
 
 impl FilterPlugin for NodeUnschedulable {
     fn filter(&self, _state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
+        if !node.unschedulable {
+            return Status::Success;
+        }
         let taint = Taint { key: "node.kubernetes.io/unschedulable".to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };
-        Status::unless(!node.unschedulable || tolerates(&pod.tolerations, &taint), "node(s) were unschedulable")
+        Status::unless(tolerates(&pod.tolerations, &taint), "node(s) were unschedulable")
     }
 
     fn events_to_register(&self) -> &'static [ClusterEvent] {

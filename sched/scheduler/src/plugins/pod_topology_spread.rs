@@ -2,20 +2,17 @@
 //! nodes in emptier domains.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use sched_framework::{
-    ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodChange, PodInfo, SCORE_MAX, ScorePlugin, Snapshot, Status, TopologySpread,
-    selects_node,
+    ClusterEvent, CycleState, FilterPlugin, NodeInfo, Normalization, Plugin, PodChange, PodInfo, Scope, ScorePlugin, Snapshot, Status,
+    TopologySpread, selects_node,
 };
 
 use super::taint_toleration;
 use super::topology::DomainSums;
 
-/// A domain of that label is one node; the Pods are counted there.
+/// A domain of that label is one node.
 const HOSTNAME: &str = "kubernetes.io/hostname";
-/// The raw score of a node without the labels of the constraints. It becomes 0.
-const IGNORED: i64 = i64::MIN;
 
 pub(crate) struct PodTopologySpread;
 
@@ -23,11 +20,18 @@ pub(crate) struct PodTopologySpread;
 struct Required(Vec<DomainSums>);
 
 /// For each other constraint, the number of Pods of each domain, and how much a Pod counts.
-struct Preferred(Vec<(DomainSums, f64)>);
+struct Preferred {
+    domains: Vec<DomainSums>,
+    weights: Vec<f64>,
+}
 
 impl Plugin for PodTopologySpread {
     fn name(&self) -> &'static str {
         "PodTopologySpread"
+    }
+
+    fn scope(&self) -> Scope {
+        Scope::Cluster
     }
 }
 
@@ -50,38 +54,47 @@ fn count(constraint: &TopologySpread, pod: &PodInfo, node: &NodeInfo) -> i64 {
     i64::try_from(counted).unwrap_or(i64::MAX)
 }
 
-impl FilterPlugin for PodTopologySpread {
-    fn pre_filter(&self, state: &mut CycleState, pod: &PodInfo, snapshot: &Snapshot) -> Status {
-        let mut domains: Vec<DomainSums> = constraints(pod, true).map(|_| DomainSums::default()).collect();
-        if domains.is_empty() {
-            return Status::Success;
-        }
-        for node in snapshot.nodes.iter().filter(|node| is_in_all_domains(pod, true, node)) {
-            for (constraint, domains) in constraints(pod, true).zip(&mut domains) {
-                if includes(constraint, pod, node)
-                    && let Some(value) = node.labels.get(&constraint.topology_key)
-                {
-                    domains.add(value, count(constraint, pod, node));
-                }
+/// For each required constraint or each other one, the number of Pods of each domain.
+fn domains(pod: &PodInfo, is_required: bool, snapshot: &Snapshot) -> Vec<DomainSums> {
+    let mut all: Vec<DomainSums> = constraints(pod, is_required).map(|_| DomainSums::default()).collect();
+    let nodes = if all.is_empty() { &[] } else { snapshot.nodes.as_slice() };
+    for node in nodes.iter().filter(|node| is_in_all_domains(pod, is_required, node)) {
+        for (constraint, domains) in constraints(pod, is_required).zip(&mut all) {
+            if includes(constraint, pod, node)
+                && let Some(value) = node.labels.get(&constraint.topology_key)
+            {
+                domains.add(value, count(constraint, pod, node));
             }
         }
-        state.write(self.name(), Required(domains));
+    }
+    all
+}
+
+/// Adds a Pod that comes or leaves to the numbers of [`domains`].
+fn add_change(all: &mut [DomainSums], pod: &PodInfo, is_required: bool, change: PodChange<'_>) {
+    let (other, node) = (change.pod, change.node);
+    if all.is_empty() || other.deleting || !is_in_all_domains(pod, is_required, node) {
+        return;
+    }
+    for (constraint, domains) in constraints(pod, is_required).zip(all) {
+        if other.is_spread_by(constraint, &pod.namespace)
+            && includes(constraint, pod, node)
+            && let Some(value) = node.labels.get(&constraint.topology_key)
+        {
+            domains.add(value, change.number);
+        }
+    }
+}
+
+impl FilterPlugin for PodTopologySpread {
+    fn pre_filter(&self, state: &mut CycleState, pod: &PodInfo, snapshot: &Snapshot) -> Status {
+        state.write(self.name(), Required(domains(pod, true, snapshot)));
         Status::Success
     }
 
     fn pod_changed(&self, state: &mut CycleState, pod: &PodInfo, _snapshot: &Snapshot, change: PodChange<'_>) {
-        let Some(Required(domains)) = state.read_mut::<Required>(self.name()) else { return };
-        let (other, node) = (change.pod, change.node);
-        if other.deleting || !is_in_all_domains(pod, true, node) {
-            return;
-        }
-        for (constraint, domains) in constraints(pod, true).zip(domains) {
-            if other.is_spread_by(constraint, &pod.namespace)
-                && includes(constraint, pod, node)
-                && let Some(value) = node.labels.get(&constraint.topology_key)
-            {
-                domains.add(value, change.number);
-            }
+        if let Some(Required(domains)) = state.read_mut(self.name()) {
+            add_change(domains, pod, true, change);
         }
     }
 
@@ -126,56 +139,44 @@ impl ScorePlugin for PodTopologySpread {
         2
     }
 
+    fn count_pods(&self, state: &mut CycleState, pod: &PodInfo, snapshot: &Snapshot) {
+        state.write(self.name(), Preferred { domains: domains(pod, false, snapshot), weights: Vec::new() });
+    }
+
+    fn pod_changed(&self, state: &mut CycleState, pod: &PodInfo, _snapshot: &Snapshot, change: PodChange<'_>) {
+        if let Some(Preferred { domains, .. }) = state.read_mut(self.name()) {
+            add_change(domains, pod, false, change);
+        }
+    }
+
     /// A Pod counts more in a topology with many domains: upstream's `topologyNormalizingWeight`.
-    fn pre_score(&self, state: &mut CycleState, pod: &PodInfo, snapshot: &Snapshot, feasible: &[&Arc<NodeInfo>]) -> bool {
-        let judged: Vec<_> = feasible.iter().filter(|node| is_in_all_domains(pod, false, node)).collect();
-        let spread = |constraint: &TopologySpread| {
-            let key = &constraint.topology_key;
-            if key == HOSTNAME {
-                return (DomainSums::default(), (judged.len() as f64 + 2.0).ln());
-            }
-            let values: HashSet<&String> = judged.iter().filter_map(|node| node.labels.get(key)).collect();
-            let weight = (values.len() as f64 + 2.0).ln();
-            let mut domains = DomainSums::default();
-            values.iter().for_each(|value| domains.add(value, 0));
-            for node in snapshot.nodes.iter().filter(|node| is_in_all_domains(pod, false, node) && includes(constraint, pod, node)) {
-                // Domains without a feasible node do not matter.
-                if let Some(value) = node.labels.get(key).filter(|value| values.contains(value)) {
-                    domains.add(value, count(constraint, pod, node));
-                }
-            }
-            (domains, weight)
+    fn pre_score(&self, state: &mut CycleState, pod: &PodInfo, feasible: &[&NodeInfo]) -> bool {
+        let Some(Preferred { domains, weights }) = state.read_mut(self.name()) else { return false };
+        if domains.is_empty() {
+            return false;
+        }
+        let in_domains: Vec<_> = feasible.iter().filter(|node| is_in_all_domains(pod, false, node)).collect();
+        let domain_count = |key: &String| match key.as_str() {
+            HOSTNAME => in_domains.len(),
+            _ => in_domains.iter().filter_map(|node| node.labels.get(key)).collect::<HashSet<_>>().len(),
         };
-        let preferred: Vec<_> = constraints(pod, false).map(spread).collect();
-        let has_preference = !preferred.is_empty();
-        state.write(self.name(), Preferred(preferred));
-        has_preference
+        *weights = constraints(pod, false).map(|constraint| (domain_count(&constraint.topology_key) as f64 + 2.0).ln()).collect();
+        true
     }
 
-    /// The more Pods the domains of the node have, the higher: [`ScorePlugin::normalize_score`] reverses it.
-    fn score(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> i64 {
-        let Some(Preferred(preferred)) = state.read::<Preferred>(self.name()) else { return 0 };
-        if !is_in_all_domains(pod, false, node) {
-            return IGNORED;
+    /// The more Pods the domains of the node have, the higher.
+    fn score(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Option<i64> {
+        let Preferred { domains, weights } = state.read(self.name())?;
+        let mut sum = 0.0;
+        for ((constraint, domains), weight) in constraints(pod, false).zip(domains).zip(weights) {
+            let pods = domains.get(node.labels.get(&constraint.topology_key)?).unwrap_or(0);
+            sum += pods as f64 * weight + (constraint.max_skew - 1) as f64;
         }
-        let score = |(constraint, (domains, weight)): (&TopologySpread, &(DomainSums, f64))| {
-            let in_domain = node.labels.get(&constraint.topology_key).and_then(|value| domains.get(value));
-            let pods = if constraint.topology_key == HOSTNAME { count(constraint, pod, node) } else { in_domain.unwrap_or(0) };
-            pods as f64 * weight + (constraint.max_skew - 1) as f64
-        };
-        constraints(pod, false).zip(preferred).map(score).sum::<f64>().round() as i64
+        Some(sum.round() as i64)
     }
 
-    fn normalize_score(&self, scores: &mut [i64]) {
-        let judged = || scores.iter().copied().filter(|score| *score != IGNORED);
-        let (lowest, highest) = (judged().min().unwrap_or(0), judged().max().unwrap_or(0));
-        for score in scores {
-            *score = match *score {
-                IGNORED => 0,
-                _ if highest == 0 => SCORE_MAX,
-                other => SCORE_MAX * (highest + lowest - other) / highest,
-            };
-        }
+    fn normalization(&self) -> Normalization {
+        Normalization::Emptiest
     }
 }
 

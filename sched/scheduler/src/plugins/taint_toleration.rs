@@ -1,9 +1,7 @@
 //! Rules out nodes with taints that the Pod does not tolerate, and prefers nodes with fewer `PreferNoSchedule` taints that
 //! the Pod does not tolerate.
 
-use sched_framework::{
-    ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, ScorePlugin, Status, default_normalize_score, tolerates,
-};
+use sched_framework::{ClusterEvent, CycleState, FilterPlugin, NodeInfo, Normalization, Plugin, PodInfo, ScorePlugin, Status, tolerates};
 
 pub(crate) struct TaintToleration;
 
@@ -34,13 +32,13 @@ impl ScorePlugin for TaintToleration {
         3
     }
 
-    fn score(&self, _state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> i64 {
+    fn score(&self, _state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Option<i64> {
         let intolerable = node.taints.iter().filter(|taint| taint.effect == "PreferNoSchedule" && !tolerates(&pod.tolerations, taint));
-        i64::try_from(intolerable.count()).unwrap_or(i64::MAX)
+        i64::try_from(intolerable.count()).ok()
     }
 
-    fn normalize_score(&self, scores: &mut [i64]) {
-        default_normalize_score(scores, true);
+    fn normalization(&self) -> Normalization {
+        Normalization::HighestReversed
     }
 }
 
@@ -75,8 +73,7 @@ mod tests {
         let soft = node("n", json!({"spec": {"taints": [{"key": "a", "effect": "PreferNoSchedule"}]}}));
         let plain = pod("p", Value::Object(serde_json::Map::new()));
         assert_eq!(TaintToleration.filter(&CycleState::default(), &plain, &soft), Status::Success);
-        let mut scores = [TaintToleration.score(&CycleState::default(), &plain, &soft), 0];
-        TaintToleration.normalize_score(&mut scores);
-        assert_eq!(scores, [0, 100]);
+        let scores = [TaintToleration.score(&CycleState::default(), &plain, &soft), Some(0)];
+        assert_eq!(TaintToleration.normalization().scale(&scores), [0, 100]);
     }
 }

@@ -41,9 +41,8 @@ fn budget(all: &mut Snapshot, app: &str, allowed: i32, disrupted: Value) {
 
 /// The node with the names of its victims, or the message.
 fn result(pod: &PodInfo, all: &Snapshot) -> String {
-    let failure = schedule_pod(&Profile::default(), &Arc::new(pod.clone()), all, &mut Progress::default())
-        .map(|node| node.name.clone())
-        .expect_err("no node is feasible");
+    let failure =
+        schedule_pod(&Profile::default(), &Arc::new(pod.clone()), all, &mut Progress::default()).expect_err("no node is feasible");
     match failure.nomination {
         Nomination::Preempts(Preemption { node, victims }) => {
             format!("{node}: {}", victims.iter().map(|victim| victim.name.as_str()).collect::<Vec<_>>().join(" "))

@@ -1,7 +1,9 @@
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::*;
-use crate::plugins::fixtures::{labelled, node, snapshot};
+use crate::plugins::fixtures::{self, labelled, node, snapshot};
 
 const AFFINITY: &str = "node(s) didn't match pod affinity rules";
 const ANTI_AFFINITY: &str = "node(s) didn't match pod anti-affinity rules";
@@ -115,13 +117,6 @@ fn preferred_terms_add_to_the_score_from_both_sides() {
     ];
     for (name, pod, on_a1, wanted) in cases {
         let all = cluster(vec![on_a1]);
-        let feasible: Vec<_> = all.nodes.iter().collect();
-        let mut state = CycleState::default();
-        let scores = InterPodAffinity.pre_score(&mut state, &pod, &all, &feasible).then(|| {
-            let mut scores: Vec<i64> = feasible.iter().map(|node| InterPodAffinity.score(&state, &pod, node)).collect();
-            InterPodAffinity.normalize_score(&mut scores);
-            scores
-        });
-        assert_eq!(scores, wanted.map(Vec::from), "{name}");
+        assert_eq!(fixtures::scores(&InterPodAffinity, &pod, &all), wanted.map(Vec::from), "{name}");
     }
 }

@@ -1,7 +1,9 @@
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::*;
-use crate::plugins::fixtures::{labelled, node, snapshot};
+use crate::plugins::fixtures::{self, labelled, node, snapshot};
 
 const SKEW: &str = "node(s) didn't match pod topology spread constraints";
 const LABEL: &str = "node(s) didn't match pod topology spread constraints (missing required label)";
@@ -96,11 +98,6 @@ fn other_constraints_prefer_emptier_domains() {
         ("hosts", [2, 1, 0, 0], "kubernetes.io/hostname", [0, 50, 100, 100]),
     ] {
         let (pod, all) = (soft(key), cluster(pods));
-        let feasible: Vec<_> = all.nodes.iter().collect();
-        let mut state = CycleState::default();
-        assert!(PodTopologySpread.pre_score(&mut state, &pod, &all, &feasible));
-        let mut scores: Vec<i64> = feasible.iter().map(|node| PodTopologySpread.score(&state, &pod, node)).collect();
-        PodTopologySpread.normalize_score(&mut scores);
-        assert_eq!(scores, wanted, "{name}");
+        assert_eq!(fixtures::scores(&PodTopologySpread, &pod, &all), Some(Vec::from(wanted)), "{name}");
     }
 }

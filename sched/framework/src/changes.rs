@@ -1,4 +1,4 @@
-//! The latest changes of the Pods on nodes, so that sums over Pods can follow them instead of being computed again.
+//! The latest changes of something, so that results that depend on it can follow them instead of being computed again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use crate::PodInfo;
 const CHANGES_MAX: usize = 1_024;
 
 /// The latest changes, numbered from the first one of all time.
-#[derive(Clone, Debug, Default)]
-pub struct PodChanges {
+#[derive(Clone, Debug)]
+pub struct Changes<T> {
     /// The number of the oldest stored change.
     first: usize,
-    changes: VecDeque<NumberedChange>,
+    latest: VecDeque<T>,
 }
 
 /// A Pod that came to a node or left it.
@@ -27,25 +27,31 @@ pub struct NumberedChange {
     pub number: i64,
 }
 
-impl PodChanges {
+impl<T> Default for Changes<T> {
+    fn default() -> Self {
+        Self { first: 0, latest: VecDeque::new() }
+    }
+}
+
+impl<T> Changes<T> {
     /// Adds a change.
-    pub fn push(&mut self, pod: Arc<PodInfo>, node: &str, number: i64) {
-        if self.changes.len() == CHANGES_MAX {
-            self.changes.pop_front();
+    pub fn push(&mut self, change: T) {
+        if self.latest.len() == CHANGES_MAX {
+            self.latest.pop_front();
             self.first += 1;
         }
-        self.changes.push_back(NumberedChange { pod, node: node.to_owned(), number });
+        self.latest.push_back(change);
     }
 
     /// The number of the next change.
     pub fn next(&self) -> usize {
-        self.first + self.changes.len()
+        self.first + self.latest.len()
     }
 
     /// The changes from that number on; `None` when some of them are not stored any more.
-    pub fn since(&self, number: usize) -> Option<impl Iterator<Item = &NumberedChange>> {
+    pub fn since(&self, number: usize) -> Option<impl Iterator<Item = &T>> {
         let skipped = number.checked_sub(self.first)?;
-        Some(self.changes.iter().skip(skipped))
+        Some(self.latest.range(skipped.min(self.latest.len())..))
     }
 }
 
@@ -55,13 +61,11 @@ mod tests {
 
     #[test]
     fn old_changes_are_forgotten_and_the_reader_learns_it() {
-        let mut changes = PodChanges::default();
+        let mut changes = Changes::default();
         let start = changes.next();
-        for _ in 0..CHANGES_MAX {
-            changes.push(Arc::default(), "n", 1);
-        }
+        (0..CHANGES_MAX).for_each(|number| changes.push(number));
         assert_eq!(changes.since(start).map(Iterator::count), Some(CHANGES_MAX));
-        changes.push(Arc::default(), "n", -1);
+        changes.push(CHANGES_MAX);
         assert!(changes.since(start).is_none());
         assert_eq!(changes.since(start + 1).map(Iterator::count), Some(CHANGES_MAX));
         assert_eq!(changes.since(changes.next()).map(Iterator::count), Some(0));

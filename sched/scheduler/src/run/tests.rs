@@ -1,0 +1,174 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+/// A scheduler whose API server does not answer.
+fn scheduler() -> Scheduler {
+    let silent = kube::Config::new("http://127.0.0.1:1".parse().expect("a URL"));
+    let client = kube::Client::try_from(silent).expect("a client");
+    let (finished, _results) = mpsc::channel(1);
+    let events = Recorder::new(client.clone(), "default-scheduler", None, &Tasks::new(CancellationToken::new()));
+    Scheduler {
+        config: Config::default(),
+        profile: Profile::default(),
+        cache: Cache::default(),
+        queue: SchedulingQueue::default(),
+        progress: Progress::default(),
+        writer: Writer { client, events },
+        writes: JoinSet::new(),
+        finished,
+        uids: HashMap::new(),
+    }
+}
+
+fn pod(more: Value) -> Pod {
+    let spec = json!({"schedulerName": "default-scheduler", "containers": [{"name": "c"}], "nodeName": more});
+    serde_json::from_value(json!({"metadata": {"name": "p", "namespace": "default", "uid": "u"}, "spec": spec})).expect("a Pod")
+}
+
+fn node() -> Node {
+    let status = json!({"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}});
+    serde_json::from_value(json!({"metadata": {"name": "n"}, "status": status})).expect("a Node")
+}
+
+fn failure() -> BindingResult {
+    BindingResult::Failed(kube::Error::Service(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into()))
+}
+
+#[tokio::test]
+async fn a_binding_that_failed_is_tried_again() {
+    let mut scheduler = scheduler();
+    scheduler.node_changed(&ObjectKey::new("", "n"), Some(&node()));
+    scheduler.pod_applied(&pod(Value::Null));
+    scheduler.schedule_one();
+    assert_eq!((scheduler.cache.pod_count(), scheduler.queue.next_flush()), (1, None), "assumed");
+    let pod = Arc::new(PodInfo::new(&pod(Value::Null)));
+    scheduler.binding_finished(&pod, failure());
+    assert_eq!((scheduler.cache.pod_count(), scheduler.queue.next_flush()), (0, None), "its status is written");
+    scheduler.status_written(&pod, Next::Backoff);
+    assert!(scheduler.queue.next_flush().is_some());
+}
+
+fn requesting(name: &str, priority: i32, cpu: &str, node: Value) -> Pod {
+    let container = json!({"name": "c", "resources": {"requests": {"cpu": cpu}}});
+    let spec = json!({"schedulerName": "default-scheduler", "priority": priority, "containers": [container], "nodeName": node});
+    serde_json::from_value(json!({"metadata": {"name": name, "namespace": "default", "uid": name}, "spec": spec})).expect("a Pod")
+}
+
+/// A Pod in the place of another one, which is preempted.
+fn preempting(scheduler: &mut Scheduler) -> Arc<PodInfo> {
+    scheduler.node_changed(&ObjectKey::new("", "n"), Some(&node()));
+    scheduler.pod_applied(&requesting("victim", 0, "4", json!("n")));
+    scheduler.pod_applied(&requesting("p", 1, "4", Value::Null));
+    scheduler.schedule_one();
+    Arc::clone(scheduler.queue.pod("p").expect("waiting"))
+}
+
+fn finished(is_complete: bool) -> PreemptionResult {
+    PreemptionResult { displaced: Vec::new(), events: [ClusterEvent::AssignedPodDelete].into(), is_complete }
+}
+
+/// A Pod that no node is feasible for, whose status was written.
+fn unschedulable(scheduler: &mut Scheduler, pod: &Pod) {
+    scheduler.pod_applied(pod);
+    scheduler.schedule_one();
+    let (pod, events) = (PodInfo::new(pod), [ClusterEvent::AssignedPodDelete, ClusterEvent::UpdatePodScaleDown].into());
+    scheduler.status_written(&pod, Next::Unschedulable(events));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_preemptor_waits_for_the_end_of_its_victims() {
+    for gone_while_in_flight in [true, false] {
+        let mut scheduler = scheduler();
+        let pod = preempting(&mut scheduler);
+        assert_eq!(scheduler.cache.snapshot().nominated.node_of("p"), Some("n"));
+        assert!(!scheduler.queue.has_active() && scheduler.queue.next_flush().is_none(), "in flight");
+        let result = finished(true);
+        if gone_while_in_flight {
+            scheduler.pod_gone("victim");
+            scheduler.preemption_finished(&pod, result);
+        } else {
+            scheduler.preemption_finished(&pod, result);
+            scheduler.pod_gone("victim");
+        }
+        tokio::time::advance(std::time::Duration::from_secs(1)).await;
+        scheduler.queue.flush(Instant::now());
+        scheduler.schedule_one();
+        assert_eq!(scheduler.cache.pod_count(), 1, "assumed");
+        assert_eq!(scheduler.cache.snapshot().nominated.node_of("p"), None);
+    }
+}
+
+#[tokio::test]
+async fn a_preemption_that_failed_is_tried_again() {
+    let mut scheduler = scheduler();
+    let pod = preempting(&mut scheduler);
+    scheduler.preemption_finished(&pod, finished(false));
+    assert_eq!(scheduler.cache.snapshot().nominated.node_of("p"), Some("n"), "some of its victims may be ending");
+    assert!(scheduler.queue.next_flush().is_some(), "in back-off");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_follows_one_that_asks_for_less_or_gives_up_its_nomination() {
+    let second = std::time::Duration::from_secs(1);
+    let mut scheduler = scheduler();
+    scheduler.node_changed(&ObjectKey::new("", "n"), Some(&node()));
+    scheduler.pod_applied(&requesting("running", 5, "3", json!("n")));
+    unschedulable(&mut scheduler, &requesting("waiting", 0, "2", Value::Null));
+    scheduler.pod_applied(&requesting("running", 5, "3", json!("n")));
+    tokio::time::advance(second).await;
+    scheduler.queue.flush(Instant::now());
+    assert!(!scheduler.queue.has_active(), "nothing changed");
+    scheduler.pod_applied(&requesting("running", 5, "2", json!("n")));
+    assert!(scheduler.queue.has_active());
+
+    let mut nominated = requesting("nominated", 1, "1", Value::Null);
+    nominated.status = serde_json::from_value(json!({"nominatedNodeName": "n"})).expect("a status");
+    let mut scheduler = super::tests::scheduler();
+    scheduler.pod_applied(&nominated);
+    scheduler.queue.pop(api_clock::now()).expect("active");
+    unschedulable(&mut scheduler, &requesting("less", 0, "9", Value::Null));
+    unschedulable(&mut scheduler, &requesting("more", 2, "9", Value::Null));
+    tokio::time::advance(second).await;
+    scheduler.pod_applied(&requesting("nominated", 1, "1", Value::Null));
+    let woken: Vec<_> = std::iter::from_fn(|| scheduler.queue.pop(api_clock::now())).map(|pod| pod.name.clone()).collect();
+    assert_eq!(woken, ["less"], "a more important Pod did not mind the nomination");
+}
+
+#[tokio::test(start_paused = true)]
+async fn back_off_ends_while_other_pods_are_active() {
+    let mut scheduler = scheduler();
+    scheduler.node_changed(&ObjectKey::new("", "n"), Some(&node()));
+    scheduler.pod_applied(&requesting("first", 9, "1", Value::Null));
+    scheduler.queue.pop(api_clock::now()).expect("active");
+    scheduler.queue.move_to_backoff("first", Instant::now());
+    scheduler.pod_applied(&requesting("less", 0, "1", Value::Null));
+    tokio::time::advance(std::time::Duration::from_secs(1)).await;
+    scheduler.schedule_one();
+    assert_eq!((scheduler.cache.pod("first").is_some(), scheduler.cache.pod("less").is_some()), (true, false));
+}
+
+#[tokio::test]
+async fn a_nomination_of_an_earlier_scheduler_holds_until_it_is_removed() {
+    let nominated = |node: Value| {
+        let mut pod = pod(Value::Null);
+        pod.status = serde_json::from_value(json!({"nominatedNodeName": node})).expect("a status");
+        pod
+    };
+    let mut scheduler = scheduler();
+    scheduler.pod_applied(&nominated(json!("n")));
+    assert_eq!(scheduler.cache.snapshot().nominated.node_of("u"), Some("n"));
+    scheduler.pod_applied(&nominated(Value::Null));
+    assert_eq!(scheduler.cache.snapshot().nominated.node_of("u"), None);
+}
+
+#[tokio::test]
+async fn a_binding_whose_answer_was_lost_stands() {
+    let mut scheduler = scheduler();
+    scheduler.node_changed(&ObjectKey::new("", "n"), Some(&node()));
+    scheduler.pod_applied(&pod(Value::Null));
+    scheduler.schedule_one();
+    scheduler.pod_applied(&pod(json!("n")));
+    scheduler.binding_finished(&Arc::new(PodInfo::new(&pod(Value::Null))), failure());
+    assert_eq!((scheduler.cache.pod_count(), scheduler.queue.next_flush()), (1, None), "the informer has the Pod with its node");
+}
