@@ -116,6 +116,11 @@ impl Selector {
         Self { requirements, nothing: false }
     }
 
+    /// The same of typed labels.
+    pub fn from_labels(labels: &BTreeMap<String, String>) -> Self {
+        Self::new(labels.iter().map(|(key, value)| Requirement::In(key.clone(), vec![value.clone()])).collect())
+    }
+
     /// A selector of the given requirements.
     pub fn new(requirements: Vec<Requirement>) -> Self {
         Self { requirements, nothing: false }
@@ -140,6 +145,14 @@ impl Selector {
     #[must_use]
     pub fn and(mut self, requirement: Requirement) -> Self {
         self.requirements.push(requirement);
+        self
+    }
+
+    /// The selector with the requirements of the other one too.
+    #[must_use]
+    pub fn and_all(mut self, other: Self) -> Self {
+        self.requirements.extend(other.requirements);
+        self.nothing |= other.nothing;
         self
     }
 

@@ -29,7 +29,7 @@ pub use node::{NodeInfo, Snapshot};
 pub use node_affinity::{selects_names, selects_node, term_matches};
 pub use nominated::NominatedPods;
 pub use plugin::{ClusterEvent, CycleState, FilterPlugin, Plugin, PodChange, Scope, ScorePlugin};
-pub use pod::PodInfo;
+pub use pod::{PodController, PodInfo};
 pub use pod_affinity::{PodAffinityTerm, PodAffinityTerms};
 pub use post_filter::{PostFilterPlugin, PostFilterResult, Preemption};
 pub use resources::Resource;

@@ -65,8 +65,28 @@ pub struct PodInfo {
     pub topology_spread: Vec<TopologySpread>,
     /// Tolerations.
     pub tolerations: Vec<Toleration>,
+    /// The controller of a Pod without a node.
+    pub controller: Option<Box<PodController>>,
     /// Reason and message of the present `PodScheduled` condition when its status is `False`.
     pub unschedulable: Option<(String, String)>,
+}
+
+/// The owner of a Pod that manages the Pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodController {
+    /// For example `apps/v1`.
+    pub api_version: String,
+    /// For example `ReplicaSet`.
+    pub kind: String,
+    /// Name, in the namespace of the Pod.
+    pub name: String,
+}
+
+impl PodController {
+    fn new(pod: &Pod) -> Option<Self> {
+        let owner = pod.metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))?;
+        Some(Self { api_version: owner.api_version.clone(), kind: owner.kind.clone(), name: owner.name.clone() })
+    }
 }
 
 impl PodInfo {
@@ -113,6 +133,7 @@ impl PodInfo {
             pod_affinity: PodAffinityTerms::new(pod),
             topology_spread: TopologySpread::of_pod(pod),
             tolerations: spec.tolerations.clone().unwrap_or_default(),
+            controller: spec.node_name.is_none().then(|| PodController::new(pod)).flatten().map(Box::new),
         }
     }
 
@@ -135,6 +156,14 @@ impl PodInfo {
     /// Whether a field that the placement depends on differs between two Pods, or two states of a Pod.
     pub fn placement_differs(&self, other: &Self) -> bool {
         self.placement() != other.placement()
+    }
+
+    /// Whether a Pod on a node counts for other Pods as its later state does.
+    pub fn counts_as(&self, other: &Self) -> bool {
+        let of_pod = |pod: &Self| (pod.priority, pod.deleting);
+        of_pod(self) == of_pod(other)
+            && (&self.labels, &self.requests, &self.non_zero_requests) == (&other.labels, &other.requests, &other.non_zero_requests)
+            && (&self.ports, &self.pod_affinity) == (&other.ports, &other.pod_affinity)
     }
 
     /// Whether two Pods ask the same of a node: plugins of [`crate::Scope::Node`] say the same of both.

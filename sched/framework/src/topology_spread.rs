@@ -16,6 +16,8 @@ pub struct TopologySpread {
     pub min_domains: i64,
     /// Whether a node that breaks the constraint is ruled out (`DoNotSchedule`); if not, it has a lower score.
     pub is_required: bool,
+    /// Whether a node must have the label of the constraint to be ranked by it.
+    pub requires_label: bool,
     /// Whether only the nodes count that meet the node selector and the node affinity of the Pod.
     pub honors_node_affinity: bool,
     /// Whether only the nodes count whose taints the Pod tolerates.
@@ -32,6 +34,21 @@ impl TopologySpread {
         constraints.into_iter().flatten().map(|constraint| Self::new(constraint, labels)).collect()
     }
 
+    /// The constraints of Pods that have none: upstream's `systemDefaultConstraints`.
+    pub fn system_defaults(selector: &Selector) -> Vec<Self> {
+        let constraint = |(topology_key, max_skew): (&str, i64)| Self {
+            topology_key: topology_key.to_owned(),
+            max_skew,
+            min_domains: 1,
+            is_required: false,
+            requires_label: false,
+            honors_node_affinity: true,
+            honors_taints: false,
+            selector: selector.clone(),
+        };
+        [("kubernetes.io/hostname", 3), ("topology.kubernetes.io/zone", 5)].map(constraint).into()
+    }
+
     /// `matchLabelKeys` adds the Pod's own values of these labels to the selector.
     fn new(constraint: &TopologySpreadConstraint, labels: &BTreeMap<String, String>) -> Self {
         let own = constraint.match_label_keys.iter().flatten().filter_map(|key| Some((key, labels.get(key)?)));
@@ -42,6 +59,7 @@ impl TopologySpread {
             topology_key: constraint.topology_key.clone(),
             max_skew: i64::from(constraint.max_skew),
             min_domains: i64::from(constraint.min_domains.unwrap_or(1)),
+            requires_label: true,
             is_required: constraint.when_unsatisfiable == "DoNotSchedule",
             honors_node_affinity: constraint.node_affinity_policy.as_deref() != Some("Ignore"),
             honors_taints: constraint.node_taints_policy.as_deref() == Some("Honor"),

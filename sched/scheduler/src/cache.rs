@@ -148,7 +148,7 @@ impl Cache {
         let index = self.snapshot.node_index.get(node).filter(|_| self.pod_nodes.get(&pod.uid).is_some_and(|on| on == node));
         let info = index.and_then(|index| self.snapshot.nodes.get_mut(*index)).map(Arc::make_mut);
         let Some(before) = info.and_then(|info| info.pods.get_mut(&pod.uid)) else { return false };
-        if before.deleting != pod.deleting || before.placement_differs(pod) {
+        if !before.counts_as(pod) {
             return false;
         }
         before.clone_from(pod);

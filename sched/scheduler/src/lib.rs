@@ -1,6 +1,6 @@
 //! The scheduler: binds each Pod without a node to the best node that fits.
 //!
-//! It watches Pods, Nodes, Namespaces and PodDisruptionBudgets; it writes Pod bindings, nominations, the `PodScheduled`
+//! It watches Pods, Nodes, Namespaces, Services, the controllers of Pods and PodDisruptionBudgets; it writes Pod bindings, nominations, the `PodScheduled`
 //! condition and events, and deletes the Pods that are preempted for more important ones. One task owns the cache and the
 //! scheduling queue and runs one cycle after the other; a cycle works on memory alone. Other tasks write the decisions, while
 //! the cache assumes them.
@@ -8,6 +8,7 @@
 mod bind;
 mod cache;
 mod cycle;
+mod default_spread;
 mod diagnosis;
 mod plugins;
 mod queue;

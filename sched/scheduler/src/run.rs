@@ -10,7 +10,7 @@ use api_client::informer::{Batch, Informers, ObjectKey};
 use api_client::lease::{Election, lead};
 use api_tasks::{TaskFailure, Tasks};
 use futures::future::join_all;
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use sched_framework::{ClusterEvent, DisruptionBudget, PodInfo, Preemption};
 use tokio::sync::mpsc;
@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::bind::{BindingResult, Reason, Writer};
 use crate::cache::Cache;
 use crate::cycle::{self, Failure, Nomination, Progress};
+use crate::default_spread::DefaultSpread;
 use crate::plugins::Profile;
 use crate::queue::{Occurrence, SchedulingQueue};
 
@@ -67,6 +68,7 @@ async fn schedule(client: kube::Client, informers: Informers, config: Config, ca
         cache: Cache::default(),
         queue: SchedulingQueue::default(),
         progress: Progress::default(),
+        default_spread: DefaultSpread::new(&informers),
         writer: Writer { client, events },
         writes: JoinSet::new(),
         finished,
@@ -112,6 +114,7 @@ struct Scheduler {
     cache: Cache,
     queue: SchedulingQueue,
     progress: Progress,
+    default_spread: DefaultSpread,
     writer: Writer,
     writes: JoinSet<()>,
     finished: mpsc::Sender<Finished>,
@@ -124,6 +127,7 @@ impl Scheduler {
         let (mut nodes, mut pods) = (informers.informer::<Node>().changes(), informers.informer::<Pod>().changes());
         let mut namespaces = informers.informer::<Namespace>().changes();
         let mut budgets = informers.informer::<PodDisruptionBudget>().changes();
+        let mut services = informers.informer::<Service>().changes();
         // A cycle before the first lists are complete would know a part of the cluster only.
         let (mut has_nodes, mut has_pods, mut has_namespaces, mut has_budgets) = (false, false, false, false);
         loop {
@@ -159,6 +163,9 @@ impl Scheduler {
                     }
                     has_budgets = synced;
                 }
+                Batch { keys, .. } = services.next() => {
+                    keys.iter().for_each(|key| self.default_spread.set_service(key, services.informer().get(key).as_deref()));
+                }
                 Batch { keys, synced } = pods.next() => {
                     keys.into_iter().for_each(|key| self.pod_changed(&key, pods.informer().get(&key).as_deref()));
                     has_pods = synced;
@@ -174,7 +181,7 @@ impl Scheduler {
     fn schedule_one(&mut self) {
         // Pods whose back-off ended take their turn by priority, also while others are active.
         self.queue.flush(Instant::now());
-        let Some(pod) = self.queue.pop(api_clock::now()) else { return };
+        let Some(pod) = self.queue.pop(api_clock::now()).map(|pod| self.default_spread.apply(pod)) else { return };
         match cycle::schedule_pod(&self.profile, &pod, self.cache.snapshot(), &mut self.progress) {
             Ok(node) => {
                 tracing::debug!(pod = pod.key(), node, "node chosen");

@@ -40,7 +40,7 @@ fn constraints(pod: &PodInfo, is_required: bool) -> impl Iterator<Item = &Topolo
 }
 
 fn is_in_all_domains(pod: &PodInfo, is_required: bool, node: &NodeInfo) -> bool {
-    constraints(pod, is_required).all(|constraint| node.labels.contains_key(&constraint.topology_key))
+    constraints(pod, is_required).all(|constraint| !constraint.requires_label || node.labels.contains_key(&constraint.topology_key))
 }
 
 /// Whether the Pods of the node count for the constraint.
@@ -169,8 +169,11 @@ impl ScorePlugin for PodTopologySpread {
         let Preferred { domains, weights } = state.read(self.name())?;
         let mut sum = 0.0;
         for ((constraint, domains), weight) in constraints(pod, false).zip(domains).zip(weights) {
-            let pods = domains.get(node.labels.get(&constraint.topology_key)?).unwrap_or(0);
-            sum += pods as f64 * weight + (constraint.max_skew - 1) as f64;
+            match node.labels.get(&constraint.topology_key) {
+                Some(domain) => sum += domains.get(domain).unwrap_or(0) as f64 * weight + (constraint.max_skew - 1) as f64,
+                None if constraint.requires_label => return None,
+                None => {}
+            }
         }
         Some(sum.round() as i64)
     }

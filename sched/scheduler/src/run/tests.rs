@@ -14,6 +14,7 @@ fn scheduler() -> Scheduler {
         cache: Cache::default(),
         queue: SchedulingQueue::default(),
         progress: Progress::default(),
+        default_spread: DefaultSpread::default(),
         writer: Writer { client, events },
         writes: JoinSet::new(),
         finished,
