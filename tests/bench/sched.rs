@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::load::{Client, in_flight};
 use crate::process::Meter;
-use crate::report::Table;
+use crate::report::{Table, human};
 
 const AT_ONCE: usize = 64;
 const LIMIT: Duration = Duration::from_secs(120);
@@ -86,8 +86,19 @@ async fn add_nodes(client: &Client, numbers: Range<usize>) {
     write(Method::PUT, |n| format!("/api/v1/nodes/fake-{n}")).await;
 }
 
+/// The number of scheduling cycles so far, and the seconds that they took.
+async fn cycles(client: &Client) -> [f64; 2] {
+    let text = client.get("/metrics").await;
+    let text = String::from_utf8_lossy(&text);
+    ["count", "sum"].map(|what| {
+        let name = format!("scheduler_scheduling_algorithm_duration_seconds_{what} ");
+        text.lines().find_map(|line| line.strip_prefix(&name)?.parse().ok()).unwrap_or_default()
+    })
+}
+
 /// Measures from the first creation until all Pods are bound.
 async fn bind(client: &Client, table: &Table, pid: u32, app: &'static str, count: usize, more: &Value, what: &str) {
+    let [cycles_before, seconds_before] = cycles(client).await;
     let meter = Meter::start(pid).await;
     in_flight(count, AT_ONCE, |n| {
         let (client, body) = (client.clone(), pod(app, n, more));
@@ -96,7 +107,12 @@ async fn bind(client: &Client, table: &Table, pid: u32, app: &'static str, count
     .await;
     let last = format!("/api/v1/namespaces/default/pods/{app}-{}", count - 1);
     tokio::time::timeout(LIMIT, until_all_bound(client, &last)).await.expect("all Pods are bound in time");
-    table.spent(&meter.spent().await, &format!("Pod created and bound, {what}"), count, None);
+    let spent = meter.spent().await;
+    let [cycles, seconds] = cycles(client).await;
+    let cycles = cycles - cycles_before;
+    let cycle = human(Duration::from_secs_f64((seconds - seconds_before) / cycles.max(1.0)));
+    let what = format!("Pod created and bound, {what} ({:.1} cycles of {cycle})", cycles / count as f64);
+    table.spent(&spent, &what, count, None);
 }
 
 /// Waits for the last Pod, which is cheap for the server, and then until a list has no Pod without a node.

@@ -10,6 +10,7 @@ mod cache;
 mod cycle;
 mod default_spread;
 mod diagnosis;
+mod metrics;
 mod plugins;
 mod queue;
 mod run;

@@ -110,6 +110,11 @@ impl SchedulingQueue {
         self.pods.remove(uid);
     }
 
+    /// The numbers of Pods that are active, in back-off and unschedulable.
+    pub fn counts(&self) -> [usize; 3] {
+        [self.active.len(), self.deadlines.len() - self.unschedulable.len(), self.unschedulable.len()]
+    }
+
     /// The Pod as the queue has it.
     pub fn pod(&self, uid: &str) -> Option<&Arc<PodInfo>> {
         self.pods.get(uid).map(|queued| &queued.pod)

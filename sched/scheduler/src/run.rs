@@ -22,6 +22,7 @@ use crate::bind::{BindingResult, Reason, Writer};
 use crate::cache::Cache;
 use crate::cycle::{self, Failure, Nomination, Progress};
 use crate::default_spread::DefaultSpread;
+use crate::metrics::{self, Attempt};
 use crate::plugins::Profile;
 use crate::queue::{Occurrence, SchedulingQueue};
 
@@ -59,6 +60,7 @@ pub async fn run(client: kube::Client, informers: Informers, config: Config, can
 }
 
 async fn schedule(client: kube::Client, informers: Informers, config: Config, cancel: CancellationToken) -> Result<(), TaskFailure> {
+    metrics::publish();
     let tasks = Tasks::new(cancel.clone());
     let events = Recorder::new(client.clone(), &config.scheduler_name, None, &tasks);
     let (finished, results) = mpsc::channel(WRITES_IN_FLIGHT_MAX);
@@ -131,6 +133,7 @@ impl Scheduler {
         // A cycle before the first lists are complete would know a part of the cluster only.
         let (mut has_nodes, mut has_pods, mut has_namespaces, mut has_budgets) = (false, false, false, false);
         loop {
+            metrics::set_pending(self.queue.counts());
             let flush_at = self.queue.next_flush();
             let has_all = has_nodes && has_pods && has_namespaces && has_budgets;
             let may_schedule = has_all && self.queue.has_active() && self.writes.len() < WRITES_IN_FLIGHT_MAX;
@@ -182,18 +185,27 @@ impl Scheduler {
         // Pods whose back-off ended take their turn by priority, also while others are active.
         self.queue.flush(Instant::now());
         let Some(pod) = self.queue.pop(api_clock::now()).map(|pod| self.default_spread.apply(pod)) else { return };
-        match cycle::schedule_pod(&self.profile, &pod, self.cache.snapshot(), &mut self.progress) {
+        let started = Instant::now();
+        let result = cycle::schedule_pod(&self.profile, &pod, self.cache.snapshot(), &mut self.progress);
+        metrics::cycled(started.elapsed());
+        match result {
             Ok(node) => {
                 tracing::debug!(pod = pod.key(), node, "node chosen");
                 self.cache.assume_pod(Arc::clone(&pod), &node);
                 let (writer, finished) = (self.writer.clone(), self.finished.clone());
                 self.writes.spawn(api_tasks::named("scheduler/binding", async move {
                     let result = writer.bind(&pod, &node).await;
+                    let is_bound = matches!(result, BindingResult::Bound);
+                    let attempt = if is_bound { Attempt::Scheduled } else { Attempt::Error };
+                    metrics::attempted(&pod.scheduler_name, attempt, started.elapsed());
                     // The receiver is gone only at shutdown.
                     let _gone = finished.send(Finished::Binding(pod, result)).await;
                 }));
             }
-            Err(failure) => self.no_node(pod, *failure),
+            Err(failure) => {
+                metrics::attempted(&pod.scheduler_name, Attempt::Unschedulable, started.elapsed());
+                self.no_node(pod, *failure);
+            }
         }
     }
 
@@ -236,6 +248,7 @@ impl Scheduler {
         for other in &displaced {
             self.cache.end_nomination(&other.uid);
         }
+        metrics::preempted(preemption.victims.len());
         self.end_nomination(&pod);
         self.cache.nominate(Arc::clone(&pod), &preemption.node);
         let (writer, finished) = (self.writer.clone(), self.finished.clone());
