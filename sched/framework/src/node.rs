@@ -15,9 +15,9 @@ pub struct NodeInfo {
     /// Whether the Node object exists. Pods may be bound to a node whose object is gone.
     pub exists: bool,
     /// Labels.
-    pub labels: BTreeMap<String, String>,
+    pub labels: Arc<BTreeMap<String, String>>,
     /// Taints.
-    pub taints: Vec<Taint>,
+    pub taints: Arc<Vec<Taint>>,
     /// `spec.unschedulable`.
     pub unschedulable: bool,
     /// The resources that Pods may request in total.
@@ -45,8 +45,8 @@ impl NodeInfo {
         let (spec, status) = (node.spec.as_ref(), node.status.as_ref());
         let allocatable = status.and_then(|s| s.allocatable.as_ref());
         self.exists = true;
-        self.labels = node.metadata.labels.clone().unwrap_or_default();
-        self.taints = spec.and_then(|s| s.taints.clone()).unwrap_or_default();
+        self.labels = Arc::new(node.metadata.labels.clone().unwrap_or_default());
+        self.taints = Arc::new(spec.and_then(|s| s.taints.clone()).unwrap_or_default());
         self.unschedulable = spec.and_then(|s| s.unschedulable).unwrap_or_default();
         self.allocatable = allocatable.map(Resource::from_quantities).unwrap_or_default();
         let pods = allocatable.and_then(|a| a.get("pods")).and_then(|q| api_model::quantity::value(&q.0).ok());

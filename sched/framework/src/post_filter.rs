@@ -33,6 +33,7 @@ pub enum PostFilterResult {
 
 /// Makes room for a Pod that no node is feasible for.
 pub trait PostFilterPlugin: Plugin {
+    /// The search begins at another node for each `offset`, so that the Pods of a workload do not all try the same nodes.
     /// `resolvable` are the indexes in the snapshot of the nodes that the Pod may fit on when other Pods leave: filters ruled
     /// them out with [`Status::Unschedulable`]. The plugin restores the state that it changes.
     fn post_filter(
@@ -42,5 +43,6 @@ pub trait PostFilterPlugin: Plugin {
         pod: &PodInfo,
         snapshot: &Snapshot,
         resolvable: &[usize],
+        offset: usize,
     ) -> PostFilterResult;
 }

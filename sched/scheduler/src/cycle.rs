@@ -48,6 +48,8 @@ pub(crate) struct Progress {
     /// The index in the snapshot at which the next search begins, so that successive cycles begin at different nodes:
     /// upstream's `nextStartNodeIndex`.
     start: usize,
+    /// The same for the search for Pods to preempt.
+    preemption_offset: usize,
     pre_filtered: Recent<PreFiltered>,
     evaluations: Recent<Evaluation>,
 }
@@ -68,7 +70,8 @@ pub(crate) fn schedule_pod(
         Ok(state) => state,
         Err(rejection) => {
             diagnosis.add_all(nodes, rejection);
-            let nomination = make_room(profile, &mut CycleState::default(), pod, snapshot, &mut diagnosis);
+            let offset = &mut progress.preemption_offset;
+            let nomination = make_room(profile, &mut CycleState::default(), pod, snapshot, &mut diagnosis, offset);
             return Err(Box::new(Failure { error: FitError::Unschedulable { nodes, diagnosis }, nomination }));
         }
     };
@@ -76,7 +79,10 @@ pub(crate) fn schedule_pod(
         Some(host) => Some(host),
         None => find_host(profile, &mut state, pod, snapshot, progress, &mut diagnosis),
     };
-    let nomination = if host.is_some() { Nomination::Stays } else { make_room(profile, &mut state, pod, snapshot, &mut diagnosis) };
+    let nomination = match host {
+        Some(_) => Nomination::Stays,
+        None => make_room(profile, &mut state, pod, snapshot, &mut diagnosis, &mut progress.preemption_offset),
+    };
     progress.pre_filtered.keep(pod, snapshot, state);
     host.ok_or_else(|| Box::new(Failure { error: FitError::Unschedulable { nodes, diagnosis }, nomination }))
 }
@@ -208,10 +214,19 @@ fn passes(profile: &Profile, state: &mut CycleState, pod: &PodInfo, snapshot: &S
 }
 
 /// Calls the post-filter plugins until one finds Pods to preempt.
-fn make_room(profile: &Profile, state: &mut CycleState, pod: &PodInfo, snapshot: &Snapshot, diagnosis: &mut Diagnosis) -> Nomination {
+fn make_room(
+    profile: &Profile,
+    state: &mut CycleState,
+    pod: &PodInfo,
+    snapshot: &Snapshot,
+    diagnosis: &mut Diagnosis,
+    offset: &mut usize,
+) -> Nomination {
     let mut nomination = Nomination::Stays;
     for plugin in &profile.post_filters {
-        match plugin.post_filter(&profile.filters, state, pod, snapshot, &diagnosis.resolvable) {
+        let result = plugin.post_filter(&profile.filters, state, pod, snapshot, &diagnosis.resolvable, *offset);
+        *offset += feasible_nodes_to_find(snapshot.nodes.len());
+        match result {
             PostFilterResult::Preempt(preemption) => return Nomination::Preempts(preemption),
             PostFilterResult::Unschedulable { message, stays_nominated } => {
                 diagnosis.post_filter = Some(message);

@@ -42,6 +42,7 @@ impl PostFilterPlugin for DefaultPreemption {
         pod: &PodInfo,
         snapshot: &Snapshot,
         resolvable: &[usize],
+        offset: usize,
     ) -> PostFilterResult {
         if let Some(message) = ineligible(pod, snapshot, resolvable) {
             return PostFilterResult::Unschedulable { message: format!("preemption: {message}"), stays_nominated: true };
@@ -49,7 +50,8 @@ impl PostFilterPlugin for DefaultPreemption {
         let mut reasons: BTreeMap<Reason, usize> = BTreeMap::new();
         let mut candidates: Vec<Candidate> = Vec::new();
         let enough = (resolvable.len() * CANDIDATES_PERCENT_MIN / 100).max(CANDIDATES_MIN);
-        for node in resolvable.iter().filter_map(|index| snapshot.nodes.get(*index)) {
+        let order = resolvable.iter().cycle().skip(offset % resolvable.len().max(1)).take(resolvable.len());
+        for node in order.filter_map(|index| snapshot.nodes.get(*index)) {
             match select_victims(filters, state, pod, snapshot, node) {
                 Ok(candidate) => candidates.push(candidate),
                 Err(rejected) => rejected.into_iter().for_each(|reason| *reasons.entry(reason).or_default() += 1),
@@ -100,7 +102,11 @@ fn select_victims(
     let mut trial = Trial { filters, state, pod, snapshot, node, left: node.clone(), removed: Vec::new() };
     potential.iter().for_each(|other| trial.remove(other));
     let fits = trial.fits();
-    let violations = fits.map(|()| reprieve(&mut trial, potential));
+    let violations = fits.map(|()| match potential.as_slice() {
+        // With its only victim, the node was ruled out before.
+        [_] => split_by_budget(potential, snapshot.budgets.values()).0.len(),
+        _ => reprieve(&mut trial, potential),
+    });
     let mut victims = trial.restore();
     let violations = violations.map_err(|rejection| match rejection.status {
         Status::Success => Vec::new(),
