@@ -1,6 +1,6 @@
 //! What scheduling plugins read and return: Pods and nodes reduced to what a placement depends on, a snapshot of the
 //! cluster, the status of a Pod on a node, and the extension points as traits. The crate does no I/O: the same snapshot, Pod
-//! and starting point give the same status.
+//! and progress give the same status.
 
 mod changes;
 mod disruption_budget;

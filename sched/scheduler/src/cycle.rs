@@ -1,4 +1,4 @@
-//! One scheduling cycle: filter, score, choose. It works on memory alone: the same snapshot, Pod and starting point give the
+//! One scheduling cycle: filter, score, choose. It works on memory alone: the same snapshot, Pod and progress give the
 //! same result.
 
 mod evaluation;
