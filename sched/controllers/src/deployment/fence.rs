@@ -46,10 +46,9 @@ fn resolve(deployment: &Deployment) -> (i32, i32) {
     if surge == 0 && unavailable == 0 { (0, 1) } else { (surge, unavailable) }
 }
 
-/// 25 % when absent.
+/// 0 when absent; the API server's default for a stored Deployment is 25 %.
 fn scaled(value: Option<&IntOrString>, total: i32, round: Round) -> i32 {
-    let quarter = IntOrString::String("25%".to_owned());
-    percent::scaled(value.unwrap_or(&quarter), total, round)
+    value.map_or(0, |value| percent::scaled(value, total, round))
 }
 
 #[cfg(test)]
@@ -66,6 +65,16 @@ mod tests {
     }
 
     #[test]
+    fn recreate_has_no_fences() {
+        let mut deployment = deployment(10, json!(1), json!(5));
+        if let Some(strategy) = &mut deployment.spec.strategy {
+            strategy.type_ = Some("Recreate".to_owned());
+        }
+        assert_eq!((max_surge(&deployment), max_unavailable(&deployment)), (0, 0));
+    }
+
+    /// Upstream's `TestResolveFenceposts` and `TestMaxUnavailable`.
+    #[test]
     fn fences_round_surge_up_and_unavailable_down() {
         let cases = [
             (10, json!("25%"), json!("25%"), (3, 2)),
@@ -75,6 +84,15 @@ mod tests {
             (4, json!("0%"), json!("10%"), (0, 1)),
             (2, json!(0), json!(5), (0, 2)),
             (0, json!("25%"), json!("25%"), (0, 0)),
+            (10, json!("39%"), json!("39%"), (4, 3)),
+            (10, json!(null), json!("39%"), (0, 3)),
+            (10, json!("39%"), json!(null), (4, 0)),
+            (10, json!(null), json!(null), (0, 1)),
+            (10, json!(1), json!(10), (1, 10)),
+            (5, json!(1), json!(10), (1, 5)),
+            (0, json!(1), json!(10), (1, 0)),
+            (10, json!(1), json!("50%"), (1, 5)),
+            (10, json!(1), json!("100%"), (1, 10)),
         ];
         for (replicas, surge, unavailable, expected) in cases {
             let deployment = deployment(replicas, surge.clone(), unavailable.clone());

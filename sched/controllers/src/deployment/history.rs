@@ -21,11 +21,13 @@ pub const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
 /// The same and the surge that was allowed.
 pub const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
 /// Left over from `extensions/v1beta1` roll-backs.
-const ROLLBACK_TO: &str = "deprecated.deployment.rollback.revisionHash";
+const ROLLBACK_TO: &str = "deprecated.deployment.rollback.to";
 /// The label that separates the Pods of one template from those of another.
 pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 /// The longest revision history, upstream's.
-const HISTORY_LEN_MAX: usize = 2000;
+pub const HISTORY_LEN_MAX: usize = 2000;
+/// The longest name of an object.
+const NAME_LEN_MAX: usize = 253;
 
 /// Annotations that are the Deployment's alone or set by this controller itself.
 fn is_own(key: &str) -> bool {
@@ -64,26 +66,50 @@ pub fn next_revision(old: &[Arc<ReplicaSet>]) -> i64 {
     old.iter().map(|set| revision(&set.metadata)).max().unwrap_or(0).saturating_add(1)
 }
 
-/// The annotations of the ReplicaSet of the present template: the Deployment's, its revision, and
-/// the revisions it had before.
-pub fn annotations(deployment: &Deployment, current: Option<&BTreeMap<String, String>>, revision: i64) -> BTreeMap<String, String> {
+/// The annotations of the ReplicaSet of the present template: the Deployment's, its revision, and the revisions it had before,
+/// in at most `history_len_max` bytes. While the revision is unreadable, all annotations stay as they are.
+pub fn annotations(
+    deployment: &Deployment,
+    current: Option<&BTreeMap<String, String>>,
+    revision: i64,
+    history_len_max: usize,
+) -> BTreeMap<String, String> {
     let mut annotations = current.cloned().unwrap_or_default();
+    let before = annotations.get(REVISION).cloned().filter(|before| !before.is_empty());
+    let Ok(number) = before.as_deref().map_or(Ok(0), str::parse::<i64>) else { return annotations };
     for (key, value) in deployment.metadata.annotations.iter().flatten().filter(|(key, _)| !is_own(key)) {
         annotations.insert(key.clone(), value.clone());
     }
-    let before = annotations.get(REVISION).cloned();
-    let before_number = before.as_deref().and_then(|text| text.parse::<i64>().ok()).unwrap_or(0);
-    if before_number < revision {
+    if number < revision {
         annotations.insert(REVISION.to_owned(), revision.to_string());
         if let Some(before) = before {
             let history = annotations.entry(REVISION_HISTORY.to_owned()).or_default();
-            *history = if history.is_empty() { before } else { format!("{history},{before}") };
-            while history.len() > HISTORY_LEN_MAX {
-                *history = history.split_once(',').map(|(_, rest)| rest.to_owned()).unwrap_or_default();
-            }
+            *history = extended(history, &before, history_len_max);
         }
     }
     annotations
+}
+
+/// The history with one more revision, without as many of the oldest as it takes; unchanged when that revision alone is too long.
+fn extended(history: &str, revision: &str, len_max: usize) -> String {
+    if history.is_empty() {
+        return revision.to_owned();
+    }
+    if revision.len() > len_max {
+        return history.to_owned();
+    }
+    let mut kept = history;
+    while !kept.is_empty() && kept.len() + 1 + revision.len() > len_max {
+        kept = kept.split_once(',').map_or("", |(_, rest)| rest);
+    }
+    if kept.is_empty() { revision.to_owned() } else { format!("{kept},{revision}") }
+}
+
+/// The name of the ReplicaSet of a template. A long Deployment's name is cut, so that the hash fits; the cut may be anywhere.
+pub fn set_name(deployment: &str, hash: &str) -> String {
+    let room = NAME_LEN_MAX.saturating_sub(1 + hash.len());
+    let base = if room == 0 { deployment } else { deployment.get(..room).unwrap_or(deployment) };
+    format!("{base}-{hash}")
 }
 
 /// The annotations with which later scaling computes the proportions.
@@ -103,11 +129,11 @@ pub fn new_set(deployment: &Deployment, revision: i64, replicas: i32) -> Replica
     let labels = labels.clone();
     let mut selector = deployment.spec.selector.clone();
     selector.match_labels.get_or_insert_default().insert(POD_TEMPLATE_HASH.to_owned(), hash.clone());
-    let mut annotations = annotations(deployment, None, revision);
+    let mut annotations = annotations(deployment, None, revision, HISTORY_LEN_MAX);
     annotations.extend(size_annotations(deployment));
     ReplicaSet {
         metadata: ObjectMeta {
-            name: Some(format!("{}-{hash}", meta::name(&deployment.metadata))),
+            name: Some(set_name(meta::name(&deployment.metadata), &hash)),
             namespace: deployment.metadata.namespace.clone(),
             owner_references: Some(vec![meta::controller_reference(deployment)]),
             labels: Some(labels),

@@ -124,7 +124,7 @@ fn revised(deployment: &Deployment, sets: &Sets) -> Option<Vec<Action>> {
     let new = sets.new.as_ref()?;
     let revision = history::next_revision(&sets.old);
     let mut actions = Vec::new();
-    let annotations = history::annotations(deployment, new.metadata.annotations.as_ref(), revision);
+    let annotations = history::annotations(deployment, new.metadata.annotations.as_ref(), revision, history::HISTORY_LEN_MAX);
     let revision = annotations.get(history::REVISION).cloned().unwrap_or_default();
     let mut patch = json!({});
     if new.metadata.annotations.as_ref() != Some(&annotations) {

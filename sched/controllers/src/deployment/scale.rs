@@ -17,7 +17,7 @@ pub fn is_wanted(deployment: &Deployment, sets: &Sets) -> bool {
 }
 
 fn number(set: &ReplicaSet, annotation: &str) -> Option<i32> {
-    meta::annotation(&set.metadata, annotation)?.parse().ok()
+    meta::annotation(&set.metadata, annotation)?.parse().ok().filter(|number| *number >= 0)
 }
 
 /// The changes that bring the ReplicaSets to the wanted scale.
@@ -61,8 +61,8 @@ fn shares(deployment: &Deployment, mut active: Vec<Arc<ReplicaSet>>) -> Vec<(Arc
     let to_add = allowed.saturating_sub(active.iter().map(|set| size(set)).fold(0, i32::saturating_add));
     let age = |set: &ReplicaSet| meta::instant(set.metadata.creation_timestamp.as_ref());
     active.sort_by(|a, b| {
-        let by_age = if to_add > 0 { age(b).cmp(&age(a)) } else { age(a).cmp(&age(b)) };
-        size(b).cmp(&size(a)).then(by_age).then_with(|| a.metadata.name.cmp(&b.metadata.name))
+        let older = age(a).cmp(&age(b)).then_with(|| a.metadata.name.cmp(&b.metadata.name));
+        size(b).cmp(&size(a)).then(if to_add > 0 { older.reverse() } else { older })
     });
     let mut added = 0;
     let mut sizes = Vec::new();
@@ -87,7 +87,7 @@ fn share(set: &ReplicaSet, deployment: &Deployment, to_add: i32, added: i32) -> 
 }
 
 /// The change of a ReplicaSet that keeps its share of the whole.
-fn fraction(set: &ReplicaSet, deployment: &Deployment) -> i32 {
+pub fn fraction(set: &ReplicaSet, deployment: &Deployment) -> i32 {
     if wanted(deployment) == 0 {
         return size(set).saturating_neg();
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition, DeploymentStatus, ReplicaSet, ReplicaSetCondition};
 
 use super::fence::{self, size, wanted};
@@ -85,7 +85,7 @@ pub fn counted(deployment: &Deployment, sets: &Sets, now: Timestamp) -> Deployme
         ready_replicas: some(sum(&|set| of_status(set).ready_replicas.unwrap_or(0))),
         available_replicas: some(available),
         unavailable_replicas: some(sum(&size).saturating_sub(available).max(0)),
-        terminating_replicas: Some(sum(&|set| of_status(set).terminating_replicas.unwrap_or(0))),
+        terminating_replicas: terminating(sets),
         collision_count: before.collision_count,
         conditions: before.conditions,
     };
@@ -98,6 +98,19 @@ pub fn counted(deployment: &Deployment, sets: &Sets, now: Timestamp) -> Deployme
     status
 }
 
+/// The Pods that are being deleted; unknown when a ReplicaSet that was reconciled does not say its number.
+fn terminating(sets: &Sets) -> Option<i32> {
+    let mut sum = 0_i32;
+    for status in sets.all().filter_map(|set| set.status.as_ref()) {
+        match (status.terminating_replicas, status.observed_generation) {
+            (Some(count), _) => sum = sum.saturating_add(count),
+            (None, None | Some(0)) => {}
+            (None, Some(_)) => return None,
+        }
+    }
+    Some(sum)
+}
+
 /// Whether all wanted replicas exist, are updated and available, and no others exist.
 pub fn is_complete(deployment: &Deployment, status: &DeploymentStatus) -> bool {
     let wanted = Some(wanted(deployment)).filter(|count| *count != 0);
@@ -108,7 +121,7 @@ pub fn is_complete(deployment: &Deployment, status: &DeploymentStatus) -> bool {
 }
 
 /// Whether the rollout progressed since the last written status.
-fn is_progressing(deployment: &Deployment, status: &DeploymentStatus) -> bool {
+pub fn is_progressing(deployment: &Deployment, status: &DeploymentStatus) -> bool {
     let before = deployment.status.clone().unwrap_or_default();
     let old = |status: &DeploymentStatus| status.replicas.unwrap_or(0).saturating_sub(status.updated_replicas.unwrap_or(0));
     status.updated_replicas > before.updated_replicas
@@ -117,24 +130,28 @@ fn is_progressing(deployment: &Deployment, status: &DeploymentStatus) -> bool {
         || status.available_replicas > before.available_replicas
 }
 
+/// The time until which a rollout may be without progress; `None` when it has no deadline.
+fn deadline_at(deployment: &Deployment) -> Option<Timestamp> {
+    let condition = find(deployment.status.as_ref()?, PROGRESSING)?;
+    let seconds = deployment.spec.progress_deadline_seconds?;
+    meta::instant(condition.last_update_time.as_ref())?.checked_add(SignedDuration::from_secs(seconds.into())).ok()
+}
+
 /// How long a rollout may still be without progress; `None` when it has no deadline.
 fn time_left(deployment: &Deployment, now: Timestamp) -> Option<Duration> {
-    let condition = find(deployment.status.as_ref()?, PROGRESSING)?;
-    let deadline = u64::try_from(deployment.spec.progress_deadline_seconds?).ok()?;
-    let since = meta::instant(condition.last_update_time.as_ref())?;
-    let been = Duration::try_from(now.duration_since(since)).unwrap_or_default();
-    Some(Duration::from_secs(deadline).saturating_sub(been))
+    deadline_at(deployment).map(|deadline| Duration::try_from(deadline.duration_since(now)).unwrap_or_default())
 }
 
 fn reason_before(deployment: &Deployment) -> Option<&str> {
     find(deployment.status.as_ref()?, PROGRESSING)?.reason.as_deref()
 }
 
+/// Whether more than the deadline has passed since the last progress.
 fn is_timed_out(deployment: &Deployment, now: Timestamp) -> bool {
     match reason_before(deployment) {
         None | Some(NEW_REPLICA_SET_AVAILABLE) => false,
         Some(PROGRESS_DEADLINE_EXCEEDED) => true,
-        Some(_) => time_left(deployment, now).is_some_and(|left| left.is_zero()),
+        Some(_) => has_deadline(deployment) && deadline_at(deployment).is_some_and(|deadline| deadline < now),
     }
 }
 
@@ -142,24 +159,19 @@ fn is_timed_out(deployment: &Deployment, now: Timestamp) -> bool {
 /// creates.
 pub fn of_rollout(deployment: &Deployment, sets: &Sets, creating: Option<&str>, now: Timestamp) -> (DeploymentStatus, Option<Duration>) {
     let mut status = counted(deployment, sets, now);
-    match replica_failure(sets) {
-        Some(failure) => {
-            let reason = failure.reason.clone().unwrap_or_default();
-            set_condition(&mut status, Condition::new(REPLICA_FAILURE, "True", &reason, failure.message.clone().unwrap_or_default()), now);
-        }
-        None => remove(&mut status, REPLICA_FAILURE),
-    }
     if !has_deadline(deployment) {
         remove(&mut status, PROGRESSING);
+        set_replica_failure(&mut status, sets);
         return (status, None);
     }
     judge(deployment, &mut status, sets, creating, now);
+    set_replica_failure(&mut status, sets);
     let reason = find(&status, PROGRESSING).and_then(|condition| condition.reason.as_deref());
     let timed = !matches!(reason, None | Some(NEW_REPLICA_SET_AVAILABLE | PROGRESS_DEADLINE_EXCEEDED)) && !is_complete(deployment, &status);
     // A second more than the deadline, as upstream: the clock must be past it then.
     let look_again = timed.then(|| {
         let whole = Duration::from_secs(deployment.spec.progress_deadline_seconds.and_then(|s| u64::try_from(s).ok()).unwrap_or(0));
-        time_left(deployment, now).filter(|left| !left.is_zero()).unwrap_or(whole) + Duration::from_secs(1)
+        time_left(deployment, now).unwrap_or(whole) + Duration::from_secs(1)
     });
     (status, look_again)
 }
@@ -203,17 +215,27 @@ fn judge(deployment: &Deployment, status: &mut DeploymentStatus, sets: &Sets, cr
     }
 }
 
-fn replica_failure(sets: &Sets) -> Option<&ReplicaSetCondition> {
-    let failure = |set: &'_ std::sync::Arc<ReplicaSet>| -> Option<usize> {
-        set.status
-            .as_ref()?
-            .conditions
-            .as_ref()?
-            .iter()
-            .position(|c| c.type_.as_deref() == Some(REPLICA_FAILURE) && c.status.as_deref() == Some("True"))
+/// `ReplicaFailure` as the newest ReplicaSet has it, or else an old one, with the times of the ReplicaSet.
+fn set_replica_failure(status: &mut DeploymentStatus, sets: &Sets) {
+    let newest_first = sets.new.iter().chain(sets.old.iter()).filter_map(|set| set.status.as_ref());
+    let is_failure = |condition: &&ReplicaSetCondition| condition.type_.as_deref() == Some(REPLICA_FAILURE);
+    let Some(failure) = newest_first.flat_map(|status| status.conditions.iter().flatten()).find(is_failure) else {
+        return remove(status, REPLICA_FAILURE);
     };
-    let newest_first = sets.new.iter().chain(sets.old.iter());
-    newest_first.filter_map(|set| failure(set).and_then(|at| set.status.as_ref()?.conditions.as_ref()?.get(at))).next()
+    if find(status, REPLICA_FAILURE).is_some_and(|current| current.status == failure.status && current.reason == failure.reason) {
+        return;
+    }
+    let same_status = find(status, REPLICA_FAILURE).filter(|current| current.status == failure.status);
+    let transition = same_status.map_or_else(|| failure.last_transition_time.clone(), |current| current.last_transition_time.clone());
+    remove(status, REPLICA_FAILURE);
+    status.conditions.get_or_insert_default().push(DeploymentCondition {
+        type_: failure.type_.clone(),
+        status: failure.status.clone(),
+        reason: failure.reason.clone(),
+        message: failure.message.clone(),
+        last_transition_time: transition,
+        last_update_time: failure.last_transition_time.clone(),
+    });
 }
 
 /// The effect of pausing or resuming on Progressing. A rollout that has timed out remains timed out.

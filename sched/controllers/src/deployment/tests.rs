@@ -13,6 +13,8 @@ use super::plan::{Action, Plan, Snapshot, plan, scaled_message};
 use super::{fence, status};
 use crate::meta;
 
+mod tables;
+
 struct World {
     deployment: Deployment,
     sets: BTreeMap<String, ReplicaSet>,
