@@ -26,7 +26,12 @@ impl<const N: usize> Counters<N> {
 
     /// Counts one.
     pub fn count(&self, values: [&str; N]) {
-        *self.counts.lock().entry(values.map(str::to_owned)).or_default() += 1;
+        self.add(values, 1);
+    }
+
+    /// Counts a number at once.
+    pub fn add(&self, values: [&str; N], number: u64) {
+        *self.counts.lock().entry(values.map(str::to_owned)).or_default() += number;
     }
 
     /// Adds the family.
@@ -83,6 +88,7 @@ mod tests {
             counters.count(values);
             histograms.observe(values, 1.5);
         }
+        counters.add(["p2", "x"], 7);
         let mut families = Families::default();
         counters.add_to(&mut families);
         histograms.add_to(&mut families);
@@ -90,6 +96,7 @@ mod tests {
         for line in [
             "c_total{a=\"p1\",b=\"1x\"} 1",
             "c_total{a=\"p11\",b=\"x\"} 2",
+            "c_total{a=\"p2\",b=\"x\"} 7",
             "h_seconds_bucket{a=\"p11\",b=\"x\",le=\"1\"} 0",
             "h_seconds_bucket{a=\"p11\",b=\"x\",le=\"2\"} 2",
             "h_seconds_sum{a=\"p11\",b=\"x\"} 3",

@@ -38,7 +38,7 @@ pub struct AccountTokens {
 /// Registers the controller, if the cluster's authority is known.
 pub fn build(context: &mut ControllerContext) {
     let Some(ca) = context.config.root_ca_pem.clone() else { return };
-    let queue = Arc::new(WorkQueue::default());
+    let queue = Arc::new(WorkQueue::new("serviceaccount_tokens_service"));
     let secrets = context.feed_selected(SECRETS, &queue, |change: &Change<Secret>| {
         change.new.iter().map(|secret| ObjectKey::from(&secret.metadata)).collect()
     });

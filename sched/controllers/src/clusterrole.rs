@@ -22,7 +22,7 @@ pub struct Aggregation {
 
 /// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
-    let queue = Arc::new(WorkQueue::default());
+    let queue = Arc::new(WorkQueue::new("ClusterRoleAggregator"));
     let roles = context.informer::<ClusterRole>();
     let role_cache = roles.clone();
     // Any role may be, or have been, part of any aggregated role.

@@ -24,7 +24,7 @@ use serde_json::json;
 use crate::context::ControllerContext;
 use crate::failure::Failure;
 use crate::work::{Controller, Next, WorkQueue};
-use crate::{meta, writes};
+use crate::{meta, metrics, writes};
 use plan::{Decision, Note};
 
 /// The controller.
@@ -39,7 +39,7 @@ pub struct CronJobs {
 
 /// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
-    let queue = Arc::new(WorkQueue::default());
+    let queue = Arc::new(WorkQueue::new("cronjob"));
     let local = context.config.time_zone.clone();
     let cron_jobs = context.informer::<CronJob>();
     let (changed, zone) = (Arc::clone(&queue), local.clone());
@@ -160,6 +160,9 @@ impl CronJobs {
         let wanted = plan::job(cron_job, at);
         let job = match writes::create(&self.client, &wanted).await {
             Ok(job) => {
+                if let Some(created) = meta::instant(job.metadata.creation_timestamp.as_ref()) {
+                    metrics::CRONJOB_SKEW.observe([], metrics::seconds(created.duration_since(at)));
+                }
                 self.recorder.normal(&reference(cron_job), "SuccessfulCreate", format!("Created job {}", meta::name(&job.metadata)));
                 job
             }

@@ -47,7 +47,7 @@ pub struct DaemonSets {
 
 /// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
-    let queue = Arc::new(WorkQueue::default());
+    let queue = Arc::new(WorkQueue::new("daemonset"));
     let expectations = Arc::new(Expectations::default());
     let sets =
         context.feed(&queue, |change: &Change<DaemonSet>| change.latest().map(|set| ObjectKey::from(&set.metadata)).into_iter().collect());

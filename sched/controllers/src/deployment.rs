@@ -41,7 +41,7 @@ pub struct Deployments {
 
 /// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
-    let queue = Arc::new(WorkQueue::default());
+    let queue = Arc::new(WorkQueue::new("deployment"));
     let deployments =
         context.feed(&queue, |change: &Change<Deployment>| change.latest().map(|d| ObjectKey::from(&d.metadata)).into_iter().collect());
     let deployment_cache = deployments.clone();

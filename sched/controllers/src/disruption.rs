@@ -34,7 +34,7 @@ pub struct Disruption {
 
 /// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
-    let queue = Arc::new(WorkQueue::default());
+    let queue = Arc::new(WorkQueue::new("disruption"));
     let budgets = context
         .feed(&queue, |change: &Change<PodDisruptionBudget>| change.new.iter().map(|budget| ObjectKey::from(&budget.metadata)).collect());
     let selecting = budgets.clone();

@@ -30,7 +30,7 @@ pub struct EndpointsOfServices {
 
 /// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
-    let queue = Arc::new(WorkQueue::default());
+    let queue = Arc::new(WorkQueue::new("endpoint"));
     let (services, pods) = service::feed(context, &queue);
     let endpoints =
         context.feed(&queue, |change: &Change<Endpoints>| change.latest().map(|e| ObjectKey::from(&e.metadata)).into_iter().collect());

@@ -8,17 +8,24 @@
 mod plan;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use api_client::events::{Recorder, reference};
 use api_client::informer::{BY_SERVICE, Change, Informer, ObjectKey};
 use k8s_openapi::api::core::v1::{Endpoints, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use tokio::time::Instant;
 
 use crate::context::ControllerContext;
 use crate::failure::Failure;
+use crate::metrics;
 use crate::slices::{self, Action};
 use crate::work::{Controller, Next, WorkQueue};
 use plan::Mirror;
+
+/// First and longest wait of Endpoints that could not be mirrored, upstream's.
+const BACKOFF_MIN: Duration = Duration::from_secs(1);
+const BACKOFF_MAX: Duration = Duration::from_secs(100);
 
 /// The controller.
 pub struct Mirroring {
@@ -31,7 +38,7 @@ pub struct Mirroring {
 
 /// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
-    let queue = Arc::new(WorkQueue::default());
+    let queue = Arc::new(WorkQueue::with_backoff("endpoint_slice_mirroring", BACKOFF_MIN, BACKOFF_MAX));
     let mirrored = |change: &Change<Endpoints>| change.both().any(|endpoints| plan::is_mirrored(endpoints));
     let endpoints = context.feed(&queue, move |change: &Change<Endpoints>| {
         change.latest().filter(|_| mirrored(change)).map(|endpoints| ObjectKey::from(&endpoints.metadata)).into_iter().collect()
@@ -53,6 +60,15 @@ impl Controller for Mirroring {
     type Key = ObjectKey;
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Next, Failure> {
+        let began = Instant::now();
+        let result = self.pass(key).await;
+        metrics::MIRROR_DURATION.observe([], began.elapsed().as_secs_f64());
+        result
+    }
+}
+
+impl Mirroring {
+    async fn pass(&self, key: &ObjectKey) -> Result<Next, Failure> {
         let own = |slice: &Arc<EndpointSlice>| slices::service_of(slice, plan::MANAGER).as_ref() == Some(key);
         let current: Vec<_> = self.slices.indexed(BY_SERVICE, &key.name).into_iter().filter(own).collect();
         let is_served = self.services.get(key).is_some_and(|service| !plan::has_selector(&service));
@@ -66,6 +82,13 @@ impl Controller for Mirroring {
                 actions
             }
         };
+        for action in &actions {
+            metrics::MIRROR_CHANGES.count([match action {
+                Action::Create(_) => "create",
+                Action::Change { .. } => "update",
+                Action::Delete(_) => "delete",
+            }]);
+        }
         slices::apply(&self.client, &self.slices, actions).await?;
         Ok(Next::OnChange)
     }

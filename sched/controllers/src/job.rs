@@ -21,12 +21,13 @@ use api_client::informer::{BY_CONTROLLER, Change, Informer, ObjectKey};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::context::ControllerContext;
 use crate::failure::Failure;
 use crate::pod_control::PodControl;
 use crate::work::{Controller, Expectations, Next, WorkQueue};
-use crate::{claim, jobs, meta, pods, writes};
+use crate::{claim, jobs, meta, metrics, pods, writes};
 use counts::Snapshot;
 use removals::Removals;
 
@@ -57,7 +58,7 @@ pub struct Jobs {
 
 /// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
-    let queue = Arc::new(WorkQueue::default());
+    let queue = Arc::new(WorkQueue::new("job"));
     let (expectations, removals) = (Arc::new(Expectations::default()), Arc::new(Removals::default()));
     let jobs = context.informer::<Job>();
     let pods = context.informer::<Pod>();
@@ -115,6 +116,12 @@ fn observe(change: &Change<Pod>, jobs: &Informer<Job>, expectations: &Expectatio
     if change.new.as_ref().is_none_or(|pod| !member::is_tracked(pod)) {
         removals.observed(&key, uid);
     }
+    let ended_tracked = |pod: Option<&Arc<Pod>>| pod.is_some_and(|pod| pods::is_terminal(pod) && member::is_tracked(pod));
+    match (ended_tracked(change.old.as_ref()), ended_tracked(change.new.as_ref())) {
+        (false, true) => metrics::TERMINATED_PODS_TRACKED.count(["add"]),
+        (true, false) => metrics::TERMINATED_PODS_TRACKED.count(["delete"]),
+        _ => {}
+    }
 }
 
 /// What a change of a Pod concerns: its Jobs before and after, or the Jobs that could adopt it, and the Pod itself if it has the
@@ -166,14 +173,29 @@ impl Jobs {
         if jobs::finished(&job).is_some() || is_managed_elsewhere(&job) {
             return Ok(Next::OnChange);
         }
+        let (began, mut action) = (Instant::now(), "reconciling");
+        let result = self.pass(key, &job, &mut action).await;
+        let labels = [member::completion_mode(&job), if result.is_ok() { "success" } else { "error" }, action];
+        metrics::JOB_SYNCS.count(labels);
+        metrics::JOB_SYNC_DURATION.observe(labels, began.elapsed().as_secs_f64());
+        result
+    }
+
+    /// One pass over a Job that goes on. `action` becomes what was done to its Pods.
+    async fn pass(&self, key: &ObjectKey, job: &Arc<Job>, action: &mut &'static str) -> Result<Next, Failure> {
         // Both are read before the Pods: what is fulfilled now cannot be missing from them.
         let (settled, untracked) = (self.expectations.satisfied(key), self.removals.expected(key));
-        let pods = self.members(&job).await?;
-        let snapshot = Snapshot { job: &job, pods: &pods, untracked: &untracked, settled, now: api_clock::now() };
+        let pods = self.members(job).await?;
+        let snapshot = Snapshot { job, pods: &pods, untracked: &untracked, settled, now: api_clock::now() };
         let counts = counts::counts(&snapshot);
         let plan = plan::plan(&snapshot, &counts);
         let may_change = settled && !meta::is_deleting(&job.metadata);
-        let (managed, result) = self.manage(&job, &counts, plan.manage).await;
+        *action = match &plan.manage {
+            plan::Manage::Create(_) => "pods_created",
+            plan::Manage::Delete(_) | plan::Manage::End => "pods_deleted",
+            plan::Manage::Nothing => "reconciling",
+        };
+        let (managed, result) = self.manage(job, &counts, plan.manage).await;
         let managed = track::Managed { is_settled: may_change, ..managed };
         let end = match plan.end {
             // Pods that could not be deleted or are not in the cache would end uncounted.
@@ -181,7 +203,7 @@ impl Jobs {
             None if track::is_complete(&snapshot, &counts, &managed) => Some(track::completed(snapshot.now)),
             None => None,
         };
-        self.track(&job, track::track(&snapshot, &counts, &managed, end)).await?;
+        self.track(job, track::track(&snapshot, &counts, &managed, end)).await?;
         result?;
         Ok(Next::OnChange.or_after(plan.look_again))
     }

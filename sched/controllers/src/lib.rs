@@ -25,6 +25,7 @@ mod job;
 mod jobs;
 mod kind;
 mod meta;
+mod metrics;
 mod namespace;
 mod node_ipam;
 mod node_lifecycle;
@@ -134,6 +135,7 @@ async fn run_now(informers: Informers, config: Arc<Config>, cancel: Cancellation
     // Ends all of them when one fails.
     let cancel = cancel.child_token();
     let tasks = Tasks::new(cancel.clone());
+    metrics::publish();
     let mut context = ControllerContext::new(informers, Arc::clone(&config), tasks.clone());
     for (name, account, build) in CONTROLLERS {
         if config::enabled(&config.controllers, name) {

@@ -38,7 +38,7 @@ pub struct Namespaces {
 
 /// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
-    let queue = Arc::new(WorkQueue::default());
+    let queue = Arc::new(WorkQueue::new("namespace"));
     let namespaces = context.feed(&queue, |change: &Change<Namespace>| {
         let deleting = change.new.iter().filter(|ns| meta::is_deleting(&ns.metadata));
         deleting.map(|ns| meta::name(&ns.metadata).to_owned()).collect()

@@ -39,7 +39,7 @@ struct Range {
 
 /// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
-    let queue = Arc::new(WorkQueue::default());
+    let queue = Arc::new(WorkQueue::new("node_ipam"));
     let nodes = context.informer::<Node>();
     let node_cache = nodes.clone();
     context.feed(&queue, move |change: &Change<Node>| match &change.new {

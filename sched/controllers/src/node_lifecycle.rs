@@ -26,7 +26,7 @@ use crate::config::NodeTiming;
 use crate::context::ControllerContext;
 use crate::failure::{Failure, gone_is_fine};
 use crate::work::{Controller, Next, WorkQueue};
-use crate::{meta, nodes, pods, writes};
+use crate::{meta, metrics, nodes, pods, writes};
 use health::Health;
 use zones::Ration;
 
@@ -44,7 +44,7 @@ pub struct NodeLifecycle {
 
 /// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
-    let queue = Arc::new(WorkQueue::default());
+    let queue = Arc::new(WorkQueue::new("node_lifecycle_controller"));
     let nodes = context.informer::<Node>();
     let node_cache = nodes.clone();
     context.feed(&queue, move |change: &Change<Node>| {
@@ -52,7 +52,9 @@ pub fn build(context: &mut ControllerContext) {
         let ready = |node: Option<&Arc<Node>>| node.map(|node| health::is_ready(node));
         if ready(change.old.as_ref()) != ready(change.new.as_ref()) {
             // Whether lost Nodes are evicted depends on the state of the other Nodes.
-            let lost = node_cache.list().into_iter().filter(|node| !health::is_ready(node));
+            let nodes = node_cache.list();
+            metrics::set_zones(zones::sizes(&nodes));
+            let lost = nodes.into_iter().filter(|node| !health::is_ready(node));
             keys.extend(lost.map(|node| meta::name(&node.metadata).to_owned()));
         }
         keys
@@ -184,6 +186,9 @@ impl NodeLifecycle {
         };
         if let Some(taints) = taints::planned(node, allowed, now) {
             writes::patch(&self.client, node, json!({"spec": {"taints": meta::list_or_null(&taints)}})).await?;
+            if allowed.is_some() && !has_any {
+                metrics::NODE_EVICTIONS.count([&zones::zone_of(node)]);
+            }
             tracing::info!(node = key, no_execute = allowed, "taints changed");
         }
         Ok(wait)

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use crate::context::ControllerContext;
 use crate::failure::{Failure, gone_is_fine};
 use crate::work::{Controller, Next, WorkQueue};
-use crate::{meta, pods, writes};
+use crate::{meta, metrics, pods, writes};
 use plan::{Quarantine, Reason};
 
 /// The controller; it has one key.
@@ -34,7 +34,7 @@ pub struct PodGc {
 
 /// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
-    let queue: Arc<WorkQueue<()>> = Arc::new(WorkQueue::default());
+    let queue: Arc<WorkQueue<()>> = Arc::new(WorkQueue::new("orphaned_pods_nodes"));
     let (nodes, pods) = (context.informer::<Node>(), context.informer::<Pod>());
     let period = context.config.pod_gc_period;
     let (node_cache, woken) = (nodes.clone(), Arc::clone(&queue));
@@ -79,7 +79,9 @@ impl Controller for PodGc {
             if reason == Reason::NodeGone && !self.is_gone(pods::node_name(&pod).unwrap_or_default(), &mut gone).await? {
                 continue;
             }
-            self.remove(&pod, reason, now).await?;
+            let labels = [meta::namespace(&pod.metadata), reason.as_str()];
+            self.remove(&pod, reason, now).await.inspect_err(|_| metrics::POD_GC_ERRORS.count(labels))?;
+            metrics::POD_GC_DELETIONS.count(labels);
         }
         Ok(Next::OnChange.or_after(plan.look_again))
     }

@@ -35,7 +35,7 @@ pub struct PolicyStatus {
 
 /// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
-    let queue = Arc::new(WorkQueue::default());
+    let queue = Arc::new(WorkQueue::new("validatingadmissionpolicy-status"));
     let policies = context.feed(&queue, |change: &Change<ValidatingAdmissionPolicy>| {
         change.new.iter().map(|policy| meta::name(&policy.metadata).to_owned()).collect()
     });

@@ -20,7 +20,7 @@ use crate::context::ControllerContext;
 use crate::failure::Failure;
 use crate::pod_control::PodControl;
 use crate::work::{Controller, Expectations, Next, WorkQueue};
-use crate::{claim, meta, pods, writes};
+use crate::{claim, meta, metrics, pods, writes};
 use plan::{Counted, Manage};
 pub use replicated::Replicated;
 
@@ -35,7 +35,7 @@ pub struct ReplicaSets<S> {
 
 /// Registers the controller of a kind.
 pub fn build<S: Replicated>(context: &mut ControllerContext) {
-    let queue = Arc::new(WorkQueue::default());
+    let queue = Arc::new(WorkQueue::new(S::QUEUE));
     let expectations = Arc::new(Expectations::default());
     let sets = context.feed(&queue, |change: &Change<S>| change.latest().map(|set| ObjectKey::from(set.meta())).into_iter().collect());
     let forgetting = Arc::clone(&expectations);
@@ -126,6 +126,7 @@ impl<S: Replicated> ReplicaSets<S> {
                 self.control.create(set, &vec![plan::pod(set); count]).await.1
             }
             Manage::Delete(surplus) => {
+                plan::age_ratios(owned, &surplus, now).into_iter().for_each(|ratio| metrics::DELETION_AGE_RATIO.observe([], ratio));
                 let uids = surplus.iter().map(|pod| meta::uid(&pod.metadata).to_owned());
                 self.expectations.expect_deletions(&ObjectKey::from(set.meta()), uids);
                 self.control.delete(set, &surplus).await.result

@@ -10,12 +10,13 @@ use api_client::informer::{Change, Informer, ObjectKey};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::context::ControllerContext;
 use crate::failure::Failure;
 use crate::namespace::is_active;
 use crate::work::{Controller, Next, WorkQueue};
-use crate::{meta, writes};
+use crate::{meta, metrics, writes};
 
 /// The ConfigMap's name.
 const NAME: &str = "kube-root-ca.crt";
@@ -38,7 +39,7 @@ pub struct RootCa {
 /// Registers the controller, if there is a certificate authority to publish.
 pub fn build(context: &mut ControllerContext) {
     let Some(pem) = context.config.root_ca_pem.clone() else { return };
-    let queue = Arc::new(WorkQueue::default());
+    let queue = Arc::new(WorkQueue::new("root_ca_cert_publisher"));
     let namespaces =
         context.feed(&queue, |change: &Change<Namespace>| change.new.iter().map(|ns| meta::name(&ns.metadata).to_owned()).collect());
     let maps = context.feed_selected(MAPS, &queue, |change: &Change<ConfigMap>| {
@@ -82,6 +83,19 @@ impl Controller for RootCa {
     type Key = String;
 
     async fn reconcile(&self, key: &String) -> Result<Next, Failure> {
+        let began = Instant::now();
+        let result = self.pass(key).await;
+        let code = result
+            .as_ref()
+            .map_or_else(|failure| failure.code().map_or_else(|| "500".to_owned(), |code| code.to_string()), |_| "200".to_owned());
+        metrics::ROOT_CA_SYNCS.count([&code]);
+        metrics::ROOT_CA_SYNC_DURATION.observe([&code], began.elapsed().as_secs_f64());
+        result
+    }
+}
+
+impl RootCa {
+    async fn pass(&self, key: &str) -> Result<Next, Failure> {
         let Some(namespace) = self.namespaces.get(&ObjectKey::new("", key)) else { return Ok(Next::OnChange) };
         let current = self.maps.get(&ObjectKey::new(key, NAME));
         match (plan(&namespace, current.as_deref(), &self.pem), current) {

@@ -26,7 +26,7 @@ pub struct ServiceAccounts {
 
 /// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
-    let queue = Arc::new(WorkQueue::default());
+    let queue = Arc::new(WorkQueue::new("serviceaccount"));
     let namespaces =
         context.feed(&queue, |change: &Change<Namespace>| change.new.iter().map(|ns| meta::name(&ns.metadata).to_owned()).collect());
     let accounts = context.feed(&queue, |change: &Change<ServiceAccount>| {

@@ -40,7 +40,7 @@ pub struct StatefulSets {
 
 /// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
-    let queue = Arc::new(WorkQueue::default());
+    let queue = Arc::new(WorkQueue::new("statefulset"));
     let sets = context
         .feed(&queue, |change: &Change<StatefulSet>| change.latest().map(|set| ObjectKey::from(&set.metadata)).into_iter().collect());
     let set_cache = sets.clone();

@@ -21,7 +21,7 @@ use serde_json::json;
 use crate::context::ControllerContext;
 use crate::failure::{Failure, gone_is_fine};
 use crate::work::{Controller, Next, WorkQueue};
-use crate::{meta, pods, writes};
+use crate::{meta, metrics, pods, writes};
 use plan::Verdict;
 
 /// The controller; its keys are Pods'.
@@ -37,7 +37,7 @@ pub struct TaintEviction {
 
 /// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
-    let queue = Arc::new(WorkQueue::default());
+    let queue = Arc::new(WorkQueue::new("noexec_taint_pod"));
     let nodes = context.informer::<Node>();
     let node_cache = nodes.clone();
     let pods = context.feed(&queue, move |change: &Change<Pod>| {
@@ -89,8 +89,10 @@ impl Controller for TaintEviction {
                 self.leaving.lock().insert(key.clone(), first_observed);
                 Ok(Next::After(Duration::try_from(at.duration_since(now)).unwrap_or_default()))
             }
-            Verdict::LeavesAt(_) => {
+            Verdict::LeavesAt(at) => {
                 self.evict(key, &pod, now).await?;
+                metrics::TAINT_DELETIONS.count([]);
+                metrics::TAINT_DELETION_DURATION.observe([], metrics::seconds(api_clock::now().duration_since(at)));
                 self.leaving.lock().remove(key);
                 Ok(Next::OnChange)
             }

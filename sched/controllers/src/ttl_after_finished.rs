@@ -14,7 +14,7 @@ use kube::api::DeleteParams;
 use crate::context::ControllerContext;
 use crate::failure::Failure;
 use crate::work::{Controller, Next, WorkQueue};
-use crate::{jobs, meta, writes};
+use crate::{jobs, meta, metrics, writes};
 
 /// The controller.
 pub struct TtlAfterFinished {
@@ -24,7 +24,7 @@ pub struct TtlAfterFinished {
 
 /// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
-    let queue = Arc::new(WorkQueue::default());
+    let queue = Arc::new(WorkQueue::new("ttl_jobs_to_delete"));
     let expiring = |job: &Arc<Job>| (!meta::is_deleting(&job.metadata) && ttl(job).is_some()).then(|| ObjectKey::from(&job.metadata));
     let jobs = context.feed(&queue, move |change: &Change<Job>| change.new.as_ref().and_then(expiring).into_iter().collect());
     let controller = TtlAfterFinished { client: context.client(), jobs };
@@ -51,6 +51,8 @@ impl TtlAfterFinished {
         let ttl = remaining(&fresh, now)?;
         if ttl == Ttl::Expired {
             writes::delete_unchanged(&self.client, &fresh, DeleteParams::foreground()).await?;
+            let late = expires_at(&fresh).map(|at| api_clock::now().duration_since(at)).unwrap_or_default();
+            metrics::JOB_DELETION_DURATION.observe([], metrics::seconds(late));
         }
         Ok(ttl.next())
     }
@@ -79,6 +81,12 @@ impl Ttl {
 /// The time after which a finished Job is deleted.
 fn ttl(job: &Job) -> Option<i32> {
     jobs::finished(job).and(job.spec.as_ref()?.ttl_seconds_after_finished)
+}
+
+/// The time at which a finished Job expires.
+fn expires_at(job: &Job) -> Option<Timestamp> {
+    let finished = meta::instant(jobs::finished(job)?.last_transition_time.as_ref())?;
+    finished.checked_add(SignedDuration::from_secs(i64::from(ttl(job)?))).ok()
 }
 
 /// How long the Job stays. A Job that finished in the future, by another machine's clock, stays longer, as upstream.

@@ -5,6 +5,7 @@
 //! promises of client-go's work queue). The queue has keys only, never the content of an event.
 
 mod expectations;
+mod meter;
 mod queue;
 
 use std::fmt::Debug;

@@ -97,7 +97,7 @@ const SERVICE: &[Field] = &[
     Field::by(SLICES, "selector", "sched/controllers/src/service.rs"),
     Field::by(&[Proxy], "sessionAffinity", "node/proxy/src/service.rs"),
     Field::by(&[Proxy], "sessionAffinityConfig", "node/proxy/src/service.rs"),
-    Field::nobody("trafficDistribution"),
+    Field::by(SLICES, "trafficDistribution", "sched/controllers/src/endpointslice/hints.rs"),
     Field::by(&[ApiServer, Proxy, Dns], "type", "api/server/src/services/claims.rs"),
 ];
 
@@ -106,7 +106,7 @@ const ENDPOINT_SLICE: &[Field] = &[
     Field::by(READS_SLICES, "endpoints[].addresses", "dns/src/objects.rs"),
     Field::by(READS_SLICES, "endpoints[].conditions", "dns/src/objects.rs"),
     Field::nobody("endpoints[].deprecatedTopology"),
-    Field::nobody("endpoints[].hints"),
+    Field::by(&[Clients], "endpoints[].hints", ""),
     Field::by(&[Dns], "endpoints[].hostname", "dns/src/objects.rs"),
     Field::by(&[Proxy], "endpoints[].nodeName", "node/proxy/src/service.rs"),
     Field::by(&[Clients], "endpoints[].targetRef", ""),

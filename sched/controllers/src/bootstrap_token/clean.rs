@@ -24,7 +24,7 @@ pub struct TokenCleaner {
 
 /// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
-    let queue = Arc::new(WorkQueue::default());
+    let queue = Arc::new(WorkQueue::new("token_cleaner"));
     let secrets = context.feed_selected(super::SECRETS, &queue, |change: &Change<Secret>| {
         let own = change.new.iter().filter(|secret| meta::namespace(&secret.metadata) == NAMESPACE);
         own.map(|secret| meta::name(&secret.metadata).to_owned()).collect()

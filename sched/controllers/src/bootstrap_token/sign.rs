@@ -38,7 +38,7 @@ pub struct BootstrapSigner {
 
 /// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
-    let queue = Arc::new(WorkQueue::default());
+    let queue = Arc::new(WorkQueue::new("bootstrap_signer_queue"));
     let secrets = context.feed_selected(super::SECRETS, &queue, |_: &Change<Secret>| vec![()]);
     // Signatures of tokens that were removed while no controller ran must be removed too.
     queue.add(());

@@ -278,7 +278,7 @@ async fn the_loop_starts_a_job_at_each_time() {
         return;
     }
     let bench = Bench::new(json!({"schedule": "*/5 11 * * *"}));
-    let queue = Arc::new(WorkQueue::default());
+    let queue = Arc::new(WorkQueue::new("cronjob"));
     queue.add(ObjectKey::new("ns", "tick"));
     let cancel = CancellationToken::new();
     let working = tokio::spawn(crate::work::work(Arc::clone(&bench.controller), Arc::clone(&queue), cancel.clone()));

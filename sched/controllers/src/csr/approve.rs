@@ -53,7 +53,7 @@ pub struct Approver {
 
 /// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
-    let queue = Arc::new(WorkQueue::default());
+    let queue = Arc::new(WorkQueue::new("certificate_approve"));
     let requests = context.feed(&queue, |change: &Change<CertificateSigningRequest>| {
         change.new.iter().map(|csr| meta::name(&csr.metadata).to_owned()).collect()
     });

@@ -34,7 +34,7 @@ pub struct Signing {
 /// Registers the controller, if there is an authority to sign with.
 pub fn build(context: &mut ControllerContext) {
     let Some(signer) = context.config.signer.clone() else { return };
-    let queue = Arc::new(WorkQueue::default());
+    let queue = Arc::new(WorkQueue::new("certificate_sign"));
     let requests = context.feed(&queue, |change: &Change<CertificateSigningRequest>| {
         change.new.iter().map(|csr| meta::name(&csr.metadata).to_owned()).collect()
     });

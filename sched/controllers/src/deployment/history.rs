@@ -98,11 +98,11 @@ fn extended(history: &str, revision: &str, len_max: usize) -> String {
     if revision.len() > len_max {
         return history.to_owned();
     }
-    let mut kept = history;
-    while !kept.is_empty() && kept.len() + 1 + revision.len() > len_max {
-        kept = kept.split_once(',').map_or("", |(_, rest)| rest);
+    let mut shortened = history;
+    while !shortened.is_empty() && shortened.len() + 1 + revision.len() > len_max {
+        shortened = shortened.split_once(',').map_or("", |(_, rest)| rest);
     }
-    if kept.is_empty() { revision.to_owned() } else { format!("{kept},{revision}") }
+    if shortened.is_empty() { revision.to_owned() } else { format!("{shortened},{revision}") }
 }
 
 /// The name of the ReplicaSet of a template. A long Deployment's name is cut, so that the hash fits; the cut may be anywhere.

@@ -30,7 +30,7 @@ struct StaleDisruption {
 
 /// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
-    let queue = Arc::new(WorkQueue::default());
+    let queue = Arc::new(WorkQueue::new("stale_pod_disruption"));
     let pods = context.feed(&queue, |change: &Change<Pod>| {
         let marked = change.new.iter().filter(|pod| marked_since(pod).is_some());
         marked.map(|pod| ObjectKey::from(&pod.metadata)).collect()

@@ -10,6 +10,8 @@ use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
+use super::hints::{self, Mode};
+use super::proportional::{self, Outcome, Part, Shares};
 use crate::slices::{self, Action, MANAGED_BY, Ports};
 use crate::{meta, pods, service};
 
@@ -18,21 +20,54 @@ pub const MANAGER: &str = "endpointslice-controller.k8s.io";
 /// Endpoints in one slice, upstream's `--max-endpoints-per-slice`.
 const ENDPOINTS_MAX: usize = 100;
 
-/// The writes that bring a Service's slices up to date. `slices` are its present slices; `zone` returns a Node's zone.
-pub fn plan(service: &Service, pods: &[Arc<Pod>], zone: &dyn Fn(&str) -> Option<String>, slices: Vec<Arc<EndpointSlice>>) -> Vec<Action> {
-    let mut actions = Vec::new();
+/// What is known of the Nodes.
+pub struct Topology<'a> {
+    /// The zone of a Node.
+    pub zone: &'a dyn Fn(&str) -> Option<String>,
+    /// The shares of the zones, for a Service whose endpoints are hinted in proportion to them.
+    pub shares: &'a dyn Fn() -> Option<Shares>,
+}
+
+/// The writes that bring a Service's slices up to date.
+#[derive(Default)]
+pub struct Plan {
+    /// The writes.
+    pub actions: Vec<Action>,
+    /// What became of hints in proportion to the zones, by address family.
+    pub hints: Vec<(String, Outcome)>,
+    /// Endpoints that are new.
+    pub added: usize,
+    /// Endpoints that are wanted no more.
+    pub removed: usize,
+    /// All endpoints.
+    pub endpoints: usize,
+    /// The fewest slices with room for them.
+    pub slices_desired: usize,
+}
+
+/// Plans one pass. `slices` are the Service's present slices.
+pub fn plan(service: &Service, pods: &[Arc<Pod>], topology: &Topology<'_>, slices: Vec<Arc<EndpointSlice>>) -> Plan {
+    let mut plan = Plan::default();
     let families = families(service);
     let (mut mine, strange): (Vec<_>, Vec<_>) = slices.into_iter().partition(|slice| families.contains(&slice.address_type));
-    actions.extend(strange.into_iter().map(Action::Delete));
+    plan.removed += strange.iter().map(|slice| slice.endpoints.iter().flatten().count()).sum::<usize>();
+    plan.actions.extend(strange.into_iter().map(Action::Delete));
     for family in families {
         let (own, rest): (Vec<_>, Vec<_>) = mine.into_iter().partition(|slice| slice.address_type == family);
         mine = rest;
-        pack(service, &family, wanted(service, pods, &family, zone), own, &mut actions);
+        let wanted = wanted(service, pods, &family, topology.zone);
+        let mut packed = pack(hints::mode(service), wanted, own, &mut plan);
+        if hints::mode(service) == Mode::Proportional {
+            let outcome = proportional::assign((topology.shares)().as_ref(), &mut packed.parts());
+            plan.hints.push((family.clone(), outcome));
+        }
+        plan.actions.extend(packed.actions(service, &family));
     }
-    actions
+    plan
 }
 
-fn families(service: &Service) -> Vec<String> {
+/// The address families of a Service's endpoints.
+pub fn families(service: &Service) -> Vec<String> {
     let families = service.spec.as_ref().and_then(|spec| spec.ip_families.clone()).unwrap_or_default();
     if families.is_empty() { vec!["IPv4".to_owned()] } else { families }
 }
@@ -65,7 +100,7 @@ fn endpoint(service: &Service, pod: &Pod, address: &str, zone: &dyn Fn(&str) -> 
     let serving = pods::is_ready(pod);
     let terminating = meta::is_deleting(&pod.metadata);
     let node = pods::node_name(pod);
-    Endpoint {
+    let endpoint = Endpoint {
         addresses: vec![address.to_owned()],
         conditions: Some(EndpointConditions {
             ready: Some(service::publishes_not_ready(service) || (serving && !terminating)),
@@ -77,7 +112,8 @@ fn endpoint(service: &Service, pod: &Pod, address: &str, zone: &dyn Fn(&str) -> 
         target_ref: Some(service::target(pod)),
         zone: node.and_then(zone),
         ..Endpoint::default()
-    }
+    };
+    Endpoint { hints: hints::of(&endpoint, hints::mode(service)), ..endpoint }
 }
 
 fn ports_value(ports: &Ports) -> Vec<EndpointPort> {
@@ -95,25 +131,12 @@ fn identity(endpoint: &Endpoint) -> Option<(&str, &[String])> {
     Some((uid, endpoint.addresses.as_slice()))
 }
 
-/// Brings the slices of one address family to exactly the `wanted` endpoints. A Service without endpoints has one empty slice,
-/// so that consumers know that the controller has processed it.
-fn pack(
-    service: &Service,
-    family: &str,
-    wanted: BTreeMap<Ports, Vec<Endpoint>>,
-    slices: Vec<Arc<EndpointSlice>>,
-    actions: &mut Vec<Action>,
-) {
-    let wanted = if wanted.is_empty() { BTreeMap::from([(Ports::new(), Vec::new())]) } else { wanted };
-    let mut by_ports: BTreeMap<Ports, Vec<Arc<EndpointSlice>>> = BTreeMap::new();
-    for slice in slices {
-        by_ports.entry(slices::ports_key(slice.ports.as_deref().unwrap_or_default())).or_default().push(slice);
-    }
-    for (ports, endpoints) in wanted {
-        let own = by_ports.remove(&ports).unwrap_or_default();
-        pack_ports(service, family, &ports, endpoints, own, actions);
-    }
-    actions.extend(by_ports.into_values().flatten().map(Action::Delete));
+/// The slices of one address family as they are to be.
+#[derive(Default)]
+struct Packed {
+    delete: Vec<Arc<EndpointSlice>>,
+    present: Vec<Filled>,
+    new: Vec<New>,
 }
 
 /// An existing slice and the endpoints that it is to have.
@@ -123,17 +146,60 @@ struct Filled {
     changed: bool,
 }
 
-fn pack_ports(
-    service: &Service,
-    family: &str,
-    ports: &Ports,
-    wanted: Vec<Endpoint>,
-    slices: Vec<Arc<EndpointSlice>>,
-    actions: &mut Vec<Action>,
-) {
+/// A slice to make.
+struct New {
+    ports: Ports,
+    endpoints: Vec<Endpoint>,
+    /// Always set.
+    changed: bool,
+}
+
+impl Packed {
+    fn parts(&mut self) -> Vec<Part<'_>> {
+        let present = self.present.iter_mut().map(|slot| Part { endpoints: &mut slot.endpoints, changed: &mut slot.changed });
+        present.chain(self.new.iter_mut().map(|new| Part { endpoints: &mut new.endpoints, changed: &mut new.changed })).collect()
+    }
+
+    fn actions(self, service: &Service, family: &str) -> Vec<Action> {
+        let mut actions: Vec<Action> = self.delete.into_iter().map(Action::Delete).collect();
+        for slot in self.present {
+            if let Some(patch) = difference(service, &slot) {
+                actions.push(Action::Change { slice: slot.slice, patch });
+            }
+        }
+        actions.extend(self.new.into_iter().map(|new| Action::Create(Box::new(slice(service, family, &new.ports, new.endpoints)))));
+        actions
+    }
+}
+
+/// Fills the slices of one address family with exactly the `wanted` endpoints. A Service without endpoints has one empty slice,
+/// so that consumers know that the controller has processed it.
+fn pack(mode: Mode, wanted: BTreeMap<Ports, Vec<Endpoint>>, slices: Vec<Arc<EndpointSlice>>, plan: &mut Plan) -> Packed {
+    let wanted = if wanted.is_empty() { BTreeMap::from([(Ports::new(), Vec::new())]) } else { wanted };
+    let mut by_ports: BTreeMap<Ports, Vec<Arc<EndpointSlice>>> = BTreeMap::new();
+    for slice in slices {
+        by_ports.entry(slices::ports_key(slice.ports.as_deref().unwrap_or_default())).or_default().push(slice);
+    }
+    let mut packed = Packed::default();
+    for (ports, endpoints) in wanted {
+        plan.endpoints += endpoints.len();
+        plan.slices_desired += endpoints.len().div_ceil(ENDPOINTS_MAX).max(1);
+        let own = by_ports.remove(&ports).unwrap_or_default();
+        pack_ports(mode, &ports, endpoints, own, &mut packed, plan);
+    }
+    let unused: Vec<_> = by_ports.into_values().flatten().collect();
+    plan.removed += unused.iter().map(|slice| slice.endpoints.iter().flatten().count()).sum::<usize>();
+    packed.delete.extend(unused);
+    packed
+}
+
+fn pack_ports(mode: Mode, ports: &Ports, wanted: Vec<Endpoint>, slices: Vec<Arc<EndpointSlice>>, packed: &mut Packed, plan: &mut Plan) {
     let placeholder = wanted.is_empty();
     let mut left = wanted;
-    let mut filled: Vec<Filled> = slices.into_iter().map(|slice| keep(slice, &mut left)).collect();
+    let before: usize = slices.iter().map(|slice| slice.endpoints.iter().flatten().count()).sum();
+    let mut filled: Vec<Filled> = slices.into_iter().map(|slice| keep(mode, slice, &mut left)).collect();
+    plan.added += left.len();
+    plan.removed += before - filled.iter().map(|slot| slot.endpoints.len()).sum::<usize>();
     // Slices that change anyway are filled first, then the fullest.
     filled.sort_by_key(|f| (!f.changed, std::cmp::Reverse(f.endpoints.len()), f.slice.metadata.name.clone()));
     let mut left = left.into_iter();
@@ -146,25 +212,29 @@ fn pack_ports(
     let mut has_empty = !placeholder;
     for slot in filled {
         if slot.endpoints.is_empty() && std::mem::replace(&mut has_empty, true) {
-            actions.push(Action::Delete(slot.slice));
-        } else if let Some(patch) = difference(service, &slot) {
-            actions.push(Action::Change { slice: slot.slice, patch });
+            packed.delete.push(slot.slice);
+        } else {
+            packed.present.push(slot);
         }
     }
     let rest: Vec<Endpoint> = left.collect();
     let empty: &[Endpoint] = &[];
     let more = rest.chunks(ENDPOINTS_MAX).chain((!has_empty).then_some(empty));
-    actions.extend(more.map(|chunk| Action::Create(Box::new(slice(service, family, ports, chunk.to_vec())))));
+    packed.new.extend(more.map(|chunk| New { ports: ports.clone(), endpoints: chunk.to_vec(), changed: true }));
 }
 
 /// Takes the endpoints that the slice has already out of `left`, in their newest form.
-fn keep(slice: Arc<EndpointSlice>, left: &mut Vec<Endpoint>) -> Filled {
+fn keep(mode: Mode, slice: Arc<EndpointSlice>, left: &mut Vec<Endpoint>) -> Filled {
     let mut endpoints = Vec::new();
     let mut changed = false;
     for current in slice.endpoints.iter().flatten() {
         match left.iter().position(|wanted| identity(wanted) == identity(current)) {
             Some(at) => {
-                let wanted = left.swap_remove(at);
+                let mut wanted = left.swap_remove(at);
+                if mode == Mode::Proportional {
+                    // These hints depend on the other endpoints.
+                    wanted.hints.clone_from(&current.hints);
+                }
                 changed |= !meta::semantically_equal(&wanted, current);
                 endpoints.push(wanted);
             }

@@ -107,7 +107,11 @@ pub struct Graph {
 
 impl Default for Graph {
     fn default() -> Self {
-        Self { nodes: Mutex::new(Nodes::default()), queue: Arc::new(WorkQueue::default()), kinds_changed: tokio::sync::Notify::new() }
+        Self {
+            nodes: Mutex::new(Nodes::default()),
+            queue: Arc::new(WorkQueue::new("garbage_collector_attempt_to_delete")),
+            kinds_changed: tokio::sync::Notify::new(),
+        }
     }
 }
 

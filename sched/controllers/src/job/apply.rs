@@ -17,10 +17,45 @@ use super::plan::Manage;
 use super::track::{self, Managed, Tracking};
 use crate::failure::{During, Failure, gone_is_fine};
 use crate::pod_control::Deletions;
-use crate::{meta, writes};
+use crate::{meta, metrics, writes};
 
 fn number(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
+}
+
+/// Why a Job's Pods are created, in the words of upstream's metric.
+fn creation_reason(job: &Job) -> &'static str {
+    let status = job.status.as_ref();
+    let replaces = status.is_some_and(|status| status.terminating.unwrap_or(0) > 0 || status.failed.unwrap_or(0) > 0);
+    match (replaces, member::replaces_only_failed(job)) {
+        (false, _) => "new",
+        (true, false) => "recreate_terminating_or_failed",
+        (true, true) => "recreate_failed",
+    }
+}
+
+/// Counts the Pods and indexes whose end is in the status and was not in the Job as it was read.
+fn count_finished(read: &Job, status: &JobStatus) {
+    let more = |new: Option<i32>, old: Option<i32>| u64::try_from(new.unwrap_or(0).saturating_sub(old.unwrap_or(0))).unwrap_or(0);
+    let old = read.status.clone().unwrap_or_default();
+    let (succeeded, failed) = (more(status.succeeded, old.succeeded), more(status.failed, old.failed));
+    let mode = member::completion_mode(read);
+    for (result, count) in [("succeeded", succeeded), ("failed", failed)] {
+        if count > 0 {
+            metrics::JOB_PODS_FINISHED.add([mode, result], count);
+        }
+    }
+    if member::is_indexed(read) {
+        let limit = if member::limit_per_index(read).is_some() { "perIndex" } else { "global" };
+        let completions = read.spec.as_ref().and_then(|spec| spec.completions).unwrap_or(0);
+        let total = |text: &Option<String>| text.as_deref().map_or(0, |text| super::indexes::Indexes::parse(text, completions).total());
+        let failed = more(Some(total(&status.failed_indexes)), Some(total(&old.failed_indexes)));
+        for (status, count) in [("succeeded", succeeded), ("failed", failed)] {
+            if count > 0 {
+                metrics::JOB_FINISHED_INDEXES.add([status, limit], count);
+            }
+        }
+    }
 }
 
 impl Jobs {
@@ -39,6 +74,11 @@ impl Jobs {
             Manage::Create(wanted) => {
                 self.expectations.expect_creations(&key, wanted.len());
                 let (created, result) = self.control.create(job, &wanted).await;
+                let reason = creation_reason(job);
+                metrics::JOB_PODS_CREATION.add([reason, "succeeded"], created as u64);
+                if result.is_err() {
+                    metrics::JOB_PODS_CREATION.count([reason, "failed"]);
+                }
                 (Managed { active: before.active.saturating_add(number(created)), ..before }, result)
             }
             Manage::End => after(self.control.delete(job, &counts.active).await),
@@ -71,6 +111,7 @@ impl Jobs {
     /// Writes the status, removes finalizers, and writes the status with what is counted then.
     pub(super) async fn track(&self, job: &Arc<Job>, tracking: Tracking) -> Result<(), Failure> {
         let Tracking { mut status, untrack, mut tracked, end, event } = tracking;
+        let read = job;
         let mut job = self.write_status(job, &status).await?;
         if let Some((reason, message)) = event {
             self.recorder.normal(&reference(job.as_ref()), reason, message.to_owned());
@@ -79,10 +120,12 @@ impl Jobs {
         track::count_untracked(&mut status, &tracked);
         if removed.is_err() {
             self.write_status(&job, &status).await?;
+            count_finished(read, &status);
             return removed;
         }
         let ended = end.filter(|end| track::finish(&mut status, end.clone()));
         job = self.write_status(&job, &status).await?;
+        count_finished(read, &status);
         if let Some(end) = ended {
             self.record_end(&job, &status, &end);
         }
@@ -133,9 +176,12 @@ impl Jobs {
 
     fn record_end(&self, job: &Job, status: &JobStatus, end: &JobCondition) {
         let (reason, message) = (end.reason.clone().unwrap_or_default(), end.message.clone().unwrap_or_default());
+        let mode = member::completion_mode(job);
         if end.type_ != "Complete" {
+            metrics::JOBS_FINISHED.count([mode, "failed", &reason]);
             return self.recorder.warning(&reference(job), &reason, message);
         }
+        metrics::JOBS_FINISHED.count([mode, "succeeded", ""]);
         let completions = job.spec.as_ref().and_then(|spec| spec.completions);
         if completions.is_some_and(|completions| status.succeeded.unwrap_or(0) > completions) {
             let message = "Too many succeeded pods running after completion count reached";

@@ -23,6 +23,11 @@ const VARIABLE: &str = "JOB_COMPLETION_INDEX";
 /// The longest name before the random letters, upstream's.
 const GENERATE_NAME_LEN_MAX: usize = 58;
 
+/// The completion mode of the Job.
+pub fn completion_mode(job: &Job) -> &'static str {
+    if is_indexed(job) { "Indexed" } else { "NonIndexed" }
+}
+
 /// Whether each Pod has an index.
 pub fn is_indexed(job: &Job) -> bool {
     job.spec.as_ref().is_some_and(|spec| spec.completion_mode.as_deref() == Some("Indexed"))

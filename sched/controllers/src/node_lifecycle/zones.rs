@@ -1,5 +1,7 @@
 //! How fast lost Nodes may be evicted, by the state of their zone.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
@@ -15,6 +17,17 @@ const LOST_NODES_MIN: usize = 2;
 pub fn zone_of(node: &Node) -> String {
     let label = |key: &str| meta::label(&node.metadata, key).unwrap_or_default();
     format!("{}:{}", label("topology.kubernetes.io/region"), label("topology.kubernetes.io/zone"))
+}
+
+/// The Nodes of each zone, and how many of them are not ready.
+pub fn sizes(nodes: &[Arc<Node>]) -> BTreeMap<String, (usize, usize)> {
+    let mut sizes: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+    for node in nodes {
+        let (all, unhealthy) = sizes.entry(zone_of(node)).or_default();
+        *all += 1;
+        *unhealthy += usize::from(!super::health::is_ready(node));
+    }
+    sizes
 }
 
 /// Evictions a second in a zone of `nodes` Nodes, of which `lost` are lost.

@@ -29,6 +29,18 @@ pub enum Reason {
     Ended,
 }
 
+impl Reason {
+    /// The reason in the words of upstream's metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NodeGone => "orphaned",
+            Self::Unscheduled => "unscheduled",
+            Self::OutOfService => "out-of-service",
+            Self::Ended => "terminated",
+        }
+    }
+}
+
 /// The thresholds of the collector.
 pub struct Limits {
     /// Ended Pods that may stay; 0, all.

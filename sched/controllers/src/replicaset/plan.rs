@@ -40,6 +40,19 @@ pub fn manage<S: Replicated>(set: &S, active: &[Arc<Pod>], related: impl FnOnce(
     Manage::Delete(order)
 }
 
+/// The ages of the ready Pods to delete, each by the age of the youngest ready Pod; none when all Pods are deleted.
+pub fn age_ratios(active: &[Arc<Pod>], surplus: &[Arc<Pod>], now: Timestamp) -> Vec<f64> {
+    if surplus.len() >= active.len() {
+        return Vec::new();
+    }
+    let age = |pod: &Arc<Pod>| {
+        let created = meta::instant(pod.metadata.creation_timestamp.as_ref())?;
+        Some(now.duration_since(created).as_secs_f64()).filter(|_| pods::is_ready(pod))
+    };
+    let Some(youngest) = active.iter().filter_map(age).min_by(f64::total_cmp).filter(|age| *age > 0.0) else { return Vec::new() };
+    surplus.iter().filter_map(age).map(|age| age / youngest).collect()
+}
+
 /// A Pod of the template.
 pub fn pod<S: Replicated>(set: &S) -> Pod {
     let template = set.template().cloned().unwrap_or_default();

@@ -15,6 +15,8 @@ use crate::writes::Object;
 pub trait Replicated: Object + Cached {
     /// The name of the controller of the kind.
     const CONTROLLER: &'static str;
+    /// The name of the controller's queue.
+    const QUEUE: &'static str;
     /// The component of its events.
     const COMPONENT: &'static str;
     /// The status of the kind.
@@ -38,6 +40,7 @@ pub trait Replicated: Object + Cached {
 
 impl Replicated for ReplicaSet {
     const CONTROLLER: &'static str = "replicaset-controller";
+    const QUEUE: &'static str = "replicaset";
     const COMPONENT: &'static str = "replicaset-controller";
     type Status = ReplicaSetStatus;
 
@@ -72,6 +75,7 @@ impl Replicated for ReplicaSet {
 
 impl Replicated for ReplicationController {
     const CONTROLLER: &'static str = "replicationcontroller-controller";
+    const QUEUE: &'static str = "replicationmanager";
     const COMPONENT: &'static str = "replication-controller";
     type Status = ReplicationControllerStatus;
 

@@ -373,8 +373,8 @@ fn revision_histories_are_bounded_as_in_upstreams_test() {
         ("it is the newest already", Some(("12", "10")), 12, 5, ("12", "10")),
         ("an unreadable one stays", Some(("x", "10")), 12, 5, ("x", "10")),
     ] {
-        let (revision, kept) = history(before, revision, len_max);
-        assert_eq!((revision.as_str(), kept.as_str()), expected, "{name}");
+        let (revision, history) = history(before, revision, len_max);
+        assert_eq!((revision.as_str(), history.as_str()), expected, "{name}");
     }
 }
 

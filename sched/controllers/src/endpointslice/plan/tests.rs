@@ -29,6 +29,11 @@ fn zone(node: &str) -> Option<String> {
     (node == "n1").then(|| "z1".to_owned())
 }
 
+/// The writes of a Service without hints in proportion to zones.
+fn plan(service: &Service, pods: &[Arc<Pod>], zone: &dyn Fn(&str) -> Option<String>, slices: Vec<Arc<EndpointSlice>>) -> Vec<Action> {
+    super::plan(service, pods, &Topology { zone, shares: &|| None }, slices).actions
+}
+
 /// Applies a plan to slices, as the server does.
 fn after(slices: &[Arc<EndpointSlice>], actions: Vec<Action>) -> Vec<Arc<EndpointSlice>> {
     let mut slices = slices.to_vec();
@@ -229,4 +234,51 @@ fn an_address_that_a_node_made_up_keeps_nobody_else_out() {
     let listed: Vec<String> =
         slices.iter().flat_map(|slice| slice.endpoints.iter().flatten()).flat_map(|one| one.addresses.clone()).collect();
     assert_eq!(listed, ["10.244.1.175"]);
+}
+
+#[test]
+fn hints_come_and_go_with_the_traffic_distribution() {
+    let distributed = |distribution: &str| service(json!({"trafficDistribution": distribution}));
+    let pods = [pod("a", json!({})), pod("b", json!({"status": {"conditions": []}}))];
+    let hints = |slices: &[Arc<EndpointSlice>]| -> Vec<Value> {
+        let endpoints = slices.iter().flat_map(|slice| slice.endpoints.iter().flatten());
+        endpoints.map(|endpoint| serde_json::to_value(&endpoint.hints).expect("json")).collect()
+    };
+    let mut slices = after(&[], plan(&service(json!({})), &pods, &zone, Vec::new()));
+    assert_eq!(hints(&slices), [json!(null), json!(null)]);
+    for (service, expected) in [
+        (distributed("PreferSameZone"), json!({"forZones": [{"name": "z1"}]})),
+        (distributed("PreferSameNode"), json!({"forZones": [{"name": "z1"}], "forNodes": [{"name": "n1"}]})),
+        (distributed("PreferClose"), json!({"forZones": [{"name": "z1"}]})),
+        (service(json!({})), json!(null)),
+    ] {
+        slices = after(&slices, plan(&service, &pods, &zone, slices.clone()));
+        assert_eq!(hints(&slices), [expected, json!(null)], "only the ready one");
+        assert_eq!(plan(&service, &pods, &zone, slices.clone()), [], "settled");
+    }
+}
+
+#[test]
+fn hints_in_proportion_stay_while_they_fit() {
+    let mut auto = service(json!({}));
+    auto.metadata.annotations = Some(BTreeMap::from([("service.kubernetes.io/topology-mode".to_owned(), "Auto".to_owned())]));
+    let zone = |node: &str| Some(node.replace('n', "z"));
+    let on = |name: &str, node: &str| pod(name, json!({"spec": {"nodeName": node}}));
+    let pods = [on("a", "n1"), on("b", "n1"), on("c", "n1"), on("d", "n2")];
+    let equal = || Some(Shares::from([("z1".to_owned(), 0.5), ("z2".to_owned(), 0.5)]));
+    let pass = |service: &Service, shares: &dyn Fn() -> Option<Shares>, slices: &[Arc<EndpointSlice>]| {
+        super::plan(service, &pods, &Topology { zone: &zone, shares }, slices.to_vec())
+    };
+    let first = pass(&auto, &equal, &[]);
+    let hinted = Outcome::Hinted(BTreeMap::from([("z1".to_owned(), 2), ("z2".to_owned(), 2)]));
+    assert_eq!(first.hints, [("IPv4".to_owned(), hinted)]);
+    assert_eq!((first.added, first.removed, first.endpoints, first.slices_desired), (4, 0, 4, 1));
+    let slices = after(&[], first.actions);
+    let again = pass(&auto, &equal, &slices);
+    assert_eq!((again.actions, again.added), (Vec::new(), 0), "settled");
+    let given_up = pass(&auto, &|| None, &slices);
+    assert!(matches!(given_up.hints.as_slice(), [(_, Outcome::GivenUp(_))]));
+    assert_eq!(given_up.actions.len(), 1, "the hints go");
+    let off = pass(&service(json!({})), &equal, &slices);
+    assert_eq!((off.actions.len(), off.hints.len()), (1, 0), "they go with the annotation, too");
 }

@@ -160,3 +160,16 @@ fn a_replication_controller_has_the_same_status() {
     let without: ReplicationController = serde_json::from_value(json!({"spec": {}})).expect("a ReplicationController");
     assert!(!meta::matches(&without.selector(), Some(&std::collections::BTreeMap::from([("app".to_owned(), "web".to_owned())]))));
 }
+
+#[test]
+fn deleted_pods_are_compared_with_the_youngest() {
+    let aged = |name: &str, seconds: i64, ready: bool| {
+        let mut pod = Pod::clone(&pod_named(name, json!({}), ready));
+        pod.metadata.creation_timestamp = Some(meta::whole_seconds(now() - jiff::SignedDuration::from_secs(seconds)));
+        Arc::new(pod)
+    };
+    let pods = [aged("old", 40, true), aged("young", 10, true), aged("newest", 1, false)];
+    assert_eq!(age_ratios(&pods, &pods[..2], now()), [4.0, 1.0]);
+    assert_eq!(age_ratios(&pods, &pods[2..], now()), [] as [f64; 0], "a Pod that is not ready has no part");
+    assert_eq!(age_ratios(&pods, &pods, now()), [] as [f64; 0], "all are deleted: nothing was chosen");
+}
