@@ -19,9 +19,10 @@ use api_client::informer::{BY_CONTROLLER, Change, Informer, ObjectKey};
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, DaemonSetStatus};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::json;
 
 use crate::context::ControllerContext;
-use crate::failure::Failure;
+use crate::failure::{Failure, gone_is_fine};
 use crate::pod_control::PodControl;
 use crate::revisions::{self, History, REVISION_LABEL, Source};
 use crate::work::{Controller, Expectations, Next, WorkQueue};
@@ -142,6 +143,10 @@ impl Controller for DaemonSets {
         // Before the caches are read: what arrives later is in the next pass.
         let settled = self.expectations.satisfied(key);
         let sorted = revisions::owned(&self.client, &self.revisions, set.as_ref(), &selector).await?;
+        if self.merge(&set, &sorted).await? {
+            // The relabelled Pods and the deleted revisions lead to the next pass.
+            return Ok(Next::OnChange);
+        }
         let collisions = set.status.as_ref().and_then(|status| status.collision_count).unwrap_or(0);
         let source = Source { owner: set.as_ref(), template: &set.spec.template, collisions, hash_label: REVISION_LABEL };
         let history = revisions::ensure(&self.client, &source, sorted).await?;
@@ -171,6 +176,20 @@ fn hash(revision: &ControllerRevision) -> &str {
 }
 
 impl DaemonSets {
+    /// Deletes revisions that are equal to the newest one of the present template, after their Pods have its hash; returns whether
+    /// there were any. Older versions made them.
+    async fn merge(&self, set: &DaemonSet, sorted: &[Arc<ControllerRevision>]) -> Result<bool, Failure> {
+        let Some((newest, duplicates)) = revisions::duplicates(sorted, &set.spec.template) else { return Ok(false) };
+        for pod in self.pods.indexed(BY_CONTROLLER, meta::uid(&set.metadata)) {
+            let label = meta::label(&pod.metadata, REVISION_LABEL);
+            if duplicates.iter().any(|duplicate| Some(hash(duplicate)) == label) {
+                let patch = json!({"metadata": {"labels": {REVISION_LABEL: hash(&newest)}}});
+                gone_is_fine(writes::patch(&self.client, pod.as_ref(), patch).await)?;
+            }
+        }
+        revisions::delete(&self.client, &duplicates).await.map(|()| true)
+    }
+
     /// The next writes and the status. Before the cache shows the writes of the last pass, there are none.
     fn decide(&self, set: &DaemonSet, history: &History, owned: &[Arc<Pod>], settled: bool) -> (Plan, DaemonSetStatus) {
         let assignment = plan::assign(set, &self.nodes.list(), owned);

@@ -197,6 +197,17 @@ async fn create<O: Object>(
     }
 }
 
+/// The newest of several revisions of one template, and the others; `None` when there is one at most.
+pub fn duplicates(
+    sorted: &[Arc<ControllerRevision>],
+    template: &PodTemplateSpec,
+) -> Option<(Arc<ControllerRevision>, Vec<Arc<ControllerRevision>>)> {
+    let data = data(template);
+    let mut equal: Vec<_> = sorted.iter().filter(|revision| same(revision, &data)).cloned().collect();
+    let newest = equal.pop().filter(|_| !equal.is_empty())?;
+    Some((newest, equal))
+}
+
 /// The oldest `surplus` revisions that no Pod uses.
 pub fn expired(
     sorted: &[Arc<ControllerRevision>],

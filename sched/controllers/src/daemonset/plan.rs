@@ -74,9 +74,12 @@ pub struct Plan {
 }
 
 impl Snapshot<'_> {
-    /// Whether the Pod is of the present revision.
+    /// Whether the Pod is of the present revision: by the hash, or by the generation of the template, which Pods of older
+    /// servers have alone.
     pub fn is_updated(&self, pod: &Pod) -> bool {
-        meta::label(&pod.metadata, crate::revisions::REVISION_LABEL) == Some(self.hash)
+        let by_hash = !self.hash.is_empty() && meta::label(&pod.metadata, crate::revisions::REVISION_LABEL) == Some(self.hash);
+        let generation = template::generation(self.set).map(|generation| generation.to_string());
+        by_hash || generation.is_some_and(|generation| meta::label(&pod.metadata, template::GENERATION_LABEL) == Some(&generation))
     }
 
     /// Whether the Pod is available.

@@ -57,22 +57,29 @@ pub fn update(snapshot: &Snapshot<'_>, plan: &mut Plan) {
     if !is_rolling(snapshot.set) {
         return;
     }
-    let wanted: Vec<&NodePods> = snapshot.assignment.nodes.iter().filter(|node_pods| node_pods.verdict.runs).collect();
-    let (max_surge, max_unavailable) = fences(snapshot.set, wanted.len());
+    let nodes = &snapshot.assignment.nodes;
+    let wanted = nodes.iter().filter(|node_pods| node_pods.verdict.runs).count();
+    let (max_surge, max_unavailable) = fences(snapshot.set, wanted);
+    // Also the nodes that get no Pod but still have one.
+    let used: Vec<&NodePods> = nodes.iter().filter(|node_pods| node_pods.verdict.runs || !node_pods.pods.is_empty()).collect();
     if max_surge == 0 {
-        replace(snapshot, &wanted, max_unavailable, plan);
+        replace(snapshot, &used, max_unavailable, plan);
     } else {
-        surge_to(snapshot, &wanted, max_surge, plan);
+        surge_to(snapshot, &used, max_surge, plan);
+        leave(snapshot, &used, wanted, plan);
     }
 }
 
 /// Deletes old Pods: all that are not available, and others as long as fewer than `most` nodes are without an available Pod.
-fn replace(snapshot: &Snapshot<'_>, wanted: &[&NodePods], most: usize, plan: &mut Plan) {
+fn replace(snapshot: &Snapshot<'_>, used: &[&NodePods], most: usize, plan: &mut Plan) {
     let (mut unavailable, mut candidates) = (0_usize, Vec::new());
-    for node_pods in wanted {
+    for node_pods in used {
         match pair(snapshot, node_pods) {
             Some(Pair { new: None, old: Some(old) }) if snapshot.is_available(old) => candidates.push(Arc::clone(old)),
-            Some(Pair { new: None, old: Some(old) }) => plan.delete.push(Arc::clone(old)),
+            Some(Pair { new: None, old: Some(old) }) => {
+                plan.delete.push(Arc::clone(old));
+                unavailable += 1;
+            }
             Some(Pair { new: Some(new), old: None }) if snapshot.is_available(new) => {}
             _ => unavailable += 1,
         }
@@ -82,12 +89,15 @@ fn replace(snapshot: &Snapshot<'_>, wanted: &[&NodePods], most: usize, plan: &mu
 
 /// Starts new Pods: wherever the old one is not available, and on others as long as fewer than `most` nodes wait for their new
 /// Pod. Deletes the old Pod where the new one is available.
-fn surge_to(snapshot: &Snapshot<'_>, wanted: &[&NodePods], most: usize, plan: &mut Plan) {
+fn surge_to(snapshot: &Snapshot<'_>, used: &[&NodePods], most: usize, plan: &mut Plan) {
     let (mut surging, mut candidates) = (0_usize, Vec::new());
-    for node_pods in wanted {
+    for node_pods in used {
+        let runs = node_pods.verdict.runs;
         match pair(snapshot, node_pods) {
             None => surging += 1,
             Some(Pair { old: None, .. }) => {}
+            Some(Pair { new: None, old: Some(old) }) if !runs && snapshot.is_available(old) => {}
+            Some(Pair { new: None, old: Some(old) }) if !runs => plan.delete.push(Arc::clone(old)),
             Some(Pair { new: None, old: Some(old) }) if snapshot.is_available(old) => candidates.push(node_pods.node.clone()),
             Some(Pair { new: None, .. }) => plan.create.push(node_pods.node.clone()),
             Some(Pair { new: Some(new), old: Some(old) }) if snapshot.is_available(new) => plan.delete.push(Arc::clone(old)),
@@ -95,4 +105,21 @@ fn surge_to(snapshot: &Snapshot<'_>, wanted: &[&NodePods], most: usize, plan: &m
         }
     }
     plan.create.extend(candidates.into_iter().take(most.saturating_sub(surging)));
+}
+
+/// Deletes available old Pods of nodes that get no Pod any more, as long as the available Pods are more than the `wanted` ones:
+/// whoever surges wants all of them at all times.
+fn leave(snapshot: &Snapshot<'_>, used: &[&NodePods], wanted: usize, plan: &mut Plan) {
+    let (mut available, mut leaving) = (0_usize, Vec::new());
+    for node_pods in used {
+        let Some(Pair { new, old }) = pair(snapshot, node_pods) else { continue };
+        available += usize::from(old.or(new).is_some_and(|pod| snapshot.is_available(pod)));
+        if let (None, Some(old)) = (new, old)
+            && !node_pods.verdict.runs
+            && snapshot.is_available(old)
+        {
+            leaving.push(Arc::clone(old));
+        }
+    }
+    plan.delete.extend(leaving.into_iter().take(available.saturating_sub(wanted)));
 }

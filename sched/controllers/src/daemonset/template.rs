@@ -8,6 +8,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::meta;
 use crate::revisions::REVISION_LABEL;
 
+/// The generation of a DaemonSet's template, which the API server counts.
+const GENERATION: &str = "deprecated.daemonset.template.generation";
+/// The same as a label of Pods.
+pub const GENERATION_LABEL: &str = "pod-template-generation";
 /// The field by which the affinity selects the node.
 const NODE_NAME: &str = "metadata.name";
 /// Taints that no daemon minds, with their effects.
@@ -21,6 +25,11 @@ const TOLERATED: [(&str, &str); 6] = [
 ];
 /// A daemon of the node's own network starts before the network is there.
 const OF_HOST_NETWORK: (&str, &str) = ("node.kubernetes.io/network-unavailable", "NoSchedule");
+
+/// The generation of the template; `None` without one that is readable.
+pub fn generation(set: &DaemonSet) -> Option<i64> {
+    meta::annotation(&set.metadata, GENERATION)?.parse().ok()
+}
 
 /// Adds the tolerations that every daemon has.
 pub fn add_tolerations(spec: &mut PodSpec) {
@@ -43,6 +52,9 @@ pub fn add_tolerations(spec: &mut PodSpec) {
 pub fn pod(set: &DaemonSet, node: &str, hash: &str) -> Pod {
     let from = set.spec.template.metadata.clone().unwrap_or_default();
     let mut labels = from.labels.unwrap_or_default();
+    if let Some(generation) = generation(set) {
+        labels.insert(GENERATION_LABEL.to_owned(), generation.to_string());
+    }
     labels.insert(REVISION_LABEL.to_owned(), hash.to_owned());
     let mut spec = set.spec.template.spec.clone().unwrap_or_default();
     add_tolerations(&mut spec);

@@ -43,6 +43,15 @@ fn an_equal_template_has_its_old_revision_again() {
 }
 
 #[test]
+fn of_equal_revisions_the_newest_stays() {
+    let all = [revision("one", 1, "v1"), revision("two", 2, "v2"), revision("three", 3, "v1"), revision("four", 4, "v1")];
+    let (newest, others) = duplicates(&all, &template_of("v1")).expect("three");
+    assert_eq!((name(&newest), others.iter().map(|other| name(other)).collect::<Vec<_>>()), ("four", vec!["one", "three"]));
+    assert_eq!(duplicates(&all, &template_of("v2")), None);
+    assert_eq!(duplicates(&all, &template_of("v3")), None);
+}
+
+#[test]
 fn what_a_template_leaves_empty_is_no_difference() {
     let mut with_empty = data(&template_of("v1"));
     with_empty["spec"]["template"]["spec"]["securityContext"] = json!({});

@@ -244,3 +244,66 @@ fn a_pod_is_available_after_its_time() {
     let status = world.status();
     assert_eq!((status.number_ready, status.number_available, status.number_unavailable), (1, None, Some(1)));
 }
+
+#[test]
+fn pods_have_the_generation_of_the_template_and_are_updated_by_it() {
+    let mut world = World::new(&["a"], json!({}));
+    world.set.metadata.annotations = Some(BTreeMap::from([("deprecated.daemonset.template.generation".to_owned(), "3".to_owned())]));
+    world.pass();
+    assert_eq!(meta::label(&world.pod("a-1").metadata, "pod-template-generation"), Some("3"));
+    world.all_ready();
+    world.hash = "h2";
+    assert_eq!(world.pass(), [""; 0], "the generation is the same");
+    world.set.metadata.annotations = Some(BTreeMap::from([("deprecated.daemonset.template.generation".to_owned(), "4".to_owned())]));
+    assert_eq!(world.pass(), ["delete a-1"]);
+    world.set.metadata.annotations = Some(BTreeMap::from([("deprecated.daemonset.template.generation".to_owned(), "x".to_owned())]));
+    world.gone();
+    world.pass();
+    assert_eq!(meta::label(&world.pod("a-2").metadata, "pod-template-generation"), None, "it is unreadable");
+}
+
+/// Upstream's `TestDaemonSetUpdatesSomeOldPodsNotReady` and its neighbours.
+#[test]
+fn old_pods_that_are_not_available_count_as_unavailable() {
+    let mut world = World::new(&["a", "b", "c"], json!({"updateStrategy": {"rollingUpdate": {"maxUnavailable": 2}}}));
+    world.pass();
+    world.all_ready();
+    world.run("b-2", json!({"phase": "Running"}));
+    world.hash = "h2";
+    assert_eq!(world.pass(), ["delete b-2", "delete a-1"], "one of the two is taken by b");
+}
+
+fn no_schedule(name: &str) -> Arc<Node> {
+    node(name, json!({"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}}))
+}
+
+#[test]
+fn an_update_reaches_pods_on_nodes_that_get_none_any_more() {
+    let mut world = World::new(&["a", "b"], json!({}));
+    world.pass();
+    world.all_ready();
+    world.hash = "h2";
+    world.nodes = vec![no_schedule("a"), node("b", json!({}))];
+    assert_eq!(world.pass(), ["delete a-1"]);
+    world.gone();
+    assert_eq!(world.pass(), ["delete b-2"], "a needs no Pod");
+}
+
+/// Upstream's `TestDaemonSetUpdatesPodsNotMatchTainstWithMaxSurge`.
+#[test]
+fn a_surging_update_leaves_a_node_when_enough_pods_are_available() {
+    let mut world = World::new(&["a", "b"], json!({"updateStrategy": {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}}));
+    world.pass();
+    world.all_ready();
+    world.hash = "h2";
+    world.nodes = vec![no_schedule("a"), node("b", json!({})), node("c", json!({}))];
+    assert_eq!(world.pass(), ["create c-3"]);
+    assert_eq!(world.pass(), ["create b-4"], "the Pod of a stays: c has none that is available");
+    world.ready("c-3");
+    assert_eq!(world.pass(), ["delete a-1"], "two are wanted, and b and c have them");
+    let mut world = World::new(&["a", "b"], json!({"updateStrategy": {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}}));
+    world.pass();
+    world.hash = "h2";
+    world.nodes = vec![no_schedule("a"), node("b", json!({}))];
+    assert_eq!(world.pass(), ["create b-3", "delete a-1"], "it is not available");
+}
