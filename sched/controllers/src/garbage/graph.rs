@@ -66,6 +66,16 @@ struct Node {
     phase: Phase,
 }
 
+impl Node {
+    /// Whether a reference of an object in `namespace` names this object: the UID alone is anybody's claim.
+    fn is_named(&self, reference: &OwnerReference, namespace: &str) -> bool {
+        let Identity { kind, namespace: own, name } = &self.identity;
+        let group = reference.api_version.rsplit_once('/').map_or("", |(group, _)| group);
+        let is_reachable = !kind.namespaced || own == namespace;
+        kind.kind == reference.kind && kind.group == group && *name == reference.name && is_reachable
+    }
+}
+
 /// The graph's record of one object.
 #[derive(Debug)]
 pub struct NodeSnapshot {
@@ -192,12 +202,8 @@ impl Graph {
     /// reference.
     pub fn owner(&self, item: &Identity, reference: &OwnerReference) -> Option<Owner> {
         let nodes = self.nodes.lock();
-        let node = nodes.by_uid.get(&reference.uid)?;
-        let identity = &node.identity;
-        let group = reference.api_version.rsplit_once('/').map_or("", |(group, _)| group);
-        let same = identity.kind.kind == reference.kind && identity.kind.group == group && identity.name == reference.name;
-        let reachable = !identity.kind.namespaced || identity.namespace == item.namespace;
-        (same && reachable).then_some(if node.phase == Phase::Foreground { Owner::WaitsForUs } else { Owner::Solid })
+        let node = nodes.by_uid.get(&reference.uid).filter(|node| node.is_named(reference, &item.namespace))?;
+        Some(if node.phase == Phase::Foreground { Owner::WaitsForUs } else { Owner::Solid })
     }
 
     /// Whether the graph has an object of that UID in another namespace than the item's.
@@ -226,7 +232,12 @@ impl Nodes {
         if old_owners != owners {
             // Owners that waited for this object may be done now, and owners that it names now may not exist.
             worth.extend(old_owners.iter().filter(|(owner, _)| self.is_foreground(owner)).map(|(owner, _)| owner.clone()));
-            if owners.iter().any(|(owner, _)| self.is_foreground(owner) || !self.by_uid.contains_key(owner)) {
+            let references = meta.owner_references.iter().flatten();
+            let is_doubtful = |reference: &OwnerReference| {
+                let owner = self.by_uid.get(&reference.uid);
+                owner.is_none_or(|owner| owner.phase == Phase::Foreground || !owner.is_named(reference, meta::namespace(meta)))
+            };
+            if references.clone().any(is_doubtful) {
                 worth.push(uid.clone());
             }
         }
@@ -303,6 +314,34 @@ mod tests {
         assert_eq!(nodes.upsert(&kind(), &meta_of("pod", &[("set", true)], json!({}))), ["pod"]);
         assert!(nodes.upsert(&kind(), &meta_of("set", &[], json!({}))).is_empty());
         assert!(nodes.upsert(&kind(), &meta_of("other", &[("set", true)], json!({}))).is_empty());
+    }
+
+    /// Upstream's "potentially invalid" references.
+    #[test]
+    fn an_object_whose_reference_does_not_fit_its_owner_is_looked_at() {
+        let mut nodes = Nodes::default();
+        nodes.upsert(&kind(), &meta_of("set", &[], json!({})));
+        let referring = |change: Value| {
+            let mut reference = json!({"apiVersion": "apps/v1", "kind": "Thing", "name": "set", "uid": "set"});
+            meta::overlay(&mut reference, &change);
+            json!({"ownerReferences": [reference]})
+        };
+        for (at, (extra, expected)) in [
+            (referring(json!({})), false),
+            (referring(json!({"apiVersion": "apps/v2"})), false),
+            (referring(json!({"apiVersion": "batch/v1"})), true),
+            (referring(json!({"kind": "Other"})), true),
+            (referring(json!({"name": "another"})), true),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let uid = format!("pod-{at}");
+            assert_eq!(!nodes.upsert(&kind(), &meta_of(&uid, &[], extra.clone())).is_empty(), expected, "{extra}");
+        }
+        let mut elsewhere = referring(json!({}));
+        elsewhere["namespace"] = json!("elsewhere");
+        assert_eq!(nodes.upsert(&kind(), &meta_of("stranger", &[], elsewhere)), ["stranger"]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The three ways in which the deletion of an owner treats its dependents.
 
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Secret};
 use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -81,5 +81,41 @@ async fn orphaning_lets_dependents_go_free() {
     until("owner gone", cluster.api::<ConfigMap>(), |all| !all.contains_key("owner")).await;
     let free = cluster.api::<Secret>().get("free").await.expect("still there");
     assert!(free.owner_references().is_empty());
+    cluster.stop().await;
+}
+
+/// The UID is that of an object in another namespace: the owner does not exist where the reference says.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_owner_in_another_namespace_is_no_owner() {
+    let cluster = Cluster::start(|_| {}).await;
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owner", "namespace": "kube-system"}});
+    let system: kube::Api<ConfigMap> = kube::Api::namespaced(cluster.client.clone(), "kube-system");
+    let made = system.create(&PostParams::default(), &from(map)).await.expect("an owner");
+    let uid = made.uid().expect("a UID");
+    let reference = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid});
+    dependent(&cluster, "stranger", &[&reference], &[]).await;
+    until("stranger gone", cluster.api::<Secret>(), |all| !all.contains_key("stranger")).await;
+    let expected = format!("ownerRef [v1/ConfigMap, namespace: default, name: owner, uid: {uid}] does not exist in namespace \"default\"");
+    until("the event", cluster.api::<Event>(), |all| {
+        let mut events = all.values();
+        events.any(|event| event.reason.as_deref() == Some("OwnerRefInvalidNamespace") && event.message.as_deref() == Some(&expected))
+    })
+    .await;
+    cluster.stop().await;
+}
+
+/// Two objects that own each other, both deleted in the foreground.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_circle_of_foreground_deletions_ends() {
+    let cluster = Cluster::start(|_| {}).await;
+    let owner = owner(&cluster).await;
+    dependent(&cluster, "child", &[&owner], &[]).await;
+    let child = cluster.api::<Secret>().get("child").await.expect("a child");
+    let back = json!({"apiVersion": "v1", "kind": "Secret", "name": "child", "uid": child.uid(), "blockOwnerDeletion": true});
+    let patch = Patch::Merge(json!({"metadata": {"ownerReferences": [back]}}));
+    cluster.api::<ConfigMap>().patch("owner", &PatchParams::default(), &patch).await.expect("a circle");
+    cluster.api::<ConfigMap>().delete("owner", &DeleteParams::foreground()).await.expect("deleted");
+    until("owner gone", cluster.api::<ConfigMap>(), |all| !all.contains_key("owner")).await;
+    until("child gone", cluster.api::<Secret>(), |all| !all.contains_key("child")).await;
     cluster.stop().await;
 }
