@@ -92,8 +92,16 @@ fn validate_update(sub: Option<&str>, new: &At<'_>, old: &At<'_>, checks: &mut C
     }
 }
 
+/// Warnings about the template, and about a time zone in the schedule, which only an update can store.
 fn warnings(object: &At<'_>) -> Vec<String> {
-    pod::warnings::for_pod(&object.find("spec.jobTemplate.spec.template"))
+    let mut warnings = pod::warnings::for_pod(&object.find("spec.jobTemplate.spec.template"));
+    if object.find("spec.schedule").text().contains("TZ") {
+        // The path is upstream's own.
+        let words = "cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see \
+            https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details";
+        warnings.push(words.to_owned());
+    }
+    warnings
 }
 
 #[cfg(test)]
@@ -118,5 +126,15 @@ mod tests {
         assert!(new.contains("cannot use TZ or CRON_TZ in schedule, use timeZone field instead"), "{new}");
         let [both] = &problems(json!({"schedule": with}), json!({"schedule": with, "timeZone": "UTC"}))[..] else { panic!("one problem") };
         assert!(both.contains("cannot use both timeZone field and TZ or CRON_TZ in schedule"), "{both}");
+    }
+
+    #[test]
+    fn a_time_zone_that_stays_in_the_schedule_is_warned_of() {
+        for (schedule, expected) in [("0 * * * *", 0), ("TZ=UTC 0 * * * *", 1), ("CRON_TZ=UTC 0 * * * *", 1)] {
+            let object = json!({"spec": {"schedule": schedule}});
+            let warnings = warnings(&At::root(&object));
+            assert_eq!(warnings.len(), expected, "{schedule}: {warnings:?}");
+            assert!(warnings.iter().all(|warning| warning.starts_with("cannot use TZ or CRON_TZ in ")), "{warnings:?}");
+        }
     }
 }
