@@ -5,6 +5,7 @@
 //! soon as it is answered. The [`ledger`] keeps the sums, so that the cost of a check does not depend on the number of objects.
 
 mod ledger;
+mod overdue;
 pub(crate) mod status;
 
 use std::collections::HashMap;

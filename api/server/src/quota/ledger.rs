@@ -2,16 +2,19 @@
 //!
 //! A sum is counted once, from all objects, when it is first needed. From then on the cache's events are added to it.
 //! Each query adds the new events first, so a sum is as new as a list would be. When the cache has dropped some events,
-//! sums are counted anew.
+//! sums are counted anew, and also from time to time: no event says that a deletion is [overdue](super::overdue).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use api_admission::resource_quota::{self, Scopes, Sum, Sums};
 use api_model::kind::GroupResource;
+use api_model::meta;
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::Value;
 
+use super::overdue;
 use api_cache::{Before, Cache, Event, Filter, Object, Resource};
 
 /// The sums that were needed so far.
@@ -33,6 +36,8 @@ struct Entry {
     /// Events up to this revision are in the sum, even if the book's own revision is lower.
     upto: u64,
     sum: Sum,
+    /// UIDs of the Pods that are counted as ended because their deletion is overdue.
+    overdue: HashSet<String>,
 }
 
 /// The sums of what is in a cache.
@@ -48,7 +53,7 @@ impl Sums for LedgerSums<'_> {
             return sum;
         }
         // The lock is not held while counting.
-        let entry = Entry::count(&objects, self.cache.applied(), namespace, scopes);
+        let entry = Entry::count(&objects, self.cache.applied(), namespace, scopes, api_clock::now());
         let sum = entry.sum.clone();
         self.ledger.books.lock().entry(resource.clone()).or_default().open(namespace, entry);
         sum
@@ -68,6 +73,11 @@ impl Ledger {
         for (resource, book) in &mut *self.books.lock() {
             book.follow(&cache.resource(resource));
         }
+    }
+
+    /// Drops all sums, so that they are counted anew.
+    pub(super) fn forget(&self) {
+        self.books.lock().clear();
     }
 
     /// Drops the sums that none of these quotas needs.
@@ -121,11 +131,10 @@ impl Book {
             return;
         }
         let (before, after) = (event.old().map(|old| read(resource, old)), event.after.as_ref().map(|new| read(resource, new)));
+        let now = api_clock::now();
         for entry in entries.iter_mut().filter(|entry| entry.upto < event.revision) {
-            let counts = |object: &&Arc<Value>| entry.scopes.matches(resource, object);
-            let (less, more) = (before.as_ref().filter(counts), after.as_ref().filter(counts));
-            less.into_iter().for_each(|object| entry.sum.take(resource, object));
-            more.into_iter().for_each(|object| entry.sum.add(resource, object));
+            before.iter().for_each(|object| entry.take(resource, object));
+            after.iter().for_each(|object| entry.add(resource, object, now));
         }
     }
 
@@ -138,16 +147,35 @@ impl Book {
 
 impl Entry {
     /// Counts all objects.
-    fn count(objects: &Resource, applied: u64, namespace: &str, scopes: &Scopes) -> Self {
+    fn count(objects: &Resource, applied: u64, namespace: &str, scopes: &Scopes, now: Timestamp) -> Self {
         let page = objects.list(&Filter { namespace: Some(namespace.to_owned()), ..Filter::default() }, applied);
-        let mut sum = Sum::default();
-        for object in &page.items {
-            let object = read(&objects.name, object);
-            if scopes.matches(&objects.name, &object) {
-                sum.add(&objects.name, &object);
-            }
+        let mut entry = Self { scopes: scopes.clone(), upto: page.revision, sum: Sum::default(), overdue: HashSet::new() };
+        page.items.iter().for_each(|object| entry.add(&objects.name, &read(&objects.name, object), now));
+        entry
+    }
+
+    fn add(&mut self, resource: &GroupResource, object: &Arc<Value>, now: Timestamp) {
+        if !self.scopes.matches(resource, object) {
+            return;
         }
-        Self { scopes: scopes.clone(), upto: page.revision, sum }
+        if overdue::is_overdue(resource, object, now) {
+            self.overdue.insert(meta::uid(object).to_owned());
+            self.sum.add(resource, &overdue::ended(object));
+        } else {
+            self.sum.add(resource, object);
+        }
+    }
+
+    /// Takes out what [`Entry::add`] added.
+    fn take(&mut self, resource: &GroupResource, object: &Arc<Value>) {
+        if !self.scopes.matches(resource, object) {
+            return;
+        }
+        if self.overdue.remove(meta::uid(object)) {
+            self.sum.take(resource, &overdue::ended(object));
+        } else {
+            self.sum.take(resource, object);
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use api_model::meta;
 use api_rules::apply::{self, Target, Writer};
 use api_store::Expect;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::core::WriteError;
 use crate::quota::Quotas;
@@ -21,6 +22,9 @@ use api_wire::json;
 
 /// Changes within this time are written together.
 const PAUSE: Duration = Duration::from_millis(200);
+/// All sums are counted anew after this time, upstream's `--resource-quota-sync-period`: time alone changes the usage of Pods
+/// whose deletion does not end.
+const RECOUNT: Duration = Duration::from_secs(5 * 60);
 /// Pause before a failed write is tried again.
 const RETRY: Duration = Duration::from_secs(5);
 /// The manager of the status in `managedFields`.
@@ -34,6 +38,7 @@ pub(crate) async fn keep(quotas: Arc<Quotas>) {
     let core = &quotas.core;
     let mut applied = core.cache.follow();
     let mut counted = Counted::new();
+    let mut recount_at = Instant::now() + RECOUNT;
     loop {
         applied.mark_unchanged();
         let all_written = pass(&quotas, &mut counted).await;
@@ -41,6 +46,11 @@ pub(crate) async fn keep(quotas: Arc<Quotas>) {
             () = core.shutdown.cancelled() => return,
             changed = applied.changed() => if changed.is_err() { return },
             () = tokio::time::sleep(RETRY), if !all_written => {}
+            () = tokio::time::sleep_until(recount_at) => {
+                quotas.ledger.forget();
+                counted.clear();
+                recount_at = Instant::now() + RECOUNT;
+            }
         }
         let pause = tokio::time::sleep(PAUSE);
         tokio::pin!(pause);

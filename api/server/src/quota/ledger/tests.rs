@@ -101,7 +101,7 @@ async fn what_happens_is_added_and_nothing_counted_anew() {
         assert!(is_marked(&cluster, &ledger, &resource));
     }
     // An older sum of another namespace does not cause events to be counted twice.
-    let entry = Entry { scopes: Scopes::default(), upto: 0, sum: Sum::default() };
+    let entry = Entry { scopes: Scopes::default(), upto: 0, sum: Sum::default(), overdue: HashSet::new() };
     ledger.books.lock().get_mut(&resource).expect("a book").open("other", entry);
     cluster.delete(&format!("{CONFIG_MAPS}/a")).await.ok();
     let known = LedgerSums { ledger: &ledger, cache: &cluster.server.core().cache };
@@ -119,7 +119,7 @@ fn what_others_changed_at_once_is_counted_whole() {
         Object::new(("default".into(), name.into()), revision, plain, None, &Arc::default()).expect("JSON")
     };
     resource.apply(["a", "b", "c", "d"].into_iter().zip(1..).map(|(name, at)| applied(name, at, Some(object(name, at)))).collect());
-    let count = || Entry::count(&resource, 0, "default", &Scopes::default());
+    let count = || Entry::count(&resource, 0, "default", &Scopes::default(), api_clock::now());
     let mut book = Book::default();
     book.open("default", count());
     // As in a transaction of another program: three deletions and a creation have one revision.
@@ -129,7 +129,7 @@ fn what_others_changed_at_once_is_counted_whole() {
     let summed = |book: &Book| book.by_namespace["default"].iter().map(|entry| entry.sum.clone()).collect::<Vec<_>>();
     assert_eq!(summed(&book), [count().sum]);
     // The creation is not counted twice either when another sum lowers the book's revision.
-    book.open("other", Entry { scopes: Scopes::default(), upto: 0, sum: Sum::default() });
+    book.open("other", Entry { scopes: Scopes::default(), upto: 0, sum: Sum::default(), overdue: HashSet::new() });
     book.follow(&resource);
     assert_eq!(summed(&book), [count().sum]);
 }
@@ -161,4 +161,28 @@ async fn sums_that_no_quota_needs_are_forgotten() {
     assert_eq!(left, [scoped("BestEffort")]);
     ledger.keep(std::iter::empty());
     assert!(ledger.books.lock().is_empty());
+}
+
+/// A lost node does not report the end of its Pods.
+#[tokio::test]
+async fn a_pod_whose_deletion_is_overdue_counts_as_an_object_alone() {
+    let (cluster, resource) = (cluster().await, core("pods"));
+    cluster.pod("a", "lost").await;
+    cluster.pod("b", "alive").await;
+    cluster.delete(&format!("{PODS}/a?gracePeriodSeconds=30")).await.ok();
+    let objects = cluster.server.core().cache.resource(&resource);
+    let count = |later: i64| {
+        let now = api_clock::now().checked_add(jiff::SignedDuration::from_secs(later)).expect("a time");
+        Entry::count(&objects, cluster.server.core().cache.applied(), "default", &Scopes::default(), now)
+    };
+    let (soon, late) = (count(0), count(600));
+    assert_eq!(format!("{:?}", soon.sum).matches("pods").count(), 2, "pods and count/pods: {:?}", soon.sum);
+    assert_ne!(soon.sum, late.sum);
+    let mut book = Book::default();
+    book.open("default", late);
+    cluster.delete(&format!("{PODS}/a?gracePeriodSeconds=0")).await.ok();
+    book.follow(&cluster.server.core().cache.resource(&resource));
+    let left = &book.by_namespace["default"][0];
+    assert_eq!(left.sum, count(0).sum, "what was not added is not taken out");
+    assert!(left.overdue.is_empty());
 }
