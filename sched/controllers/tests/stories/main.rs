@@ -9,6 +9,7 @@ mod daemonsets;
 mod disruption;
 mod garbage;
 mod jobs;
+mod metrics;
 mod mirroring;
 mod namespaces;
 mod nodes;
