@@ -15,6 +15,8 @@ pub const DECIMAL_SUFFIXES: [(&str, i32); 10] =
 
 /// The greatest result of [`milli`]: a stored quantity has at most 2^63-1 units, and many such amounts can be added.
 const MILLI_MAX: i128 = i64::MAX as i128 * 1000;
+/// Billionths of a unit.
+const NANO: i128 = 1_000_000_000;
 /// Digits that always fit an `i128`; further digits round the last one up.
 const DIGITS_MAX: usize = 38;
 /// Digits that fit when they are multiplied by 2^60.
@@ -54,6 +56,36 @@ pub fn value(text: &str) -> Result<i64, QuantityError> {
     let milli = milli(text)?;
     let whole = milli.div_euclid(1000) + i128::from(milli.rem_euclid(1000) != 0);
     i64::try_from(whole).map_err(|_| QuantityError)
+}
+
+/// Upstream's canonical text of billionths: with the largest suffix that leaves a whole number, or with `e` and an exponent.
+pub fn decimal_text(nano: i128, exponent: bool) -> String {
+    if nano == 0 {
+        return "0".to_owned();
+    }
+    let (mut value, mut power) = (nano, -9);
+    while value % 1000 == 0 && (exponent || power < 18) {
+        value /= 1000;
+        power += 3;
+    }
+    match DECIMAL_SUFFIXES.iter().find(|(_, p)| *p == power).filter(|_| !exponent || power == 0) {
+        Some((suffix, _)) => format!("{value}{suffix}"),
+        None => format!("{value}e{power}"),
+    }
+}
+
+/// The same with binary suffixes. There is none below 1024, nor where it would lose a fraction.
+pub fn binary_text(nano: i128) -> String {
+    if nano.saturating_abs() < 1024 * NANO || nano % NANO != 0 {
+        return decimal_text(nano, false);
+    }
+    let (mut value, mut power) = (nano / NANO, 0);
+    while value % 1024 == 0 && power < 60 {
+        value /= 1024;
+        power += 10;
+    }
+    let suffix = BINARY_SUFFIXES.iter().find(|(_, p)| *p == power).map_or("", |(name, _)| name);
+    format!("{value}{suffix}")
 }
 
 /// The first digits without the point, and the number of digits after the point. The number is negative if digits

@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 
-use api_model::quantity::{BINARY_SUFFIXES, DECIMAL_SUFFIXES};
+use api_model::quantity::{BINARY_SUFFIXES, DECIMAL_SUFFIXES, binary_text, decimal_text};
 use thiserror::Error;
 
 /// Digits of the smallest unit, nano; finer values are rounded up.
@@ -181,10 +181,10 @@ impl Quantity {
 
     /// Upstream's canonical form. It has no binary suffix below 1024, and where the suffix would lose a fraction.
     pub fn canonical(self) -> String {
-        if self.writing == Writing::Binary && self.nano.saturating_abs() >= 1024 * NANO && self.is_whole() {
-            return binary(self.nano / NANO);
+        match self.writing {
+            Writing::Binary => binary_text(self.nano),
+            writing => decimal_text(self.nano, writing == Writing::Exponent),
         }
-        decimal(self.nano, self.writing == Writing::Exponent)
     }
 }
 
@@ -192,31 +192,6 @@ fn ceil_div(value: i128, by: i128) -> i128 {
     let (quotient, rest) = (value / by, value % by);
     // Upstream rounds away from zero.
     quotient + rest.signum()
-}
-
-fn binary(mut value: i128) -> String {
-    let mut power = 0;
-    while value != 0 && value % 1024 == 0 && power < 60 {
-        value /= 1024;
-        power += 10;
-    }
-    let suffix = BINARY_SUFFIXES.iter().find(|(_, p)| *p == power).map_or("", |(name, _)| name);
-    format!("{value}{suffix}")
-}
-
-fn decimal(nano: i128, exponent: bool) -> String {
-    if nano == 0 {
-        return "0".to_owned();
-    }
-    let (mut value, mut power) = (nano, -NANO_DIGITS);
-    while value % 1000 == 0 && (exponent || power < 18) {
-        value /= 1000;
-        power += 3;
-    }
-    match DECIMAL_SUFFIXES.iter().find(|(_, p)| *p == power).filter(|_| !exponent || power == 0) {
-        Some((suffix, _)) => format!("{value}{suffix}"),
-        None => format!("{value}e{power}"),
-    }
 }
 
 /// Compares two quantities; a text that is not a quantity counts as zero.
