@@ -23,9 +23,10 @@ use serde_json::json;
 
 use crate::context::ControllerContext;
 use crate::failure::Failure;
+use crate::note::{self, Note};
 use crate::work::{Controller, Next, WorkQueue};
 use crate::{meta, metrics, writes};
-use plan::{Decision, Note};
+use plan::Decision;
 
 /// The controller.
 pub struct CronJobs {
@@ -220,9 +221,6 @@ impl CronJobs {
     }
 
     fn record(&self, cron_job: &CronJob, notes: Vec<Note>) {
-        for Note { is_warning, reason, message } in notes {
-            let record = if is_warning { Recorder::warning } else { Recorder::normal };
-            record(&self.recorder, &reference(cron_job), reason, message);
-        }
+        note::record(&self.recorder, &reference(cron_job), notes);
     }
 }

@@ -1,11 +1,19 @@
 //! The kinds that the API server serves, from aggregated discovery: for controllers of objects of every kind, custom kinds
 //! included.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use kube::api::ApiResource;
 use kube::client::{APIGroupDiscoveryList, APIVersionDiscovery};
+use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use crate::failure::{During, Failure};
 use crate::kind::KindInfo;
+
+/// For a resource that the last discovery did not have, the server is asked again at most once in this period.
+const DISCOVERY_PERIOD: Duration = Duration::from_secs(1);
 
 /// A served kind in its group's preferred version.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +55,51 @@ pub struct Resource {
     pub kind: String,
     /// Whether it has the subresource `scale`.
     pub has_scale: bool,
+}
+
+impl Resource {
+    /// `deployments.apps`, or `pods` in the core group.
+    pub fn group_resource(&self) -> String {
+        if self.group.is_empty() { self.plural.clone() } else { format!("{}.{}", self.plural, self.group) }
+    }
+
+    /// How the client addresses its objects, which live in namespaces.
+    pub fn api_resource(self) -> ApiResource {
+        let Self { group, version, plural, kind, .. } = self;
+        api_resource(&KindInfo { group, version, kind, plural, namespaced: true })
+    }
+}
+
+/// When the resources were discovered, and the resources.
+type Discovery = (Instant, Arc<Vec<Resource>>);
+
+/// The served resources in all versions, as last discovered.
+pub struct Resources {
+    client: kube::Client,
+    last: Mutex<Option<Discovery>>,
+}
+
+impl Resources {
+    /// Nothing is discovered before the first look-up.
+    pub fn new(client: kube::Client) -> Self {
+        Self { client, last: Mutex::default() }
+    }
+
+    /// The first resource, in order of preference, that satisfies `is`. If there is none, the server may serve it by now.
+    pub async fn find(&self, is: impl Fn(&Resource) -> bool) -> Result<Option<Resource>, Failure> {
+        let find = |served: &[Resource]| served.iter().find(|one| is(one)).cloned();
+        let last = self.last.lock().clone();
+        if let Some((discovered_at, served)) = last {
+            let found = find(&served);
+            if found.is_some() || discovered_at.elapsed() < DISCOVERY_PERIOD {
+                return Ok(found);
+            }
+        }
+        let served = Arc::new(every_version(&self.client).await?);
+        let found = find(&served);
+        *self.last.lock() = Some((Instant::now(), served));
+        Ok(found)
+    }
 }
 
 /// Requests the discovery documents from the server.

@@ -30,6 +30,7 @@ mod namespace;
 mod node_ipam;
 mod node_lifecycle;
 mod nodes;
+mod note;
 mod percent;
 mod pod_control;
 mod pod_gc;

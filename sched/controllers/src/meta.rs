@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use api_model::selector::Selector;
 use api_model::zero;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement, ObjectMeta, OwnerReference, Time};
 use serde_json::{Map, Value};
 
 /// A time as objects carry it.
@@ -80,6 +80,18 @@ pub fn selector_of(labels: &BTreeMap<String, String>) -> Selector {
 /// Whether labels match.
 pub fn matches(selector: &Selector, labels: Option<&BTreeMap<String, String>>) -> bool {
     selector.matches_by(&|key| labels.and_then(|l| l.get(key)).map(String::as_str))
+}
+
+/// The selector as Go prints it, for upstream's messages.
+pub fn selector_text(selector: &LabelSelector) -> String {
+    let labels = selector.match_labels.iter().flatten().map(|(key, value)| format!("{key}: {value},"));
+    let requirement = |one: &LabelSelectorRequirement| {
+        let values = one.values.clone().unwrap_or_default().join(" ");
+        format!("LabelSelectorRequirement{{Key:{},Operator:{},Values:[{values}],}},", one.key, one.operator)
+    };
+    let expressions: String = selector.match_expressions.iter().flatten().map(requirement).collect();
+    let labels: String = labels.collect();
+    format!("&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}")
 }
 
 /// A time's instant.

@@ -9,8 +9,8 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::{CronJob, CronJobSpec};
 
-use super::plan::{Note, warning};
 use crate::meta;
+use crate::note::{Note, warning};
 
 /// More missed times than this number are reported, upstream's.
 const MISSED_MAX: i64 = 100;

@@ -12,31 +12,11 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::due::{self, Timetable};
+use crate::note::{Note, normal, warning};
 use crate::{jobs, meta};
 
 /// The annotation with the time for which a Job was created.
 const SCHEDULED_AT: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
-
-/// An event to record on the CronJob.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
-    /// `Warning` rather than `Normal`.
-    pub is_warning: bool,
-    /// Upstream's reason.
-    pub reason: &'static str,
-    /// Upstream's message.
-    pub message: String,
-}
-
-/// An event of type `Normal`.
-pub fn normal(reason: &'static str, message: impl Into<String>) -> Note {
-    Note { is_warning: false, reason, message: message.into() }
-}
-
-/// An event of type `Warning`.
-pub fn warning(reason: &'static str, message: impl Into<String>) -> Note {
-    Note { is_warning: true, reason, message: message.into() }
-}
 
 /// What to do now.
 #[derive(Debug, PartialEq, Eq)]

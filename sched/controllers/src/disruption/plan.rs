@@ -8,7 +8,7 @@ use api_model::selector::Selector;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::scales::{Total, Unscaled};
@@ -151,18 +151,6 @@ pub fn unmanaged_message(budget: &PodDisruptionBudget) -> String {
         "Pods selected by this PodDisruptionBudget (selector: {}) were found to be unmanaged. As a result, the status of the PDB \
          cannot be calculated correctly, which may result in undefined behavior. To account for these pods please set \
          \".spec.minAvailable\" field of the PDB to an integer value.",
-        selector_text(&selector)
+        meta::selector_text(&selector)
     )
-}
-
-/// The selector as Go prints it, as in upstream's event.
-fn selector_text(selector: &LabelSelector) -> String {
-    let labels = selector.match_labels.iter().flatten().map(|(key, value)| format!("{key}: {value},"));
-    let requirement = |one: &k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement| {
-        let values = one.values.clone().unwrap_or_default().join(" ");
-        format!("LabelSelectorRequirement{{Key:{},Operator:{},Values:[{values}],}},", one.key, one.operator)
-    };
-    let expressions: String = selector.match_expressions.iter().flatten().map(requirement).collect();
-    let labels: String = labels.collect();
-    format!("&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}")
 }

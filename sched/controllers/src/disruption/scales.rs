@@ -11,18 +11,12 @@ use k8s_openapi::api::core::v1::{Pod, ReplicationController};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Api;
 use kube::api::DynamicObject;
-use parking_lot::Mutex;
 use thiserror::Error;
-use tokio::time::Instant;
 
 use crate::context::ControllerContext;
-use crate::discovery::{self, Resource, api_resource};
+use crate::discovery::Resources;
 use crate::failure::{During, Failure};
-use crate::kind::KindInfo;
 use crate::meta;
-
-/// For a kind that the last discovery did not have, the server is asked again at most once in this period.
-const DISCOVERY_PERIOD: Duration = Duration::from_secs(1);
 
 /// The sum of the replicas that the workloads of some Pods want.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,8 +59,6 @@ impl Unscaled {
     }
 }
 
-type Served = (Instant, Arc<Vec<Resource>>);
-
 /// The workloads.
 pub struct Scales {
     client: kube::Client,
@@ -74,7 +66,7 @@ pub struct Scales {
     deployments: Informer<Deployment>,
     stateful_sets: Informer<StatefulSet>,
     replication_controllers: Informer<ReplicationController>,
-    served: Mutex<Option<Served>>,
+    resources: Resources,
 }
 
 impl Scales {
@@ -86,7 +78,7 @@ impl Scales {
             deployments: context.informer(),
             stateful_sets: context.informer(),
             replication_controllers: context.informer(),
-            served: Mutex::default(),
+            resources: Resources::new(context.client()),
         }
     }
 
@@ -134,40 +126,21 @@ impl Scales {
 
     /// The replicas of a workload of any kind, from its `scale`; `None` when the workload does not exist.
     async fn foreign(&self, namespace: &str, owner: &OwnerReference) -> Result<Option<i32>, Unscaled> {
-        let Some(resource) = self.resource(owner).await? else {
+        let (group, version) = owner.api_version.rsplit_once('/').unwrap_or(("", &owner.api_version));
+        let found = self.resources.find(|one| one.group == group && one.version == version && one.kind == owner.kind).await?;
+        let Some(resource) = found else {
             return Err(Unscaled::NoKind { kind: owner.kind.clone(), api_version: owner.api_version.clone() });
         };
         if !resource.has_scale {
-            let name = if resource.group.is_empty() { resource.plural } else { format!("{}.{}", resource.plural, resource.group) };
-            return Err(Unscaled::NoScale(name));
+            return Err(Unscaled::NoScale(resource.group_resource()));
         }
-        let Resource { group, version, plural, kind, .. } = resource;
-        let kind = KindInfo { group, version, kind, plural, namespaced: true };
-        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), namespace, &api_resource(&kind));
+        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), namespace, &resource.api_resource());
         match api.get_scale(&owner.name).await.during("reading the scale of", format!("{} {}", owner.kind, owner.name)) {
             Ok(scale) if meta::uid(&scale.metadata) == owner.uid => Ok(Some(scale.spec.and_then(|spec| spec.replicas).unwrap_or(0))),
             Ok(_) => Ok(None),
             Err(failure) if failure.is_not_found() => Ok(None),
             Err(failure) => Err(failure.into()),
         }
-    }
-
-    /// The served resource of a controller's kind and version.
-    async fn resource(&self, owner: &OwnerReference) -> Result<Option<Resource>, Failure> {
-        let (group, version) = owner.api_version.rsplit_once('/').unwrap_or(("", &owner.api_version));
-        let find =
-            |served: &[Resource]| served.iter().find(|one| one.group == group && one.version == version && one.kind == owner.kind).cloned();
-        let cached = self.served.lock().clone();
-        if let Some((discovered_at, served)) = cached {
-            let found = find(&served);
-            if found.is_some() || discovered_at.elapsed() < DISCOVERY_PERIOD {
-                return Ok(found);
-            }
-        }
-        let served = Arc::new(discovery::every_version(&self.client).await?);
-        let found = find(&served);
-        *self.served.lock() = Some((Instant::now(), served));
-        Ok(found)
     }
 }
 
