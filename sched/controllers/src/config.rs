@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use api_client::lease::Election;
 use ipnet::Ipv4Net;
+use jiff::SignedDuration;
 use jiff::tz::TimeZone;
 use thiserror::Error;
 
@@ -62,6 +63,8 @@ pub struct Config {
     pub terminated_pod_gc_threshold: usize,
     /// The time zone of CronJobs that name none: upstream's is that of the controller manager's machine.
     pub time_zone: TimeZone,
+    /// Timing of HorizontalPodAutoscalers.
+    pub autoscaling: Autoscaling,
     /// The period in which the garbage collector discovers the served kinds, upstream's 30 s.
     pub discovery_period: Duration,
 }
@@ -81,6 +84,33 @@ pub struct NodeTiming {
     pub large_cluster_size_threshold: usize,
     /// The share of lost Nodes at which a zone is partly down: `--unhealthy-zone-threshold`.
     pub unhealthy_zone_threshold: f64,
+}
+
+/// Timing of HorizontalPodAutoscalers, upstream's flags that begin with `--horizontal-pod-autoscaler-`.
+#[derive(Clone, Debug)]
+pub struct Autoscaling {
+    /// The period in which each of them is looked at: `sync-period`.
+    pub sync_period: Duration,
+    /// For how long the highest proposal counts before a target gets fewer replicas: `downscale-stabilization`.
+    pub downscale_stabilization: SignedDuration,
+    /// The ratio of a metric to its target may differ from 1 by this much: `tolerance`.
+    pub tolerance: f64,
+    /// The time after the start of a Pod in which it may use CPU without working: `cpu-initialization-period`.
+    pub cpu_initialization_period: SignedDuration,
+    /// Within this time after the start of a Pod, readiness may change: `initial-readiness-delay`.
+    pub initial_readiness_delay: SignedDuration,
+}
+
+impl Default for Autoscaling {
+    fn default() -> Self {
+        Self {
+            sync_period: Duration::from_secs(15),
+            downscale_stabilization: SignedDuration::from_mins(5),
+            tolerance: 0.1,
+            cpu_initialization_period: SignedDuration::from_mins(5),
+            initial_readiness_delay: SignedDuration::from_secs(30),
+        }
+    }
 }
 
 impl Default for NodeTiming {
@@ -114,6 +144,7 @@ impl Default for Config {
             pod_gc_quarantine: Duration::from_secs(40),
             terminated_pod_gc_threshold: 12_500,
             time_zone: TimeZone::UTC,
+            autoscaling: Autoscaling::default(),
             discovery_period: Duration::from_secs(30),
         }
     }

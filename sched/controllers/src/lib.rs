@@ -34,6 +34,7 @@ mod note;
 mod percent;
 mod pod_control;
 mod pod_gc;
+mod podautoscaler;
 mod pods;
 mod policy_status;
 mod replicaset;
@@ -59,7 +60,7 @@ use k8s_openapi::api::core::v1::ReplicationController;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
-pub use config::{Accounts, Config, NodeTiming, Reserved, Signer, SigningError, SigningRequest, UnknownController};
+pub use config::{Accounts, Autoscaling, Config, NodeTiming, Reserved, Signer, SigningError, SigningRequest, UnknownController};
 use context::{Account, ControllerContext};
 pub use failure::Failure;
 
@@ -95,6 +96,7 @@ const CONTROLLERS: &[Row] = &[
     ("endpointslice-controller", Account::Named("endpointslice-controller"), endpointslice::build),
     ("endpointslice-mirroring-controller", Account::Named("endpointslicemirroring-controller"), endpointslice_mirroring::build),
     ("garbage-collector-controller", Account::Named("generic-garbage-collector"), garbage::build),
+    ("horizontal-pod-autoscaler-controller", Account::Named("horizontal-pod-autoscaler"), podautoscaler::build),
     ("job-controller", Account::Named("job-controller"), job::build),
     ("namespace-controller", Account::Named("namespace-controller"), namespace::build),
     ("node-ipam-controller", Account::Named("node-controller"), node_ipam::build),

@@ -321,6 +321,7 @@ pub const PATCHES: &[(&str, &[Grant])] = &[
     ("endpoint-controller", &[On(PATCH, CORE, &["endpoints"])]),
     ("endpointslice-controller", &[On(PATCH, DISCOVERY, &["endpointslices"])]),
     ("endpointslicemirroring-controller", &[On(PATCH, DISCOVERY, &["endpointslices"])]),
+    ("horizontal-pod-autoscaler", &[On(PATCH, &["autoscaling"], &["horizontalpodautoscalers/status"])]),
     ("job-controller", &[On(PATCH, BATCH, &["jobs/status"])]),
     ("namespace-controller", &[On(PATCH, CORE, &["namespaces/status"])]),
     ("replicaset-controller", &[On(PATCH, &["apps"], &["replicasets", "replicasets/status"])]),

@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -37,6 +38,7 @@ impl Cached for CronJob {}
 impl Cached for DaemonSet {}
 impl Cached for Deployment {}
 impl Cached for Endpoints {}
+impl Cached for HorizontalPodAutoscaler {}
 impl Cached for Lease {}
 impl Cached for Namespace {}
 impl Cached for PersistentVolumeClaim {}

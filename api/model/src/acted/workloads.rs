@@ -11,6 +11,7 @@ const CRON_JOBS: &[Part] = &[Controller("cronjob-controller")];
 const TTL: &[Part] = &[Controller("ttl-after-finished-controller")];
 const STATEFUL_SETS: &[Part] = &[Controller("statefulset-controller")];
 const DAEMON_SETS: &[Part] = &[Controller("daemonset-controller")];
+const AUTOSCALERS: &[Part] = &[Controller("horizontal-pod-autoscaler-controller"), ApiServer];
 const BUDGETS: &[Part] = &[Controller("disruption-controller")];
 const SERVER: &[Part] = &[ApiServer];
 
@@ -25,7 +26,7 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("batch", "CronJob", &[Fields { prefix: "spec", rows: CRON_JOB }, Fields { prefix: "spec.jobTemplate.spec", rows: JOB }])
         .with_pod_spec("spec.jobTemplate.spec.template.spec"),
     Row::new("", "ReplicationController", &[Fields { prefix: "spec", rows: REPLICATION_CONTROLLER }]).with_pod_spec("spec.template.spec"),
-    Row::nobody("autoscaling", "HorizontalPodAutoscaler", "HorizontalPodAutoscalers are stored but no controller acts on them yet"),
+    Row::new("autoscaling", "HorizontalPodAutoscaler", &[Fields { prefix: "", rows: AUTOSCALER }]),
     Row::new("", "PodTemplate", &[Fields { prefix: "", rows: &[Field::by(&[Clients], "template", "")] }]),
     Row::new("apps", "ControllerRevision", CLIENTS),
     Row::new("policy", "PodDisruptionBudget", &[Fields { prefix: "spec", rows: BUDGET }]),
@@ -130,6 +131,9 @@ const DAEMON_SET: &[Field] = &[
     Field::by(DAEMON_SETS, "template.metadata", "sched/controllers/src/daemonset/template.rs"),
     Field::by(DAEMON_SETS, "updateStrategy", "sched/controllers/src/daemonset/rollout.rs"),
 ];
+
+/// The whole spec: the two versions have different fields for the same, and the API server converts them.
+const AUTOSCALER: &[Field] = &[Field::by(AUTOSCALERS, "spec", "sched/controllers/src/podautoscaler/plan.rs")];
 
 const BUDGET: &[Field] = &[
     Field::by(BUDGETS, "maxUnavailable", "sched/controllers/src/disruption/plan.rs"),

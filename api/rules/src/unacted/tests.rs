@@ -58,12 +58,12 @@ fn reports_only_what_is_new_in_a_change() {
 
 #[test]
 fn reports_a_kind_that_nobody_acts_on() {
-    let scaler = |max: u32, label: &str| json!({"metadata": {"labels": {"a": label}}, "spec": {"maxReplicas": max}});
-    let warned = |new: Value, old: Option<Value>| warnings("autoscaling/v2", "HorizontalPodAutoscaler", new, old);
-    let sentence = ["skiff: HorizontalPodAutoscalers are stored but no controller acts on them yet"];
-    assert_eq!(warned(scaler(1, "x"), None), sentence);
-    assert_eq!(warned(scaler(2, "x"), Some(scaler(1, "x"))), sentence);
-    assert_eq!(warned(scaler(1, "y"), Some(scaler(1, "x"))), texts(&[]));
+    let taint = |key: &str, label: &str| json!({"metadata": {"labels": {"a": label}}, "spec": {"taint": {"key": key, "effect": "None"}}});
+    let warned = |new: Value, old: Option<Value>| warnings("resource.k8s.io/v1", "DeviceTaintRule", new, old);
+    let sentence = ["skiff: DeviceTaintRules are stored but nothing acts on them yet"];
+    assert_eq!(warned(taint("a", "x"), None), sentence);
+    assert_eq!(warned(taint("b", "x"), Some(taint("a", "x"))), sentence);
+    assert_eq!(warned(taint("a", "y"), Some(taint("a", "x"))), texts(&[]));
     assert_eq!(warnings("v1", "ConfigMap", json!({"data": {"a": "b"}}), None), texts(&[]));
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const SCALERS: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+const TAINTS: &str = "/apis/resource.k8s.io/v1/devicetaintrules";
 
 fn warnings(answer: &Answer) -> Vec<String> {
     let all = answer.headers.get_all("warning").iter();
@@ -31,16 +31,17 @@ async fn writers_of_fields_without_effect_get_a_warning() {
     let plain = cluster.post(PODS, pod("q")).await;
     assert_eq!(warnings(&plain), [""; 0], "what the server fills in is no promise of its writer's");
 
-    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
-    let scaler = json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "s"},
-        "spec": {"maxReplicas": 2, "scaleTargetRef": target}});
-    let made = cluster.post(SCALERS, scaler).await;
-    assert_eq!(warnings(&made), ["skiff: HorizontalPodAutoscalers are stored but no controller acts on them yet"]);
-    let changed = cluster.patch(&format!("{SCALERS}/s"), "merge", json!({"spec": {"maxReplicas": 3}})).await;
+    let taint = json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceTaintRule", "metadata": {"name": "t"},
+        "spec": {"taint": {"key": "a", "effect": "None"}}});
+    let made = cluster.post(TAINTS, taint).await;
+    assert_eq!(warnings(&made), ["skiff: DeviceTaintRules are stored but nothing acts on them yet"]);
+    let changed = cluster.patch(&format!("{TAINTS}/t"), "merge", json!({"spec": {"taint": {"effect": "NoSchedule"}}})).await;
     assert_eq!(warnings(&changed).len(), 1);
-    let status =
-        cluster.patch(&format!("{SCALERS}/s/status"), "merge", json!({"status": {"currentReplicas": 2, "desiredReplicas": 2}})).await;
+    let condition =
+        json!({"type": "InProgress", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let status = cluster.patch(&format!("{TAINTS}/t/status"), "merge", json!({"status": {"conditions": [condition]}})).await;
     assert_eq!(warnings(&status), [""; 0]);
+    status.ok();
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "what a story cannot do fails it")]
 
+mod autoscaling;
 mod certificates;
 mod cronjobs;
 mod daemonsets;
@@ -10,6 +11,7 @@ mod disruption;
 mod garbage;
 mod jobs;
 mod metrics;
+mod metrics_server;
 mod mirroring;
 mod namespaces;
 mod nodes;

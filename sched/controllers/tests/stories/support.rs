@@ -174,8 +174,10 @@ async fn kubelet(client: Client, node: String) {
             address = address.wrapping_add(1);
             let broken = pod.spec.iter().flat_map(|spec| &spec.containers).any(|container| container.image.as_deref() == Some("broken"));
             let ip = format!("10.244.{}.{address}", node.bytes().map(u32::from).sum::<u32>() % 250);
-            let ready = json!({"type": "Ready", "status": if broken { "False" } else { "True" }, "lastTransitionTime": jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()});
-            let status = json!({"status": {"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}], "conditions": [ready]}});
+            let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+            let ready = json!({"type": "Ready", "status": if broken { "False" } else { "True" }, "lastTransitionTime": now});
+            let status =
+                json!({"status": {"phase": "Running", "startTime": now, "podIP": ip, "podIPs": [{"ip": ip}], "conditions": [ready]}});
             log_failure("running", api.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Merge(status)).await);
         }
     }
