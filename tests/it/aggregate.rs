@@ -1,7 +1,5 @@
 //! An aggregated API server behind skiff's: metrics of nodes and Pods, as `kubectl top` requests them.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderMap};
@@ -62,15 +60,6 @@ fn resources() -> Value {
         "resources": [row("nodes", "NodeMetrics", false), row("pods", "PodMetrics", true)]})
 }
 
-fn registration(authority: &str) -> String {
-    format!(
-        "apiVersion: apiregistration.k8s.io/v1\nkind: APIService\nmetadata: {{name: v1beta1.metrics.k8s.io}}\nspec:\n  \
-         group: metrics.k8s.io\n  version: v1beta1\n  groupPriorityMinimum: 100\n  versionPriority: 100\n  \
-         service: {{name: metrics, namespace: default}}\n  caBundle: {}\n",
-        STANDARD.encode(authority)
-    )
-}
-
 #[test]
 fn another_server_answers_behind_this_one() {
     let mut cluster = Cluster::prepared(Net::alone(), &["up"]);
@@ -101,7 +90,7 @@ fn what_is_served_here_is_registered(kubectl: &Kubectl<'_>) {
 }
 
 fn a_server_without_a_service_is_not_available(kubectl: &Kubectl<'_>, authority: &str) {
-    kubectl.apply(&registration(authority)).ok();
+    kubectl.apply(&backend::api_service("metrics.k8s.io", "v1beta1", "metrics", authority)).ok();
     let service = "apiservice/v1beta1.metrics.k8s.io";
     kubectl.until(service, "/status/conditions/0/reason", "ServiceNotFound");
     assert_eq!(kubectl.field(service, "/status/conditions/0/message"), "service/metrics in \"default\" is not present");

@@ -5,6 +5,7 @@
 mod access;
 mod admission;
 mod aggregate;
+mod autoscaling;
 mod backup;
 mod cel;
 mod convert;

@@ -3,6 +3,8 @@
 use std::convert::Infallible;
 use std::sync::{Arc, mpsc};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -78,5 +80,15 @@ pub fn service(name: &str, ip: &str, port: u16) -> String {
          apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\n\
          metadata: {{name: {name}-1, labels: {{kubernetes.io/service-name: {name}}}}}\naddressType: IPv4\n\
          endpoints: [{{addresses: [{ip}], conditions: {{ready: true}}}}]\nports: [{{name: https, port: {port}}}]\n"
+    )
+}
+
+/// The registration of such a server for a group version, behind its Service in `default`.
+pub fn api_service(group: &str, version: &str, service: &str, authority: &str) -> String {
+    format!(
+        "apiVersion: apiregistration.k8s.io/v1\nkind: APIService\nmetadata: {{name: {version}.{group}}}\nspec:\n  \
+         group: {group}\n  version: {version}\n  groupPriorityMinimum: 100\n  versionPriority: 100\n  \
+         service: {{name: {service}, namespace: default}}\n  caBundle: {}\n",
+        STANDARD.encode(authority)
     )
 }
