@@ -103,9 +103,8 @@ impl Jobs {
         let patch = json!({"metadata": {"uid": pod.metadata.uid, "$deleteFromPrimitiveList/finalizers": [member::FINALIZER]}});
         let api = writes::api::<Pod>(&self.client, meta::namespace(&pod.metadata));
         let patched = api.patch(meta::name(&pod.metadata), &writes::patching(), &Patch::Strategic(&patch)).await;
-        let patched = patched.during("removing the finalizer of", format!("Pod {}", ObjectKey::from(&pod.metadata)));
-        // Another Pod has the name by now.
-        gone_is_fine(patched).map(|_| ()).or_else(|failure| if failure.is_conflict() { Ok(()) } else { Err(failure) })
+        // A conflict says that another Pod has the name by now, or that too many others write to this one. The cache will tell.
+        gone_is_fine(patched.during("removing the finalizer of", format!("Pod {}", ObjectKey::from(&pod.metadata))))
     }
 
     /// Writes the status, removes finalizers, and writes the status with what is counted then.
@@ -188,5 +187,50 @@ impl Jobs {
             self.recorder.warning(&reference(job), "TooManySucceededPods", message.to_owned());
         }
         self.recorder.normal(&reference(job), "Completed", "Job completed".to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use api_client::events::Recorder;
+    use api_client::informer::Informer;
+    use api_tasks::Tasks;
+    use http::{Request, Response};
+    use kube::client::Body;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::job::removals::Removals;
+    use crate::pod_control::PodControl;
+    use crate::work::Expectations;
+
+    /// The controller with a server that answers every request with this code and reason.
+    fn controller(code: u16, reason: &'static str) -> Jobs {
+        let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": reason, "code": code});
+        let service = tower::service_fn(move |_: Request<Body>| {
+            let body = Body::from(status.to_string().into_bytes());
+            std::future::ready(Ok::<_, Infallible>(Response::builder().status(code).body(body).expect("a response")))
+        });
+        let client = kube::Client::new(service, "default");
+        let recorder = Recorder::new(client.clone(), "job-controller", None, &Tasks::new(CancellationToken::new()));
+        let expectations = Arc::new(Expectations::default());
+        let control = PodControl::new(client.clone(), recorder.clone(), Arc::clone(&expectations));
+        let (jobs, pods, removals) = (Informer::detached(), Informer::detached(), Arc::new(Removals::default()));
+        Jobs { client, control, recorder, jobs, pods, expectations, removals }
+    }
+
+    #[tokio::test]
+    async fn a_pod_whose_finalizer_could_not_be_removed_is_still_tracked() {
+        let pod: Pod =
+            serde_json::from_value(json!({"metadata": {"name": "p", "uid": "u", "finalizers": [member::FINALIZER]}})).expect("a Pod");
+        for (code, reason, is_gone) in [(404, "NotFound", true), (409, "Conflict", false), (500, "InternalError", false)] {
+            let (controller, key) = (controller(code, reason), ObjectKey::new("", "j"));
+            let mut tracked = std::collections::HashSet::from(["u".to_owned()]);
+            let removed = controller.untrack(&key, &[Arc::new(pod.clone())], &mut tracked).await;
+            assert_eq!((removed.is_ok(), tracked.is_empty()), (is_gone, is_gone), "{reason}");
+            assert!(controller.removals.expected(&key).is_empty(), "{reason}: the next pass looks at the Pod again");
+        }
     }
 }
