@@ -98,7 +98,7 @@ const OURS: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that may import every crate.
-const TOPS: &[&str] = &["skiff", "tests", "tests-fuzz", "xtask"];
+const TOPS: &[&str] = &["skiff", "tests", "tests-fuzz", "tests-sim", "xtask"];
 
 /// Foreign crates, each with exactly those of our crates that import it. `hickory` stands for every crate `hickory-…`
 /// too.

@@ -10,6 +10,7 @@ mod lint;
 mod needs;
 mod samples;
 mod sh;
+mod sim;
 mod soak;
 mod test;
 
@@ -82,6 +83,18 @@ enum Chore {
         #[arg(long)]
         seed: Option<u64>,
     },
+    /// Simulate whole control planes with faults, one for each seed.
+    Sim {
+        /// Number of seeds; the tests run fifty.
+        #[arg(long, default_value_t = 1000)]
+        seeds: u64,
+        /// The first of them.
+        #[arg(long, default_value_t = 1)]
+        first: u64,
+        /// Run this seed alone and print every step.
+        #[arg(long)]
+        seed: Option<u64>,
+    },
     /// Build the guests under samples/ into target/samples.
     Samples,
 }
@@ -98,6 +111,7 @@ fn main() -> ExitCode {
         Chore::Fuzz { target, seconds, seed } => fuzz::run(&target, seconds, seed),
         Chore::Schemathesis { examples } => test::schemathesis(examples),
         Chore::Soak { rounds, seed } => soak::run(rounds, seed),
+        Chore::Sim { seeds, first, seed } => sim::run(seeds, first, seed),
         Chore::Samples => samples::build().map(drop),
     };
     match done {
