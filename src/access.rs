@@ -153,10 +153,12 @@ impl Oidc {
     }
 }
 
-fn reading(flag: &str, path: &Path) -> String {
+/// What is attempted with the file of a flag.
+pub(crate) fn reading(flag: &str, path: &Path) -> String {
     format!("reading {flag} {}", path.display())
 }
 
-fn read(flag: &str, path: &Path) -> anyhow::Result<String> {
+/// Reads the file of a flag.
+pub(crate) fn read(flag: &str, path: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(path).with_context(|| reading(flag, path))
 }

@@ -139,6 +139,9 @@ pub struct ControlPlane {
     /// Whether to run the scheduler.
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
     pub scheduler: bool,
+    /// File with the KubeSchedulerConfiguration of the scheduler.
+    #[arg(long)]
+    pub scheduler_config: Option<PathBuf>,
     /// Seconds without a heartbeat after which a node counts as lost.
     #[arg(long, default_value_t = 40)]
     pub node_monitor_grace_period: u64,

@@ -15,12 +15,13 @@ use api_server::Server;
 use api_store::Store;
 use api_tasks::Tasks;
 use sched_controllers::{SigningError, SigningRequest};
+use sched_scheduler::KubeSchedulerConfiguration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::data_dir::DataDir;
 use crate::process::Process;
-use crate::{admin, cli, store};
+use crate::{access, admin, cli, store};
 
 /// Names of scheduler and controllers: upstream's, because clients read in `managedFields` who wrote a field.
 const SCHEDULER: &str = "kube-scheduler";
@@ -85,6 +86,7 @@ impl Running {
 /// Starts everything; returns when the API server accepts requests.
 pub async fn start(control: &ControlPlane, process: &Process) -> anyhow::Result<Running> {
     let options = &control.options;
+    let scheduler = scheduler_config(control)?;
     // Bind the port first, so that nothing changes if the port is in use.
     let address = SocketAddr::new(options.bind_address, options.secure_port);
     let listener = TcpListener::bind(address).await.with_context(|| format!("listening on {address} (--bind-address, --secure-port)"))?;
@@ -100,21 +102,21 @@ pub async fn start(control: &ControlPlane, process: &Process) -> anyhow::Result<
     let cancel = process.cancel.clone();
     tasks.own("admin-certificate", admin.run(api_clock::now, cancel.clone()));
     let informers = Informers::new(client(&server, user("system:kube-controller-manager"), MANAGER), tasks.clone());
-    start_parts(control, &pki, &server, &informers, &cancel, &tasks)?;
+    start_parts(control, scheduler, &pki, &server, &informers, &cancel, &tasks)?;
     Ok(Running { pki, server, url, kubeconfig, informers, data_dir: control.data_dir.clone(), store, tasks, cancel })
 }
 
 fn start_parts(
     control: &ControlPlane,
+    scheduler: Option<sched_scheduler::Config>,
     pki: &Arc<Pki>,
     server: &Arc<Server>,
     informers: &Informers,
     cancel: &CancellationToken,
     tasks: &Tasks,
 ) -> anyhow::Result<()> {
-    if control.options.scheduler {
+    if let Some(config) = scheduler {
         let (client, informers, cancel) = (client(server, user("system:kube-scheduler"), SCHEDULER), informers.clone(), cancel.clone());
-        let config = sched_scheduler::Config { election: election(control, SCHEDULER), ..sched_scheduler::Config::default() };
         tasks.own("scheduler", async move { sched_scheduler::run(client, informers, config, cancel).await.context("the scheduler ended") });
     }
     let (mut config, cancel) = (controllers_config(control, Arc::clone(pki))?, cancel.clone());
@@ -122,6 +124,20 @@ fn start_parts(
     config.accounts = Some(Arc::new(move |name| client(&accounts, account(name), MANAGER)));
     tasks.own("controllers", async move { sched_controllers::run(informers, config, cancel).await.context("the controllers ended") });
     Ok(())
+}
+
+/// The scheduler's settings; `None` when it does not run.
+fn scheduler_config(control: &ControlPlane) -> anyhow::Result<Option<sched_scheduler::Config>> {
+    let (options, flag) = (&control.options, "--scheduler-config");
+    let mut config = sched_scheduler::Config { election: election(control, SCHEDULER), ..sched_scheduler::Config::default() };
+    if let Some(path) = &options.scheduler_config {
+        if !options.scheduler {
+            bail!("{flag} needs --scheduler=true");
+        }
+        let text = access::read(flag, path)?;
+        config.configuration = KubeSchedulerConfiguration::parse(&text).with_context(|| access::reading(flag, path))?;
+    }
+    Ok(options.scheduler.then_some(config))
 }
 
 /// The user of a part of the control plane.

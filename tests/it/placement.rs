@@ -17,6 +17,45 @@ fn pods_are_placed_by_affinity_and_spread() {
     replicas_spread_over_zones(&kubectl);
 }
 
+#[test]
+fn the_scheduler_name_of_a_pod_chooses_how_it_is_placed() {
+    let fit = json!({"name": "NodeResourcesFit", "args": {"scoringStrategy": {"type": "MostAllocated"}}});
+    // The replicas of a Deployment are spread by default.
+    let spread = json!({"name": "PodTopologySpread", "args": {"defaultingType": "List"}});
+    let packing = json!({"schedulerName": "packing", "pluginConfig": [fit, spread]});
+    let profiles = json!([{"schedulerName": "default-scheduler"}, packing]);
+    let configuration = json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": profiles});
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("scheduler.yaml");
+    std::fs::write(&file, configuration.to_string()).expect("a file");
+    let flag = format!("--scheduler-config={}", file.display());
+    let mut cluster = Cluster::prepared(Net::alone(), &["server", "--controllers=*,-node-lifecycle-controller", &flag]);
+    cluster.start();
+    let kubectl = cluster.kubectl();
+    kubectl.until_usable("default");
+    for name in ["n1", "n2"] {
+        add_node(&kubectl, name, "z");
+    }
+    kubectl.apply(&deployment("first", 1, &json!({"nodeSelector": {"kubernetes.io/hostname": "n1"}}))).ok();
+    until_on(&kubectl, "first", &["n1"]);
+    kubectl.apply(&deployment("packed", 3, &json!({"schedulerName": "packing"}))).ok();
+    until_on(&kubectl, "packed", &["n1", "n1", "n1"]);
+    kubectl.apply(&deployment("other", 1, &json!({"schedulerName": "somebody-else"}))).ok();
+    kubectl.apply(&deployment("plain", 1, &json!({}))).ok();
+    until_on(&kubectl, "plain", &["n2"]);
+    assert_eq!(nodes(&kubectl, "other"), [""; 0], "another scheduler's");
+    eventually("each profile is the source of its events", || {
+        let events = kubectl.json("get events --field-selector reason=Scheduled");
+        let source = |event: &Value| {
+            let name = event["involvedObject"]["name"].as_str().and_then(|name| name.split('-').next()).unwrap_or_default().to_owned();
+            format!("{name} {}", event["source"]["component"].as_str().unwrap_or_default())
+        };
+        let sources: std::collections::BTreeSet<String> = events["items"].as_array().expect("events").iter().map(source).collect();
+        let wanted = ["first default-scheduler", "packed packing", "plain default-scheduler"];
+        if sources.iter().eq(&wanted) { Ok(()) } else { Err(format!("{sources:?}")) }
+    });
+}
+
 fn add_node(kubectl: &Kubectl<'_>, name: &str, zone: &str) {
     let labels = json!({"kubernetes.io/hostname": name, "zone": zone});
     let capacity = json!({"cpu": "8", "memory": "8Gi", "pods": "110"});

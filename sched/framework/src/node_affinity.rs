@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm};
+use k8s_openapi::api::core::v1::{NodeSelector, NodeSelectorRequirement, NodeSelectorTerm};
 
 use crate::PodInfo;
 
@@ -12,7 +12,7 @@ pub fn selects_node(pod: &PodInfo, name: &str, labels: &BTreeMap<String, String>
     let affinity = pod.node_affinity.as_ref();
     let required = affinity.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
     pod.node_selector.iter().all(|(key, value)| labels.get(key) == Some(value))
-        && required.is_none_or(|selector| selector.node_selector_terms.iter().any(|term| term_matches(term, name, labels)))
+        && required.is_none_or(|selector| selector_matches(selector, name, labels))
 }
 
 /// The names of the only nodes that the required node affinity of the Pod allows, if each of its terms names nodes; `None` if
@@ -30,6 +30,11 @@ pub fn selects_names(pod: &PodInfo) -> Option<BTreeSet<String>> {
     };
     let of_terms: Option<Vec<_>> = selector.node_selector_terms.iter().map(named).collect();
     of_terms.filter(|names| !names.is_empty()).map(|names| names.into_iter().flatten().collect())
+}
+
+/// Whether the node meets one of the selector's terms.
+pub fn selector_matches(selector: &NodeSelector, name: &str, labels: &BTreeMap<String, String>) -> bool {
+    selector.node_selector_terms.iter().any(|term| term_matches(term, name, labels))
 }
 
 /// Whether the node meets all requirements of the term. A term without requirements matches no node.

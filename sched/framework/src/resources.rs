@@ -37,6 +37,16 @@ impl Resource {
         list
     }
 
+    /// The amount of the resource of that name.
+    pub fn get(&self, name: &str) -> i64 {
+        match name {
+            "cpu" => self.cpu_milli,
+            "memory" => self.memory_bytes,
+            "ephemeral-storage" => self.ephemeral_bytes,
+            _ => self.scalar.get(name).copied().unwrap_or_default(),
+        }
+    }
+
     /// Adds the other amounts to these.
     pub fn add(&mut self, other: &Self) {
         self.combine(other, |a, b| a.saturating_add(b));

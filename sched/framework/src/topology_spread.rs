@@ -49,6 +49,11 @@ impl TopologySpread {
         [("kubernetes.io/hostname", 3), ("topology.kubernetes.io/zone", 5)].map(constraint).into()
     }
 
+    /// A default constraint with the selector of a Pod's workload.
+    pub fn with_selector(constraint: &TopologySpreadConstraint, selector: &Selector) -> Self {
+        Self { selector: selector.clone(), ..Self::new(constraint, &BTreeMap::new()) }
+    }
+
     /// `matchLabelKeys` adds the Pod's own values of these labels to the selector.
     fn new(constraint: &TopologySpreadConstraint, labels: &BTreeMap<String, String>) -> Self {
         let own = constraint.match_label_keys.iter().flatten().filter_map(|key| Some((key, labels.get(key)?)));

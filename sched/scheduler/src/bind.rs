@@ -1,5 +1,8 @@
 //! What the scheduler writes: bindings, the `PodScheduled` condition, nominations, the end of preempted Pods, events.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use api_client::events::Recorder;
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 use kube::Api;
@@ -30,7 +33,8 @@ pub(crate) enum Reason {
 #[derive(Clone)]
 pub(crate) struct Writer {
     pub client: kube::Client,
-    pub events: Recorder,
+    /// The recorders of the profiles, by `schedulerName`: it is the source of the events.
+    pub recorders: Arc<HashMap<String, Recorder>>,
 }
 
 impl Writer {
@@ -46,7 +50,9 @@ impl Writer {
             self.pods(pod).create_subresource("binding", &pod.name, &PostParams::default(), &binding).await;
         match answer {
             Ok(_) => {
-                self.events.normal(&reference(pod), "Scheduled", format!("Successfully assigned {} to {node}", pod.key()));
+                if let Some(events) = self.events(pod) {
+                    events.normal(&reference(pod), "Scheduled", format!("Successfully assigned {} to {node}", pod.key()));
+                }
                 BindingResult::Bound
             }
             Err(kube::Error::Api(status)) if status.code == 404 => BindingResult::PodGone,
@@ -57,7 +63,9 @@ impl Writer {
     /// Records in the condition `PodScheduled` and in an event why the Pod has no node. `nominated` is the new value of
     /// `nominatedNodeName`, if it changes; an empty one removes the field.
     pub async fn not_scheduled(&self, pod: &PodInfo, reason: Reason, message: &str, nominated: Option<&str>) {
-        self.events.warning(&reference(pod), "FailedScheduling", message);
+        if let Some(events) = self.events(pod) {
+            events.warning(&reference(pod), "FailedScheduling", message);
+        }
         let (mut status, reason) = (Map::new(), format!("{reason:?}"));
         if !pod.unschedulable.as_ref().is_some_and(|(before, written)| *before == reason && written == message) {
             let now = api_model::meta::time(api_clock::now());
@@ -121,11 +129,18 @@ impl Writer {
             answer => answer.map(|()| true),
         };
         let is_there = gone_is_fine(pods.patch_status(&victim.name, &PatchParams::default(), &patch).await.map(drop))?;
-        if is_there && gone_is_fine(pods.delete(&victim.name, &options).await.map(drop))? {
-            let message = format!("Preempted by pod {} on node {node}", preemptor.uid);
-            self.events.normal(&reference(victim), "Preempted", message);
+        if is_there
+            && gone_is_fine(pods.delete(&victim.name, &options).await.map(drop))?
+            && let Some(events) = self.events(preemptor)
+        {
+            events.normal(&reference(victim), "Preempted", format!("Preempted by pod {} on node {node}", preemptor.uid));
         }
         Ok(())
+    }
+
+    /// The recorder of the profile that schedules the Pod.
+    fn events(&self, pod: &PodInfo) -> Option<&Recorder> {
+        self.recorders.get(&pod.scheduler_name)
     }
 
     fn pods(&self, pod: &PodInfo) -> Api<Pod> {

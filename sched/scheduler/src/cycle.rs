@@ -140,7 +140,7 @@ impl Search<'_> {
     fn host(&mut self, start: &mut usize) -> Option<String> {
         let in_cluster = self.profile.scores.iter().map(AsRef::as_ref).filter(|plugin| plugin.scope() == Scope::Cluster);
         let scorers: Vec<&dyn ScorePlugin> = in_cluster.filter(|plugin| plugin.pre_score(self.state, self.pod, &[])).collect();
-        let enough = feasible_nodes_to_find(self.snapshot.nodes.len());
+        let enough = feasible_nodes_to_find(self.profile.percentage_of_nodes_to_score, self.snapshot.nodes.len());
         let index = if scorers.is_empty() { self.first_of_ranking(enough, start) } else { self.best_of_window(&scorers, enough, start) };
         self.snapshot.nodes.get(index?).map(|node| node.name.clone())
     }
@@ -225,7 +225,7 @@ fn make_room(
     let mut nomination = Nomination::Stays;
     for plugin in &profile.post_filters {
         let result = plugin.post_filter(&profile.filters, state, pod, snapshot, &diagnosis.resolvable, *offset);
-        *offset += feasible_nodes_to_find(snapshot.nodes.len());
+        *offset += feasible_nodes_to_find(profile.percentage_of_nodes_to_score, snapshot.nodes.len());
         match result {
             PostFilterResult::Preempt(preemption) => return Nomination::Preempts(preemption),
             PostFilterResult::Unschedulable { message, stays_nominated } => {
@@ -239,12 +239,13 @@ fn make_room(
     nomination
 }
 
-/// The number of feasible nodes at which the search ends: upstream's `numFeasibleNodesToFind`.
-fn feasible_nodes_to_find(nodes: usize) -> usize {
+/// The number of feasible nodes at which the search ends: upstream's `numFeasibleNodesToFind`. A `percentage` of 0 depends on the number
+/// of nodes.
+fn feasible_nodes_to_find(percentage: usize, nodes: usize) -> usize {
     if nodes < FEASIBLE_NODES_MIN {
         return nodes;
     }
-    let percent = 50_usize.saturating_sub(nodes / 125).max(FEASIBLE_PERCENT_MIN);
+    let percent = if percentage > 0 { percentage } else { 50_usize.saturating_sub(nodes / 125).max(FEASIBLE_PERCENT_MIN) };
     (nodes * percent / 100).max(FEASIBLE_NODES_MIN)
 }
 
@@ -302,7 +303,10 @@ mod tests {
 
     #[test]
     fn in_a_large_cluster_a_cycle_searches_a_share_of_the_nodes_and_the_next_ones_a_few_more() {
-        assert_eq!((feasible_nodes_to_find(50), feasible_nodes_to_find(1_000), feasible_nodes_to_find(5_000)), (50, 420, 500));
+        for (percentage, nodes, wanted) in [(0, 50, 50), (0, 1_000, 420), (0, 5_000, 500), (30, 50, 50), (30, 1_000, 300), (5, 1_000, 100)]
+        {
+            assert_eq!(feasible_nodes_to_find(percentage, nodes), wanted, "{percentage} % of {nodes}");
+        }
         let (mut cache, mut progress) = (Cache::default(), Progress::default());
         (0..1_000).for_each(|n| drop(cache.update_node(&object(n))));
         let chosen: Vec<String> =

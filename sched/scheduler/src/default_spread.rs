@@ -1,5 +1,5 @@
 //! The topology spread constraints of Pods that have none: the Pods of a Service and of a workload are spread over nodes and
-//! zones where that is possible. Upstream's `defaultingType: System` of `PodTopologySpread`.
+//! zones where that is possible, or as the profile says. Upstream's `defaultConstraints` of `PodTopologySpread`.
 
 mod services;
 
@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::{ReplicationController, Service};
 use sched_framework::{PodController, PodInfo, TopologySpread};
 
 use self::services::ServiceSelectors;
+use crate::config::DefaultConstraints;
 
 /// The objects whose selectors find the Pods that are spread together.
 #[derive(Default)]
@@ -44,15 +45,19 @@ impl DefaultSpread {
     }
 
     /// The Pod with the default constraints, if it has none and belongs to a Service or to a controller.
-    pub fn apply(&self, pod: Arc<PodInfo>) -> Arc<PodInfo> {
-        if !pod.topology_spread.is_empty() {
+    pub fn apply(&self, pod: Arc<PodInfo>, defaults: &DefaultConstraints) -> Arc<PodInfo> {
+        if !pod.topology_spread.is_empty() || *defaults == DefaultConstraints::List(Vec::new()) {
             return pod;
         }
         let selector = self.selector(&pod);
         if selector.is_everything() {
             return pod;
         }
-        Arc::new(PodInfo { topology_spread: TopologySpread::system_defaults(&selector), ..PodInfo::clone(&pod) })
+        let topology_spread = match defaults {
+            DefaultConstraints::System => TopologySpread::system_defaults(&selector),
+            DefaultConstraints::List(constraints) => constraints.iter().map(|c| TopologySpread::with_selector(c, &selector)).collect(),
+        };
+        Arc::new(PodInfo { topology_spread, ..PodInfo::clone(&pod) })
     }
 
     /// The requirements of the Services that select the Pod and of its controller; everything without them (upstream's
@@ -87,7 +92,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::plugins::fixtures::labelled;
+    use crate::plugins::fixtures::{arguments, labelled};
 
     fn service(selector: &[(&str, &str)]) -> Service {
         let selector = selector.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
@@ -128,7 +133,24 @@ mod tests {
         ] {
             let before = pod.topology_spread.clone();
             let wanted = wanted.map_or(before, |text| TopologySpread::system_defaults(&Selector::parse(text).expect("a selector")));
-            assert_eq!(defaults.apply(Arc::new(pod)).topology_spread, wanted, "{what}");
+            assert_eq!(defaults.apply(Arc::new(pod), &DefaultConstraints::System).topology_spread, wanted, "{what}");
         }
+    }
+
+    #[test]
+    fn the_profile_sets_the_default_constraints() {
+        let mut defaults = DefaultSpread::default();
+        defaults.set_service(&ObjectKey::new("default", "front"), Some(&service(&[("tier", "front")])));
+        let constraint = json!({"maxSkew": 2, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"});
+        let spread = |constraints: serde_json::Value| {
+            let args = arguments("PodTopologySpread", &json!({"defaultingType": "List", "defaultConstraints": constraints}));
+            let pod = Arc::new(labelled("p", json!({"tier": "front"}), json!({})));
+            defaults.apply(pod, &args.pod_topology_spread.default_constraints()).topology_spread.clone()
+        };
+        assert_eq!(spread(json!([])), []);
+        let list = spread(json!([constraint]));
+        let [one] = list.as_slice() else { panic!("{list:?}") };
+        assert_eq!((one.topology_key.as_str(), one.max_skew, one.is_required, one.requires_label), ("rack", 2, true, true));
+        assert!(one.selects(&[("tier".to_owned(), "front".to_owned())].into()) && !one.selects(&[].into()));
     }
 }

@@ -7,6 +7,7 @@
 
 mod bind;
 mod cache;
+mod config;
 mod cycle;
 mod default_spread;
 mod diagnosis;
@@ -15,4 +16,5 @@ mod plugins;
 mod queue;
 mod run;
 
+pub use config::{ConfigurationError, KubeSchedulerConfiguration};
 pub use run::{Config, run};

@@ -1,4 +1,4 @@
-//! The default profile: one file a plugin.
+//! The plugins, one file each, and the profile that calls them.
 
 mod balanced_allocation;
 mod default_preemption;
@@ -9,41 +9,104 @@ mod node_ports;
 mod node_resources_fit;
 mod node_unschedulable;
 mod pod_topology_spread;
+mod resource_allocation;
+mod scoring_strategy;
 mod taint_toleration;
 mod topology;
 
-use sched_framework::{Filters, PostFilterPlugin, ScorePlugin};
+use sched_framework::{FilterPlugin, Filters, PostFilterPlugin, ScorePlugin, Weighted};
+
+use crate::config::{KubeSchedulerProfile, PluginArguments};
 
 /// The plugins of a profile, in the order in which the cycle calls them.
 pub(crate) struct Profile {
     pub filters: Filters,
     pub post_filters: Vec<Box<dyn PostFilterPlugin>>,
     pub scores: Vec<Box<dyn ScorePlugin>>,
+    /// The share of the nodes that must be feasible before the search ends, in per cent; 0 depends on the number of nodes.
+    pub percentage_of_nodes_to_score: usize,
 }
 
-impl Default for Profile {
-    /// Upstream's order and weights.
-    fn default() -> Self {
+impl Profile {
+    /// The plugins of the configured profile.
+    pub fn new(profile: &KubeSchedulerProfile) -> Self {
+        let KubeSchedulerProfile { plugins, arguments, percentage_of_nodes_to_score, .. } = profile;
+        let weighted = |(name, weight): &(&str, i64)| {
+            let plugin: Box<dyn ScorePlugin> = Box::new(Weighted::new(score_plugin(name, arguments)?, *weight));
+            Some(plugin)
+        };
         Self {
-            filters: Filters::new(vec![
-                Box::new(node_unschedulable::NodeUnschedulable),
-                Box::new(node_name::NodeName),
-                Box::new(taint_toleration::TaintToleration),
-                Box::new(node_affinity::NodeAffinity),
-                Box::new(node_ports::NodePorts),
-                Box::new(node_resources_fit::NodeResourcesFit),
-                Box::new(pod_topology_spread::PodTopologySpread),
-                Box::new(inter_pod_affinity::InterPodAffinity),
-            ]),
-            post_filters: vec![Box::new(default_preemption::DefaultPreemption)],
-            scores: vec![
-                Box::new(taint_toleration::TaintToleration),
-                Box::new(node_affinity::NodeAffinity),
-                Box::new(node_resources_fit::NodeResourcesFit),
-                Box::new(pod_topology_spread::PodTopologySpread),
-                Box::new(inter_pod_affinity::InterPodAffinity),
-                Box::new(balanced_allocation::BalancedAllocation),
-            ],
+            filters: Filters::new(plugins.filter.iter().filter_map(|name| filter_plugin(name, arguments)).collect()),
+            post_filters: plugins.post_filter.iter().filter_map(|name| post_filter_plugin(name, arguments)).collect(),
+            scores: plugins.score.iter().filter_map(weighted).collect(),
+            percentage_of_nodes_to_score: *percentage_of_nodes_to_score,
+        }
+    }
+}
+
+/// The filter plugin of that name.
+fn filter_plugin(name: &str, arguments: &PluginArguments) -> Option<Box<dyn FilterPlugin>> {
+    Some(match name {
+        "NodeUnschedulable" => Box::new(node_unschedulable::NodeUnschedulable),
+        "NodeName" => Box::new(node_name::NodeName),
+        "TaintToleration" => Box::new(taint_toleration::TaintToleration),
+        "NodeAffinity" => Box::new(node_affinity::NodeAffinity::new(&arguments.node_affinity)),
+        "NodePorts" => Box::new(node_ports::NodePorts),
+        "NodeResourcesFit" => Box::new(node_resources_fit::NodeResourcesFit::new(&arguments.node_resources_fit)),
+        "PodTopologySpread" => Box::new(pod_topology_spread::PodTopologySpread),
+        "InterPodAffinity" => Box::new(inter_pod_affinity::InterPodAffinity::new(&arguments.inter_pod_affinity)),
+        _ => return None,
+    })
+}
+
+/// The post-filter plugin of that name.
+fn post_filter_plugin(name: &str, arguments: &PluginArguments) -> Option<Box<dyn PostFilterPlugin>> {
+    Some(match name {
+        "DefaultPreemption" => Box::new(default_preemption::DefaultPreemption::new(&arguments.default_preemption)),
+        _ => return None,
+    })
+}
+
+/// The score plugin of that name.
+fn score_plugin(name: &str, arguments: &PluginArguments) -> Option<Box<dyn ScorePlugin>> {
+    Some(match name {
+        "TaintToleration" => Box::new(taint_toleration::TaintToleration),
+        "NodeAffinity" => Box::new(node_affinity::NodeAffinity::new(&arguments.node_affinity)),
+        "NodeResourcesFit" => Box::new(node_resources_fit::NodeResourcesFit::new(&arguments.node_resources_fit)),
+        "PodTopologySpread" => Box::new(pod_topology_spread::PodTopologySpread),
+        "InterPodAffinity" => Box::new(inter_pod_affinity::InterPodAffinity::new(&arguments.inter_pod_affinity)),
+        "NodeResourcesBalancedAllocation" => {
+            Box::new(balanced_allocation::BalancedAllocation::new(&arguments.node_resources_balanced_allocation))
+        }
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+impl Default for Profile {
+    fn default() -> Self {
+        Self::new(&KubeSchedulerProfile::default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{DEFAULT_PLUGINS, ExtensionPoint};
+
+    #[test]
+    fn every_plugin_of_the_default_profile_is_built_with_its_name() {
+        let arguments = PluginArguments::default();
+        for plugin in DEFAULT_PLUGINS {
+            for point in plugin.points {
+                let name = match point {
+                    ExtensionPoint::Filter => filter_plugin(plugin.name, &arguments).map(|built| built.name()),
+                    ExtensionPoint::PostFilter => post_filter_plugin(plugin.name, &arguments).map(|built| built.name()),
+                    ExtensionPoint::Score => score_plugin(plugin.name, &arguments).map(|built| built.name()),
+                    _ => continue,
+                };
+                assert_eq!(name, Some(plugin.name), "{point:?}");
+            }
         }
     }
 }
@@ -57,6 +120,16 @@ pub(crate) mod fixtures {
     use k8s_openapi::api::core::v1::{Node, Pod};
     use sched_framework::{CycleState, NodeInfo, PodInfo, ScorePlugin, Snapshot};
     use serde_json::{Value, json};
+
+    use crate::config::{KubeSchedulerConfiguration, PluginArguments};
+
+    /// The arguments of plugins when one of them is configured so.
+    pub(crate) fn arguments(plugin: &str, args: &Value) -> PluginArguments {
+        let profile = json!({"pluginConfig": [{"name": plugin, "args": args}]});
+        let file = json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": [profile]});
+        let configuration = KubeSchedulerConfiguration::parse(&file.to_string()).expect("valid arguments");
+        configuration.profiles.into_iter().next().expect("a profile").arguments
+    }
 
     /// The scaled scores of all nodes; `None` when the plugin has no preference.
     pub(crate) fn scores(plugin: &dyn ScorePlugin, pod: &PodInfo, all: &Snapshot) -> Option<Vec<i64>> {

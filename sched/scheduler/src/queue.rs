@@ -10,10 +10,8 @@ use jiff::Timestamp;
 use sched_framework::{Changes, ClusterEvent, NamespaceLabels, PodInfo};
 use tokio::time::Instant;
 
-/// The first back-off; each attempt doubles it. Upstream's `podInitialBackoffSeconds`.
-const BACKOFF_MIN: Duration = Duration::from_secs(1);
-/// The longest back-off. Upstream's `podMaxBackoffSeconds`.
-const BACKOFF_MAX: Duration = Duration::from_secs(10);
+use crate::config::PodBackoff;
+
 /// An unschedulable Pod is tried again after this time even if no event may help it. Upstream's
 /// `podMaxInUnschedulablePodsDuration`.
 const UNSCHEDULABLE_MAX: Duration = Duration::from_secs(300);
@@ -80,9 +78,15 @@ pub(crate) struct SchedulingQueue {
     /// The latest changes: one of them may help a Pod that was in flight at the time.
     occurrences: Changes<Occurrence>,
     sequence: u64,
+    backoff: PodBackoff,
 }
 
 impl SchedulingQueue {
+    /// A queue without Pods.
+    pub fn new(backoff: PodBackoff) -> Self {
+        Self { backoff, ..Self::default() }
+    }
+
     /// Adds a new Pod to the active Pods.
     pub fn add(&mut self, pod: Arc<PodInfo>) {
         let (uid, since) = (pod.uid.clone(), pod.created);
@@ -165,7 +169,7 @@ impl SchedulingQueue {
         if self.occurrences.since(popped).is_none_or(|mut occurrences| occurrences.any(helps)) {
             return self.move_to_backoff(uid, now);
         }
-        let (until, backoff) = (now + UNSCHEDULABLE_MAX, now + backoff(queued.attempts));
+        let (until, backoff) = (now + UNSCHEDULABLE_MAX, now + backoff(queued.attempts, self.backoff));
         queued.stage = Stage::Unschedulable { until, backoff, sequence, events };
         self.deadlines.insert((until, sequence), uid.to_owned());
         self.unschedulable.insert(uid.to_owned());
@@ -174,7 +178,7 @@ impl SchedulingQueue {
     /// Puts a popped Pod into back-off.
     pub fn move_to_backoff(&mut self, uid: &str, now: Instant) {
         let Some(queued) = self.pods.get(uid) else { return };
-        let due = now + backoff(queued.attempts);
+        let due = now + backoff(queued.attempts, self.backoff);
         self.insert_backoff(uid, due);
     }
 
@@ -258,8 +262,9 @@ impl SchedulingQueue {
     }
 }
 
-fn backoff(attempts: u32) -> Duration {
-    BACKOFF_MIN.saturating_mul(1 << attempts.saturating_sub(1).min(10)).min(BACKOFF_MAX)
+/// The back-off after so many attempts.
+fn backoff(attempts: u32, PodBackoff { initial, max }: PodBackoff) -> Duration {
+    initial.saturating_mul(1 << attempts.saturating_sub(1).min(30)).min(max)
 }
 
 #[cfg(test)]
@@ -268,6 +273,9 @@ mod tests {
 
     use super::*;
     use crate::plugins::fixtures::pod;
+
+    const BACKOFF_MIN: Duration = Duration::from_secs(1);
+    const BACKOFF_MAX: Duration = Duration::from_secs(10);
 
     fn queued(name: &str, priority: i32) -> Arc<PodInfo> {
         Arc::new(pod(name, json!({"priority": priority})))
@@ -342,7 +350,7 @@ mod tests {
 
     #[test]
     fn back_off_doubles_up_to_ten_seconds() {
-        let seconds: Vec<u64> = (1..=6).map(|n| backoff(n).as_secs()).collect();
+        let seconds: Vec<u64> = (1..=6).map(|n| backoff(n, PodBackoff::default()).as_secs()).collect();
         assert_eq!(seconds, [1, 2, 4, 8, 10, 10]);
     }
 

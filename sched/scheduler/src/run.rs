@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::bind::{BindingResult, Reason, Writer};
 use crate::cache::Cache;
+use crate::config::{DefaultConstraints, KubeSchedulerConfiguration, KubeSchedulerProfile};
 use crate::cycle::{self, Failure, Nomination, Progress};
 use crate::default_spread::DefaultSpread;
 use crate::metrics::{self, Attempt};
@@ -30,18 +31,12 @@ use crate::queue::{Occurrence, SchedulingQueue};
 const WRITES_IN_FLIGHT_MAX: usize = 128;
 
 /// Settings.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Config {
-    /// The `schedulerName` of the Pods to schedule, upstream's `default-scheduler`.
-    pub scheduler_name: String,
+    /// The profiles, and what they share.
+    pub configuration: KubeSchedulerConfiguration,
     /// The scheduler runs only while it holds this Lease. For several servers on one store.
     pub election: Option<Election>,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { scheduler_name: "default-scheduler".to_owned(), election: None }
-    }
 }
 
 /// Schedules until cancelled. `client` writes as the scheduler.
@@ -49,7 +44,7 @@ impl Default for Config {
 /// # Errors
 /// When a background task of the scheduler failed.
 pub async fn run(client: kube::Client, informers: Informers, config: Config, cancel: CancellationToken) -> Result<(), TaskFailure> {
-    match config.election.clone() {
+    match config.configuration.leader_election.of(config.election.clone()) {
         None => schedule(client, informers, config, cancel).await,
         Some(election) => {
             let leading = |term: CancellationToken| schedule(client.clone(), informers.clone(), config.clone(), term);
@@ -62,20 +57,11 @@ pub async fn run(client: kube::Client, informers: Informers, config: Config, can
 async fn schedule(client: kube::Client, informers: Informers, config: Config, cancel: CancellationToken) -> Result<(), TaskFailure> {
     metrics::publish();
     let tasks = Tasks::new(cancel.clone());
-    let events = Recorder::new(client.clone(), &config.scheduler_name, None, &tasks);
+    let names = config.configuration.profiles.iter().map(|profile| profile.scheduler_name.clone());
+    let recorders = names.map(|name| (name.clone(), Recorder::new(client.clone(), &name, None, &tasks)));
+    let writer = Writer { recorders: Arc::new(recorders.collect()), client };
     let (finished, results) = mpsc::channel(WRITES_IN_FLIGHT_MAX);
-    let scheduler = Scheduler {
-        config,
-        profile: Profile::default(),
-        cache: Cache::default(),
-        queue: SchedulingQueue::default(),
-        progress: Progress::default(),
-        default_spread: DefaultSpread::new(&informers),
-        writer: Writer { client, events },
-        writes: JoinSet::new(),
-        finished,
-        uids: HashMap::new(),
-    };
+    let scheduler = Scheduler::new(&config.configuration, DefaultSpread::new(&informers), writer, finished);
     tokio::select! {
         () = scheduler.run(&informers, results, cancel) => Ok(()),
         failure = tasks.failed() => Err(failure),
@@ -110,12 +96,31 @@ struct PreemptionResult {
     is_complete: bool,
 }
 
-struct Scheduler {
-    config: Config,
+/// A profile at work.
+struct RunningProfile {
     profile: Profile,
+    has_scheduling_gates: bool,
+    /// The constraints of Pods that have none.
+    default_constraints: DefaultConstraints,
+    progress: Progress,
+}
+
+impl RunningProfile {
+    fn new(profile: &KubeSchedulerProfile) -> Self {
+        Self {
+            profile: Profile::new(profile),
+            has_scheduling_gates: profile.plugins.has_scheduling_gates,
+            default_constraints: profile.arguments.pod_topology_spread.default_constraints(),
+            progress: Progress::default(),
+        }
+    }
+}
+
+struct Scheduler {
+    /// By `schedulerName`.
+    profiles: HashMap<String, RunningProfile>,
     cache: Cache,
     queue: SchedulingQueue,
-    progress: Progress,
     default_spread: DefaultSpread,
     writer: Writer,
     writes: JoinSet<()>,
@@ -125,6 +130,25 @@ struct Scheduler {
 }
 
 impl Scheduler {
+    fn new(
+        configuration: &KubeSchedulerConfiguration,
+        default_spread: DefaultSpread,
+        writer: Writer,
+        finished: mpsc::Sender<Finished>,
+    ) -> Self {
+        let running = |profile: &KubeSchedulerProfile| (profile.scheduler_name.clone(), RunningProfile::new(profile));
+        Self {
+            profiles: configuration.profiles.iter().map(running).collect(),
+            cache: Cache::default(),
+            queue: SchedulingQueue::new(configuration.backoff),
+            default_spread,
+            writer,
+            writes: JoinSet::new(),
+            finished,
+            uids: HashMap::new(),
+        }
+    }
+
     async fn run(mut self, informers: &Informers, mut results: mpsc::Receiver<Finished>, cancel: CancellationToken) {
         let (mut nodes, mut pods) = (informers.informer::<Node>().changes(), informers.informer::<Pod>().changes());
         let mut namespaces = informers.informer::<Namespace>().changes();
@@ -184,9 +208,12 @@ impl Scheduler {
     fn schedule_one(&mut self) {
         // Pods whose back-off ended take their turn by priority, also while others are active.
         self.queue.flush(Instant::now());
-        let Some(pod) = self.queue.pop(api_clock::now()).map(|pod| self.default_spread.apply(pod)) else { return };
+        let Some(pod) = self.queue.pop(api_clock::now()) else { return };
+        // The queue has Pods of the profiles alone.
+        let Some(running) = self.profiles.get_mut(&pod.scheduler_name) else { return };
+        let pod = self.default_spread.apply(pod, &running.default_constraints);
         let started = Instant::now();
-        let result = cycle::schedule_pod(&self.profile, &pod, self.cache.snapshot(), &mut self.progress);
+        let result = cycle::schedule_pod(&running.profile, &pod, self.cache.snapshot(), &mut running.progress);
         metrics::cycled(started.elapsed());
         match result {
             Ok(node) => {
@@ -343,12 +370,18 @@ impl Scheduler {
             self.pod_gone(&pod.uid);
         } else if !pod.node_name.is_empty() {
             self.pod_assigned(pod);
-        } else if pod.deleting || pod.gated || pod.scheduler_name != self.config.scheduler_name {
+        } else if pod.deleting || !self.may_schedule(&pod) {
             self.pod_gone(&pod.uid);
         } else {
             self.nomination_read(&pod);
             self.queue.update(pod, Instant::now());
         }
+    }
+
+    /// Whether a profile schedules the Pod now.
+    fn may_schedule(&self, pod: &PodInfo) -> bool {
+        let profile = self.profiles.get(&pod.scheduler_name);
+        profile.is_some_and(|profile| !pod.gated || !profile.has_scheduling_gates)
     }
 
     /// Follows the Pod's `nominatedNodeName`: another scheduler, or this one before a restart, may have made room for the Pod.

@@ -11,14 +11,18 @@ use sched_framework::{
     Rejection, Snapshot, Status,
 };
 
+use crate::config::DefaultPreemptionArgs;
 use crate::diagnosis::node_reasons;
 
-/// The lowest share of the resolvable nodes that are tried, in per cent: upstream's `minCandidateNodesPercentage`.
-const CANDIDATES_PERCENT_MIN: usize = 10;
-/// The lowest number of nodes that are tried: upstream's `minCandidateNodesAbsolute`.
-const CANDIDATES_MIN: usize = 100;
+pub(crate) struct DefaultPreemption {
+    args: DefaultPreemptionArgs,
+}
 
-pub(crate) struct DefaultPreemption;
+impl DefaultPreemption {
+    pub(super) fn new(args: &DefaultPreemptionArgs) -> Self {
+        Self { args: args.clone() }
+    }
+}
 
 /// A node with the Pods that would have to go.
 #[derive(Debug)]
@@ -49,7 +53,7 @@ impl PostFilterPlugin for DefaultPreemption {
         }
         let mut reasons: BTreeMap<Reason, usize> = BTreeMap::new();
         let mut candidates: Vec<Candidate> = Vec::new();
-        let enough = (resolvable.len() * CANDIDATES_PERCENT_MIN / 100).max(CANDIDATES_MIN);
+        let enough = self.args.candidates(resolvable.len());
         let order = resolvable.iter().cycle().skip(offset % resolvable.len().max(1)).take(resolvable.len());
         for node in order.filter_map(|index| snapshot.nodes.get(*index)) {
             match select_victims(filters, state, pod, snapshot, node) {

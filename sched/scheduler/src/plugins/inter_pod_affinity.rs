@@ -7,11 +7,11 @@ use sched_framework::{
 };
 
 use super::topology::TopologySums;
+use crate::config::InterPodAffinityArgs;
 
-/// What a required affinity of a Pod on a node counts for a Pod that it selects: upstream's `hardPodAffinityWeight`.
-const REQUIRED_WEIGHT: i64 = 1;
-
-pub(crate) struct InterPodAffinity;
+pub(crate) struct InterPodAffinity {
+    args: InterPodAffinityArgs,
+}
 
 /// The Pods that matter to the Pod of the cycle, by topology domain.
 #[derive(Debug, Default)]
@@ -29,6 +29,21 @@ struct Required {
 /// The preferences of the Pod and of the Pods on nodes.
 #[derive(Debug, Default)]
 struct Preferred(TopologySums);
+
+impl InterPodAffinity {
+    pub(super) fn new(args: &InterPodAffinityArgs) -> Self {
+        Self { args: args.clone() }
+    }
+
+    /// Whether the plugin scores nodes for the Pod.
+    fn prefers(&self, pod: &PodInfo) -> bool {
+        !self.args.ignore_preferred_terms_of_existing_pods || !pod.pod_affinity.preferred.is_empty()
+    }
+
+    fn required_weight(&self) -> i64 {
+        i64::from(self.args.hard_pod_affinity_weight)
+    }
+}
 
 impl Plugin for InterPodAffinity {
     fn name(&self) -> &'static str {
@@ -79,10 +94,10 @@ impl Required {
 }
 
 impl Preferred {
-    /// Adds what the terms of Pods on nodes say of the Pod.
-    fn add_others(&mut self, pod: &PodInfo, change: PodChange<'_>, namespaces: &NamespaceLabels) {
+    /// Adds what the terms of Pods on nodes say of the Pod. A required term counts `required_weight`.
+    fn add_others(&mut self, pod: &PodInfo, change: PodChange<'_>, namespaces: &NamespaceLabels, required_weight: i64) {
         let terms = &change.pod.pod_affinity;
-        let required = terms.affinity.iter().map(|term| (term, REQUIRED_WEIGHT));
+        let required = terms.affinity.iter().map(|term| (term, required_weight)).filter(|(_, weight)| *weight > 0);
         let preferred = terms.preferred.iter().map(|(term, weight)| (term, *weight));
         for (term, weight) in required.chain(preferred).filter(|(term, _)| pod.is_selected_by(term, namespaces)) {
             self.0.add(&term.topology_key, &change.node.labels, weight * change.number);
@@ -152,13 +167,14 @@ impl FilterPlugin for InterPodAffinity {
 }
 
 impl ScorePlugin for InterPodAffinity {
-    fn weight(&self) -> i64 {
-        2
-    }
-
     fn count_pods(&self, state: &mut CycleState, pod: &PodInfo, snapshot: &Snapshot) {
-        let (mut preferred, namespaces) = (Preferred::default(), &snapshot.namespaces);
-        for_each_pod_with_affinity(snapshot, &mut |other, node| preferred.add_others(pod, PodChange::added(other, node), namespaces));
+        if !self.prefers(pod) {
+            return;
+        }
+        let (mut preferred, namespaces, weight) = (Preferred::default(), &snapshot.namespaces, self.required_weight());
+        for_each_pod_with_affinity(snapshot, &mut |other, node| {
+            preferred.add_others(pod, PodChange::added(other, node), namespaces, weight);
+        });
         if !pod.pod_affinity.preferred.is_empty() {
             for_each_pod(snapshot, &mut |other, node| preferred.add_own(pod, PodChange::added(other, node), namespaces));
         }
@@ -167,7 +183,7 @@ impl ScorePlugin for InterPodAffinity {
 
     fn pod_changed(&self, state: &mut CycleState, pod: &PodInfo, snapshot: &Snapshot, change: PodChange<'_>) {
         if let Some(preferred) = state.read_mut::<Preferred>(self.name()) {
-            preferred.add_others(pod, change, &snapshot.namespaces);
+            preferred.add_others(pod, change, &snapshot.namespaces, self.required_weight());
             preferred.add_own(pod, change, &snapshot.namespaces);
         }
     }

@@ -2,12 +2,35 @@
 
 use std::collections::BTreeSet;
 
+use k8s_openapi::api::core::v1;
 use sched_framework::{
-    ClusterEvent, CycleState, FilterPlugin, NodeInfo, Normalization, Plugin, PodInfo, ScorePlugin, Snapshot, Status, selects_names,
-    selects_node, term_matches,
+    ClusterEvent, CycleState, FilterPlugin, NodeInfo, Normalization, Plugin, PodInfo, ScorePlugin, Snapshot, Status, selector_matches,
+    selects_names, selects_node, term_matches,
 };
 
-pub(crate) struct NodeAffinity;
+use crate::config::NodeAffinityArgs;
+
+pub(crate) struct NodeAffinity {
+    /// The affinity that every Pod has beside its own.
+    added: Option<v1::NodeAffinity>,
+}
+
+impl NodeAffinity {
+    pub(super) fn new(args: &NodeAffinityArgs) -> Self {
+        Self { added: args.added_affinity().cloned() }
+    }
+
+    fn added_allows(&self, node: &NodeInfo) -> bool {
+        let required = self.added.as_ref().and_then(|added| added.required_during_scheduling_ignored_during_execution.as_ref());
+        required.is_none_or(|selector| selector_matches(selector, &node.name, &node.labels))
+    }
+
+    /// The preferred terms of the Pod and the added ones.
+    fn preferred<'a>(&'a self, pod: &'a PodInfo) -> impl Iterator<Item = &'a v1::PreferredSchedulingTerm> {
+        let affinities = pod.node_affinity.iter().chain(&self.added);
+        affinities.flat_map(|affinity| affinity.preferred_during_scheduling_ignored_during_execution.iter().flatten())
+    }
+}
 
 impl Plugin for NodeAffinity {
     fn name(&self) -> &'static str {
@@ -25,6 +48,9 @@ impl FilterPlugin for NodeAffinity {
     }
 
     fn filter(&self, _state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
+        if !self.added_allows(node) {
+            return Status::unless(false, "node(s) didn't match scheduler-enforced node affinity");
+        }
         Status::unless(selects_node(pod, &node.name, &node.labels), "node(s) didn't match Pod's node affinity/selector")
     }
 
@@ -34,17 +60,12 @@ impl FilterPlugin for NodeAffinity {
 }
 
 impl ScorePlugin for NodeAffinity {
-    fn weight(&self) -> i64 {
-        2
-    }
-
     fn pre_score(&self, _state: &mut CycleState, pod: &PodInfo, _feasible: &[&NodeInfo]) -> bool {
-        affinity(pod).is_some_and(|a| a.preferred_during_scheduling_ignored_during_execution.as_ref().is_some_and(|p| !p.is_empty()))
+        self.preferred(pod).next().is_some()
     }
 
     fn score(&self, _state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Option<i64> {
-        let preferred = affinity(pod).and_then(|a| a.preferred_during_scheduling_ignored_during_execution.as_ref());
-        let matching = preferred.into_iter().flatten().filter(|term| term_matches(&term.preference, &node.name, &node.labels));
+        let matching = self.preferred(pod).filter(|term| term_matches(&term.preference, &node.name, &node.labels));
         Some(matching.map(|term| i64::from(term.weight)).sum())
     }
 
@@ -53,19 +74,38 @@ impl ScorePlugin for NodeAffinity {
     }
 }
 
-fn affinity(pod: &PodInfo) -> Option<&k8s_openapi::api::core::v1::NodeAffinity> {
-    pod.node_affinity.as_ref()
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::plugins::fixtures::{node, pod};
+    use crate::plugins::fixtures::{arguments, node, pod};
 
     fn required(terms: Value) -> Value {
         json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}})
+    }
+
+    #[test]
+    fn an_added_affinity_holds_beside_that_of_the_pod() {
+        let term = |zone: &str| json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]});
+        let preferred = |zone: &str| json!([{"weight": 3, "preference": term(zone)}]);
+        let added = json!({
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term("a"), term("b")]},
+            "preferredDuringSchedulingIgnoredDuringExecution": preferred("b"),
+        });
+        let plugin = NodeAffinity::new(&arguments("NodeAffinity", &json!({"addedAffinity": added})).node_affinity);
+        let plain = NodeAffinity::new(&NodeAffinityArgs::default());
+        let zone = |zone: &str| node(zone, json!({"metadata": {"labels": {"zone": zone}}}));
+        let in_b = pod("p", json!({"nodeSelector": {"zone": "b"}}));
+        let status = |node: &str| plugin.filter(&CycleState::default(), &in_b, &zone(node));
+        assert_eq!(status("a"), Status::unless(false, "node(s) didn't match Pod's node affinity/selector"));
+        assert_eq!(status("b"), Status::Success);
+        assert_eq!(status("c"), Status::unless(false, "node(s) didn't match scheduler-enforced node affinity"));
+        let prefers = |plugin: &NodeAffinity, pod: &PodInfo| plugin.pre_score(&mut CycleState::default(), pod, &[]);
+        assert_eq!((prefers(&plugin, &in_b), prefers(&plain, &in_b)), (true, false));
+        let own = pod("p", json!({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred("b")}}}));
+        let score = |plugin: &NodeAffinity, pod: &PodInfo| plugin.score(&CycleState::default(), pod, &zone("b"));
+        assert_eq!((score(&plugin, &in_b), score(&plugin, &own), score(&plain, &own)), (Some(3), Some(6), Some(3)));
     }
 
     #[test]
@@ -86,7 +126,8 @@ mod tests {
             (required(json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n2"]}]}])), false),
             (required(json!([{}])), false),
         ] {
-            let fits = NodeAffinity.filter(&CycleState::default(), &pod("p", spec.clone()), &node) == Status::Success;
+            let fits = NodeAffinity::new(&NodeAffinityArgs::default()).filter(&CycleState::default(), &pod("p", spec.clone()), &node)
+                == Status::Success;
             assert_eq!(fits, wanted, "{spec}");
         }
     }

@@ -1,9 +1,47 @@
 //! Rules out nodes with fewer free resources than the Pod requests, and prefers the nodes with the largest free share
-//! (`LeastAllocated`).
+//! (`LeastAllocated`), or as the scoring strategy says.
 
-use sched_framework::{ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, Reason, SCORE_MAX, ScorePlugin, Status};
+use std::borrow::Cow;
 
-pub(crate) struct NodeResourcesFit;
+use sched_framework::{ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, Reason, Resource, ScorePlugin, Status};
+
+use super::resource_allocation::{amounts, is_extended};
+use super::scoring_strategy::ScoringStrategy;
+use crate::config::NodeResourcesFitArgs;
+
+pub(crate) struct NodeResourcesFit {
+    /// Extended resources that a node need not have.
+    ignored_resources: Vec<String>,
+    /// The domains of such resources.
+    ignored_resource_groups: Vec<String>,
+    strategy: ScoringStrategy,
+}
+
+impl NodeResourcesFit {
+    pub(super) fn new(args: &NodeResourcesFitArgs) -> Self {
+        Self {
+            ignored_resources: args.ignored_resources.clone(),
+            ignored_resource_groups: args.ignored_resource_groups.clone(),
+            strategy: ScoringStrategy::new(args.strategy(), args.resources()),
+        }
+    }
+
+    fn ignores(&self, resource: &str) -> bool {
+        let domain = resource.split('/').next().unwrap_or_default();
+        let is_named = self.ignored_resources.iter().any(|ignored| ignored == resource);
+        (is_named || self.ignored_resource_groups.iter().any(|group| group == domain)) && is_extended(resource)
+    }
+
+    /// What the node must have.
+    fn required<'p>(&self, pod: &'p PodInfo) -> Cow<'p, Resource> {
+        if !pod.requests.scalar.keys().any(|resource| self.ignores(resource)) {
+            return Cow::Borrowed(&pod.requests);
+        }
+        let mut required = pod.requests.clone();
+        required.scalar.retain(|resource, _| !self.ignores(resource));
+        Cow::Owned(required)
+    }
+}
 
 impl Plugin for NodeResourcesFit {
     fn name(&self) -> &'static str {
@@ -17,9 +55,10 @@ impl FilterPlugin for NodeResourcesFit {
         if node.pods.len() >= node.pods_max {
             reasons.push("Too many pods".into());
         }
-        let insufficient = node.allocatable.insufficient(&node.requested, &pod.requests);
+        let required = self.required(pod);
+        let insufficient = node.allocatable.insufficient(&node.requested, &required);
         reasons.extend(insufficient.iter().map(|resource| format!("Insufficient {resource}").into()));
-        match (reasons.is_empty(), node.allocatable.could_hold(&pod.requests)) {
+        match (reasons.is_empty(), node.allocatable.could_hold(&required)) {
             (true, _) => Status::Success,
             (false, true) => Status::Unschedulable(reasons),
             (false, false) => Status::UnschedulableAndUnresolvable(reasons),
@@ -33,14 +72,8 @@ impl FilterPlugin for NodeResourcesFit {
 
 impl ScorePlugin for NodeResourcesFit {
     fn score(&self, _state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Option<i64> {
-        let free = |has: i64, used: i64| match i128::from(has) - i128::from(used) {
-            left if has <= 0 || left < 0 => 0,
-            left => i64::try_from(left * i128::from(SCORE_MAX) / i128::from(has)).unwrap_or(SCORE_MAX),
-        };
-        let (has, used, wants) = (&node.allocatable, &node.non_zero_requested, &pod.non_zero_requests);
-        let cpu = free(has.cpu_milli, used.cpu_milli.saturating_add(wants.cpu_milli));
-        let memory = free(has.memory_bytes / 1024, used.memory_bytes.saturating_add(wants.memory_bytes) / 1024);
-        Some((cpu + memory) / 2)
+        let (used, wants) = (&node.non_zero_requested, &pod.non_zero_requests);
+        Some(self.strategy.score(|resource| amounts(resource, node, used, wants)))
     }
 }
 
@@ -48,13 +81,18 @@ impl ScorePlugin for NodeResourcesFit {
 mod tests {
     use std::sync::Arc;
 
+    use sched_framework::SCORE_MAX;
     use serde_json::json;
 
     use super::*;
-    use crate::plugins::fixtures::{node, pod, requesting};
+    use crate::plugins::fixtures::{arguments, node, pod, requesting};
+
+    fn plugin() -> NodeResourcesFit {
+        NodeResourcesFit::new(&NodeResourcesFitArgs::default())
+    }
 
     fn verdict(pod: &PodInfo, node: &NodeInfo) -> Status {
-        NodeResourcesFit.filter(&CycleState::default(), pod, node)
+        plugin().filter(&CycleState::default(), pod, node)
     }
 
     #[test]
@@ -88,18 +126,59 @@ mod tests {
         }
     }
 
+    #[test]
+    fn extended_resources_can_be_ignored() {
+        let container = json!({"name": "c", "resources": {"requests": {"example.com/gpu": "1", "example.org/nic": "1", "cpu": "1"}}});
+        let wanting = pod("p", json!({"containers": [container]}));
+        let reasons = |args: serde_json::Value| {
+            let plugin = NodeResourcesFit::new(&arguments("NodeResourcesFit", &args).node_resources_fit);
+            match plugin.filter(&CycleState::default(), &wanting, &node("n", json!({}))) {
+                Status::Success => String::new(),
+                Status::Unschedulable(reasons) | Status::UnschedulableAndUnresolvable(reasons) => reasons.join(", "),
+            }
+        };
+        let (gpu, nic) = ("Insufficient example.com/gpu", "Insufficient example.org/nic");
+        assert_eq!(reasons(json!({})), format!("{gpu}, {nic}"));
+        assert_eq!(reasons(json!({"ignoredResources": ["example.com/gpu"]})), nic);
+        assert_eq!(reasons(json!({"ignoredResourceGroups": ["example.org"]})), gpu);
+        assert_eq!(reasons(json!({"ignoredResources": ["example.com/gpu"], "ignoredResourceGroups": ["example.org"]})), "");
+        let all = node("n", json!({"status": {"allocatable": {"cpu": "0", "example.com/gpu": "1", "example.org/nic": "1"}}}));
+        let ignoring = NodeResourcesFit::new(&arguments("NodeResourcesFit", &json!({"ignoredResources": ["cpu"]})).node_resources_fit);
+        let status = ignoring.filter(&CycleState::default(), &wanting, &all);
+        assert_eq!(status, Status::UnschedulableAndUnresolvable(vec!["Insufficient cpu".into()]), "CPU is no extended resource");
+    }
+
+    #[test]
+    fn the_strategy_chooses_the_resources_and_the_direction() {
+        let container = |gpu: &str| json!({"name": "c", "resources": {"requests": {"example.com/gpu": gpu, "cpu": "1", "memory": "2Gi"}}});
+        let wanting = |gpu: &str| pod("p", json!({"containers": [container(gpu)]}));
+        let gpus = node("n", json!({"status": {"allocatable": {"example.com/gpu": "4"}}}));
+        let score = |strategy: serde_json::Value, gpu: &str| {
+            let args = arguments("NodeResourcesFit", &json!({"scoringStrategy": strategy}));
+            NodeResourcesFit::new(&args.node_resources_fit).score(&CycleState::default(), &wanting(gpu), &gpus)
+        };
+        let gpu = json!([{"name": "example.com/gpu", "weight": 3}, {"name": "cpu"}]);
+        assert_eq!(score(json!({"type": "LeastAllocated"}), "3"), Some(75));
+        assert_eq!(score(json!({"type": "MostAllocated"}), "3"), Some(25));
+        assert_eq!(score(json!({"type": "MostAllocated", "resources": gpu}), "3"), Some(62));
+        assert_eq!(score(json!({"type": "MostAllocated", "resources": gpu}), "0"), Some(25), "a resource that the Pod does not want");
+        let shape = json!({"shape": [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]});
+        let ratio = json!({"type": "RequestedToCapacityRatio", "resources": gpu, "requestedToCapacityRatio": shape});
+        assert_eq!(score(ratio, "3"), Some(63));
+    }
+
     /// A node reports its own resources, so the numbers may have any value.
     #[test]
     fn a_node_with_the_largest_amounts_scores_below_the_maximum() {
         let huge = node("huge", json!({"status": {"allocatable": {"cpu": "9223372036854775807m", "memory": "8Ei"}}}));
-        assert_eq!(NodeResourcesFit.score(&CycleState::default(), &requesting("p", "1", "1Gi"), &huge), Some(SCORE_MAX - 1));
+        assert_eq!(plugin().score(&CycleState::default(), &requesting("p", "1", "1Gi"), &huge), Some(SCORE_MAX - 1));
     }
 
     #[test]
     fn the_emptier_node_scores_higher() {
         let mut busy = node("busy", json!({}));
         busy.add_pod(Arc::new(requesting("a", "2", "4Gi")));
-        let score = |node: &NodeInfo| NodeResourcesFit.score(&CycleState::default(), &requesting("p", "1", "1Gi"), node);
+        let score = |node: &NodeInfo| plugin().score(&CycleState::default(), &requesting("p", "1", "1Gi"), node);
         assert_eq!((score(&node("idle", json!({}))), score(&busy)), (Some(81), Some(31)));
     }
 }

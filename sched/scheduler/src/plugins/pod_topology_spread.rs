@@ -135,10 +135,6 @@ impl FilterPlugin for PodTopologySpread {
     reason = "numbers of Pods and nodes, where a float is exact enough"
 )]
 impl ScorePlugin for PodTopologySpread {
-    fn weight(&self) -> i64 {
-        2
-    }
-
     fn count_pods(&self, state: &mut CycleState, pod: &PodInfo, snapshot: &Snapshot) {
         state.write(self.name(), Preferred { domains: domains(pod, false, snapshot), weights: Vec::new() });
     }

@@ -28,10 +28,6 @@ impl FilterPlugin for TaintToleration {
 }
 
 impl ScorePlugin for TaintToleration {
-    fn weight(&self) -> i64 {
-        3
-    }
-
     fn score(&self, _state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Option<i64> {
         let intolerable = node.taints.iter().filter(|taint| taint.effect == "PreferNoSchedule" && !tolerates(&pod.tolerations, taint));
         i64::try_from(intolerable.count()).ok()

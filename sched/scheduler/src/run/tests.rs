@@ -4,22 +4,14 @@ use super::*;
 
 /// A scheduler whose API server does not answer.
 fn scheduler() -> Scheduler {
+    configured(&KubeSchedulerConfiguration::default())
+}
+
+fn configured(configuration: &KubeSchedulerConfiguration) -> Scheduler {
     let silent = kube::Config::new("http://127.0.0.1:1".parse().expect("a URL"));
     let client = kube::Client::try_from(silent).expect("a client");
     let (finished, _results) = mpsc::channel(1);
-    let events = Recorder::new(client.clone(), "default-scheduler", None, &Tasks::new(CancellationToken::new()));
-    Scheduler {
-        config: Config::default(),
-        profile: Profile::default(),
-        cache: Cache::default(),
-        queue: SchedulingQueue::default(),
-        progress: Progress::default(),
-        default_spread: DefaultSpread::default(),
-        writer: Writer { client, events },
-        writes: JoinSet::new(),
-        finished,
-        uids: HashMap::new(),
-    }
+    Scheduler::new(configuration, DefaultSpread::default(), Writer { client, recorders: Arc::default() }, finished)
 }
 
 fn pod(more: Value) -> Pod {
@@ -172,4 +164,53 @@ async fn a_binding_whose_answer_was_lost_stands() {
     scheduler.pod_applied(&pod(json!("n")));
     scheduler.binding_finished(&Arc::new(PodInfo::new(&pod(Value::Null))), failure());
     assert_eq!((scheduler.cache.pod_count(), scheduler.queue.next_flush()), (1, None), "the informer has the Pod with its node");
+}
+
+/// A scheduler with these profiles.
+fn with_profiles(profiles: Value) -> Scheduler {
+    let file = json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": profiles});
+    configured(&KubeSchedulerConfiguration::parse(&file.to_string()).expect("valid"))
+}
+
+#[tokio::test]
+async fn the_scheduler_name_of_a_pod_chooses_the_profile() {
+    let most = json!({"name": "NodeResourcesFit", "args": {"scoringStrategy": {"type": "MostAllocated"}}});
+    let scores = json!({"disabled": [{"name": "NodeResourcesBalancedAllocation"}]});
+    let packing = json!({"schedulerName": "packing", "plugins": {"score": scores}, "pluginConfig": [most]});
+    let mut scheduler = with_profiles(json!([{"schedulerName": "default-scheduler"}, packing]));
+    for name in ["busy", "idle"] {
+        let mut node = node();
+        node.metadata.name = Some(name.to_owned());
+        scheduler.node_changed(&ObjectKey::new("", name), Some(&node));
+    }
+    scheduler.pod_applied(&requesting("running", 0, "1", json!("busy")));
+    let of_profile = |name: &str, profile: &str| {
+        let mut pod = requesting(name, 0, "1", Value::Null);
+        pod.spec.as_mut().expect("a spec").scheduler_name = Some(profile.to_owned());
+        pod
+    };
+    scheduler.pod_applied(&of_profile("packed", "packing"));
+    scheduler.schedule_one();
+    scheduler.pod_applied(&of_profile("spread", "default-scheduler"));
+    scheduler.schedule_one();
+    scheduler.pod_applied(&of_profile("other", "somebody-else"));
+    assert!(!scheduler.queue.has_active() && !scheduler.queue.contains("other"), "left alone");
+    let on = |node: &str| {
+        let node = scheduler.cache.snapshot().node(node).expect("a node");
+        let mut names: Vec<_> = node.pods.values().map(|pod| pod.name.clone()).collect();
+        names.sort();
+        names.join(" ")
+    };
+    assert_eq!((on("busy"), on("idle")), ("packed running".to_owned(), "spread".to_owned()));
+}
+
+#[tokio::test]
+async fn scheduling_gates_hold_where_their_plugin_is_enabled() {
+    for (pre_enqueue, waits) in [(json!({}), true), (json!({"disabled": [{"name": "SchedulingGates"}]}), false)] {
+        let mut scheduler = with_profiles(json!([{"plugins": {"preEnqueue": pre_enqueue}}]));
+        let mut gated = pod(Value::Null);
+        gated.spec.as_mut().expect("a spec").scheduling_gates = serde_json::from_value(json!([{"name": "a"}])).expect("gates");
+        scheduler.pod_applied(&gated);
+        assert_eq!(scheduler.queue.has_active(), !waits, "{pre_enqueue}");
+    }
 }

@@ -173,3 +173,22 @@ fn a_trial_leaves_no_trace() {
         assert!(profile.filters.filter(&state, &pod, &all.nodes[0]).is_err(), "the victims are still there");
     }
 }
+
+#[test]
+fn the_number_of_candidates_is_configured() {
+    let candidates =
+        |args: Value, nodes: usize| crate::plugins::fixtures::arguments("DefaultPreemption", &args).default_preemption.candidates(nodes);
+    assert_eq!((candidates(json!({}), 500), candidates(json!({}), 5_000)), (100, 500));
+    let half = json!({"minCandidateNodesPercentage": 50, "minCandidateNodesAbsolute": 1});
+    assert_eq!((candidates(half.clone(), 1), candidates(half, 500)), (1, 250));
+    // Of two nodes the second one is better, and is not tried.
+    let all = cluster(&[("a", &[("x", "4", 5, 0)]), ("b", &[("y", "4", 1, 0)])]);
+    let arguments = crate::plugins::fixtures::arguments(
+        "DefaultPreemption",
+        &json!({"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": 1}),
+    );
+    let profile = Profile::new(&crate::config::KubeSchedulerProfile { arguments, ..Default::default() });
+    let failure = schedule_pod(&profile, &Arc::new(preemptor("2", 11)), &all, &mut Progress::default()).expect_err("no node is feasible");
+    let Nomination::Preempts(preemption) = failure.nomination else { panic!("{:?}", failure.nomination) };
+    assert_eq!(preemption.node, "a");
+}

@@ -28,6 +28,10 @@ fn requiring(name: &str, kind: &str, terms: &[Value]) -> PodInfo {
     labelled(name, json!({"app": name}), json!({"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}))
 }
 
+fn plugin() -> InterPodAffinity {
+    InterPodAffinity::new(&InterPodAffinityArgs::default())
+}
+
 fn plain(name: &str) -> PodInfo {
     labelled(name, json!({"app": name}), json!({}))
 }
@@ -35,8 +39,8 @@ fn plain(name: &str) -> PodInfo {
 /// The reason for each node; empty where the Pod fits.
 fn reasons(pod: &PodInfo, all: &Snapshot) -> Vec<String> {
     let mut state = CycleState::default();
-    assert_eq!(InterPodAffinity.pre_filter(&mut state, pod, all), Status::Success);
-    let reason = |node: &Arc<NodeInfo>| match InterPodAffinity.filter(&state, pod, node) {
+    assert_eq!(plugin().pre_filter(&mut state, pod, all), Status::Success);
+    let reason = |node: &Arc<NodeInfo>| match plugin().filter(&state, pod, node) {
         Status::Success => String::new(),
         Status::Unschedulable(reasons) | Status::UnschedulableAndUnresolvable(reasons) => reasons.join(", "),
     };
@@ -117,6 +121,37 @@ fn preferred_terms_add_to_the_score_from_both_sides() {
     ];
     for (name, pod, on_a1, wanted) in cases {
         let all = cluster(vec![on_a1]);
-        assert_eq!(fixtures::scores(&InterPodAffinity, &pod, &all), wanted.map(Vec::from), "{name}");
+        assert_eq!(fixtures::scores(&plugin(), &pod, &all), wanted.map(Vec::from), "{name}");
     }
+}
+
+#[test]
+fn the_terms_of_other_pods_count_as_configured() {
+    let preferring = |name: &str| {
+        let term = json!([{"weight": 10, "podAffinityTerm": term("x", "zone")}]);
+        labelled(
+            name,
+            json!({"app": name}),
+            json!({"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": term}}}),
+        )
+    };
+    let all = cluster(vec![preferring("a"), requiring("b", "podAffinity", &[term("x", "zone")])]);
+    let raw = |args: &Value, pod: &PodInfo| {
+        let plugin = InterPodAffinity::new(&fixtures::arguments("InterPodAffinity", args).inter_pod_affinity);
+        let mut state = CycleState::default();
+        plugin.count_pods(&mut state, pod, &all);
+        let a1 = all.node("a1").expect("a node");
+        // As if one more Pod came and left.
+        let other = requiring("c", "podAffinity", &[term("x", "zone")]);
+        ScorePlugin::pod_changed(&plugin, &mut state, pod, &all, PodChange::added(&other, a1));
+        let more = plugin.score(&state, pod, a1);
+        ScorePlugin::pod_changed(&plugin, &mut state, pod, &all, PodChange::removed(&other, a1));
+        plugin.pre_score(&mut state, pod, &[]).then(|| (plugin.score(&state, pod, a1), more))
+    };
+    let (weight, ignore) = (json!({"hardPodAffinityWeight": 5}), json!({"ignorePreferredTermsOfExistingPods": true}));
+    assert_eq!(raw(&json!({}), &plain("x")), Some((Some(11), Some(12))));
+    assert_eq!(raw(&weight, &plain("x")), Some((Some(15), Some(20))));
+    assert_eq!(raw(&json!({"hardPodAffinityWeight": 0}), &plain("x")), Some((Some(10), Some(10))));
+    assert_eq!(raw(&ignore, &plain("x")), None);
+    assert_eq!(raw(&ignore, &preferring("x")), Some((Some(11), Some(12))), "a Pod with preferences of its own");
 }

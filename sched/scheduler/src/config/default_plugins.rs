@@ -1,0 +1,58 @@
+//! The plugins of Skiff, in upstream's default order and with upstream's default weights (`getDefaultPlugins`). Upstream's plugins
+//! that Skiff lacks are named, so that a configuration with one of them is rejected with this reason.
+
+use super::extension_point::ExtensionPoint::{self, Bind, Filter, PostFilter, PreEnqueue, PreFilter, PreScore, QueueSort, Score};
+
+/// A plugin that every profile has by default.
+#[derive(Debug)]
+pub(crate) struct DefaultPlugin {
+    /// Upstream's name.
+    pub name: &'static str,
+    /// The extension points that the plugin implements.
+    pub points: &'static [ExtensionPoint],
+    /// The weight of its score.
+    pub weight: i64,
+}
+
+/// A filter whose sums are computed once a cycle, and a score likewise.
+const FILTER_AND_SCORE: &[ExtensionPoint] = &[PreFilter, Filter, PreScore, Score];
+
+/// The plugins, in the order of their calls. A new plugin gets a line here, and one in `plugins.rs`.
+pub(crate) const DEFAULT_PLUGINS: &[DefaultPlugin] = &[
+    DefaultPlugin { name: "SchedulingGates", points: &[PreEnqueue], weight: 1 },
+    DefaultPlugin { name: "PrioritySort", points: &[QueueSort], weight: 1 },
+    DefaultPlugin { name: "NodeUnschedulable", points: &[Filter], weight: 1 },
+    DefaultPlugin { name: "NodeName", points: &[Filter], weight: 1 },
+    DefaultPlugin { name: "TaintToleration", points: &[Filter, PreScore, Score], weight: 3 },
+    DefaultPlugin { name: "NodeAffinity", points: FILTER_AND_SCORE, weight: 2 },
+    DefaultPlugin { name: "NodePorts", points: &[PreFilter, Filter], weight: 1 },
+    DefaultPlugin { name: "NodeResourcesFit", points: FILTER_AND_SCORE, weight: 1 },
+    DefaultPlugin { name: "PodTopologySpread", points: FILTER_AND_SCORE, weight: 2 },
+    DefaultPlugin { name: "InterPodAffinity", points: FILTER_AND_SCORE, weight: 2 },
+    DefaultPlugin { name: "DefaultPreemption", points: &[PostFilter], weight: 1 },
+    DefaultPlugin { name: "NodeResourcesBalancedAllocation", points: &[PreScore, Score], weight: 1 },
+    DefaultPlugin { name: "DefaultBinder", points: &[Bind], weight: 1 },
+];
+
+/// Upstream's plugins that Skiff lacks.
+pub(super) const ABSENT_PLUGINS: &[&str] = &[
+    "DynamicResources",
+    "GangScheduling",
+    "ImageLocality",
+    "NodeDeclaredFeatures",
+    "NodeVolumeLimits",
+    "PlacementBinPacking",
+    "PodGroupPodsCount",
+    "TopologyPlacementGenerator",
+    "VolumeBinding",
+    "VolumeRestrictions",
+    "VolumeZone",
+];
+
+/// The plugins that upstream has removed.
+pub(super) const REMOVED_PLUGINS: &[&str] = &["AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"];
+
+/// The plugin of that name.
+pub(super) fn plugin(name: &str) -> Option<&'static DefaultPlugin> {
+    DEFAULT_PLUGINS.iter().find(|plugin| plugin.name == name)
+}
