@@ -217,7 +217,7 @@ impl Evaluation {
         for (range, raw) in self.ranges.iter_mut().zip(relative) {
             let Some(raw) = *raw else { continue };
             if range.is_none_or(|range| !range.contains(raw)) {
-                *range = ScoreRange::new(range.into_iter().flat_map(|range| [range.lowest, range.highest]).chain([raw]));
+                *range = ScoreRange::new(range.iter().flat_map(|range| [range.lowest, range.highest]).chain([raw]));
                 self.are_ranges_stale = true;
             }
         }
