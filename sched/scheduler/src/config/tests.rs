@@ -119,3 +119,16 @@ fn an_election_has_the_times_of_the_configuration() {
     assert!(election("leaderElection: {leaderElect: false}").is_none());
     assert!(parse("").expect("valid").leader_election.of(None).is_none(), "nobody else is on the store");
 }
+
+#[test]
+fn the_example_of_the_documentation_is_valid() {
+    let page = include_str!("../../../../docs/nodes.md");
+    let example = page
+        .split("```yaml\n")
+        .find(|part| part.starts_with("apiVersion: kubescheduler"))
+        .and_then(|part| part.split("```").next())
+        .expect("an example");
+    let configuration = KubeSchedulerConfiguration::parse(example).expect("valid");
+    let names: Vec<_> = configuration.profiles.iter().map(|profile| profile.scheduler_name.as_str()).collect();
+    assert_eq!(names, ["default-scheduler", "packing"]);
+}
