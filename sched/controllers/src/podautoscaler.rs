@@ -57,7 +57,7 @@ struct Autoscalers {
 
 /// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
-    let queue = Arc::new(WorkQueue::default());
+    let queue = Arc::new(WorkQueue::new("horizontalpodautoscaler"));
     let autoscalers = context.feed(&queue, |change: &Change<HorizontalPodAutoscaler>| {
         let changed = change.latest().filter(|_| is_new(change));
         changed.map(|autoscaler| ObjectKey::from(&autoscaler.metadata)).into_iter().collect()
