@@ -61,7 +61,7 @@ const OURS: &[(&str, &[&str])] = &[
         ],
     ),
     ("sched-framework", &["api-model"]),
-    ("sched-scheduler", &["api-clock", "api-client", "api-model", "api-tasks", "sched-framework"]),
+    ("sched-scheduler", &["api-clock", "api-client", "api-metrics", "api-model", "api-tasks", "sched-framework"]),
     ("sched-controllers", &["api-clock", "api-cel", "api-client", "api-metrics", "api-model", "api-tasks", "sched-framework"]),
     ("runtimes-contract", &[]),
     ("runtimes-host", &["api-files", "runtimes-contract"]),

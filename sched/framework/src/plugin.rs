@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use crate::{NodeInfo, Normalization, PodInfo, Snapshot, Status};
 
 #[cfg(doc)]
-use crate::{SCORE_MAX, Weighted};
+use crate::SCORE_MAX;
 
 /// A change in the cluster that may make an unschedulable Pod fit. The names are upstream's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -130,9 +130,9 @@ impl<'a> PodChange<'a> {
     }
 }
 
-/// Ranks the nodes that all filters allow. [`Weighted`] passes each method on.
+/// Ranks the nodes that all filters allow. A weighted plugin passes each method on.
 pub trait ScorePlugin: Plugin {
-    /// The factor of this plugin's score in the sum over all plugins. A profile sets it with [`Weighted`].
+    /// The factor of this plugin's score in the sum over all plugins. A profile sets it.
     fn weight(&self) -> i64 {
         1
     }

@@ -199,7 +199,7 @@ impl Evaluation {
             }
             Err(rejection) => Outcome::Rejected(self.number_of(rejection)),
         };
-        let Some(before) = self.outcomes.get_mut(index).map(|place| std::mem::replace(place, outcome)) else { return };
+        let Some(before) = self.outcomes.get_mut(index).map(|stored| std::mem::replace(stored, outcome)) else { return };
         match before {
             Outcome::Unknown => self.evaluated += 1,
             Outcome::Rejected(_) => {}
