@@ -8,7 +8,7 @@ use hyper::Method;
 use serde_json::{Value, json};
 
 use crate::load::{Client, in_flight};
-use crate::process::Meter;
+use crate::process::{Meter, Spent};
 use crate::report::{Table, human};
 
 const AT_ONCE: usize = 64;
@@ -60,10 +60,34 @@ pub async fn run(kubeconfig: &str, pid: u32) {
     bind(&client, &table, pid, "plain-more", 2_000, &json!({}), "5,000 nodes").await;
     bind(&client, &table, pid, "apart", 1_000, &apart("apart"), "required anti-affinity, 5,000 nodes").await;
     bind(&client, &table, pid, "spread", 1_000, &spread("spread"), "topology spread, 5,000 nodes").await;
+    scale(&client, &table, pid, 10_000).await;
     add_priority_class(&client, "low", 1).await;
     add_priority_class(&client, "high", 2).await;
     bind(&client, &table, pid, "low", 5_000, &large("low"), "one a node, 5,000 nodes").await;
     bind(&client, &table, pid, "high", 1_000, &large("high"), "preemption, 5,000 nodes").await;
+}
+
+/// A Deployment grows from nothing. Its Pods have the default spread constraints.
+async fn scale(client: &Client, table: &Table, pid: u32, replicas: usize) {
+    let container = json!({"name": "c", "image": "none", "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}});
+    let template = json!({"metadata": {"labels": {"app": "scaled"}}, "spec": {"containers": [container]}});
+    let spec = json!({"replicas": 0, "selector": {"matchLabels": {"app": "scaled"}}, "template": template});
+    let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "scaled"}, "spec": spec});
+    let all = "/apis/apps/v1/namespaces/default/deployments";
+    let one = format!("{all}/scaled");
+    drop(client.call(Method::POST, all, "application/json", Bytes::from(deployment.to_string())).await);
+    let before = cycles(client).await;
+    let meter = Meter::start(pid).await;
+    let patch = json!({"spec": {"replicas": replicas}}).to_string();
+    drop(client.call(Method::PATCH, &one, "application/merge-patch+json", Bytes::from(patch)).await);
+    let all_bound = async {
+        while parsed(client.get(&one).await)["status"]["replicas"].as_u64() != Some(replicas as u64) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        until_none_waits(client).await;
+    };
+    tokio::time::timeout(LIMIT, all_bound).await.expect("all Pods are bound in time");
+    row(client, table, &meter.spent().await, before, "Deployment's Pod created and bound, 5,000 nodes", replicas).await;
 }
 
 async fn add_priority_class(client: &Client, name: &str, value: i32) {
@@ -98,7 +122,7 @@ async fn cycles(client: &Client) -> [f64; 2] {
 
 /// Measures from the first creation until all Pods are bound.
 async fn bind(client: &Client, table: &Table, pid: u32, app: &'static str, count: usize, more: &Value, what: &str) {
-    let [cycles_before, seconds_before] = cycles(client).await;
+    let before = cycles(client).await;
     let meter = Meter::start(pid).await;
     in_flight(count, AT_ONCE, |n| {
         let (client, body) = (client.clone(), pod(app, n, more));
@@ -107,20 +131,30 @@ async fn bind(client: &Client, table: &Table, pid: u32, app: &'static str, count
     .await;
     let last = format!("/api/v1/namespaces/default/pods/{app}-{}", count - 1);
     tokio::time::timeout(LIMIT, until_all_bound(client, &last)).await.expect("all Pods are bound in time");
-    let spent = meter.spent().await;
+    row(client, table, &meter.spent().await, before, &format!("Pod created and bound, {what}"), count).await;
+}
+
+/// Prints what `count` Pods cost, with the cycles since `before`.
+async fn row(client: &Client, table: &Table, spent: &Spent, before: [f64; 2], what: &str, count: usize) {
     let [cycles, seconds] = cycles(client).await;
-    let cycles = cycles - cycles_before;
-    let cycle = human(Duration::from_secs_f64((seconds - seconds_before) / cycles.max(1.0)));
-    let what = format!("Pod created and bound, {what} ({:.1} cycles of {cycle})", cycles / count as f64);
-    table.spent(&spent, &what, count, None);
+    let cycles = cycles - before[0];
+    let cycle = human(Duration::from_secs_f64((seconds - before[1]) / cycles.max(1.0)));
+    table.spent(spent, &format!("{what} ({:.1} cycles of {cycle})", cycles / count as f64), count, None);
 }
 
 /// Waits for the last Pod, which is cheap for the server, and then until a list has no Pod without a node.
 async fn until_all_bound(client: &Client, last: &str) {
-    let parsed = |body: Bytes| -> Value { serde_json::from_slice(&body).expect("JSON") };
     while parsed(client.get(last).await)["spec"]["nodeName"].is_null() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+    until_none_waits(client).await;
+}
+
+fn parsed(body: Bytes) -> Value {
+    serde_json::from_slice(&body).expect("JSON")
+}
+
+async fn until_none_waits(client: &Client) {
     let path = "/api/v1/pods?fieldSelector=spec.nodeName%3D&limit=1";
     while parsed(client.get(path).await)["items"].as_array().is_some_and(|items| !items.is_empty()) {
         tokio::time::sleep(Duration::from_millis(20)).await;
