@@ -382,14 +382,17 @@ mod tests {
             json!({"topologySpreadConstraints": [{"maxSkew": 2, "topologyKey": key, "whenUnsatisfiable": action,
                 "labelSelector": {"matchLabels": {"app": "spread"}}}]})
         };
-        let zone = json!([{"weight": 5, "preference": {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["1"]}]}}]);
+        // The highest preference ends when the nodes of zone 2 are full.
+        let zone = |zone: &str, weight: i64| json!({"weight": weight, "preference": {"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}});
+        let zones = json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [zone("1", 2), zone("2", 90)]}});
+        let half = json!([{"name": "c", "resources": {"requests": {"cpu": "1800m", "memory": "1Gi"}}}]);
         let kinds = [
             ("apart", required("podAntiAffinity", term("apart", "kubernetes.io/hostname"))),
             ("near", required("podAffinity", term("near", "zone"))),
             ("liking", preferred),
             ("spread", spread("DoNotSchedule", "zone")),
             ("spread", spread("ScheduleAnyway", "kubernetes.io/hostname")),
-            ("zoned", json!({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": zone}}})),
+            ("zoned", json!({"affinity": zones, "containers": half})),
             ("large", json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "1500m", "memory": "1Gi"}}}]})),
         ];
         let (mut cache, profile, mut progress) = (Cache::default(), Profile::default(), Progress::default());
