@@ -7,6 +7,9 @@ use crate::{ClusterEvent, CycleState, FilterPlugin, NodeInfo, PodChange, PodInfo
 /// The filter plugins of a profile, in the order of their calls.
 pub struct Filters(Vec<Box<dyn FilterPlugin>>);
 
+/// The filter plugins of one scope that have a say in a Pod.
+pub struct FiltersInScope<'a>(Vec<&'a dyn FilterPlugin>);
+
 /// The status of the plugin that ruled out a node, or all nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
@@ -24,7 +27,7 @@ impl Filters {
 
     /// Calls [`FilterPlugin::pre_filter`] of each plugin. The error rules out every node.
     pub fn pre_filter(&self, state: &mut CycleState, pod: &PodInfo, snapshot: &Snapshot) -> Result<(), Rejection> {
-        self.first_rejection(|plugin| plugin.pre_filter(state, pod, snapshot))
+        first_rejection(self.all(), |plugin| plugin.pre_filter(state, pod, snapshot))
     }
 
     /// The names of the only nodes that the Pod may run on, with the names of the plugins that say so; `None` for any node.
@@ -41,13 +44,12 @@ impl Filters {
 
     /// Whether the Pod may run on the node.
     pub fn filter(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Result<(), Rejection> {
-        self.first_rejection(|plugin| plugin.filter(state, pod, node))
+        first_rejection(self.all(), |plugin| plugin.filter(state, pod, node))
     }
 
-    /// Whether the plugins of the scope let the Pod run on the node.
-    pub fn filter_in(&self, scope: Scope, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Result<(), Rejection> {
-        let in_scope = |plugin: &dyn FilterPlugin| plugin.scope() == scope;
-        self.first_rejection(|plugin| if in_scope(plugin) { plugin.filter(state, pod, node) } else { Status::Success })
+    /// The plugins of the scope that may rule out a node for the Pod.
+    pub fn in_scope(&self, scope: Scope, state: &CycleState, pod: &PodInfo) -> FiltersInScope<'_> {
+        FiltersInScope(self.all().filter(|plugin| plugin.scope() == scope && plugin.may_reject(state, pod)).collect())
     }
 
     /// Whether the Pod may run on the node, also when the Pods come that are nominated to the node and have at least the
@@ -79,13 +81,27 @@ impl Filters {
         self.0.iter().for_each(|plugin| plugin.pod_changed(state, pod, snapshot, change));
     }
 
-    fn first_rejection(&self, mut status: impl FnMut(&dyn FilterPlugin) -> Status) -> Result<(), Rejection> {
-        for plugin in &self.0 {
-            match status(plugin.as_ref()) {
-                Status::Success => {}
-                status => return Err(Rejection { status, events: plugin.events_to_register() }),
-            }
-        }
-        Ok(())
+    fn all(&self) -> impl Iterator<Item = &dyn FilterPlugin> {
+        self.0.iter().map(AsRef::as_ref)
     }
+}
+
+impl FiltersInScope<'_> {
+    /// Whether these plugins let the Pod run on the node.
+    pub fn filter(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Result<(), Rejection> {
+        first_rejection(self.0.iter().copied(), |plugin| plugin.filter(state, pod, node))
+    }
+}
+
+fn first_rejection<'a>(
+    plugins: impl Iterator<Item = &'a dyn FilterPlugin>,
+    mut status: impl FnMut(&dyn FilterPlugin) -> Status,
+) -> Result<(), Rejection> {
+    for plugin in plugins {
+        match status(plugin) {
+            Status::Success => {}
+            status => return Err(Rejection { status, events: plugin.events_to_register() }),
+        }
+    }
+    Ok(())
 }

@@ -23,7 +23,7 @@ mod weighted;
 
 pub use changes::{Changes, NumberedChange};
 pub use disruption_budget::DisruptionBudget;
-pub use filters::{Filters, Rejection};
+pub use filters::{Filters, FiltersInScope, Rejection};
 pub use host_port::HostPort;
 pub use namespace_labels::NamespaceLabels;
 pub use node::{NodeInfo, Snapshot};

@@ -12,6 +12,8 @@ use crate::{Changes, DisruptionBudget, HostPort, NamespaceLabels, NominatedPods,
 pub struct NodeInfo {
     /// Name.
     pub name: String,
+    /// The index in [`Snapshot::nodes`]; without meaning for a node that is in no snapshot.
+    pub index: usize,
     /// Whether the Node object exists. Pods may be bound to a node whose object is gone.
     pub exists: bool,
     /// Labels.

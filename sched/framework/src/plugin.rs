@@ -99,6 +99,12 @@ pub trait FilterPlugin: Plugin {
     /// `PreFilterExtensions`). The removal of a Pod that was added takes the addition back, and the other way round.
     fn pod_changed(&self, _state: &mut CycleState, _pod: &PodInfo, _snapshot: &Snapshot, _change: PodChange<'_>) {}
 
+    /// Whether [`FilterPlugin::filter`] may rule out a node, after [`FilterPlugin::pre_filter`]. The cycle does not call a plugin that
+    /// has no say in the Pod (upstream's `Skip`).
+    fn may_reject(&self, _state: &CycleState, _pod: &PodInfo) -> bool {
+        true
+    }
+
     /// Whether the Pod may run on the node.
     fn filter(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status;
 

@@ -36,7 +36,8 @@ impl Cache {
         self.snapshot.generation += 1;
         let mut info = self.nodes_without_object.remove(&name).unwrap_or_else(|| NodeInfo::named(&name));
         info.set_node(node);
-        self.snapshot.node_index.insert(name, self.snapshot.nodes.len());
+        info.index = self.snapshot.nodes.len();
+        self.snapshot.node_index.insert(name, info.index);
         self.snapshot.nodes.push(Arc::new(info));
         vec![ClusterEvent::NodeAdd]
     }
@@ -79,7 +80,8 @@ impl Cache {
         self.snapshot.generation += 1;
         self.snapshot.layout += 1;
         let info = Arc::unwrap_or_clone(self.snapshot.nodes.swap_remove(index));
-        if let Some(moved) = self.snapshot.nodes.get(index) {
+        if let Some(moved) = self.snapshot.nodes.get_mut(index).map(Arc::make_mut) {
+            moved.index = index;
             self.snapshot.node_index.insert(moved.name.clone(), index);
         }
         if !info.pods.is_empty() {
@@ -213,6 +215,17 @@ mod tests {
         assert!(cache.remove_pod("p"));
         assert_eq!(used(&cache, "a"), 0);
         assert!(!cache.remove_pod("p"));
+    }
+
+    #[test]
+    fn nodes_have_their_indexes_also_after_a_removal() {
+        let mut cache = Cache::default();
+        ["a", "b", "c"].iter().for_each(|name| drop(cache.update_node(&object(name))));
+        cache.assume_pod(Arc::new(requesting("p", "1", "0")), "a");
+        cache.remove_node("a");
+        cache.update_node(&object("a"));
+        let indexes: Vec<_> = cache.snapshot().nodes.iter().map(|node| (node.name.as_str(), node.index)).collect();
+        assert_eq!(indexes, [("c", 0), ("b", 1), ("a", 2)]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ mod recent;
 
 use std::sync::Arc;
 
-use sched_framework::{CycleState, NodeInfo, PodInfo, PostFilterResult, Preemption, Rejection, Scope, ScorePlugin, Snapshot};
+use sched_framework::{CycleState, NodeInfo, PodInfo, PostFilterResult, Preemption, Scope, ScorePlugin, Snapshot};
 
 use self::evaluation::{Evaluation, Evaluator};
 use self::pre_filtered::PreFiltered;
@@ -147,10 +147,10 @@ impl Search<'_> {
 
     /// Without preferences that depend on other nodes: the first node of the ranking that the other filters allow.
     fn first_of_ranking(&mut self, enough: usize, start: &mut usize) -> Option<usize> {
-        let Self { profile, evaluator, evaluation, state, pod, snapshot } = self;
+        let Self { evaluator, evaluation, state, .. } = self;
         evaluation.extend(evaluator, state, FURTHER_NODES, enough);
         loop {
-            let found = evaluation.ranking(evaluator).find(|index| passes(profile, state, pod, snapshot, *index).is_ok());
+            let found = evaluation.ranking(evaluator).find(|index| evaluator.passes(state, *index).is_ok());
             *start = evaluation.position();
             if found.is_some() || evaluation.is_complete() {
                 return found;
@@ -162,12 +162,12 @@ impl Search<'_> {
 
     /// With such preferences: the best of as many feasible nodes as are enough.
     fn best_of_window(&mut self, scorers: &[&dyn ScorePlugin], enough: usize, start: &mut usize) -> Option<usize> {
-        let Self { profile, evaluator, evaluation, state, pod, snapshot } = self;
+        let Self { evaluator, evaluation, state, pod, snapshot, .. } = self;
         let (nodes, first) = (snapshot.nodes.len(), *start);
         let (mut window, mut processed) = (Vec::new(), 0);
-        for index in (0..nodes).cycle().skip(first % nodes).take(nodes) {
+        for index in (first % nodes..nodes).chain(0..first % nodes) {
             processed += 1;
-            if evaluation.is_feasible(evaluator, state, index) && passes(profile, state, pod, snapshot, index).is_ok() {
+            if evaluation.is_feasible(evaluator, state, index) && evaluator.passes(state, index).is_ok() {
                 window.push(index);
             }
             if window.len() == enough {
@@ -194,23 +194,12 @@ impl Search<'_> {
             if let Some(rejection) = self.evaluation.rejection(index) {
                 diagnosis.add(index, rejection);
             } else if self.evaluation.is_feasible(&self.evaluator, self.state, index) {
-                let status = passes(self.profile, self.state, self.pod, self.snapshot, index);
-                status.err().iter().for_each(|rejection| diagnosis.add(index, rejection));
+                self.evaluator.passes(self.state, index).err().iter().for_each(|rejection| diagnosis.add(index, rejection));
             } else {
                 diagnosis.add_unsearched(plugins);
             }
         }
     }
-}
-
-/// Whether the filters allow the node whose results depend on more than the node: those of [`Scope::Cluster`], and all when Pods
-/// are nominated to the node.
-fn passes(profile: &Profile, state: &mut CycleState, pod: &PodInfo, snapshot: &Snapshot, index: usize) -> Result<(), Rejection> {
-    let Some(node) = snapshot.nodes.get(index) else { return Ok(()) };
-    if snapshot.nominated.before(pod, &node.name).next().is_some() {
-        return profile.filters.filter_with_nominated(state, pod, node, snapshot);
-    }
-    profile.filters.filter_in(Scope::Cluster, state, pod, node)
 }
 
 /// Calls the post-filter plugins until one finds Pods to preempt.

@@ -168,6 +168,7 @@ pub(crate) mod fixtures {
     pub(crate) fn snapshot(nodes: Vec<NodeInfo>) -> Snapshot {
         let mut snapshot = Snapshot::default();
         for (index, node) in nodes.into_iter().enumerate() {
+            let node = NodeInfo { index, ..node };
             let with_affinity = node.pods.values().filter(|pod| !pod.pod_affinity.is_empty());
             let by_uid = with_affinity.map(|pod| (pod.uid.clone(), (Arc::clone(pod), node.name.clone())));
             snapshot.pods_with_affinity.extend(by_uid);

@@ -5,7 +5,9 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sched_framework::{CycleState, Filters, NodeInfo, Normalization, PodInfo, Rejection, Scope, ScorePlugin, ScoreRange, Snapshot};
+use sched_framework::{
+    CycleState, Filters, FiltersInScope, NodeInfo, Normalization, PodInfo, Rejection, Scope, ScorePlugin, ScoreRange, Snapshot,
+};
 
 use super::recent::Recent;
 use crate::plugins::Profile;
@@ -54,12 +56,16 @@ struct Scores {
     relative: Vec<Option<i64>>,
 }
 
-/// The plugins of [`Scope::Node`] of a profile, for one Pod.
+/// The plugins of a profile, for one Pod.
 pub(super) struct Evaluator<'a> {
-    filters: &'a Filters,
-    /// The score plugins whose scores do not depend on other nodes.
+    all_filters: &'a Filters,
+    /// The filter plugins of [`Scope::Node`].
+    filters: FiltersInScope<'a>,
+    /// The filter plugins of [`Scope::Cluster`].
+    cluster_filters: FiltersInScope<'a>,
+    /// The score plugins of [`Scope::Node`] whose scores do not depend on other nodes.
     absolute: Vec<&'a dyn ScorePlugin>,
-    /// The other score plugins.
+    /// The other score plugins of [`Scope::Node`].
     relative: Vec<&'a dyn ScorePlugin>,
     pod: &'a Arc<PodInfo>,
     snapshot: &'a Snapshot,
@@ -71,7 +77,20 @@ impl<'a> Evaluator<'a> {
         let of_node = profile.scores.iter().map(AsRef::as_ref).filter(|plugin| plugin.scope() == Scope::Node);
         let preferring = of_node.filter(|plugin| plugin.pre_score(state, pod, &[]));
         let (absolute, relative) = preferring.partition(|plugin| plugin.normalization() == Normalization::None);
-        Self { filters: &profile.filters, absolute, relative, pod, snapshot }
+        let all_filters = &profile.filters;
+        let in_scope = |scope| all_filters.in_scope(scope, state, pod);
+        let (filters, cluster_filters) = (in_scope(Scope::Node), in_scope(Scope::Cluster));
+        Self { all_filters, filters, cluster_filters, absolute, relative, pod, snapshot }
+    }
+
+    /// Whether the filters allow a feasible node whose results depend on more than the node: those of [`Scope::Cluster`], and all when
+    /// Pods are nominated to the node.
+    pub fn passes(&self, state: &mut CycleState, index: usize) -> Result<(), Rejection> {
+        let Some(node) = self.snapshot.nodes.get(index) else { return Ok(()) };
+        if self.snapshot.nominated.before(self.pod, &node.name).next().is_some() {
+            return self.all_filters.filter_with_nominated(state, self.pod, node, self.snapshot);
+        }
+        self.cluster_filters.filter(state, self.pod, node)
     }
 
     /// An evaluation without results.
@@ -188,7 +207,7 @@ impl Evaluation {
 
     fn evaluate(&mut self, evaluator: &Evaluator<'_>, state: &CycleState, index: usize) {
         let Some(node) = evaluator.snapshot.nodes.get(index) else { return };
-        let outcome = match evaluator.filters.filter_in(Scope::Node, state, evaluator.pod, node) {
+        let outcome = match evaluator.filters.filter(state, evaluator.pod, node) {
             Ok(()) => {
                 let (absolute, relative) = evaluator.scores(state, node);
                 self.widen_ranges(&relative);

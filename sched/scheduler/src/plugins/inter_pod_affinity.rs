@@ -137,6 +137,12 @@ impl FilterPlugin for InterPodAffinity {
         }
     }
 
+    fn may_reject(&self, state: &CycleState, pod: &PodInfo) -> bool {
+        let own = &pod.pod_affinity;
+        let is_repelled = state.read::<Required>(self.name()).is_some_and(|required| !required.repelled.is_empty());
+        is_repelled || !own.affinity.is_empty() || !own.anti_affinity.is_empty()
+    }
+
     fn filter(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
         let Some(required) = state.read::<Required>(self.name()) else { return Status::Success };
         let (own, labels) = (&pod.pod_affinity, &node.labels);

@@ -1,8 +1,6 @@
 //! Topology spread constraints: required ones rule nodes out where the skew would be too large; the others add to the score of
 //! nodes in emptier domains.
 
-use std::collections::HashSet;
-
 use sched_framework::{
     ClusterEvent, CycleState, FilterPlugin, NodeInfo, Normalization, Plugin, PodChange, PodInfo, Scope, ScorePlugin, Snapshot, Status,
     TopologySpread, selects_node,
@@ -39,8 +37,9 @@ fn constraints(pod: &PodInfo, is_required: bool) -> impl Iterator<Item = &Topolo
     pod.topology_spread.iter().filter(move |constraint| constraint.is_required == is_required)
 }
 
-fn is_in_all_domains(pod: &PodInfo, is_required: bool, node: &NodeInfo) -> bool {
-    constraints(pod, is_required).all(|constraint| !constraint.requires_label || node.labels.contains_key(&constraint.topology_key))
+/// Whether the node has the labels that the constraints require. `all` are the domains of the constraints.
+fn is_in_all_domains(all: &[DomainSums], pod: &PodInfo, is_required: bool, node: &NodeInfo) -> bool {
+    constraints(pod, is_required).zip(all).all(|(constraint, domains)| !constraint.requires_label || domains.domain(node).is_some())
 }
 
 /// Whether the Pods of the node count for the constraint.
@@ -56,15 +55,13 @@ fn count(constraint: &TopologySpread, pod: &PodInfo, node: &NodeInfo) -> i64 {
 
 /// For each required constraint or each other one, the number of Pods of each domain.
 fn domains(pod: &PodInfo, is_required: bool, snapshot: &Snapshot) -> Vec<DomainSums> {
-    let mut all: Vec<DomainSums> = constraints(pod, is_required).map(|_| DomainSums::default()).collect();
+    let of_constraint = |constraint: &TopologySpread| DomainSums::new(&constraint.topology_key, &snapshot.nodes);
+    let mut all: Vec<DomainSums> = constraints(pod, is_required).map(of_constraint).collect();
     let nodes = if all.is_empty() { &[] } else { snapshot.nodes.as_slice() };
-    for node in nodes.iter().filter(|node| is_in_all_domains(pod, is_required, node)) {
-        for (constraint, domains) in constraints(pod, is_required).zip(&mut all) {
-            if includes(constraint, pod, node)
-                && let Some(value) = node.labels.get(&constraint.topology_key)
-            {
-                domains.add(value, count(constraint, pod, node));
-            }
+    for node in nodes {
+        if is_in_all_domains(&all, pod, is_required, node) {
+            let included = constraints(pod, is_required).zip(&mut all).filter(|(constraint, _)| includes(constraint, pod, node));
+            included.for_each(|(constraint, domains)| domains.add(node, count(constraint, pod, node)));
         }
     }
     all
@@ -73,15 +70,12 @@ fn domains(pod: &PodInfo, is_required: bool, snapshot: &Snapshot) -> Vec<DomainS
 /// Adds a Pod that comes or leaves to the numbers of [`domains`].
 fn add_change(all: &mut [DomainSums], pod: &PodInfo, is_required: bool, change: PodChange<'_>) {
     let (other, node) = (change.pod, change.node);
-    if all.is_empty() || other.deleting || !is_in_all_domains(pod, is_required, node) {
+    if all.is_empty() || other.deleting || !is_in_all_domains(all, pod, is_required, node) {
         return;
     }
     for (constraint, domains) in constraints(pod, is_required).zip(all) {
-        if other.is_spread_by(constraint, &pod.namespace)
-            && includes(constraint, pod, node)
-            && let Some(value) = node.labels.get(&constraint.topology_key)
-        {
-            domains.add(value, change.number);
+        if other.is_spread_by(constraint, &pod.namespace) && includes(constraint, pod, node) {
+            domains.add(node, change.number);
         }
     }
 }
@@ -98,18 +92,22 @@ impl FilterPlugin for PodTopologySpread {
         }
     }
 
+    fn may_reject(&self, state: &CycleState, _pod: &PodInfo) -> bool {
+        state.read::<Required>(self.name()).is_some_and(|Required(domains)| !domains.is_empty())
+    }
+
     fn filter(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
         const REASON: &str = "node(s) didn't match pod topology spread constraints";
         const NO_LABEL: &str = "node(s) didn't match pod topology spread constraints (missing required label)";
         let Some(Required(domains)) = state.read::<Required>(self.name()) else { return Status::Success };
         for (constraint, domains) in constraints(pod, true).zip(domains) {
-            let Some(value) = node.labels.get(&constraint.topology_key) else {
+            let Some(domain) = domains.domain(node) else {
                 return Status::UnschedulableAndUnresolvable(vec![NO_LABEL.into()]);
             };
             let has_enough = i64::try_from(domains.len()).is_ok_and(|number| number >= constraint.min_domains);
             let emptiest = domains.lowest().filter(|_| has_enough).unwrap_or(0);
             let more = i64::from(pod.is_spread_by(constraint, &pod.namespace));
-            if domains.get(value).unwrap_or(0) + more - emptiest > constraint.max_skew {
+            if domains.sum(domain) + more - emptiest > constraint.max_skew {
                 return Status::Unschedulable(vec![REASON.into()]);
             }
         }
@@ -151,12 +149,12 @@ impl ScorePlugin for PodTopologySpread {
         if domains.is_empty() {
             return false;
         }
-        let in_domains: Vec<_> = feasible.iter().filter(|node| is_in_all_domains(pod, false, node)).collect();
-        let domain_count = |key: &String| match key.as_str() {
-            HOSTNAME => in_domains.len(),
-            _ => in_domains.iter().filter_map(|node| node.labels.get(key)).collect::<HashSet<_>>().len(),
+        let in_domains = || feasible.iter().copied().filter(|node| is_in_all_domains(domains, pod, false, node));
+        let domain_count = |(constraint, domains): (&TopologySpread, &DomainSums)| match constraint.topology_key.as_str() {
+            HOSTNAME => in_domains().count(),
+            _ => domains.distinct(in_domains()),
         };
-        *weights = constraints(pod, false).map(|constraint| (domain_count(&constraint.topology_key) as f64 + 2.0).ln()).collect();
+        *weights = constraints(pod, false).zip(&*domains).map(|of| (domain_count(of) as f64 + 2.0).ln()).collect();
         true
     }
 
@@ -165,8 +163,8 @@ impl ScorePlugin for PodTopologySpread {
         let Preferred { domains, weights } = state.read(self.name())?;
         let mut sum = 0.0;
         for ((constraint, domains), weight) in constraints(pod, false).zip(domains).zip(weights) {
-            match node.labels.get(&constraint.topology_key) {
-                Some(domain) => sum += domains.get(domain).unwrap_or(0) as f64 * weight + (constraint.max_skew - 1) as f64,
+            match domains.domain(node) {
+                Some(domain) => sum += domains.sum(domain) as f64 * weight + (constraint.max_skew - 1) as f64,
                 None if constraint.requires_label => return None,
                 None => {}
             }

@@ -1,12 +1,20 @@
 //! Sums by topology domain: all nodes with the same value of a label are one domain.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
-/// The sum of each domain of one topology, by the value of the node label.
-#[derive(Debug, Default)]
+use sched_framework::NodeInfo;
+
+/// The sums of the domains of one topology. Domains have numbers, so that a look at a node compares no labels. The sums are those of a
+/// snapshot whose nodes keep their labels and their indexes.
+#[derive(Debug)]
 pub(super) struct DomainSums {
-    sums: HashMap<String, i64>,
+    /// The domain of each node, by index of the node; `None` for a node without the label.
+    of_node: Vec<Option<usize>>,
+    /// The sum of each domain; `None` for a domain that is not counted.
+    sums: Vec<Option<i64>>,
+    /// The number of domains that are counted.
+    len: usize,
     /// Computed at the first use after a change that may have changed it.
     lowest: OnceLock<Option<i64>>,
 }
@@ -16,36 +24,57 @@ pub(super) struct DomainSums {
 pub(super) struct TopologySums(HashMap<String, HashMap<String, i64>>);
 
 impl DomainSums {
-    /// Adds to a domain. A domain that is new is counted from then on, also with a sum of 0.
-    pub(super) fn add(&mut self, domain: &str, number: i64) {
-        let is_new = !self.sums.contains_key(domain);
-        add(&mut self.sums, domain, number);
-        if is_new || number != 0 {
+    /// The domains that the label `key` makes of the nodes. None of them is counted yet.
+    pub(super) fn new(key: &str, nodes: &[Arc<NodeInfo>]) -> Self {
+        let mut domains: HashMap<&str, usize> = HashMap::new();
+        let mut of_node = Vec::with_capacity(nodes.len());
+        for node in nodes {
+            let next = domains.len();
+            of_node.push(node.labels.get(key).map(|value| *domains.entry(value).or_insert(next)));
+        }
+        Self { of_node, sums: vec![None; domains.len()], len: 0, lowest: OnceLock::new() }
+    }
+
+    /// The domain of a node, if the node has the label.
+    pub(super) fn domain(&self, node: &NodeInfo) -> Option<usize> {
+        self.of_node.get(node.index).copied().flatten()
+    }
+
+    /// Adds to the domain of a node. A domain that is new is counted from then on, also with a sum of 0. A node without the label is in
+    /// no domain.
+    pub(super) fn add(&mut self, node: &NodeInfo, number: i64) {
+        let Some(sum) = self.domain(node).and_then(|domain| self.sums.get_mut(domain)) else { return };
+        if sum.is_none() || number != 0 {
             self.lowest = OnceLock::new();
         }
+        self.len += usize::from(sum.is_none());
+        *sum = Some(sum.unwrap_or(0) + number);
     }
 
-    /// The sum of a domain, if the domain is counted.
-    pub(super) fn get(&self, domain: &str) -> Option<i64> {
-        self.sums.get(domain).copied()
+    /// The sum of a domain; 0 if the domain is not counted.
+    pub(super) fn sum(&self, domain: usize) -> i64 {
+        self.sums.get(domain).copied().flatten().unwrap_or(0)
     }
 
-    /// The number of domains.
+    /// The number of domains that are counted.
     pub(super) fn len(&self) -> usize {
-        self.sums.len()
+        self.len
+    }
+
+    /// The number of domains of these nodes.
+    pub(super) fn distinct<'n>(&self, nodes: impl Iterator<Item = &'n NodeInfo>) -> usize {
+        let mut is_among = vec![false; self.sums.len()];
+        for node in nodes {
+            if let Some(is_among) = self.domain(node).and_then(|domain| is_among.get_mut(domain)) {
+                *is_among = true;
+            }
+        }
+        is_among.into_iter().filter(|is_among| *is_among).count()
     }
 
     /// The lowest sum.
     pub(super) fn lowest(&self) -> Option<i64> {
-        *self.lowest.get_or_init(|| self.sums.values().copied().min())
-    }
-}
-
-/// Adds to an entry; the key is copied only for a new one.
-fn add(sums: &mut HashMap<String, i64>, domain: &str, number: i64) {
-    match sums.get_mut(domain) {
-        Some(sum) => *sum += number,
-        None => drop(sums.insert(domain.to_owned(), number)),
+        *self.lowest.get_or_init(|| self.sums.iter().copied().flatten().min())
     }
 }
 
@@ -57,7 +86,11 @@ impl TopologySums {
             self.0.insert(key.to_owned(), HashMap::new());
         }
         let Some(domains) = self.0.get_mut(key) else { return };
-        add(domains, domain, number);
+        match domains.get_mut(domain) {
+            Some(sum) => *sum += number,
+            // The name is copied only for a new domain.
+            None => drop(domains.insert(domain.to_owned(), number)),
+        }
         if domains.get(domain) == Some(&0) {
             domains.remove(domain);
         }
