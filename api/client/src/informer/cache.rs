@@ -166,16 +166,14 @@ impl<K: Cached> SharedCache<K> {
 
 impl<K: Cached> Handlers<K> {
     fn deliver(&self, change: Change<K>) {
-        let meta =
-            |object: &Option<Arc<K>>| object.as_ref().map(|object| (object.meta().uid.clone(), object.meta().resource_version.clone()));
-        match (meta(&change.old), meta(&change.new)) {
-            (Some((_, old)), Some((_, new))) if old == new && new.is_some() => {}
+        let Change { old: Some(old), new: Some(new) } = &change else { return self.call(&change) };
+        let (old, new) = (old.meta(), new.meta());
+        if old.uid != new.uid {
             // The watch missed that the object was removed and created again.
-            (Some((old, _)), Some((new, _))) if old != new => {
-                self.call(&Change { old: change.old, new: None });
-                self.call(&Change { old: None, new: change.new });
-            }
-            _ => self.call(&change),
+            self.call(&Change { old: change.old, new: None });
+            self.call(&Change { old: None, new: change.new });
+        } else if old.resource_version != new.resource_version || new.resource_version.is_none() {
+            self.call(&change);
         }
     }
 
@@ -214,29 +212,37 @@ impl<K: Cached> Objects<K> {
 
     fn put(&mut self, object: K) -> Change<K> {
         let key = ObjectKey::from(object.meta());
-        let old = self.remove(&key);
         let new = Arc::new(object);
+        let old = match self.by_key.get_mut(&key) {
+            Some(present) => Some(std::mem::replace(present, Arc::clone(&new))),
+            None => self.by_key.insert(key.clone(), Arc::clone(&new)),
+        };
         self.by_index.resize_with(K::INDEXES.len(), HashMap::new);
         for (index, by_value) in K::INDEXES.iter().zip(&mut self.by_index) {
-            if let Some(value) = (index.value)(&new) {
-                by_value.entry(value.to_owned()).or_default().insert(key.clone());
+            let (before, now) = (old.as_deref().and_then(index.value), (index.value)(&new));
+            if before != now {
+                before.into_iter().for_each(|value| remove_key(by_value, value, &key));
+                now.into_iter().for_each(|value| drop(by_value.entry(value.to_owned()).or_default().insert(key.clone())));
             }
         }
-        self.by_key.insert(key, Arc::clone(&new));
         Change { old, new: Some(new) }
     }
 
     fn remove(&mut self, key: &ObjectKey) -> Option<Arc<K>> {
         let old = self.by_key.remove(key)?;
         for (index, by_value) in K::INDEXES.iter().zip(&mut self.by_index) {
-            let Some(value) = (index.value)(&old) else { continue };
-            let Some(keys) = by_value.get_mut(value) else { continue };
-            keys.remove(key);
-            if keys.is_empty() {
-                by_value.remove(value);
-            }
+            (index.value)(&old).into_iter().for_each(|value| remove_key(by_value, value, key));
         }
         Some(old)
+    }
+}
+
+/// Removes a key from the entry of an index.
+fn remove_key(by_value: &mut HashMap<String, BTreeSet<ObjectKey>>, value: &str, key: &ObjectKey) {
+    let Some(keys) = by_value.get_mut(value) else { return };
+    keys.remove(key);
+    if keys.is_empty() {
+        by_value.remove(value);
     }
 }
 
