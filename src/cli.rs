@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use ipnet::Ipv4Net;
 
 use crate::access::Access;
+use crate::autoscaling::Autoscaling;
 use crate::data_dir::DataDir;
 use crate::duration;
 use crate::logging::Format;
@@ -148,6 +149,8 @@ pub struct ControlPlane {
     /// Time to keep an Event after its last change, for example 1h; 0 keeps Events forever.
     #[arg(long, default_value = "1h", value_parser = duration::parse)]
     pub event_ttl: Duration,
+    #[command(flatten)]
+    pub autoscaling: Autoscaling,
     #[command(flatten)]
     pub etcd: Etcd,
 }

@@ -202,6 +202,7 @@ fn controllers_config(control: &ControlPlane, pki: Arc<Pki>) -> anyhow::Result<s
         signer: Some(Arc::new(sign)),
         election: election(control, "kube-controller-manager"),
         time_zone: jiff::tz::TimeZone::system(),
+        autoscaling: control.options.autoscaling.settings()?,
         ..sched_controllers::Config::default()
     };
     config.nodes.grace_period = Duration::from_secs(control.options.node_monitor_grace_period);

@@ -4,6 +4,7 @@
 
 mod access;
 mod admin;
+mod autoscaling;
 mod cli;
 mod control;
 mod data_dir;

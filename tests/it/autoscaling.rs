@@ -48,7 +48,8 @@ fn serve(cluster: &Cluster, pod: &str) -> Arc<AtomicU32> {
 
 #[test]
 fn a_deployment_is_autoscaled() {
-    let mut cluster = Cluster::prepared(Net::alone(), &["server"]);
+    let stabilization = "--horizontal-pod-autoscaler-downscale-stabilization=15s";
+    let mut cluster = Cluster::prepared(Net::alone(), &["server", "--horizontal-pod-autoscaler-sync-period=1s", stabilization]);
     cluster.start();
     let kubectl = cluster.kubectl();
     kubectl.until_usable("default");
@@ -81,10 +82,12 @@ fn a_deployment_is_autoscaled() {
         assert!(described.contains(words), "{words:?} in\n{described}");
     }
 
-    // The proposals of the last five minutes hold the replicas.
+    // The proposals of the last seconds hold the replicas.
     cpu.store(10, Ordering::SeqCst);
     until_described(&kubectl, "AbleToScale True ScaleDownStabilized");
     assert_eq!(kubectl.field("deployment/web", "/spec/replicas"), 3);
+    kubectl.until("deployment/web", "/spec/replicas", 1);
+    until_described(&kubectl, "horizontal-pod-autoscaler New size: 1; reason: All metrics below target");
 }
 
 /// Waits for the Deployment's Pod, and makes it run; returns its name.
