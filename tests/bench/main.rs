@@ -13,6 +13,7 @@
 )]
 
 mod api;
+mod jobs;
 mod load;
 mod memory;
 mod pods;
@@ -28,7 +29,7 @@ use std::time::Duration;
 use tests::{Cluster, Net};
 
 /// The parts, in the order they are measured.
-const PARTS: &[&str] = &["api", "scale", "sched", "pods", "memory"];
+const PARTS: &[&str] = &["api", "scale", "sched", "pods", "jobs", "memory"];
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -56,9 +57,10 @@ fn outside(part: &str) -> String {
             started(&["server", "--controllers=*,-node-lifecycle-controller,-taint-eviction-controller,-node-ipam-controller"])
         }
         "scale" => started(scale::SERVER),
+        "jobs" => started(jobs::CLUSTER),
         _ => started(&["up", "--max-pods=1000"]),
     };
-    if part == "pods" || part == "memory" {
+    if matches!(part, "pods" | "jobs" | "memory") {
         cluster.load_samples();
     }
     let kubeconfig = cluster.data_dir().join("admin.kubeconfig").display().to_string();
@@ -89,6 +91,7 @@ fn inside(part: &str, kubeconfig: &str, pid: u32) {
             "scale" => scale::run(kubeconfig, pid).await,
             "sched" => sched::run(kubeconfig, pid).await,
             "pods" => pods::run(kubeconfig, pid).await,
+            "jobs" => jobs::run(kubeconfig, pid).await,
             _ => memory::run(kubeconfig, pid).await,
         }
     });
