@@ -16,6 +16,8 @@ use crate::node::Machine;
 
 /// The machine that has room for everything, in thousandths of a core.
 const LARGE_CPU: i64 = 64_000;
+/// What each machine gets more at the end: the Pods of DaemonSets cannot go elsewhere.
+const MORE_CPU: i64 = 1_000;
 
 /// An event of the future.
 #[derive(Clone, Copy, Debug)]
@@ -84,6 +86,7 @@ impl Chaos {
                 self.happen(event).await;
             }
         }
+        self.machines.iter().for_each(|machine| machine.grow(MORE_CPU));
         let mut large = Machine::new(&self.cluster, ledger, 9, LARGE_CPU, false);
         large.boot();
         self.machines.push(large);

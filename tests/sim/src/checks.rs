@@ -3,6 +3,7 @@
 //! Controllers decide from caches that lag behind, and a new leader does not know the last writes of the one before. So most
 //! checks allow every value that an object had within [`LAG_MAX`], and look away around an interruption of the part.
 
+mod budget_status;
 mod budgets;
 mod cronjobs;
 mod daemonsets;
@@ -31,12 +32,15 @@ pub fn all() -> Vec<Box<dyn Check>> {
         Box::new(pods::Bindings),
         Box::new(deployments::Surge::default()),
         Box::new(deployments::Creations::default()),
+        Box::new(deployments::Availability::default()),
+        Box::new(deployments::Recreation::default()),
         Box::new(statefulsets::Order::default()),
         Box::new(daemonsets::Rollout::default()),
         Box::new(jobs::Counts::default()),
         Box::new(jobs::Creations::default()),
         Box::new(cronjobs::Runs::default()),
         Box::new(budgets::Evictions::default()),
+        Box::new(budget_status::Numbers::default()),
         Box::new(quotas::Pods),
     ]
 }

@@ -6,6 +6,7 @@ pub mod pod;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use api_client::informer::{Batch, Informer, ObjectKey};
@@ -15,6 +16,7 @@ use api_clock::rand::rngs::StdRng;
 use api_model::request::UserInfo;
 use api_tasks::Tasks;
 use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use parking_lot::Mutex;
@@ -42,7 +44,7 @@ pub struct Machine {
     ledger: Arc<Ledger>,
     rng: Arc<Mutex<StdRng>>,
     /// Thousandths of a core.
-    cpu: i64,
+    cpu: Arc<AtomicI64>,
     /// How many times slower than others it is.
     slowness: f64,
     boots: u32,
@@ -57,7 +59,7 @@ impl Machine {
             name,
             cluster: cluster.clone(),
             ledger: Arc::clone(ledger),
-            cpu,
+            cpu: Arc::new(AtomicI64::new(cpu)),
             slowness: if is_slow { 8.0 } else { 1.0 },
             boots: 0,
             running: None,
@@ -80,7 +82,7 @@ impl Machine {
             client: self.cluster.client(&process, user),
             ledger: Arc::clone(&self.ledger),
             rng: Arc::clone(&self.rng),
-            cpu: self.cpu,
+            cpu: Arc::clone(&self.cpu),
             slowness: self.slowness,
             cancel: cancel.clone(),
         };
@@ -105,6 +107,11 @@ impl Machine {
         self.note(&format!("! {} is {}", self.name, if is_cut { "cut off" } else { "connected" }));
     }
 
+    /// Gives the machine more CPU, which its kubelet reports.
+    pub fn grow(&self, cpu: i64) {
+        self.cpu.fetch_add(cpu, Ordering::SeqCst);
+    }
+
     fn note(&self, what: &str) {
         self.cluster.history.incident(what, |incidents, now| incidents.node(now));
     }
@@ -117,12 +124,17 @@ struct Kubelet {
     client: Client,
     ledger: Arc<Ledger>,
     rng: Arc<Mutex<StdRng>>,
-    cpu: i64,
+    cpu: Arc<AtomicI64>,
     slowness: f64,
     cancel: CancellationToken,
 }
 
 impl Kubelet {
+    /// Thousandths of a core.
+    fn cpu(&self) -> i64 {
+        self.cpu.load(Ordering::SeqCst)
+    }
+
     async fn run(self) {
         self.register().await;
         let (client, node, cancel) = (self.client.clone(), self.node.clone(), self.cancel.clone());
@@ -157,9 +169,10 @@ impl Kubelet {
         loop {
             tokio::time::sleep(STATUS_EVERY).await;
             let Ok(Some(node)) = nodes.get_opt(&self.node).await else { continue };
-            let conditions = node.status.and_then(|status| status.conditions).unwrap_or_default();
-            let is_ready = conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");
-            if !is_ready {
+            let status = node.status.unwrap_or_default();
+            let is_ready = status.conditions.iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True");
+            let cpu = Quantity(format!("{}m", self.cpu()));
+            if !is_ready || status.allocatable.is_none_or(|allocatable| allocatable.get("cpu") != Some(&cpu)) {
                 let _ = self.write_node_status(&nodes).await;
             }
         }
@@ -174,7 +187,7 @@ impl Kubelet {
                 json!({"type": kind, "status": status, "reason": "Simulated", "lastHeartbeatTime": now, "lastTransitionTime": now})
             })
             .collect();
-        let room = json!({"cpu": format!("{}m", self.cpu), "memory": "64Gi", "pods": "110"});
+        let room = json!({"cpu": format!("{}m", self.cpu()), "memory": "64Gi", "pods": "110"});
         let status = json!({"status": {"capacity": room, "allocatable": room, "conditions": conditions,
             "addresses": [{"type": "InternalIP", "address": format!("10.0.0.{}", self.node.trim_start_matches('n'))}]}});
         nodes.patch_status(&self.node, &PatchParams::default(), &Patch::Strategic(&status)).await

@@ -1,10 +1,16 @@
 //! A Deployment's ReplicaSets never want more Pods than its replicas and its surge, and no ReplicaSet has more Pods than it
-//! wants. As upstream, the Deployment controller does not wait until its cache has its last writes: of the other ReplicaSets it may
-//! know an older size.
+//! wants. A rolling update takes away no Pod that is needed, and `Recreate` starts no new Pod beside an old one. As upstream, the
+//! Deployment controller does not wait until its cache has its last writes: of the other ReplicaSets it may know an older size.
 
-use super::{Recent, are_controllers_steady, count, created_pod, lost_creations, owner, scaled};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{LAG_MAX, Recent, are_controllers_steady, count, created_pod, lost_creations, owner, scaled};
 use crate::history::{Change, Check, View};
-use crate::object::{is_active, number, text};
+use crate::object::{is_active, is_ready, is_terminal, number, text};
 
 /// Looks at the sizes of ReplicaSets.
 #[derive(Default)]
@@ -36,10 +42,13 @@ impl Check for Surge {
     }
 }
 
+/// The replicas that a ReplicaSet wants; 0 when it does not exist.
+fn size(set: &Option<Arc<Value>>) -> i64 {
+    set.as_ref().and_then(|set| number(set, "/spec/replicas")).unwrap_or(0)
+}
+
 impl Surge {
     fn grown(&self, view: &View, change: &Change) -> Result<(), String> {
-        let size =
-            |set: &Option<std::sync::Arc<serde_json::Value>>| set.as_ref().and_then(|set| number(set, "/spec/replicas")).unwrap_or(0);
         let Some(new) = change.new.as_ref().filter(|_| size(&change.new) > size(&change.old)) else { return Ok(()) };
         let Some(deployment) = owner(view, new, "deployments", "Deployment") else { return Ok(()) };
         let others = view.controlled("replicasets", deployment).filter(|set| text(set, "/metadata/uid") != text(new, "/metadata/uid"));
@@ -72,5 +81,109 @@ impl Check for Creations {
             return Err(format!("{} is Pod number {active} of a ReplicaSet of {limit}", change.key));
         }
         Ok(())
+    }
+}
+
+/// Looks at the ReplicaSets that a rolling update shrinks.
+#[derive(Default)]
+pub struct Availability {
+    /// The least number of available Pods of each Deployment.
+    least: Recent,
+    generations: Recent,
+    sizes: Recent,
+    /// The available Pods of each ReplicaSet.
+    available: Recent,
+}
+
+impl Check for Availability {
+    fn change(&mut self, view: &View, change: &Change) -> Result<(), String> {
+        if change.key.resource == "pods"
+            && let Some(pod) = change.new.as_ref().or(change.old.as_ref())
+            && let Some(set) = owner(view, pod, "replicasets", "ReplicaSet")
+        {
+            let available = count(view.controlled("pods", set).filter(|pod| is_active(pod) && is_ready(pod)));
+            self.available.add(text(set, "/metadata/uid"), available, view.now);
+        }
+        let Some(new) = &change.new else { return Ok(()) };
+        let uid = text(new, "/metadata/uid");
+        match change.key.resource.as_str() {
+            "deployments" => {
+                let (replicas, strategy) = (number(new, "/spec/replicas").unwrap_or(1), &new["spec"]["strategy"]);
+                let least = if strategy["type"] == "Recreate" {
+                    0
+                } else {
+                    replicas - scaled(&strategy["rollingUpdate"]["maxUnavailable"], replicas, false).unwrap_or(replicas)
+                };
+                self.least.add(uid, least, view.now);
+                self.generations.add(uid, number(new, "/metadata/generation").unwrap_or(0), view.now);
+                Ok(())
+            }
+            "replicasets" => {
+                self.sizes.add(uid, number(new, "/spec/replicas").unwrap_or(1), view.now);
+                self.shrunk(view, change, new)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Availability {
+    fn shrunk(&self, view: &View, change: &Change, set: &Value) -> Result<(), String> {
+        let uid = text(set, "/metadata/uid");
+        let takes_available = size(&change.new) < size(&change.old) && self.available.max(uid, view.now) > size(&change.new);
+        let Some(deployment) = owner(view, set, "deployments", "Deployment").filter(|_| takes_available) else { return Ok(()) };
+        // A Pod that is ready is not available before the end of this time.
+        if number(deployment, "/spec/minReadySeconds").unwrap_or(0) > 0 {
+            return Ok(());
+        }
+        let deployment = text(deployment, "/metadata/uid");
+        // A change of scale shrinks ReplicaSets whether their Pods are available or not.
+        if !self.generations.is_steady(deployment, view.now) || !are_controllers_steady(view) {
+            return Ok(());
+        }
+        let others = view.within("replicasets", &change.key.namespace).filter(|other| text(other, "/metadata/uid") != uid);
+        let others = others.filter(|other| crate::object::controller_uid(other) == Some(deployment)).map(|other| {
+            let uid = text(other, "/metadata/uid");
+            self.available.max(uid, view.now).min(self.sizes.max(uid, view.now))
+        });
+        let (available, least) = (size(&change.new) + others.sum::<i64>(), self.least.min(deployment, view.now));
+        if available < least {
+            return Err(format!("{} shrinks to {}: {available} Pods stay available, not {least}", change.key, size(&change.new)));
+        }
+        Ok(())
+    }
+}
+
+/// Looks at the Pods that a Deployment with the strategy `Recreate` creates.
+#[derive(Default)]
+pub struct Recreation {
+    /// 1 while the strategy is `Recreate`.
+    recreates: Recent,
+    /// When each Pod was created.
+    created: BTreeMap<String, Duration>,
+}
+
+impl Check for Recreation {
+    fn change(&mut self, view: &View, change: &Change) -> Result<(), String> {
+        if let (Some(deployment), "deployments") = (&change.new, change.key.resource.as_str()) {
+            let recreates = i64::from(deployment["spec"]["strategy"]["type"] == "Recreate");
+            self.recreates.add(text(deployment, "/metadata/uid"), recreates, view.now);
+        }
+        let Some((pod, set)) = created_pod(view, change, "replicasets", "ReplicaSet") else { return Ok(()) };
+        self.created.insert(text(pod, "/metadata/uid").to_owned(), view.now);
+        let Some(deployment) = owner(view, set, "deployments", "Deployment") else { return Ok(()) };
+        if self.recreates.min(text(deployment, "/metadata/uid"), view.now) == 0 || !are_controllers_steady(view) {
+            return Ok(());
+        }
+        let revision = |set: &Value| text(set, "/metadata/annotations/deployment.kubernetes.io~1revision").parse().unwrap_or(0_u64);
+        let older = view.controlled("replicasets", deployment).filter(|other| revision(other) < revision(set));
+        let mut old_pods = older.flat_map(|older| view.controlled("pods", older)).filter(|pod| !is_terminal(pod));
+        // The cache may not have a Pod that was created just now.
+        let is_visible =
+            |pod: &&Arc<Value>| self.created.get(text(pod, "/metadata/uid")).is_some_and(|at| view.now.saturating_sub(*at) > LAG_MAX);
+        match old_pods.find(is_visible) {
+            Some(old) => Err(format!("{} is created beside {}, which is of an older revision", change.key, text(old, "/metadata/name"))),
+            None => Ok(()),
+        }
     }
 }

@@ -84,7 +84,7 @@ impl Worker {
             node: self.kubelet.node.clone(),
             cpu: cpu(pod),
         };
-        if !self.kubelet.ledger.start(&self.uid, &running, self.kubelet.cpu) {
+        if !self.kubelet.ledger.start(&self.uid, &running, self.kubelet.cpu()) {
             self.report("Failed", false).await;
             return self.stopped().await;
         }

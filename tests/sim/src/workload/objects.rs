@@ -51,6 +51,14 @@ fn job(app: &str, rng: &mut StdRng) -> Value {
     spec
 }
 
+/// The strategy of a Deployment.
+fn strategy(rng: &mut StdRng) -> Value {
+    if rng.random_bool(0.2) {
+        return json!({"type": "Recreate", "rollingUpdate": null});
+    }
+    rolling_update(rng)
+}
+
 fn rolling_update(rng: &mut StdRng) -> Value {
     loop {
         let (surge, unavailable) = (rng.random_range(0..=3), rng.random_range(0..=2));
@@ -70,8 +78,7 @@ pub fn app(resource: &str, name: &str, rng: &mut StdRng) -> Value {
     let selector = json!({"matchLabels": {"app": name}});
     let spec = match resource {
         "deployments" => {
-            let strategy = if rng.random_bool(0.15) { json!({"type": "Recreate"}) } else { rolling_update(rng) };
-            json!({"replicas": rng.random_range(0..=6), "selector": selector, "template": template(name, 1, rng), "strategy": strategy,
+            json!({"replicas": rng.random_range(0..=6), "selector": selector, "template": template(name, 1, rng), "strategy": strategy(rng),
                 "minReadySeconds": if rng.random_bool(0.3) { 5 } else { 0 }, "revisionHistoryLimit": rng.random_range(0..=3),
                 "progressDeadlineSeconds": 60})
         }
@@ -109,7 +116,7 @@ pub fn change(resource: &str, present: &Value, rng: &mut StdRng) -> Value {
             0..4 => new_version(present, rng),
             4..8 => json!({"spec": {"replicas": rng.random_range(0..=6)}}),
             8 => json!({"spec": {"paused": present["spec"]["paused"] != true}}),
-            _ => json!({"spec": {"strategy": rolling_update(rng)}}),
+            _ => json!({"spec": {"strategy": strategy(rng)}}),
         },
         "statefulsets" => match rng.random_range(0..10) {
             0..4 => new_version(present, rng),

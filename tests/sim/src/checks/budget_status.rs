@@ -1,0 +1,138 @@
+//! What the status of a budget says follows from its spec, and from Pods and workloads as they were lately. So it says so at all times,
+//! also while nodes and parts fail.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{Recent, scaled};
+use crate::history::{Change, Check, View};
+use crate::object::{controller, is_deleting, is_ready, is_selected, number, text};
+
+/// The number of expected Pods while a Pod's workload is missing.
+const UNCERTAIN: i64 = -1;
+
+/// Looks at the numbers in the status, by UID of the budget.
+#[derive(Default)]
+pub struct Numbers {
+    /// The healthy Pods.
+    healthy: Recent,
+    /// The healthy Pods whose eviction is not granted.
+    staying: Recent,
+    /// The Pods that the budget expects.
+    expected: Recent,
+}
+
+impl Check for Numbers {
+    fn change(&mut self, view: &View, change: &Change) -> Result<(), String> {
+        let resource = change.key.resource.as_str();
+        if matches!(resource, "pods" | "replicasets" | "deployments" | "statefulsets" | "poddisruptionbudgets") {
+            view.within("poddisruptionbudgets", &change.key.namespace).for_each(|budget| self.observe(view, budget));
+        }
+        match (&change.old, &change.new) {
+            (Some(old), Some(budget)) if resource == "poddisruptionbudgets" && old["status"] != budget["status"] => {
+                if evicts(old, budget) {
+                    granted(old, budget)
+                } else {
+                    self.computed(view, budget)
+                }
+            }
+            _ => Ok(()),
+        }
+        .map_err(|why| format!("{}: {why}", change.key))
+    }
+}
+
+impl Numbers {
+    fn observe(&mut self, view: &View, budget: &Value) {
+        let (uid, namespace) = (text(budget, "/metadata/uid"), text(budget, "/metadata/namespace"));
+        let selected: Vec<_> = view.within("pods", namespace).filter(|pod| is_selected(pod, &budget["spec"]["selector"])).collect();
+        let healthy: Vec<_> = selected.iter().filter(|pod| is_ready(pod) && !is_deleting(pod)).collect();
+        let stays = |pod: &&&&Arc<Value>| budget["status"]["disruptedPods"].get(text(pod, "/metadata/name")).is_none();
+        let staying = healthy.iter().filter(stays).count();
+        self.healthy.add(uid, count(healthy.len()), view.now);
+        self.staying.add(uid, count(staying), view.now);
+        let expected = if budget["spec"]["minAvailable"].is_i64() { Some(count(selected.len())) } else { scale(view, &selected) };
+        self.expected.add(uid, expected.unwrap_or(UNCERTAIN), view.now);
+    }
+
+    /// The status that the controller wrote.
+    fn computed(&self, view: &View, budget: &Value) -> Result<(), String> {
+        let status = |field: &str| number(budget, &format!("/status/{field}")).unwrap_or(0);
+        let (current, desired) = (status("currentHealthy"), status("desiredHealthy"));
+        let (expected, allowed) = (status("expectedPods"), status("disruptionsAllowed"));
+        if allowed > (current - desired).max(0) {
+            return Err(format!("{allowed} disruptions are allowed, with {current} healthy Pods and {desired} desired"));
+        }
+        let failed = budget["status"]["conditions"].as_array().into_iter().flatten().any(|condition| condition["reason"] == "SyncFailed");
+        if failed || number(budget, "/status/observedGeneration") != number(budget, "/metadata/generation") {
+            return Ok(());
+        }
+        if wanted(&budget["spec"], expected) != Some(desired) {
+            return Err(format!("{desired} healthy Pods are desired of {expected}, which is not {}", budget["spec"]));
+        }
+        let uid = text(budget, "/metadata/uid");
+        let (least, most) = (self.staying.min(uid, view.now), self.healthy.max(uid, view.now));
+        if !(least..=most).contains(&current) {
+            return Err(format!("{current} Pods are said to be healthy: there were {least} to {most} lately"));
+        }
+        let lately: Vec<i64> = self.expected.values(uid, view.now).collect();
+        if !lately.contains(&UNCERTAIN) && !lately.contains(&expected) {
+            return Err(format!("{expected} Pods are expected: there were {lately:?} lately"));
+        }
+        Ok(())
+    }
+}
+
+/// Whether the change grants an eviction.
+fn evicts(old: &Value, new: &Value) -> bool {
+    let before = &old["status"]["disruptedPods"];
+    new["status"]["disruptedPods"].as_object().is_some_and(|granted| granted.keys().any(|pod| before.get(pod).is_none()))
+}
+
+/// An eviction takes one of the disruptions that the status allows.
+fn granted(old: &Value, new: &Value) -> Result<(), String> {
+    let allowed = |budget: &Value| number(budget, "/status/disruptionsAllowed").unwrap_or(0);
+    let (before, now) = (allowed(old), allowed(new));
+    if before < 1 || now != before - 1 {
+        return Err(format!("an eviction leaves {now} of {before} disruptions"));
+    }
+    if number(old, "/status/observedGeneration") != number(old, "/metadata/generation") {
+        return Err("an eviction uses the status of an older spec".to_owned());
+    }
+    Ok(())
+}
+
+/// How many of the expected Pods the spec wants healthy.
+fn wanted(spec: &Value, expected: i64) -> Option<i64> {
+    match (&spec["minAvailable"], &spec["maxUnavailable"]) {
+        (Value::Null, Value::Null) => Some(0),
+        (Value::Null, most) => Some((expected - scaled(most, expected, true)?).max(0)),
+        (least, _) => scaled(least, expected, true),
+    }
+}
+
+/// The replicas of the Pods' workloads; `None` while one is missing.
+fn scale(view: &View, pods: &[&Arc<Value>]) -> Option<i64> {
+    let mut workloads = BTreeMap::new();
+    for pod in pods {
+        let mut workload = owner(view, pod)?;
+        if workload["kind"] == "ReplicaSet" && controller(workload).is_some() {
+            workload = owner(view, workload)?;
+        }
+        workloads.insert(text(workload, "/metadata/uid"), number(workload, "/spec/replicas").unwrap_or(1));
+    }
+    Some(workloads.values().sum())
+}
+
+fn owner<'v>(view: &'v View, object: &Value) -> Option<&'v Value> {
+    let reference = controller(object)?;
+    let resource = format!("{}s", text(reference, "/kind").to_lowercase());
+    let owner = view.get(&resource, text(object, "/metadata/namespace"), text(reference, "/name"))?;
+    (text(owner, "/metadata/uid") == text(reference, "/uid")).then_some(&**owner)
+}
+
+fn count(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
