@@ -10,10 +10,15 @@ use tests::{Cluster, Etcd, Kubectl, Net, eventually, eventually_within};
 
 /// That many control planes in one namespace on one etcd, all with the keys of the first.
 pub fn servers(net: &Net, urls: &str, count: usize) -> Vec<Cluster> {
+    servers_with(net, urls, count, &[])
+}
+
+/// [`servers`] with further flags.
+pub fn servers_with(net: &Net, urls: &str, count: usize, flags: &[&str]) -> Vec<Cluster> {
     let mut servers: Vec<Cluster> = Vec::new();
     for number in 0..count {
         let (port, etcd) = (format!("--secure-port={}", 6443 + number), format!("--etcd-servers={urls}"));
-        let mut server = Cluster::prepared(net.shared(), &["server", &port, &etcd]);
+        let mut server = Cluster::prepared(net.shared(), &[&["server", port.as_str(), etcd.as_str()], flags].concat());
         if let Some(first) = servers.first() {
             copy_keys(first, &server);
         }

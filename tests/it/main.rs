@@ -36,6 +36,7 @@ mod protobuf;
 mod python;
 mod quickstart;
 mod registry;
+mod replicas;
 mod schedules;
 mod secrets;
 mod sets;
