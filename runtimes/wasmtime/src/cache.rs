@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Mutex as AsyncMutex;
 
-use crate::compile::{LARGE_FROM, engine, fingerprint, hex, machine_bytes};
+use crate::compile::{LARGE_FROM, Purpose, engine, fingerprint, hex, machine_bytes};
 use crate::kind::Kind;
 
 /// The bytes of machine code in the cache.
@@ -48,6 +48,7 @@ pub struct Artifact {
 /// The cache of one node.
 pub struct Cache {
     dir: PathBuf,
+    purpose: Purpose,
     fingerprint: String,
     compiler: Helper,
     slots: Slots,
@@ -86,14 +87,16 @@ struct Note {
 
 impl Cache {
     /// Opens or creates the directory. It must belong to root and be writable by root only.
-    pub fn open(dir: &Path, compiler: Helper) -> Result<Self, RuntimeError> {
+    pub fn open(dir: &Path, compiler: Helper, purpose: Purpose) -> Result<Self, RuntimeError> {
         let doing = || format!("making the compile cache {}", dir.display());
         private_dir(dir).map_err(RuntimeError::io(doing()))?;
-        let engine = engine().map_err(|error| RuntimeError::Missing(format!("this CPU or kernel cannot run WebAssembly: {error:#}")))?;
+        let engine =
+            engine(purpose).map_err(|error| RuntimeError::Missing(format!("this CPU or kernel cannot run WebAssembly: {error:#}")))?;
         make::clear(dir).map_err(RuntimeError::io(format!("clearing the compile cache {}", dir.display())))?;
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         Ok(Self {
             dir: dir.to_owned(),
+            purpose,
             fingerprint: fingerprint(&engine),
             compiler,
             slots: Slots::new(cores, LARGE_FROM),

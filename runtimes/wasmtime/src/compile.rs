@@ -4,12 +4,13 @@
 mod bounds;
 mod process;
 
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use wasmtime::{Engine, Module, component::Component};
 
 use crate::host::{component_linker, module_linker};
 use crate::kind::Kind;
-use crate::settings::config;
+use crate::settings::{config, plugin_config};
 
 pub(crate) use bounds::{LARGE_FROM, bounds, machine_bytes};
 pub(crate) use process::Answer;
@@ -17,6 +18,15 @@ pub use process::serve_compile;
 
 /// Largest WASM file that is compiled.
 pub const MODULE_LEN_MAX: u64 = 256 << 20;
+
+/// What runs the machine code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Purpose {
+    /// The shim of a container.
+    Container,
+    /// A part of Skiff, in its own process.
+    Plugin,
+}
 
 /// Machine code of one module or component.
 pub struct Compiled {
@@ -43,11 +53,17 @@ pub enum Complaint {
     /// Exports nothing that can be run.
     #[error("{0}")]
     NoEntry(&'static str),
+    /// A core module where a component is needed.
+    #[error("a core WebAssembly module, not a component: a plugin is a component (`wasm-tools component new` makes one of a module)")]
+    CoreModule,
 }
 
-/// The engine that compiles. Its settings are the shim's.
-pub fn engine() -> wasmtime::Result<Engine> {
-    Engine::new(&config())
+/// The engine that compiles. Its settings are those of what runs the code.
+pub fn engine(purpose: Purpose) -> wasmtime::Result<Engine> {
+    Engine::new(&match purpose {
+        Purpose::Container => config(),
+        Purpose::Plugin => plugin_config(),
+    })
 }
 
 /// A hash of everything that the machine code depends on: wasmtime's version, settings, target, CPU features.
@@ -78,11 +94,13 @@ pub fn hex(bytes: &[u8]) -> String {
 }
 
 /// Compiles, then checks that all imports are provided and that there is something to run. Takes seconds for large files.
-pub fn compile(engine: &Engine, bytes: &[u8]) -> Result<Compiled, Complaint> {
-    match bytes.first_chunk::<8>() {
-        Some(b"\0asm\x01\0\0\0") => module(engine, bytes),
-        Some([b'\0', b'a', b's', b'm', _, _, 1, 0]) => component(engine, bytes),
-        Some([b'\0', b'a', b's', b'm', ..]) => Err(Complaint::Invalid("unknown version of the binary format".into())),
+pub fn compile(engine: &Engine, purpose: Purpose, bytes: &[u8]) -> Result<Compiled, Complaint> {
+    match (bytes.first_chunk::<8>(), purpose) {
+        (Some(b"\0asm\x01\0\0\0"), Purpose::Container) => module(engine, bytes),
+        (Some(b"\0asm\x01\0\0\0"), Purpose::Plugin) => Err(Complaint::CoreModule),
+        (Some([b'\0', b'a', b's', b'm', _, _, 1, 0]), Purpose::Container) => component(engine, bytes),
+        (Some([b'\0', b'a', b's', b'm', _, _, 1, 0]), Purpose::Plugin) => plugin(engine, bytes),
+        (Some([b'\0', b'a', b's', b'm', ..]), _) => Err(Complaint::Invalid("unknown version of the binary format".into())),
         _ => Err(Complaint::NotWasm(bytes.iter().copied().take(4).collect())),
     }
 }
@@ -112,6 +130,11 @@ fn component(engine: &Engine, bytes: &[u8]) -> Result<Compiled, Complaint> {
         Some(kind) => Ok(Compiled { code, kind }),
         None => Err(Complaint::NoEntry("the component has nothing to run: it exports neither wasi:cli/run nor wasi:http/incoming-handler")),
     }
+}
+
+/// The part that runs the plugin checks its imports and exports.
+fn plugin(engine: &Engine, bytes: &[u8]) -> Result<Compiled, Complaint> {
+    Ok(Compiled { code: engine.precompile_component(bytes).map_err(invalid)?, kind: Kind::Plugin })
 }
 
 fn invalid(error: wasmtime::Error) -> Complaint {

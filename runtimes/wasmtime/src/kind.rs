@@ -13,6 +13,8 @@ pub enum Kind {
     Command,
     /// A component with `wasi:http/incoming-handler`: served on a port.
     Http,
+    /// A component that a part of Skiff calls in its own process. No shim runs one.
+    Plugin,
 }
 
 impl Kind {
@@ -36,6 +38,7 @@ impl fmt::Display for Kind {
             Self::Module => "module",
             Self::Command => "command",
             Self::Http => "http",
+            Self::Plugin => "plugin",
         })
     }
 }

@@ -3,6 +3,8 @@
 //! `shim`, binary `skiff-shim-wasmtime`) maps the compiled file and runs it: preview 1 modules,
 //! preview 2 commands, and `wasi:http/proxy` components served on a port. There is no compiler in it.
 //!
+//! The agent's half also compiles and maps components that another part of Skiff calls in its own process ([`Components`]).
+//!
 //! Both halves share the engine settings and the imports, so what compiles here runs there.
 
 #[cfg(feature = "host")]
@@ -20,6 +22,8 @@ mod cache;
 #[cfg(feature = "compile")]
 mod compile;
 #[cfg(feature = "compile")]
+mod components;
+#[cfg(feature = "compile")]
 mod runtime;
 #[cfg(feature = "shim")]
 pub mod shim;
@@ -28,6 +32,8 @@ mod user;
 
 #[cfg(feature = "compile")]
 pub use compile::serve_compile;
+#[cfg(feature = "compile")]
+pub use components::Components;
 pub use kind::Kind;
 #[cfg(feature = "compile")]
 pub use runtime::{Config, WasmtimeRuntime};

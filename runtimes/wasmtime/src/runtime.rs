@@ -16,6 +16,7 @@ use runtimes_shim::shims::Shims;
 use runtimes_shim::state::open_log;
 
 use crate::cache::{Artifact, Cache};
+use crate::compile::Purpose;
 use crate::user::ids;
 
 /// The threads of one container: the shim has about twenty when all of its helpers are busy.
@@ -44,7 +45,8 @@ pub struct WasmtimeRuntime {
 impl WasmtimeRuntime {
     /// Opens the directories; existing containers are known at once.
     pub fn new(config: Config) -> Result<Self, RuntimeError> {
-        Ok(Self { shims: Shims::open(&config.state_dir)?, cache: Cache::open(&config.cache_dir, config.compiler)?, shim: config.shim })
+        let cache = Cache::open(&config.cache_dir, config.compiler, Purpose::Container)?;
+        Ok(Self { shims: Shims::open(&config.state_dir)?, cache, shim: config.shim })
     }
 
     async fn artifact(&self, content: &Content) -> Result<Artifact, RuntimeError> {

@@ -31,6 +31,17 @@ pub fn config() -> Config {
     config
 }
 
+/// The settings for plugins, which run in the process that calls them: what a call costs is counted in instructions, which are the
+/// same on every machine, and so are the results.
+#[cfg(feature = "compile")]
+pub fn plugin_config() -> Config {
+    let mut config = config();
+    config.consume_fuel(true);
+    config.cranelift_nan_canonicalization(true);
+    config.relaxed_simd_deterministic(true);
+    config
+}
+
 /// The same for a guest with an instance for each request: slots are created once and reused.
 #[cfg(feature = "shim")]
 pub fn pooled_config() -> Config {

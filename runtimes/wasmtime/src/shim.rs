@@ -117,7 +117,7 @@ fn prepare(channel: &mut Channel) -> Result<Container, Failure> {
     root::join_namespaces(&spec)?;
     let listener = match args.kind {
         Kind::Http => Some(serve::listen(spec.ports.first().copied().unwrap_or(serve::PORT_DEFAULT))?),
-        Kind::Module | Kind::Command => None,
+        Kind::Module | Kind::Command | Kind::Plugin => None,
     };
     let preopens = root::enter(&spec, &args.dir.join("root"))?;
     channel.wait_for_go()?;

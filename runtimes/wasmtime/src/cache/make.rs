@@ -38,7 +38,7 @@ impl Cache {
         let _slot = self.slots.acquire(len).await;
         let (fresh, code) = Fresh::new(&look)?;
         let bounds = bounds(len, self.machine_bytes, self.cores);
-        let job = Job { root: &self.dir, bounds, question: (), files: vec![OwnedFd::from(file), OwnedFd::from(code)] };
+        let job = Job { root: &self.dir, bounds, question: self.purpose, files: vec![OwnedFd::from(file), OwnedFd::from(code)] };
         let answer: Answer = self.compiler.run(job).await.map_err(|error| self.failed(&look, error))?;
         if answer.fingerprint != self.fingerprint {
             return Err(RuntimeError::Missing("the program that compiles is of another version; start the node again".into()));

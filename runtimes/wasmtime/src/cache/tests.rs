@@ -3,7 +3,7 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, symlink};
 use std::time::Duration;
 
 use super::*;
-use crate::compile::serve_compile;
+use crate::compile::{Purpose, serve_compile};
 
 /// The test program is its own compiler: started with this argument it serves before any test begins.
 const SERVE: &str = "serve-compile";
@@ -37,7 +37,7 @@ impl Scratch {
     }
 
     fn open(&self) -> Cache {
-        Cache::open(&self.dir.path().join("cache"), compiler()).unwrap()
+        Cache::open(&self.dir.path().join("cache"), compiler(), Purpose::Container).unwrap()
     }
 
     async fn artifact(&self, cache: &Cache) -> Artifact {
@@ -171,7 +171,7 @@ async fn a_bad_module_is_compiled_once_for_all_who_wait() {
     fs::write(&module, b"nonsense").unwrap();
     let log = scratch.dir.path().join("runs");
     let script = format!("echo run >> {}; exec {} {SERVE}", log.display(), std::env::current_exe().unwrap().display());
-    let cache = Cache::open(&scratch.dir.path().join("cache"), Helper::new("/bin/sh", &["-c", &script])).unwrap();
+    let cache = Cache::open(&scratch.dir.path().join("cache"), Helper::new("/bin/sh", &["-c", &script]), Purpose::Container).unwrap();
     let ask = || cache.artifact(&module, "sha256:test");
     let (one, two, three) = tokio::join!(ask(), ask(), ask());
     for refused in [one, two, three] {

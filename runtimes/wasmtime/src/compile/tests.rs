@@ -1,7 +1,7 @@
 use super::*;
 
 fn complaint(bytes: &[u8]) -> String {
-    match compile(&engine().unwrap(), bytes) {
+    match compile(&engine(Purpose::Container).unwrap(), Purpose::Container, bytes) {
         Ok(compiled) => format!("fine: {}", compiled.kind),
         Err(complaint) => complaint.to_string(),
     }
@@ -30,8 +30,26 @@ fn the_kind_is_found_and_faults_are_named() {
 }
 
 #[test]
+fn a_plugin_is_a_component() {
+    let plugin = |bytes: &[u8]| match compile(&engine(Purpose::Plugin).unwrap(), Purpose::Plugin, bytes) {
+        Ok(compiled) => format!("fine: {}", compiled.kind),
+        Err(complaint) => complaint.to_string(),
+    };
+    assert_eq!(plugin(&wat("(component)")), "fine: plugin");
+    assert!(plugin(&wat("(module)")).starts_with("a core WebAssembly module, not a component"));
+    assert!(plugin(b"MZ").starts_with("not a WebAssembly binary"));
+    assert!(plugin(b"\0asm\x0d\0\x01\0\xff").starts_with("invalid WebAssembly"));
+}
+
+#[test]
+fn plugins_have_settings_of_their_own() {
+    let [container, plugin] = [Purpose::Container, Purpose::Plugin].map(|purpose| fingerprint(&engine(purpose).unwrap()));
+    assert_ne!(container, plugin);
+}
+
+#[test]
 fn the_fingerprint_is_the_same_in_every_engine_of_ours() {
-    let [one, two] = [engine().unwrap(), engine().unwrap()].map(|engine| fingerprint(&engine));
+    let [one, two] = [Purpose::Container; 2].map(|purpose| engine(purpose).unwrap()).map(|engine| fingerprint(&engine));
     assert_eq!((one.len(), &one), (64, &two));
     let mut other = crate::settings::config();
     other.epoch_interruption(false);
