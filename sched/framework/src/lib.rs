@@ -4,12 +4,14 @@
 
 mod changes;
 mod disruption_budget;
+mod external;
 mod filters;
 mod host_port;
 mod namespace_labels;
 mod node;
 mod node_affinity;
 mod nominated;
+mod permit;
 mod plugin;
 mod pod;
 mod pod_affinity;
@@ -23,12 +25,16 @@ mod weighted;
 
 pub use changes::{Changes, NumberedChange};
 pub use disruption_budget::DisruptionBudget;
+pub use external::{
+    ExternalPlugin, ExternalPluginSet, ExternalPluginSpec, ExternalPlugins, ExternalPoints, FailurePolicy, ImagePullPolicy, Pending,
+};
 pub use filters::{Filters, FiltersInScope, Rejection};
 pub use host_port::HostPort;
 pub use namespace_labels::NamespaceLabels;
 pub use node::{NodeInfo, Snapshot};
 pub use node_affinity::{selector_matches, selects_names, selects_node, term_matches};
 pub use nominated::NominatedPods;
+pub use permit::{PERMIT_WAIT_MAX, Permit, PermitCandidate, PermitPlugin};
 pub use plugin::{ClusterEvent, CycleState, FilterPlugin, Plugin, PodChange, Scope, ScorePlugin};
 pub use pod::{PodController, PodInfo};
 pub use pod_affinity::{PodAffinityTerm, PodAffinityTerms};

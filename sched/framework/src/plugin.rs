@@ -29,6 +29,8 @@ pub enum ClusterEvent {
     AssignedPodDelete,
     /// A Pod on a node requests less than before.
     UpdatePodScaleDown,
+    /// An external plugin has another version. Upstream has no such event.
+    ExternalPluginUpdate,
 }
 
 /// Values that plugins compute once for one Pod, before they filter and score nodes. The key is the plugin's name with the type

@@ -27,6 +27,8 @@ pub struct PodInfo {
     pub resource_version: String,
     /// Labels.
     pub labels: BTreeMap<String, String>,
+    /// The annotations of a Pod without a node.
+    pub annotations: BTreeMap<String, String>,
     /// Priority: Pods of a higher one are scheduled first.
     pub priority: i32,
     /// The time at which the Pod was created.
@@ -116,6 +118,7 @@ impl PodInfo {
             generation: metadata.generation,
             resource_version: metadata.resource_version.clone().unwrap_or_default(),
             labels: metadata.labels.clone().unwrap_or_default(),
+            annotations: spec.node_name.is_none().then(|| metadata.annotations.clone()).flatten().unwrap_or_default(),
             created: metadata.creation_timestamp.as_ref().map(|Time(at)| *at),
             deleting: metadata.deletion_timestamp.is_some(),
             preempted: target.is_some_and(|target| target.reason.as_deref() == Some(Self::PREEMPTED)),

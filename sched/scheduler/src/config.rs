@@ -3,6 +3,7 @@
 //! nothing is ignored.
 
 mod arguments;
+mod declared;
 mod default_plugins;
 mod document;
 mod error;
@@ -67,6 +68,11 @@ impl Default for KubeSchedulerConfiguration {
 }
 
 impl KubeSchedulerConfiguration {
+    /// Whether a profile declares plugins that are not part of the program.
+    pub fn has_external_plugins(&self) -> bool {
+        self.profiles.iter().any(|profile| !profile.arguments.external.is_empty())
+    }
+
     /// Parses a configuration.
     ///
     /// # Errors

@@ -54,6 +54,13 @@ pub(crate) struct Progress {
     evaluations: Recent<Evaluation>,
 }
 
+impl Progress {
+    /// Drops the results of earlier cycles, which do not hold any more.
+    pub fn reset(&mut self) {
+        *self = Self { start: self.start, preemption_offset: self.preemption_offset, ..Self::default() };
+    }
+}
+
 /// The name of the best node for the Pod, or why there is none and which Pods to preempt.
 pub(crate) fn schedule_pod(
     profile: &Profile,

@@ -15,6 +15,7 @@ mod metrics;
 mod plugins;
 mod queue;
 mod run;
+mod waiting;
 
 pub use config::{ConfigurationError, KubeSchedulerConfiguration};
 pub use run::{Config, run};

@@ -2,6 +2,7 @@
 
 mod balanced_allocation;
 mod default_preemption;
+mod external;
 mod inter_pod_affinity;
 mod node_affinity;
 mod node_name;
@@ -14,32 +15,46 @@ mod scoring_strategy;
 mod taint_toleration;
 mod topology;
 
-use sched_framework::{FilterPlugin, Filters, PostFilterPlugin, ScorePlugin, Weighted};
+use std::sync::Arc;
+
+use sched_framework::{ExternalPlugin, FilterPlugin, Filters, PermitPlugin, PostFilterPlugin, ScorePlugin, Weighted};
 
 use crate::config::{KubeSchedulerProfile, PluginArguments};
+
+use self::external::External;
 
 /// The plugins of a profile, in the order in which the cycle calls them.
 pub(crate) struct Profile {
     pub filters: Filters,
     pub post_filters: Vec<Box<dyn PostFilterPlugin>>,
     pub scores: Vec<Box<dyn ScorePlugin>>,
+    pub permits: Vec<Box<dyn PermitPlugin>>,
+    /// The plugins among them that are not part of the program, each once.
+    pub externals: Vec<Arc<dyn ExternalPlugin>>,
     /// The share of the nodes that must be feasible before the search ends, in per cent; 0 depends on the number of nodes.
     pub percentage_of_nodes_to_score: usize,
 }
 
 impl Profile {
-    /// The plugins of the configured profile.
-    pub fn new(profile: &KubeSchedulerProfile) -> Self {
+    /// The plugins of the configured profile, with its external plugins.
+    pub fn new(profile: &KubeSchedulerProfile, externals: Vec<Arc<dyn ExternalPlugin>>) -> Self {
         let KubeSchedulerProfile { plugins, arguments, percentage_of_nodes_to_score, .. } = profile;
+        let external =
+            |name: &str| externals.iter().find(|plugin| plugin.name() == name).map(|plugin| Box::new(External(Arc::clone(plugin))));
+        let filter = |name: &&str| filter_plugin(name, arguments).or_else(|| Some(external(name)?));
         let weighted = |(name, weight): &(&str, i64)| {
-            let plugin: Box<dyn ScorePlugin> = Box::new(Weighted::new(score_plugin(name, arguments)?, *weight));
+            let plugin = score_plugin(name, arguments).or_else(|| Some(external(name)?))?;
+            let plugin: Box<dyn ScorePlugin> = Box::new(Weighted::new(plugin, *weight));
             Some(plugin)
         };
+        let permit = |name: &&str| -> Option<Box<dyn PermitPlugin>> { Some(external(name)?) };
         Self {
-            filters: Filters::new(plugins.filter.iter().filter_map(|name| filter_plugin(name, arguments)).collect()),
+            filters: Filters::new(plugins.filter.iter().filter_map(filter).collect()),
             post_filters: plugins.post_filter.iter().filter_map(|name| post_filter_plugin(name, arguments)).collect(),
             scores: plugins.score.iter().filter_map(weighted).collect(),
+            permits: plugins.permit.iter().filter_map(permit).collect(),
             percentage_of_nodes_to_score: *percentage_of_nodes_to_score,
+            externals,
         }
     }
 }
@@ -85,7 +100,7 @@ fn score_plugin(name: &str, arguments: &PluginArguments) -> Option<Box<dyn Score
 #[cfg(test)]
 impl Default for Profile {
     fn default() -> Self {
-        Self::new(&KubeSchedulerProfile::default())
+        Self::new(&KubeSchedulerProfile::default(), Vec::new())
     }
 }
 

@@ -99,7 +99,8 @@ impl SchedulingQueue {
     pub fn update(&mut self, pod: Arc<PodInfo>, now: Instant) {
         let Some(queued) = self.pods.get_mut(&pod.uid) else { return self.add(pod) };
         let uid = pod.uid.clone();
-        let differs = queued.pod.placement_differs(&pod);
+        // Plugins of a profile may read annotations.
+        let differs = queued.pod.placement_differs(&pod) || queued.pod.annotations != pod.annotations;
         queued.pod = pod;
         match queued.stage {
             Stage::Active(_) if differs => self.move_to_active(&uid),

@@ -1,6 +1,8 @@
 //! The loop of the scheduler: one task handles the changes of the informers and the results of the bindings, and runs one
 //! cycle after the other while Pods are active.
 
+mod permit;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -12,7 +14,7 @@ use api_tasks::{TaskFailure, Tasks};
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use sched_framework::{ClusterEvent, DisruptionBudget, PodInfo, Preemption};
+use sched_framework::{ClusterEvent, DisruptionBudget, ExternalPlugin, ExternalPluginSet, ExternalPlugins, PodInfo, Preemption};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -26,6 +28,7 @@ use crate::default_spread::DefaultSpread;
 use crate::metrics::{self, Attempt};
 use crate::plugins::Profile;
 use crate::queue::{Occurrence, SchedulingQueue};
+use crate::waiting::WaitingPods;
 
 /// The highest number of bindings and conditions that are written at the same time.
 const WRITES_IN_FLIGHT_MAX: usize = 128;
@@ -37,6 +40,8 @@ pub struct Config {
     pub configuration: KubeSchedulerConfiguration,
     /// The scheduler runs only while it holds this Lease. For several servers on one store.
     pub election: Option<Election>,
+    /// Makes the plugins that the profiles declare.
+    pub external_plugins: Option<Arc<dyn ExternalPlugins>>,
 }
 
 /// Schedules until cancelled. `client` writes as the scheduler.
@@ -61,11 +66,19 @@ async fn schedule(client: kube::Client, informers: Informers, config: Config, ca
     let recorders = names.map(|name| (name.clone(), Recorder::new(client.clone(), &name, None, &tasks)));
     let writer = Writer { recorders: Arc::new(recorders.collect()), client };
     let (finished, results) = mpsc::channel(WRITES_IN_FLIGHT_MAX);
-    let scheduler = Scheduler::new(&config.configuration, DefaultSpread::new(&informers), writer, finished);
+    let externals = externals(&config);
+    let scheduler = Scheduler::new(&config.configuration, externals.clone(), DefaultSpread::new(&informers), writer, finished);
     tokio::select! {
         () = scheduler.run(&informers, results, cancel) => Ok(()),
         failure = tasks.failed() => Err(failure),
+        () = permit::load(externals) => Ok(()),
     }
+}
+
+/// The external plugins of the profiles, in the order of the profiles.
+fn externals(config: &Config) -> Option<Arc<dyn ExternalPluginSet>> {
+    let specs: Vec<_> = config.configuration.profiles.iter().flat_map(|profile| profile.arguments.external.clone()).collect();
+    Some(config.external_plugins.as_ref().filter(|_| !specs.is_empty())?.open(specs))
 }
 
 /// What a write ended with.
@@ -103,15 +116,21 @@ struct RunningProfile {
     /// The constraints of Pods that have none.
     default_constraints: DefaultConstraints,
     progress: Progress,
+    /// The generations of the external plugins in the last cycle.
+    generations: Vec<u64>,
+    /// The Pods at permit.
+    waiting: WaitingPods,
 }
 
 impl RunningProfile {
-    fn new(profile: &KubeSchedulerProfile) -> Self {
+    fn new(profile: &KubeSchedulerProfile, externals: Vec<Arc<dyn ExternalPlugin>>) -> Self {
         Self {
-            profile: Profile::new(profile),
+            profile: Profile::new(profile, externals),
             has_scheduling_gates: profile.plugins.has_scheduling_gates,
             default_constraints: profile.arguments.pod_topology_spread.default_constraints(),
             progress: Progress::default(),
+            generations: Vec::new(),
+            waiting: WaitingPods::default(),
         }
     }
 }
@@ -119,6 +138,9 @@ impl RunningProfile {
 struct Scheduler {
     /// By `schedulerName`.
     profiles: HashMap<String, RunningProfile>,
+    externals: Option<Arc<dyn ExternalPluginSet>>,
+    /// The time from which on cycles do not wait for external plugins to be loaded.
+    externals_by: Instant,
     cache: Cache,
     queue: SchedulingQueue,
     default_spread: DefaultSpread,
@@ -132,13 +154,20 @@ struct Scheduler {
 impl Scheduler {
     fn new(
         configuration: &KubeSchedulerConfiguration,
+        externals: Option<Arc<dyn ExternalPluginSet>>,
         default_spread: DefaultSpread,
         writer: Writer,
         finished: mpsc::Sender<Finished>,
     ) -> Self {
-        let running = |profile: &KubeSchedulerProfile| (profile.scheduler_name.clone(), RunningProfile::new(profile));
+        let mut plugins = externals.as_ref().map(|set| set.plugins()).unwrap_or_default().into_iter();
+        let running = |profile: &KubeSchedulerProfile| {
+            let externals = plugins.by_ref().take(profile.arguments.external.len()).collect();
+            (profile.scheduler_name.clone(), RunningProfile::new(profile, externals))
+        };
         Self {
             profiles: configuration.profiles.iter().map(running).collect(),
+            externals,
+            externals_by: Instant::now() + permit::LOAD_MAX,
             cache: Cache::default(),
             queue: SchedulingQueue::new(configuration.backoff),
             default_spread,
@@ -159,7 +188,9 @@ impl Scheduler {
         loop {
             metrics::set_pending(self.queue.counts());
             let flush_at = self.queue.next_flush();
-            let has_all = has_nodes && has_pods && has_namespaces && has_budgets;
+            let (permit_at, externals, has_externals) = (self.next_permit(), self.externals.clone(), self.has_externals());
+            let externals_by = (!has_externals).then_some(self.externals_by);
+            let has_all = has_nodes && has_pods && has_namespaces && has_budgets && has_externals;
             let may_schedule = has_all && self.queue.has_active() && self.writes.len() < WRITES_IN_FLIGHT_MAX;
             tokio::select! {
                 biased;
@@ -197,6 +228,8 @@ impl Scheduler {
                     keys.into_iter().for_each(|key| self.pod_changed(&key, pods.informer().get(&key).as_deref()));
                     has_pods = synced;
                 }
+                () = permit::changed(externals.as_deref(), externals_by) => self.externals_changed(),
+                () = tokio::time::sleep_until(permit_at.unwrap_or_else(Instant::now)), if permit_at.is_some() => self.permit_all(),
                 () = std::future::ready(()), if may_schedule => self.schedule_one(),
                 () = tokio::time::sleep_until(flush_at.unwrap_or_else(Instant::now)), if flush_at.is_some() => self.queue.flush(Instant::now()),
             }
@@ -213,21 +246,19 @@ impl Scheduler {
         let Some(running) = self.profiles.get_mut(&pod.scheduler_name) else { return };
         let pod = self.default_spread.apply(pod, &running.default_constraints);
         let started = Instant::now();
+        if let Some(message) = running.begin_cycle() {
+            return self.attempt_failed(pod, message, started);
+        }
         let result = cycle::schedule_pod(&running.profile, &pod, self.cache.snapshot(), &mut running.progress);
         metrics::cycled(started.elapsed());
+        if let Some(message) = running.external_failure() {
+            return self.attempt_failed(pod, message, started);
+        }
         match result {
             Ok(node) => {
                 tracing::debug!(pod = pod.key(), node, "node chosen");
                 self.cache.assume_pod(Arc::clone(&pod), &node);
-                let (writer, finished) = (self.writer.clone(), self.finished.clone());
-                self.writes.spawn(api_tasks::named("scheduler/binding", async move {
-                    let result = writer.bind(&pod, &node).await;
-                    let is_bound = matches!(result, BindingResult::Bound);
-                    let attempt = if is_bound { Attempt::Scheduled } else { Attempt::Error };
-                    metrics::attempted(&pod.scheduler_name, attempt, started.elapsed());
-                    // The receiver is gone only at shutdown.
-                    let _gone = finished.send(Finished::Binding(pod, result)).await;
-                }));
+                self.assumed(pod, node, started);
             }
             Err(failure) => {
                 metrics::attempted(&pod.scheduler_name, Attempt::Unschedulable, started.elapsed());
@@ -315,8 +346,7 @@ impl Scheduler {
         // A Pod that the informer has with its node is not in the queue any more: the binding was written and only its answer
         // was lost. Any other Pod is tried again.
         if self.queue.contains(&pod.uid) {
-            self.cache.forget_pod(&pod.uid);
-            self.happened(Occurrence::new(ClusterEvent::AssignedPodDelete));
+            self.forget(pod);
             let message = format!("running Bind plugin \"DefaultBinder\": {error}");
             self.write_status(Arc::clone(pod), Reason::SchedulerError, message, Some(""), Next::Backoff);
         }
@@ -419,6 +449,7 @@ impl Scheduler {
 
     fn pod_gone(&mut self, uid: &str) {
         self.queue.delete(uid);
+        self.profiles.values_mut().for_each(|running| running.remove_waiting(uid));
         let was_nominated = self.cache.end_nomination(uid);
         if self.cache.remove_pod(uid) || was_nominated {
             self.happened(Occurrence::new(ClusterEvent::AssignedPodDelete));

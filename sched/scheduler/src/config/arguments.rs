@@ -7,8 +7,10 @@ mod node_resources_balanced_allocation;
 mod node_resources_fit;
 mod pod_topology_spread;
 mod resource_spec;
+pub(crate) mod wasm_plugin;
 
 use api_model::field::{FieldError, Path};
+use sched_framework::ExternalPluginSpec;
 use serde::de::DeserializeOwned;
 use serde_yaml::{Mapping, Value};
 
@@ -32,6 +34,8 @@ pub(crate) struct PluginArguments {
     pub node_resources_balanced_allocation: NodeResourcesBalancedAllocationArgs,
     pub node_resources_fit: NodeResourcesFitArgs,
     pub pod_topology_spread: PodTopologySpreadArgs,
+    /// The declared plugins.
+    pub external: Vec<ExternalPluginSpec>,
 }
 
 /// The arguments of one plugin.

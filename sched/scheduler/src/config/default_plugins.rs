@@ -52,6 +52,11 @@ pub(super) const ABSENT_PLUGINS: &[&str] = &[
 /// The plugins that upstream has removed.
 pub(super) const REMOVED_PLUGINS: &[&str] = &["AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"];
 
+/// Whether it is the name of a plugin that upstream has or had.
+pub(super) fn is_upstreams(name: &str) -> bool {
+    plugin(name).is_some() || ABSENT_PLUGINS.contains(&name) || REMOVED_PLUGINS.contains(&name)
+}
+
 /// The plugin of that name.
 pub(super) fn plugin(name: &str) -> Option<&'static DefaultPlugin> {
     DEFAULT_PLUGINS.iter().find(|plugin| plugin.name == name)

@@ -6,10 +6,14 @@ use std::collections::BTreeMap;
 use api_model::field::{FieldError, Path};
 
 use super::API_VERSION;
-use super::default_plugins::{ABSENT_PLUGINS, DEFAULT_PLUGINS, DefaultPlugin, REMOVED_PLUGINS, plugin};
+use super::declared::Declared;
+use super::default_plugins::{ABSENT_PLUGINS, DEFAULT_PLUGINS, DefaultPlugin, REMOVED_PLUGINS};
 use super::document::{Plugin, PluginSet, Plugins};
 use super::extension_point::ExtensionPoint;
 use super::profile::EnabledPlugins;
+
+/// The field of the plugins at all their extension points.
+pub(super) const MULTI_POINT: &str = "multiPoint";
 
 /// In `disabled`, all plugins that are not enabled by name.
 const ALL: &str = "*";
@@ -18,22 +22,29 @@ const ALL: &str = "*";
 type ByPoint = BTreeMap<ExtensionPoint, Vec<&'static str>>;
 
 /// The plugins of the profile of that name at each extension point. `path` is that of the profile's `plugins`.
-pub(super) fn enabled_plugins(plugins: &Plugins, scheduler_name: &str, path: &Path, errors: &mut Vec<FieldError>) -> EnabledPlugins {
-    check_names(&plugins.multi_point, None, &path.child("multiPoint"), errors);
+pub(super) fn enabled_plugins(
+    plugins: &Plugins,
+    declared: &Declared,
+    scheduler_name: &str,
+    path: &Path,
+    errors: &mut Vec<FieldError>,
+) -> EnabledPlugins {
+    check_names(&plugins.multi_point, declared, None, &path.child(MULTI_POINT), errors);
     let multi_point = merge(&plugins.multi_point);
     let mut by_point = ByPoint::new();
     for point in ExtensionPoint::ALL {
         let path = path.child(point.field());
-        check_names(plugins.at(point), Some(point), &path, errors);
-        by_point.insert(point, expand(&multi_point, plugins.at(point), point, &path, errors));
+        check_names(plugins.at(point), declared, Some(point), &path, errors);
+        by_point.insert(point, expand(&multi_point, plugins.at(point), declared, point, &path, errors));
     }
-    check_required(&by_point, scheduler_name, path, errors);
+    check_required(&by_point, declared, scheduler_name, path, errors);
     let mut take = |point| by_point.remove(&point).unwrap_or_default();
     let weighted = |name: &'static str| (name, weight(name, &plugins.at(ExtensionPoint::Score).enabled, &multi_point));
     EnabledPlugins {
         filter: take(ExtensionPoint::Filter),
         post_filter: take(ExtensionPoint::PostFilter),
         score: take(ExtensionPoint::Score).into_iter().map(weighted).collect(),
+        permit: take(ExtensionPoint::Permit),
         has_scheduling_gates: !take(ExtensionPoint::PreEnqueue).is_empty(),
     }
 }
@@ -56,7 +67,15 @@ fn merge(custom: &PluginSet) -> Vec<Plugin> {
 
 /// The plugins of one extension point. The order is upstream's: first those of `multiPoint` that the extension point configures
 /// again, then the others of `multiPoint`, then the others of the extension point.
-fn expand(multi_point: &[Plugin], set: &PluginSet, point: ExtensionPoint, path: &Path, errors: &mut Vec<FieldError>) -> Vec<&'static str> {
+fn expand(
+    multi_point: &[Plugin],
+    set: &PluginSet,
+    declared: &Declared,
+    point: ExtensionPoint,
+    path: &Path,
+    errors: &mut Vec<FieldError>,
+) -> Vec<&'static str> {
+    let plugin = |name: &str| declared.plugin(name);
     let mut own: Vec<&'static str> = Vec::new();
     for (index, name) in set.enabled.iter().enumerate().filter_map(|(index, enabled)| Some((index, plugin(&enabled.name)?.name))) {
         if own.contains(&name) {
@@ -98,12 +117,12 @@ fn weight(name: &str, score: &[Plugin], multi_point: &[Plugin]) -> i64 {
 
 /// The enabled plugins must exist, and implement the extension point; without one, the set is `multiPoint`. The disabled plugins may
 /// have any name.
-fn check_names(set: &PluginSet, point: Option<ExtensionPoint>, path: &Path, errors: &mut Vec<FieldError>) {
+fn check_names(set: &PluginSet, declared: &Declared, point: Option<ExtensionPoint>, path: &Path, errors: &mut Vec<FieldError>) {
     // Upstream looks for a plugin of `multiPoint` at this extension point first.
     let plugin_type = point.unwrap_or(ExtensionPoint::PreFilter).plugin_type();
     for (index, Plugin { name, .. }) in set.enabled.iter().enumerate() {
         let path = path.child("enabled").index(index);
-        match plugin(name) {
+        match declared.plugin(name) {
             Some(plugin) if point.is_none_or(|point| plugin.points.contains(&point)) => {}
             Some(_) => {
                 let detail = format!("plugin {name:?} does not extend {plugin_type} plugin");
@@ -128,7 +147,7 @@ pub(super) fn unavailable(name: &str, path: &Path, unknown: &str) -> FieldError 
 
 /// What a profile cannot do without. Skiff computes what a plugin needs in the same step as upstream's `preFilter` and `preScore`, so
 /// that a plugin cannot be called without it.
-fn check_required(by_point: &ByPoint, scheduler_name: &str, path: &Path, errors: &mut Vec<FieldError>) {
+fn check_required(by_point: &ByPoint, declared: &Declared, scheduler_name: &str, path: &Path, errors: &mut Vec<FieldError>) {
     let names = |point| by_point.get(&point).map(Vec::as_slice).unwrap_or_default();
     let profile = format!("for profile with scheduler name {scheduler_name:?}");
     let sorts = names(ExtensionPoint::QueueSort).len();
@@ -141,7 +160,7 @@ fn check_required(by_point: &ByPoint, scheduler_name: &str, path: &Path, errors:
             .push(FieldError::required(&path.child(ExtensionPoint::Bind.field()), format!("at least one bind plugin is needed {profile}")));
     }
     for (before, point) in [(ExtensionPoint::PreFilter, ExtensionPoint::Filter), (ExtensionPoint::PreScore, ExtensionPoint::Score)] {
-        let implements = |name: &&&str| plugin(name).is_some_and(|plugin| plugin.points.contains(&before));
+        let implements = |name: &&&str| declared.plugin(name).is_some_and(|plugin| plugin.points.contains(&before));
         for name in names(point).iter().filter(implements).filter(|name| !names(before).contains(name)) {
             let detail = format!("Skiff cannot call {name} for {} without {}", point.field(), before.field());
             errors.push(FieldError::forbidden(&path.child(before.field()), detail));

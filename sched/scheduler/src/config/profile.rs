@@ -2,7 +2,8 @@
 
 use api_model::field::{FieldError, Path};
 
-use super::arguments::PluginArguments;
+use super::arguments::{PluginArguments, wasm_plugin};
+use super::declared::{self, Declared};
 use super::document::{Document, Profile};
 use super::error::ConfigurationError;
 use super::extension_point::ExtensionPoint;
@@ -31,14 +32,15 @@ pub(crate) struct EnabledPlugins {
     pub post_filter: Vec<&'static str>,
     /// Each with its weight.
     pub score: Vec<(&'static str, i64)>,
+    pub permit: Vec<&'static str>,
     /// Whether Pods with scheduling gates wait.
     pub has_scheduling_gates: bool,
 }
 
 impl Default for KubeSchedulerProfile {
     fn default() -> Self {
-        let path = Path::default();
-        Self::new(&Profile::default(), DEFAULT_SCHEDULER_NAME.to_owned(), 0, &path, &mut Vec::new())
+        let mut errors = Vec::new();
+        Self::new(&Profile::default(), &Declared::default(), DEFAULT_SCHEDULER_NAME.to_owned(), 0, &Path::default(), &mut errors)
     }
 }
 
@@ -58,8 +60,9 @@ pub(super) fn profiles(document: &Document, errors: &mut Vec<FieldError>) -> Res
         } else if let Some(first) = profiles.iter().position(|other| other.scheduler_name == name) {
             errors.push(FieldError::duplicate(&name_path, Path::new("profiles").index(first).child("schedulerName").to_string()));
         }
-        let mut complete = KubeSchedulerProfile::new(profile, name, global, &path, errors);
-        complete.set_arguments(profile, &path, errors)?;
+        let declared = Declared::new(&profile.plugin_config, &path.child("pluginConfig"), errors);
+        let mut complete = KubeSchedulerProfile::new(profile, &declared, name, global, &path, errors);
+        complete.set_arguments(profile, &declared, &path, errors)?;
         profiles.push(complete);
     }
     check_queue_sort(given, &path, errors);
@@ -77,10 +80,17 @@ fn check_queue_sort(profiles: &[Profile], path: &Path, errors: &mut Vec<FieldErr
 }
 
 impl KubeSchedulerProfile {
-    fn new(profile: &Profile, scheduler_name: String, global_percentage: usize, path: &Path, errors: &mut Vec<FieldError>) -> Self {
+    fn new(
+        profile: &Profile,
+        declared: &Declared,
+        scheduler_name: String,
+        global_percentage: usize,
+        path: &Path,
+        errors: &mut Vec<FieldError>,
+    ) -> Self {
         let own_percentage = profile.percentage_of_nodes_to_score;
         let checked = percentage(own_percentage, &path.child("percentageOfNodesToScore"), errors);
-        let plugins = merge::enabled_plugins(&profile.plugins, &scheduler_name, &path.child("plugins"), errors);
+        let plugins = merge::enabled_plugins(&profile.plugins, declared, &scheduler_name, &path.child("plugins"), errors);
         Self {
             scheduler_name,
             percentage_of_nodes_to_score: own_percentage.map_or(global_percentage, |_| checked),
@@ -89,11 +99,23 @@ impl KubeSchedulerProfile {
         }
     }
 
-    fn set_arguments(&mut self, profile: &Profile, path: &Path, errors: &mut Vec<FieldError>) -> Result<(), ConfigurationError> {
+    fn set_arguments(
+        &mut self,
+        profile: &Profile,
+        declared: &Declared,
+        path: &Path,
+        errors: &mut Vec<FieldError>,
+    ) -> Result<(), ConfigurationError> {
         for (index, config) in profile.plugin_config.iter().enumerate() {
             let (path, name) = (path.child("pluginConfig").index(index), config.name.as_str());
             if profile.plugin_config.iter().take(index).any(|other| other.name == name) {
                 errors.push(FieldError::duplicate(&path, name));
+            }
+            if let Some(plugin) = declared.declared(name) {
+                let required = declared::required_points(&profile.plugins, name);
+                self.arguments.external.push(wasm_plugin::decode(plugin.name, &config.args, required, &path, errors)?);
+                errors.extend(declared::unused(&profile.plugins, name, &path));
+                continue;
             }
             let has_arguments = self.arguments.set(name, &config.args, &path, errors)?;
             match default_plugins::plugin(name) {

@@ -121,14 +121,17 @@ fn an_election_has_the_times_of_the_configuration() {
 }
 
 #[test]
-fn the_example_of_the_documentation_is_valid() {
-    let page = include_str!("../../../../docs/nodes.md");
-    let example = page
-        .split("```yaml\n")
-        .find(|part| part.starts_with("apiVersion: kubescheduler"))
-        .and_then(|part| part.split("```").next())
-        .expect("an example");
-    let configuration = KubeSchedulerConfiguration::parse(example).expect("valid");
-    let names: Vec<_> = configuration.profiles.iter().map(|profile| profile.scheduler_name.as_str()).collect();
-    assert_eq!(names, ["default-scheduler", "packing"]);
+fn the_examples_of_the_documentation_are_valid() {
+    let names = |page: &str| {
+        let configuration = KubeSchedulerConfiguration::parse(example(page)).expect("valid");
+        configuration.profiles.into_iter().map(|profile| profile.scheduler_name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(include_str!("../../../../docs/nodes.md")), ["default-scheduler", "packing"]);
+    assert_eq!(names(include_str!("../../../../docs/scheduler-plugins.md")), ["default-scheduler", "gpu"]);
+}
+
+/// The configuration in a page.
+fn example(page: &str) -> &str {
+    let mut parts = page.split("```yaml\n");
+    parts.find(|part| part.starts_with("apiVersion: kubescheduler")).and_then(|part| part.split("```").next()).expect("an example")
 }

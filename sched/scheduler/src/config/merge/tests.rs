@@ -4,7 +4,7 @@ use super::*;
 fn merged(plugins: &str) -> Result<EnabledPlugins, Vec<String>> {
     let plugins: Plugins = serde_yaml::from_str(plugins).expect("valid YAML");
     let mut errors = Vec::new();
-    let enabled = enabled_plugins(&plugins, "s", &Path::new("plugins"), &mut errors);
+    let enabled = enabled_plugins(&plugins, &Declared::default(), "s", &Path::new("plugins"), &mut errors);
     if errors.is_empty() { Ok(enabled) } else { Err(errors.iter().map(ToString::to_string).collect()) }
 }
 

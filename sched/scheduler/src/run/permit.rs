@@ -1,0 +1,152 @@
+//! External plugins in the loop: what a cycle begins and ends with, and the Pods at permit.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sched_framework::{ClusterEvent, ExternalPluginSet, PodInfo};
+use tokio::time::Instant;
+
+use super::{Finished, Next, RunningProfile, Scheduler};
+use crate::bind::{BindingResult, Reason};
+use crate::metrics::{self, Attempt};
+use crate::queue::Occurrence;
+use crate::waiting::{Permitted, WaitingPod};
+
+/// How long the first cycles wait for external plugins: a registry may be slow, and other profiles need none of them.
+pub(super) const LOAD_MAX: Duration = Duration::from_secs(10);
+
+/// Loads the external plugins, until it is dropped.
+pub(super) async fn load(externals: Option<Arc<dyn ExternalPluginSet>>) {
+    match externals {
+        Some(externals) => externals.run().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until an external plugin has another version, or until that time. Without external plugins, this never happens.
+pub(super) async fn changed(externals: Option<&dyn ExternalPluginSet>, until: Option<Instant>) {
+    match (externals, until) {
+        (Some(externals), Some(until)) => {
+            let _elapsed = tokio::time::timeout_at(until, externals.changed()).await;
+        }
+        (Some(externals), None) => externals.changed().await,
+        (None, _) => std::future::pending().await,
+    }
+}
+
+impl RunningProfile {
+    /// Begins a scheduling cycle. Returns why it must fail: an external plugin is not ready, and the cycle cannot do without it.
+    pub(super) fn begin_cycle(&mut self) -> Option<String> {
+        if self.profile.externals.is_empty() {
+            return None;
+        }
+        let generations: Vec<u64> = self.profile.externals.iter().map(|plugin| plugin.begin_cycle()).collect();
+        if generations != self.generations {
+            self.progress.reset();
+            self.generations = generations;
+        }
+        self.external_failure()
+    }
+
+    /// Why the cycle's result must not be used.
+    pub(super) fn external_failure(&self) -> Option<String> {
+        self.profile.externals.iter().find_map(|plugin| plugin.failure())
+    }
+
+    /// Removes a Pod that waits at permit.
+    pub(super) fn remove_waiting(&mut self, uid: &str) {
+        if !self.waiting.is_empty() {
+            self.waiting.remove(uid);
+        }
+    }
+}
+
+impl Scheduler {
+    /// Whether cycles may begin: the external plugins were loaded, or failed to load, or take too long.
+    pub(super) fn has_externals(&self) -> bool {
+        self.externals.as_ref().is_none_or(|set| set.is_ready() || self.externals_by <= Instant::now())
+    }
+
+    /// A new version of an external plugin may let Pods run that the one before ruled out.
+    pub(super) fn externals_changed(&mut self) {
+        self.happened(Occurrence::new(ClusterEvent::ExternalPluginUpdate));
+    }
+
+    /// A plugin failed: the Pod is tried again after its back-off.
+    pub(super) fn attempt_failed(&mut self, pod: Arc<PodInfo>, message: String, started: Instant) {
+        metrics::attempted(&pod.scheduler_name, Attempt::Error, started.elapsed());
+        tracing::debug!(pod = pod.key(), message, "attempt failed");
+        self.write_status(pod, Reason::SchedulerError, message, None, Next::Backoff);
+    }
+
+    /// The Pod was assumed on the node: it is bound when the permit plugins of its profile allow it.
+    pub(super) fn assumed(&mut self, pod: Arc<PodInfo>, node: String, started: Instant) {
+        let name = pod.scheduler_name.clone();
+        match self.profiles.get_mut(&name) {
+            Some(running) if !running.profile.permits.is_empty() => {
+                running.waiting.add(WaitingPod::new(pod, node, started));
+                self.permit(&name);
+            }
+            _ => self.bind(pod, node, started),
+        }
+    }
+
+    /// The time at which permit plugins are called again.
+    pub(super) fn next_permit(&self) -> Option<Instant> {
+        self.profiles.values().filter_map(|running| running.waiting.next_check()).min()
+    }
+
+    /// Calls the permit plugins of the profiles in which Pods have been waiting long enough.
+    pub(super) fn permit_all(&mut self) {
+        let now = Instant::now();
+        let is_due = |running: &RunningProfile| running.waiting.next_check().is_some_and(|at| at <= now);
+        let due: Vec<String> = self.profiles.iter().filter(|(_, running)| is_due(running)).map(|(name, _)| name.clone()).collect();
+        for name in due {
+            // A plugin that is not ready says so when it is called.
+            let _failure = self.profiles.get_mut(&name).map(RunningProfile::begin_cycle);
+            self.permit(&name);
+        }
+    }
+
+    fn permit(&mut self, profile: &str) {
+        let Some(running) = self.profiles.get_mut(profile) else { return };
+        let decided = running.waiting.decide(&running.profile.permits, self.cache.snapshot(), Instant::now());
+        for (WaitingPod { pod, node, started, .. }, decision) in decided {
+            match decision {
+                Permitted::Allowed => self.bind(pod, node, started),
+                Permitted::Rejected(message) => {
+                    self.forget(&pod);
+                    metrics::attempted(&pod.scheduler_name, Attempt::Unschedulable, started.elapsed());
+                    tracing::debug!(pod = pod.key(), message, "rejected at permit");
+                    self.write_status(pod, Reason::Unschedulable, message, Some(""), Next::Backoff);
+                }
+                Permitted::Failed(message) => {
+                    self.forget(&pod);
+                    self.attempt_failed(pod, message, started);
+                }
+            }
+        }
+    }
+
+    /// Takes the assumption of a Pod on its node back.
+    pub(super) fn forget(&mut self, pod: &PodInfo) {
+        self.cache.forget_pod(&pod.uid);
+        self.happened(Occurrence::new(ClusterEvent::AssignedPodDelete));
+    }
+
+    /// Writes the binding beside the next cycles.
+    fn bind(&mut self, pod: Arc<PodInfo>, node: String, started: Instant) {
+        let (writer, finished) = (self.writer.clone(), self.finished.clone());
+        self.writes.spawn(api_tasks::named("scheduler/binding", async move {
+            let result = writer.bind(&pod, &node).await;
+            let is_bound = matches!(result, BindingResult::Bound);
+            let attempt = if is_bound { Attempt::Scheduled } else { Attempt::Error };
+            metrics::attempted(&pod.scheduler_name, attempt, started.elapsed());
+            // The receiver is gone only at shutdown.
+            let _gone = finished.send(Finished::Binding(pod, result)).await;
+        }));
+    }
+}
+
+#[cfg(test)]
+mod tests;
