@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::data_dir::DataDir;
 use crate::process::Process;
-use crate::{access, admin, cli, store};
+use crate::{access, admin, cli, plugins, store};
 
 /// Names of scheduler and controllers: upstream's, because clients read in `managedFields` who wrote a field.
 const SCHEDULER: &str = "kube-scheduler";
@@ -136,6 +136,9 @@ fn scheduler_config(control: &ControlPlane) -> anyhow::Result<Option<sched_sched
         }
         let text = access::read(flag, path)?;
         config.configuration = KubeSchedulerConfiguration::parse(&text).with_context(|| access::reading(flag, path))?;
+        if config.configuration.has_external_plugins() {
+            config.external_plugins = Some(plugins::open(&control.data_dir)?);
+        }
     }
     Ok(options.scheduler.then_some(config))
 }

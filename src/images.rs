@@ -4,6 +4,7 @@ use node_images::{Image, ImageStore, PullPolicy};
 use runtimes_contract::ContentKind;
 
 use crate::cli::{self, DataDirArgs};
+use crate::data_dir::DataDir;
 use crate::internal::{self, Job};
 use crate::say;
 
@@ -29,8 +30,12 @@ pub async fn run(command: cli::Image) -> anyhow::Result<()> {
 
 /// The store of a data directory.
 pub fn store(data_dir: &DataDirArgs, insecure_registries: Vec<String>) -> anyhow::Result<ImageStore> {
-    let data_dir = data_dir.open()?;
-    let store = ImageStore::open(&data_dir.at("images"), internal::helper(&data_dir, Job::Unpack)?)?;
+    open(&data_dir.open()?, insecure_registries)
+}
+
+/// The store of an open data directory.
+pub fn open(data_dir: &DataDir, insecure_registries: Vec<String>) -> anyhow::Result<ImageStore> {
+    let store = ImageStore::open(&data_dir.at("images"), internal::helper(data_dir, Job::Unpack)?)?;
     Ok(store.with_insecure_registries(insecure_registries).with_free_min(|all| all / FREE_MIN_SHARE))
 }
 

@@ -19,6 +19,7 @@ mod internal;
 mod logging;
 mod memory;
 mod node;
+mod plugins;
 mod process;
 mod renewal;
 mod say;

@@ -37,6 +37,7 @@ mod python;
 mod quickstart;
 mod registry;
 mod replicas;
+mod scheduler_plugins;
 mod schedules;
 mod secrets;
 mod sets;

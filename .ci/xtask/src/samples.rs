@@ -13,8 +13,10 @@ use crate::{needs, sh};
 const MODULES: &[&str] = &["hello", "job"];
 /// Components: `main.c` with checked-in bindings, made by wit-bindgen from `wit/skiff.wit`.
 const COMPONENTS: &[&str] = &["web", "lookup", "echo"];
+/// Plugins of the scheduler: the same, for a world of `sched/wasm/wit/scheduler.wit`.
+const PLUGINS: &[&str] = &["gpu-load"];
 /// Rust guests, each with its target.
-const RUST: &[(&str, &str)] = &[("web-rs", "wasm32-wasip2")];
+const RUST: &[(&str, &str)] = &[("web-rs", "wasm32-wasip2"), ("gpu-load-rs", "wasm32-wasip2")];
 /// The commands of the Linux image, all of them busybox.
 const APPLETS: &[&str] = &[
     "sh", "cat", "echo", "env", "hostname", "httpd", "id", "ip", "kill", "ls", "mkdir", "nc", "nslookup", "ps", "sleep", "stty", "test",
@@ -35,7 +37,7 @@ pub fn build() -> Result<PathBuf> {
         cc.args(["-s", "-o"]).arg(out.join(format!("{name}.wasm"))).arg(source);
         sh::run(&mut cc)?;
     }
-    for name in COMPONENTS {
+    for name in COMPONENTS.iter().chain(PLUGINS) {
         component(clang, &guests.join(name), name, &out)?;
     }
     for (name, target) in RUST {
@@ -52,8 +54,8 @@ fn compiler(clang: u32) -> Command {
 /// Compiles the guest and its bindings and links them to a component. The linker (wasm-component-ld) wraps the core
 /// module, using the component type in the bindings.
 fn component(clang: u32, source: &Path, name: &str, out: &Path) -> Result<()> {
-    let mut objects = Vec::new();
-    for (file, warnings) in [(source.join("main.c"), "-Wall"), (source.join(format!("bindings/{name}.c")), "-w")] {
+    let (mut objects, world) = (Vec::new(), name.replace('-', "_"));
+    for (file, warnings) in [(source.join("main.c"), "-Wall"), (source.join(format!("bindings/{world}.c")), "-w")] {
         let object = out.join(format!("{name}-{}.o", file.file_stem().unwrap_or_default().to_string_lossy()));
         let mut cc = compiler(clang);
         cc.args([warnings, "-c", "-o"]).arg(&object).arg(&file);
@@ -67,7 +69,7 @@ fn component(clang: u32, source: &Path, name: &str, out: &Path) -> Result<()> {
     let mut linker = Command::new(bin.join("wasm-component-ld"));
     linker.arg("--wasm-ld-path").arg(bin.join("gcc-ld/wasm-ld"));
     linker.args(["-L/usr/lib/wasm32-wasi", "/usr/lib/wasm32-wasi/crt1-reactor.o", "--entry", "_initialize"]).args(&objects);
-    linker.arg(source.join(format!("bindings/{name}_component_type.o"))).arg("-lc").arg(builtins);
+    linker.arg(source.join(format!("bindings/{world}_component_type.o"))).arg("-lc").arg(builtins);
     linker.args(["-s", "-o"]).arg(out.join(format!("{name}.wasm")));
     sh::run(&mut linker)?;
     objects.iter().try_for_each(fs::remove_file).context("removing object files")

@@ -14,6 +14,9 @@ use crate::diagnosis::node_reasons;
 /// The time after which the plugins are called again.
 const PERMIT_PERIOD: Duration = Duration::from_secs(1);
 
+/// The highest number of Pods of a profile that wait: each call has all of them.
+const WAITING_PODS_MAX: usize = 1_000;
+
 /// A Pod at permit.
 pub(crate) struct WaitingPod {
     pub pod: Arc<PodInfo>,
@@ -58,6 +61,11 @@ impl WaitingPods {
     /// Removes a Pod that is gone.
     pub fn remove(&mut self, uid: &str) {
         self.pods.retain(|waiting| waiting.pod.uid != uid);
+    }
+
+    /// Whether another Pod may wait.
+    pub fn has_room(&self) -> bool {
+        self.pods.len() < WAITING_PODS_MAX
     }
 
     /// Whether no Pod waits.
@@ -250,5 +258,7 @@ mod tests {
         pods.add(waiting("r", "g"));
         pods.remove("r");
         assert!(pods.is_empty());
+        (0..WAITING_PODS_MAX).for_each(|n| pods.add(waiting(&n.to_string(), "g")));
+        assert!(!pods.has_room());
     }
 }

@@ -83,6 +83,10 @@ impl Scheduler {
     pub(super) fn assumed(&mut self, pod: Arc<PodInfo>, node: String, started: Instant) {
         let name = pod.scheduler_name.clone();
         match self.profiles.get_mut(&name) {
+            Some(running) if !running.profile.permits.is_empty() && !running.waiting.has_room() => {
+                self.forget(&pod);
+                self.attempt_failed(pod, "too many Pods of the profile wait at permit".to_owned(), started);
+            }
             Some(running) if !running.profile.permits.is_empty() => {
                 running.waiting.add(WaitingPod::new(pod, node, started));
                 self.permit(&name);

@@ -1,0 +1,146 @@
+//! The plugins of a running scheduler: one loop for each loads its image, and looks for a new version from time to time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::future::join_all;
+use runtimes_wasmtime::Components;
+use sched_framework::{ExternalPlugin, ExternalPluginSet, ExternalPluginSpec, ExternalPlugins, Pending};
+use tokio::sync::Notify;
+
+use crate::load::{Images, LoadError, Loader, Module, chain};
+use crate::metrics;
+use crate::plugin::{Version, WasmPlugin};
+use crate::ticker::Ticker;
+
+/// The time until an image that no version was loaded of is read again.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Makes plugins of the components in images.
+pub struct WasmPlugins(Loader);
+
+impl WasmPlugins {
+    /// `components` compiles what `images` has.
+    pub fn new(components: Components, images: Arc<dyn Images>) -> Self {
+        let ticker = Ticker::new(components.engine());
+        Self(Loader { components: Arc::new(components), images, ticker })
+    }
+}
+
+impl ExternalPlugins for WasmPlugins {
+    fn open(&self, specs: Vec<ExternalPluginSpec>) -> Arc<dyn ExternalPluginSet> {
+        metrics::publish();
+        let plugins: Vec<_> = specs.into_iter().map(|spec| Arc::new(WasmPlugin::new(spec))).collect();
+        let waiting = AtomicUsize::new(plugins.len());
+        Arc::new(WasmPluginSet { loader: self.0.clone(), plugins, waiting, changes: Notify::new() })
+    }
+}
+
+struct WasmPluginSet {
+    loader: Loader,
+    plugins: Vec<Arc<WasmPlugin>>,
+    /// The number of plugins whose image was not read yet.
+    waiting: AtomicUsize,
+    changes: Notify,
+}
+
+impl ExternalPluginSet for WasmPluginSet {
+    fn plugins(&self) -> Vec<Arc<dyn ExternalPlugin>> {
+        self.plugins.iter().map(|plugin| Arc::clone(plugin) as Arc<dyn ExternalPlugin>).collect()
+    }
+
+    fn run(&self) -> Pending<'_> {
+        Box::pin(async {
+            join_all(self.plugins.iter().map(|plugin| self.follow(plugin))).await;
+        })
+    }
+
+    fn is_ready(&self) -> bool {
+        self.waiting.load(Ordering::SeqCst) == 0
+    }
+
+    fn changed(&self) -> Pending<'_> {
+        Box::pin(self.changes.notified())
+    }
+}
+
+/// The versions of a plugin's image so far.
+#[derive(Default)]
+struct Versions {
+    /// The digest of the version in use.
+    loaded: Option<String>,
+    /// The digest of the latest version that cannot be used.
+    refused: Option<String>,
+    /// The latest error, which is reported once.
+    reported: Option<String>,
+}
+
+impl WasmPluginSet {
+    /// Loads the plugin, and each new version of its image.
+    async fn follow(&self, plugin: &WasmPlugin) {
+        let mut versions = Versions::default();
+        let mut is_first = true;
+        loop {
+            let is_new = self.check(plugin, &mut versions).await;
+            if std::mem::take(&mut is_first) {
+                self.waiting.fetch_sub(1, Ordering::SeqCst);
+                self.changes.notify_one();
+            } else if is_new {
+                self.changes.notify_one();
+            }
+            let interval = plugin.spec().refresh_interval;
+            match (versions.loaded.is_some(), interval.is_zero()) {
+                (true, true) => return std::future::pending().await,
+                (true, false) => tokio::time::sleep(interval).await,
+                (false, true) => tokio::time::sleep(RETRY).await,
+                (false, false) => tokio::time::sleep(interval.min(RETRY)).await,
+            }
+        }
+    }
+
+    /// Loads the present version of the image unless it was loaded before. Returns whether it did.
+    async fn check(&self, plugin: &WasmPlugin, versions: &mut Versions) -> bool {
+        let spec = plugin.spec();
+        let module = match self.loader.module(spec).await {
+            Ok(module) => module,
+            Err(error) => {
+                report(plugin, versions, chain(&error));
+                return false;
+            }
+        };
+        let Module { digest, .. } = &module;
+        if versions.loaded.as_ref() == Some(digest) || versions.refused.as_ref() == Some(digest) {
+            return false;
+        }
+        match self.loader.load(spec, &module).await {
+            Ok((prepared, instance)) => {
+                metrics::loaded(spec.name, true);
+                let (scope, normalization) = (instance.scope(), instance.normalization());
+                tracing::info!(plugin = spec.name, image = spec.image, digest, ?scope, ?normalization, "scheduler plugin loaded");
+                plugin.set_version(Version::Loaded(prepared, instance));
+                *versions = Versions { loaded: Some(digest.clone()), ..Versions::default() };
+                true
+            }
+            Err(error) => {
+                // What failed on this machine may succeed later; the compiler itself remembers what it refused.
+                if matches!(error, LoadError::Link { .. } | LoadError::Start { .. }) {
+                    versions.refused = Some(digest.clone());
+                }
+                report(plugin, versions, chain(&error));
+                false
+            }
+        }
+    }
+}
+
+/// Reports why there is no new version. The version in use stays.
+fn report(plugin: &WasmPlugin, versions: &mut Versions, error: String) {
+    if versions.reported.as_ref() != Some(&error) {
+        let spec = plugin.spec();
+        metrics::loaded(spec.name, false);
+        tracing::error!(plugin = spec.name, error, in_use = versions.loaded, "scheduler plugin not loaded");
+        plugin.set_version(Version::Absent(format!("loading plugin {:?}: {error}", spec.name)));
+        versions.reported = Some(error);
+    }
+}
