@@ -39,7 +39,7 @@ pub use plugin::{ClusterEvent, CycleState, FilterPlugin, Plugin, PodChange, Scop
 pub use pod::{PodController, PodInfo};
 pub use pod_affinity::{PodAffinityTerm, PodAffinityTerms};
 pub use post_filter::{PostFilterPlugin, PostFilterResult, Preemption};
-pub use resources::Resource;
+pub use resources::{Resource, is_extended_resource};
 pub use score::{Normalization, SCORE_MAX, ScoreRange};
 pub use status::{Reason, Status};
 pub use toleration::tolerates;

@@ -31,6 +31,9 @@ pub enum ClusterEvent {
     UpdatePodScaleDown,
     /// An external plugin has another version. Upstream has no such event.
     ExternalPluginUpdate,
+    /// Any change, also one of which a Pod's own fields say that it does not help: of a Pod for which something outside of the
+    /// scheduler decides.
+    WildCard,
 }
 
 /// Values that plugins compute once for one Pod, before they filter and score nodes. The key is the plugin's name with the type

@@ -14,13 +14,20 @@ pub struct Preemption {
     pub node: String,
     /// The victims, the most important one first.
     pub victims: Vec<Arc<PodInfo>>,
+    /// The number of victims whose disruption their budget does not allow.
+    pub violations: usize,
 }
 
 /// What a [`PostFilterPlugin`] found.
 #[derive(Clone, Debug)]
 pub enum PostFilterResult {
-    /// The Pod will fit once these Pods are gone.
-    Preempt(Preemption),
+    /// The Pod will fit once the Pods of one of these preemptions are gone.
+    Preempt {
+        /// The preemption that disrupts the least.
+        best: Preemption,
+        /// The others that were compared with it, in no order.
+        others: Vec<Preemption>,
+    },
     /// Nothing helps now. The text tells users why. A Pod that is nominated to a node remains so only with
     /// `stays_nominated`.
     Unschedulable {

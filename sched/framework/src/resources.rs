@@ -102,6 +102,11 @@ impl Resource {
     }
 }
 
+/// Whether a resource is an extended one, of a domain that is not Kubernetes': upstream's `IsExtendedResourceName`.
+pub fn is_extended_resource(name: &str) -> bool {
+    name.contains('/') && !name.contains("kubernetes.io/") && !name.starts_with("requests.")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -19,6 +19,19 @@ pub(crate) enum BindingResult {
     PodGone,
     /// The request failed, or another client changed the Pod at the same time. The binding may be tried again.
     Failed(kube::Error),
+    /// An extender did not bind the Pod, for this reason. The binding may be tried again.
+    Refused(String),
+}
+
+/// Where a Pod is.
+#[derive(Debug)]
+pub(crate) enum Presence {
+    /// Bound to this node.
+    Bound(String),
+    /// It has no node yet.
+    Waiting,
+    /// The Pod does not exist any more.
+    Gone,
 }
 
 /// Why a Pod has no node: the reason of its condition `PodScheduled`.
@@ -50,14 +63,27 @@ impl Writer {
             self.pods(pod).create_subresource("binding", &pod.name, &PostParams::default(), &binding).await;
         match answer {
             Ok(_) => {
-                if let Some(events) = self.events(pod) {
-                    events.normal(&reference(pod), "Scheduled", format!("Successfully assigned {} to {node}", pod.key()));
-                }
+                self.bound(pod, node);
                 BindingResult::Bound
             }
             Err(kube::Error::Api(status)) if status.code == 404 => BindingResult::PodGone,
             Err(error) => BindingResult::Failed(error),
         }
+    }
+
+    /// Records in an event that the Pod is bound to the node.
+    pub fn bound(&self, pod: &PodInfo, node: &str) {
+        if let Some(events) = self.events(pod) {
+            events.normal(&reference(pod), "Scheduled", format!("Successfully assigned {} to {node}", pod.key()));
+        }
+    }
+
+    /// Reads where the Pod is.
+    pub async fn presence(&self, pod: &PodInfo) -> Result<Presence, kube::Error> {
+        let present = self.pods(pod).get_opt(&pod.name).await?.filter(|present| present.metadata.uid.as_deref() == Some(pod.uid.as_str()));
+        let Some(present) = present else { return Ok(Presence::Gone) };
+        let node = present.spec.and_then(|spec| spec.node_name).filter(|node| !node.is_empty());
+        Ok(node.map_or(Presence::Waiting, Presence::Bound))
     }
 
     /// Records in the condition `PodScheduled` and in an event why the Pod has no node. `nominated` is the new value of

@@ -7,6 +7,7 @@ mod declared;
 mod default_plugins;
 mod document;
 mod error;
+mod extender;
 mod extension_point;
 mod leader_election;
 mod merge;
@@ -26,6 +27,7 @@ pub(crate) use arguments::{
     NodeResourcesFitArgs, PluginArguments, ResourceSpec, ScoringStrategyType, UtilizationShapePoint,
 };
 pub use error::ConfigurationError;
+pub(crate) use extender::{Extender, TlsConfig};
 pub(crate) use profile::KubeSchedulerProfile;
 
 #[cfg(test)]
@@ -43,6 +45,8 @@ pub struct KubeSchedulerConfiguration {
     pub(crate) profiles: Vec<KubeSchedulerProfile>,
     /// How long Pods wait after failed attempts.
     pub(crate) backoff: PodBackoff,
+    /// The extenders in the order of their calls.
+    pub(crate) extenders: Vec<Extender>,
     /// When this scheduler leads.
     pub(crate) leader_election: LeaderElection,
 }
@@ -63,7 +67,12 @@ impl Default for PodBackoff {
 impl Default for KubeSchedulerConfiguration {
     /// One profile for the Pods of `default-scheduler`.
     fn default() -> Self {
-        Self { profiles: vec![KubeSchedulerProfile::default()], backoff: PodBackoff::default(), leader_election: LeaderElection::default() }
+        Self {
+            profiles: vec![KubeSchedulerProfile::default()],
+            backoff: PodBackoff::default(),
+            extenders: Vec::new(),
+            leader_election: LeaderElection::default(),
+        }
     }
 }
 
@@ -73,7 +82,7 @@ impl KubeSchedulerConfiguration {
         self.profiles.iter().any(|profile| !profile.arguments.external.is_empty())
     }
 
-    /// Parses a configuration.
+    /// Parses a configuration. The files that `tlsConfig` of an extender names are read to check them.
     ///
     /// # Errors
     /// When the object is no KubeSchedulerConfiguration of version v1, when it has unknown or duplicate fields or invalid values, or
@@ -86,8 +95,14 @@ impl KubeSchedulerConfiguration {
         let mut errors = unsupported::errors(&document);
         let leader_election = LeaderElection::new(&document.leader_election, &mut errors);
         let backoff = pod_backoff(&document, &mut errors);
-        let profiles = profile::profiles(&document, &mut errors)?;
-        if errors.is_empty() { Ok(Self { profiles, backoff, leader_election }) } else { Err(ConfigurationError::Invalid(errors)) }
+        let mut profiles = profile::profiles(&document, &mut errors)?;
+        let extenders = extender::extenders(&document.extenders, &mut errors);
+        extender::ignore_resources(&document.extenders, &mut profiles);
+        if errors.is_empty() {
+            Ok(Self { profiles, backoff, extenders, leader_election })
+        } else {
+            Err(ConfigurationError::Invalid(errors))
+        }
     }
 }
 

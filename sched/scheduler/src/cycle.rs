@@ -2,14 +2,17 @@
 //! same result.
 
 mod evaluation;
+mod extended;
 mod pre_filtered;
 mod recent;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sched_framework::{CycleState, NodeInfo, PodInfo, PostFilterResult, Preemption, Scope, ScorePlugin, Snapshot};
 
 use self::evaluation::{Evaluation, Evaluator};
+pub(crate) use self::extended::{Offer, Rejected, best_of, feasible_nodes, fits, unschedulable};
 use self::pre_filtered::PreFiltered;
 use self::recent::Recent;
 use crate::diagnosis::{Diagnosis, FitError};
@@ -38,8 +41,8 @@ pub(crate) enum Nomination {
     Stays,
     /// It ends, if there is one.
     Ends,
-    /// The Pod is nominated to the node of this preemption.
-    Preempts(Preemption),
+    /// The Pod is nominated to the node of the best preemption.
+    Preempts { best: Preemption, others: Vec<Preemption> },
 }
 
 /// What a cycle leaves for the next ones.
@@ -109,26 +112,12 @@ fn find_host(
     progress: &mut Progress,
     diagnosis: &mut Diagnosis,
 ) -> Option<String> {
-    let evaluator = Evaluator::new(profile, state, pod, snapshot);
-    let only = profile.filters.node_names(pod);
-    let evaluation = match &only {
-        None => evaluator.latest(&mut progress.evaluations, state, progress.start),
-        Some((names, _)) => {
-            let mut evaluation = evaluator.nothing();
-            let indexes = names.iter().filter_map(|name| snapshot.node_index.get(name).copied());
-            evaluation.finish_with(&evaluator, state, indexes);
-            evaluation
-        }
-    };
-    let mut search = Search { profile, evaluator, evaluation, state, pod, snapshot };
+    let mut search = Search::begin(profile, state, pod, snapshot, progress);
     let host = search.host(&mut progress.start);
     if host.is_none() {
-        let plugins = only.as_ref().map(|(_, plugins)| plugins.as_slice()).unwrap_or_default();
-        search.diagnose(plugins, diagnosis);
+        search.diagnose(diagnosis);
     }
-    if only.is_none() {
-        progress.evaluations.put(search.evaluation);
-    }
+    search.end(progress);
     host
 }
 
@@ -140,14 +129,50 @@ struct Search<'a> {
     state: &'a mut CycleState,
     pod: &'a PodInfo,
     snapshot: &'a Snapshot,
+    /// The names of the only nodes that are searched, with the plugins that say so.
+    only: Option<(BTreeSet<String>, Vec<&'static str>)>,
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
+    /// Continues the latest search for a Pod that asks the same of a node.
+    fn begin(
+        profile: &'a Profile,
+        state: &'a mut CycleState,
+        pod: &'a Arc<PodInfo>,
+        snapshot: &'a Snapshot,
+        progress: &mut Progress,
+    ) -> Self {
+        let evaluator = Evaluator::new(profile, state, pod, snapshot);
+        let only = profile.filters.node_names(pod);
+        let evaluation = match &only {
+            None => evaluator.latest(&mut progress.evaluations, state, progress.start),
+            Some((names, _)) => {
+                let mut evaluation = evaluator.nothing();
+                let indexes = names.iter().filter_map(|name| snapshot.node_index.get(name).copied());
+                evaluation.finish_with(&evaluator, state, indexes);
+                evaluation
+            }
+        };
+        Self { profile, evaluator, evaluation, state, pod, snapshot, only }
+    }
+
+    /// Leaves the results for the next cycles.
+    fn end(self, progress: &mut Progress) {
+        if self.only.is_none() {
+            progress.evaluations.put(self.evaluation);
+        }
+    }
+
+    /// The number of feasible nodes at which the search ends.
+    fn enough(&self) -> usize {
+        feasible_nodes_to_find(self.profile.percentage_of_nodes_to_score, self.snapshot.nodes.len())
+    }
+
     /// The name of the best node.
     fn host(&mut self, start: &mut usize) -> Option<String> {
         let in_cluster = self.profile.scores.iter().map(AsRef::as_ref).filter(|plugin| plugin.scope() == Scope::Cluster);
         let scorers: Vec<&dyn ScorePlugin> = in_cluster.filter(|plugin| plugin.pre_score(self.state, self.pod, &[])).collect();
-        let enough = feasible_nodes_to_find(self.profile.percentage_of_nodes_to_score, self.snapshot.nodes.len());
+        let enough = self.enough();
         let index = if scorers.is_empty() { self.first_of_ranking(enough, start) } else { self.best_of_window(&scorers, enough, start) };
         self.snapshot.nodes.get(index?).map(|node| node.name.clone())
     }
@@ -195,8 +220,9 @@ impl Search<'_> {
         window.get(totals.iter().position(|total| total == highest)?).copied()
     }
 
-    /// Why no node is feasible. `plugins` are those that allow the nodes alone that were evaluated.
-    fn diagnose(&mut self, plugins: &[&str], diagnosis: &mut Diagnosis) {
+    /// Why no node is feasible.
+    fn diagnose(&mut self, diagnosis: &mut Diagnosis) {
+        let plugins = self.only.as_ref().map(|(_, plugins)| plugins.as_slice()).unwrap_or_default();
         for index in 0..self.snapshot.nodes.len() {
             if let Some(rejection) = self.evaluation.rejection(index) {
                 diagnosis.add(index, rejection);
@@ -223,7 +249,7 @@ fn make_room(
         let result = plugin.post_filter(&profile.filters, state, pod, snapshot, &diagnosis.resolvable, *offset);
         *offset += feasible_nodes_to_find(profile.percentage_of_nodes_to_score, snapshot.nodes.len());
         match result {
-            PostFilterResult::Preempt(preemption) => return Nomination::Preempts(preemption),
+            PostFilterResult::Preempt { best, others } => return Nomination::Preempts { best, others },
             PostFilterResult::Unschedulable { message, stays_nominated } => {
                 diagnosis.post_filter = Some(message);
                 if !stays_nominated {

@@ -16,6 +16,13 @@ pub(crate) enum FitError {
 }
 
 impl FitError {
+    /// Says why no room can be made for the Pod.
+    pub fn set_post_filter(&mut self, message: String) {
+        if let Self::Unschedulable { diagnosis, .. } = self {
+            diagnosis.post_filter = Some(message);
+        }
+    }
+
     /// The events that may make the Pod fit.
     pub fn events(self) -> HashSet<ClusterEvent> {
         match self {
@@ -52,18 +59,20 @@ impl Diagnosis {
             Status::UnschedulableAndUnresolvable(reasons) => reasons,
         };
         reasons.iter().for_each(|reason| self.count(reason));
-        if !self.events.contains(&rejection.events) {
-            self.events.push(rejection.events);
+        self.wait_for(rejection.events);
+    }
+
+    /// The Pod waits for these events too.
+    pub fn wait_for(&mut self, events: &'static [ClusterEvent]) {
+        if !self.events.contains(&events) {
+            self.events.push(events);
         }
     }
 
     /// Counts a node that was not searched because the plugins allow other nodes alone.
     pub fn add_unsearched(&mut self, plugins: &[&str]) {
         self.count(&format!("node(s) didn't satisfy plugin(s) [{}]", plugins.join(" ")).into());
-        let events: &[_] = &[ClusterEvent::NodeAdd, ClusterEvent::UpdateNodeLabel];
-        if !self.events.contains(&events) {
-            self.events.push(events);
-        }
+        self.wait_for(&[ClusterEvent::NodeAdd, ClusterEvent::UpdateNodeLabel]);
     }
 
     fn count(&mut self, reason: &Reason) {
@@ -99,5 +108,7 @@ impl Diagnosis {
 pub(crate) fn node_reasons(nodes: usize, reasons: &BTreeMap<Reason, usize>) -> String {
     let mut reasons: Vec<String> = reasons.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
     reasons.sort();
-    format!("0/{nodes} nodes are available: {}.", reasons.join(", "))
+    // An extender may reject nodes without a message.
+    let sentence = if reasons.is_empty() { String::new() } else { format!(" {}.", reasons.join(", ")) };
+    format!("0/{nodes} nodes are available:{sentence}")
 }

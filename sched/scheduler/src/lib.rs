@@ -3,7 +3,7 @@
 //! It watches Pods, Nodes, Namespaces, Services, the controllers of Pods and PodDisruptionBudgets; it writes Pod bindings, nominations, the `PodScheduled`
 //! condition and events, and deletes the Pods that are preempted for more important ones. One task owns the cache and the
 //! scheduling queue and runs one cycle after the other; a cycle works on memory alone. Other tasks write the decisions, while
-//! the cache assumes them.
+//! the cache assumes them, and call the extenders of the configuration.
 
 mod bind;
 mod cache;
@@ -11,6 +11,7 @@ mod config;
 mod cycle;
 mod default_spread;
 mod diagnosis;
+mod extender;
 mod metrics;
 mod plugins;
 mod queue;

@@ -30,6 +30,14 @@ static CYCLE_SECONDS: Histograms<0> = Histograms::new(
     SECONDS,
 );
 static PREEMPTION_VICTIMS: Histograms<0> = Histograms::new("scheduler_preemption_victims", "Victims of a preemption.", [], VICTIMS);
+static EXTENDER_SECONDS: Histograms<3> = Histograms::new(
+    "skiff_scheduler_extender_call_duration_seconds",
+    "Duration of a call of an extender, by its result: success or error.",
+    ["extender", "verb", "result"],
+    SECONDS,
+);
+/// The number of calls of extenders that prioritize nodes.
+static PRIORITIZING: AtomicUsize = AtomicUsize::new(0);
 static PENDING: [(&str, AtomicUsize); 3] =
     [("active", AtomicUsize::new(0)), ("backoff", AtomicUsize::new(0)), ("unschedulable", AtomicUsize::new(0))];
 
@@ -51,6 +59,9 @@ pub(crate) fn publish() {
         ATTEMPT_SECONDS.add_to(families);
         CYCLE_SECONDS.add_to(families);
         PREEMPTION_VICTIMS.add_to(families);
+        EXTENDER_SECONDS.add_to(families);
+        let prioritizing = [([("operation", "prioritizing_extender".to_owned())], number(PRIORITIZING.load(Ordering::Relaxed) as u64))];
+        families.gauge("scheduler_goroutines", "Tasks of the scheduler that run now, by what they do.", prioritizing);
         let pending = PENDING.iter().map(|(queue, count)| ([("queue", (*queue).to_owned())], number(count.load(Ordering::Relaxed) as u64)));
         families.gauge("scheduler_pending_pods", "Pods that wait for a node, by the queue that they are in.", pending);
     });
@@ -70,6 +81,26 @@ pub(crate) fn attempted(profile: &str, attempt: Attempt, took: Duration) {
 /// Counts a scheduling cycle.
 pub(crate) fn cycled(took: Duration) {
     CYCLE_SECONDS.observe([], took.as_secs_f64());
+}
+
+/// Counts a call of an extender.
+pub(crate) fn extender_called(extender: &str, verb: &str, is_success: bool, took: Duration) {
+    EXTENDER_SECONDS.observe([extender, verb, if is_success { "success" } else { "error" }], took.as_secs_f64());
+}
+
+/// Counts a call that prioritizes nodes until it is dropped.
+pub(crate) fn prioritizing() -> Prioritizing {
+    PRIORITIZING.fetch_add(1, Ordering::Relaxed);
+    Prioritizing(())
+}
+
+/// A call that prioritizes nodes.
+pub(crate) struct Prioritizing(());
+
+impl Drop for Prioritizing {
+    fn drop(&mut self) {
+        PRIORITIZING.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Counts a preemption.

@@ -22,6 +22,7 @@ use sched_framework::{ExternalPlugin, FilterPlugin, Filters, PermitPlugin, PostF
 use crate::config::{KubeSchedulerProfile, PluginArguments};
 
 use self::external::External;
+pub(crate) use default_preemption::{by_importance, select_candidate};
 
 /// The plugins of a profile, in the order in which the cycle calls them.
 pub(crate) struct Profile {

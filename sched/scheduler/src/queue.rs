@@ -43,9 +43,11 @@ impl Occurrence {
         Self { event, pod: None }
     }
 
-    /// Whether an unschedulable Pod may fit now: upstream's queueing hint.
-    fn may_help(&self, waiting: &PodInfo, namespaces: &NamespaceLabels) -> bool {
+    /// Whether an unschedulable Pod that waits for these events may fit now: upstream's queueing hint.
+    fn may_help(&self, waiting: &PodInfo, events: &HashSet<ClusterEvent>, namespaces: &NamespaceLabels) -> bool {
         match (self.event, &self.pod) {
+            _ if events.contains(&ClusterEvent::WildCard) => true,
+            _ if !events.contains(&self.event) => false,
             // Only Pods that follow other Pods gain by one more.
             (ClusterEvent::AssignedPodAdd, Some(pod)) => waiting.may_follow(pod, namespaces),
             (ClusterEvent::AssignedPodDelete, Some(pod)) => waiting.priority <= pod.priority,
@@ -72,6 +74,8 @@ enum Stage {
 pub(crate) struct SchedulingQueue {
     pods: HashMap<String, QueuedPodInfo>,
     active: BTreeSet<(Order, String)>,
+    /// Active Pods that [`SchedulingQueue::pop`] leaves alone for now.
+    parked: BTreeSet<(Order, String)>,
     /// The Pods in back-off and the unschedulable ones, by the time at which they become active.
     deadlines: BTreeMap<(Instant, u64), String>,
     unschedulable: HashSet<String>,
@@ -117,12 +121,31 @@ impl SchedulingQueue {
 
     /// The numbers of Pods that are active, in back-off and unschedulable.
     pub fn counts(&self) -> [usize; 3] {
-        [self.active.len(), self.deadlines.len() - self.unschedulable.len(), self.unschedulable.len()]
+        [self.active.len() + self.parked.len(), self.deadlines.len() - self.unschedulable.len(), self.unschedulable.len()]
     }
 
     /// The Pod as the queue has it.
     pub fn pod(&self, uid: &str) -> Option<&Arc<PodInfo>> {
         self.pods.get(uid).map(|queued| &queued.pod)
+    }
+
+    /// The Pod as the queue has it, if it was popped and nothing became of it yet.
+    pub fn in_flight(&self, uid: &str) -> Option<&Arc<PodInfo>> {
+        self.pods.get(uid).filter(|queued| matches!(queued.stage, Stage::InFlight(_))).map(|queued| &queued.pod)
+    }
+
+    /// Parks the first active Pods as long as `waits` says so, so that others go before them.
+    pub fn park_while(&mut self, waits: impl Fn(&PodInfo) -> bool) {
+        let does_wait = |uid: &String| self.pods.get(uid).is_some_and(|queued| waits(&queued.pod));
+        while let Some(first) = self.active.first().filter(|(_, uid)| does_wait(uid)).cloned() {
+            self.active.remove(&first);
+            self.parked.insert(first);
+        }
+    }
+
+    /// Makes the first parked Pod active again.
+    pub fn unpark(&mut self) {
+        self.active.extend(self.parked.pop_first());
     }
 
     /// Makes an unschedulable Pod active whose nomination ended.
@@ -165,7 +188,7 @@ impl SchedulingQueue {
         let sequence = self.next_sequence();
         let Some(queued) = self.pods.get_mut(uid) else { return };
         let Stage::InFlight(popped) = queued.stage else { return };
-        let helps = |occurrence: &Occurrence| events.contains(&occurrence.event) && occurrence.may_help(&queued.pod, namespaces);
+        let helps = |occurrence: &Occurrence| occurrence.may_help(&queued.pod, &events, namespaces);
         // Of older changes the queue does not know any more whether they help.
         if self.occurrences.since(popped).is_none_or(|mut occurrences| occurrences.any(helps)) {
             return self.move_to_backoff(uid, now);
@@ -187,7 +210,7 @@ impl SchedulingQueue {
     pub fn move_all_to_active_or_backoff(&mut self, occurrence: Occurrence, now: Instant, namespaces: &NamespaceLabels) {
         let helped = |uid: &String| match self.pods.get(uid) {
             Some(QueuedPodInfo { pod, stage: Stage::Unschedulable { backoff, events, .. }, .. }) => {
-                (events.contains(&occurrence.event) && occurrence.may_help(pod, namespaces)).then(|| (uid.clone(), *backoff))
+                occurrence.may_help(pod, events, namespaces).then(|| (uid.clone(), *backoff))
             }
             _ => None,
         };
@@ -244,7 +267,10 @@ impl SchedulingQueue {
         let Some(queued) = self.pods.get_mut(uid) else { return };
         match std::mem::replace(&mut queued.stage, Stage::InFlight(self.occurrences.next())) {
             Stage::Active(order) => {
-                self.active.remove(&(order, uid.to_owned()));
+                let entry = (order, uid.to_owned());
+                if !self.active.remove(&entry) {
+                    self.parked.remove(&entry);
+                }
             }
             Stage::Backoff(due, sequence) => {
                 self.deadlines.remove(&(due, sequence));

@@ -1,6 +1,7 @@
 //! The loop of the scheduler: one task handles the changes of the informers and the results of the bindings, and runs one
 //! cycle after the other while Pods are active.
 
+mod extended;
 mod permit;
 
 use std::collections::{HashMap, HashSet};
@@ -20,11 +21,13 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use self::extended::{Answer, Extension};
 use crate::bind::{BindingResult, Reason, Writer};
 use crate::cache::Cache;
 use crate::config::{DefaultConstraints, KubeSchedulerConfiguration, KubeSchedulerProfile};
 use crate::cycle::{self, Failure, Nomination, Progress};
 use crate::default_spread::DefaultSpread;
+use crate::extender::Extenders;
 use crate::metrics::{self, Attempt};
 use crate::plugins::Profile;
 use crate::queue::{Occurrence, SchedulingQueue};
@@ -65,9 +68,11 @@ async fn schedule(client: kube::Client, informers: Informers, config: Config, ca
     let names = config.configuration.profiles.iter().map(|profile| profile.scheduler_name.clone());
     let recorders = names.map(|name| (name.clone(), Recorder::new(client.clone(), &name, None, &tasks)));
     let writer = Writer { recorders: Arc::new(recorders.collect()), client };
+    let extenders = Extenders::new(&config.configuration.extenders, &writer.client, &tasks);
     let (finished, results) = mpsc::channel(WRITES_IN_FLIGHT_MAX);
     let externals = externals(&config);
-    let scheduler = Scheduler::new(&config.configuration, externals.clone(), DefaultSpread::new(&informers), writer, finished);
+    let mut scheduler = Scheduler::new(&config.configuration, externals.clone(), DefaultSpread::new(&informers), writer, finished);
+    scheduler.extension = extenders.map(Extension::new);
     tokio::select! {
         () = scheduler.run(&informers, results, cancel) => Ok(()),
         failure = tasks.failed() => Err(failure),
@@ -89,6 +94,8 @@ enum Finished {
     Preemption(Arc<PodInfo>, PreemptionResult),
     /// The status of a Pod that no node is feasible for.
     Status(Arc<PodInfo>, Next),
+    /// The calls of extenders for a Pod whose attempt began then.
+    Extenders(Arc<PodInfo>, Instant, Answer),
 }
 
 /// What becomes of a Pod whose status was written.
@@ -146,6 +153,8 @@ struct Scheduler {
     default_spread: DefaultSpread,
     writer: Writer,
     writes: JoinSet<()>,
+    /// The extenders and their calls, if there are some.
+    extension: Option<Extension>,
     finished: mpsc::Sender<Finished>,
     /// The UIDs of the Pods at their last change: a Pod may be deleted and created again under the same name.
     uids: HashMap<ObjectKey, String>,
@@ -173,6 +182,7 @@ impl Scheduler {
             default_spread,
             writer,
             writes: JoinSet::new(),
+            extension: None,
             finished,
             uids: HashMap::new(),
         }
@@ -186,6 +196,7 @@ impl Scheduler {
         // A cycle before the first lists are complete would know a part of the cluster only.
         let (mut has_nodes, mut has_pods, mut has_namespaces, mut has_budgets) = (false, false, false, false);
         loop {
+            self.unpark();
             metrics::set_pending(self.queue.counts());
             let flush_at = self.queue.next_flush();
             let (permit_at, externals, has_externals) = (self.next_permit(), self.externals.clone(), self.has_externals());
@@ -197,10 +208,12 @@ impl Scheduler {
                 () = cancel.cancelled() => break,
                 // A write that panicked has no result, and its Pod would stay in flight for ever.
                 Some(ended) = self.writes.join_next() => drop(api_tasks::joined(ended)),
+                Some(ended) = extended::ended(&mut self.extension) => drop(api_tasks::joined(ended)),
                 Some(finished) = results.recv() => match finished {
                     Finished::Binding(pod, result) => self.binding_finished(&pod, result),
                     Finished::Preemption(pod, result) => self.preemption_finished(&pod, result),
                     Finished::Status(pod, next) => self.status_written(&pod, next),
+                    Finished::Extenders(pod, started, answer) => self.extenders_answered(pod, started, answer),
                 },
                 Batch { keys, synced } = nodes.next() => {
                     keys.iter().for_each(|key| self.node_changed(key, nodes.informer().get(key).as_deref()));
@@ -235,12 +248,15 @@ impl Scheduler {
             }
         }
         // The decisions that were made are written; the next leader makes the others.
+        drop(results);
         while self.writes.join_next().await.is_some() {}
+        extended::finish(&mut self.extension).await;
     }
 
     fn schedule_one(&mut self) {
         // Pods whose back-off ended take their turn by priority, also while others are active.
         self.queue.flush(Instant::now());
+        self.park();
         let Some(pod) = self.queue.pop(api_clock::now()) else { return };
         // The queue has Pods of the profiles alone.
         let Some(running) = self.profiles.get_mut(&pod.scheduler_name) else { return };
@@ -249,17 +265,16 @@ impl Scheduler {
         if let Some(message) = running.begin_cycle() {
             return self.attempt_failed(pod, message, started);
         }
+        if self.extension.as_ref().is_some_and(|extension| extension.extenders.judges(&pod)) {
+            return self.begin_evaluation(pod, started);
+        }
         let result = cycle::schedule_pod(&running.profile, &pod, self.cache.snapshot(), &mut running.progress);
         metrics::cycled(started.elapsed());
         if let Some(message) = running.external_failure() {
             return self.attempt_failed(pod, message, started);
         }
         match result {
-            Ok(node) => {
-                tracing::debug!(pod = pod.key(), node, "node chosen");
-                self.cache.assume_pod(Arc::clone(&pod), &node);
-                self.assumed(pod, node, started);
-            }
+            Ok(node) => self.assume(pod, node, started),
             Err(failure) => {
                 metrics::attempted(&pod.scheduler_name, Attempt::Unschedulable, started.elapsed());
                 self.no_node(pod, *failure);
@@ -267,19 +282,25 @@ impl Scheduler {
         }
     }
 
+    /// Puts the Pod on the node that was chosen. It is bound when the permit plugins allow it.
+    fn assume(&mut self, pod: Arc<PodInfo>, node: String, started: Instant) {
+        tracing::debug!(pod = pod.key(), node, "node chosen");
+        self.cache.assume_pod(Arc::clone(&pod), &node);
+        self.assumed(pod, node, started);
+    }
+
     fn no_node(&mut self, pod: Arc<PodInfo>, Failure { error, nomination }: Failure) {
         let message = error.to_string();
         tracing::debug!(pod = pod.key(), message, ?nomination, "no node fits");
-        let events = error.events();
         let nominated = match nomination {
-            Nomination::Preempts(preemption) => return self.preempt(pod, preemption, message, events),
+            Nomination::Preempts { best, others } => return self.preempt_or_consult(pod, best, others, error),
             Nomination::Stays => None,
             Nomination::Ends => {
                 self.end_nomination(&pod);
                 Some("")
             }
         };
-        self.write_status(pod, Reason::Unschedulable, message, nominated, Next::Unschedulable(events));
+        self.write_status(pod, Reason::Unschedulable, message, nominated, Next::Unschedulable(error.events()));
     }
 
     /// Writes why the Pod has no node. The Pod stays in flight until then: a later attempt must not be overwritten.
@@ -336,18 +357,18 @@ impl Scheduler {
     }
 
     fn binding_finished(&mut self, pod: &Arc<PodInfo>, result: BindingResult) {
-        let error = match result {
+        let message = match result {
             // The Pod stays in flight until the informer has it with its node: an older state of the Pod without a node must
             // not schedule it again.
             BindingResult::Bound | BindingResult::PodGone => return,
-            BindingResult::Failed(error) => chain(&error).to_string(),
+            BindingResult::Failed(error) => format!("running Bind plugin \"DefaultBinder\": {}", chain(&error)),
+            BindingResult::Refused(message) => message,
         };
-        tracing::warn!(pod = pod.key(), error, "binding failed");
+        tracing::warn!(pod = pod.key(), message, "binding failed");
         // A Pod that the informer has with its node is not in the queue any more: the binding was written and only its answer
         // was lost. Any other Pod is tried again.
         if self.queue.contains(&pod.uid) {
             self.forget(pod);
-            let message = format!("running Bind plugin \"DefaultBinder\": {error}");
             self.write_status(Arc::clone(pod), Reason::SchedulerError, message, Some(""), Next::Backoff);
         }
     }

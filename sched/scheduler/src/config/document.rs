@@ -1,7 +1,9 @@
 //! The fields of a `KubeSchedulerConfiguration` as they are written. Unknown and duplicate fields are errors.
 
+use std::fmt;
+
 use serde::Deserialize;
-use serde_yaml::{Mapping, Value};
+use serde_yaml::Mapping;
 
 use super::extension_point::ExtensionPoint;
 
@@ -20,7 +22,7 @@ pub(super) struct Document {
     pub pod_initial_backoff_seconds: Option<i64>,
     pub pod_max_backoff_seconds: Option<i64>,
     pub profiles: Vec<Profile>,
-    pub extenders: Vec<Value>,
+    pub extenders: Vec<Extender>,
     pub delay_cache_until_active: bool,
 }
 
@@ -35,6 +37,57 @@ pub(super) struct LeaderElection {
     pub resource_lock: String,
     pub resource_name: String,
     pub resource_namespace: String,
+}
+
+/// An element of `extenders`. `httpTimeout` is a duration of Go.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(super) struct Extender {
+    pub url_prefix: String,
+    pub filter_verb: String,
+    pub preempt_verb: String,
+    pub prioritize_verb: String,
+    pub weight: i64,
+    pub bind_verb: String,
+    #[serde(rename = "enableHTTPS")]
+    pub enable_https: bool,
+    pub tls_config: Option<ExtenderTlsConfig>,
+    pub http_timeout: Option<String>,
+    pub node_cache_capable: bool,
+    pub managed_resources: Vec<ExtenderManagedResource>,
+    pub ignorable: bool,
+}
+
+/// An element of `managedResources`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(super) struct ExtenderManagedResource {
+    pub name: String,
+    pub ignored_by_scheduler: bool,
+}
+
+/// `tlsConfig` of an extender. Data is in base64, as all bytes in JSON and YAML of Kubernetes.
+#[derive(Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(super) struct ExtenderTlsConfig {
+    pub insecure: bool,
+    pub server_name: String,
+    pub cert_file: String,
+    pub key_file: String,
+    pub ca_file: String,
+    pub cert_data: String,
+    pub key_data: String,
+    pub ca_data: String,
+}
+
+/// The key stays out of logs.
+impl fmt::Debug for ExtenderTlsConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExtenderTlsConfig")
+            .field("insecure", &self.insecure)
+            .field("server_name", &self.server_name)
+            .finish_non_exhaustive()
+    }
 }
 
 /// An element of `profiles`.

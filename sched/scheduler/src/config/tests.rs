@@ -24,7 +24,6 @@ fn errors_name_the_field_and_the_reason() {
         ("enableProfiling: true", "enableProfiling: Forbidden: Skiff has no profiling endpoints"),
         ("enableContentionProfiling: true", "enableContentionProfiling: Forbidden"),
         ("delayCacheUntilActive: true", "delayCacheUntilActive: Forbidden"),
-        ("extenders: [{urlPrefix: 'http://a'}]", "extenders: Forbidden: Skiff's scheduler does not call extenders yet"),
         ("percentageOfNodesToScore: 101", "percentageOfNodesToScore: Invalid value: 101: not in valid range [0-100]"),
         ("profiles: [{percentageOfNodesToScore: -1}]", "profiles[0].percentageOfNodesToScore: Invalid value: -1: not in valid range"),
         ("podInitialBackoffSeconds: 0", "podInitialBackoffSeconds: Invalid value: 0: must be greater than 0"),
@@ -122,16 +121,23 @@ fn an_election_has_the_times_of_the_configuration() {
 
 #[test]
 fn the_examples_of_the_documentation_are_valid() {
-    let names = |page: &str| {
-        let configuration = KubeSchedulerConfiguration::parse(example(page)).expect("valid");
-        configuration.profiles.into_iter().map(|profile| profile.scheduler_name).collect::<Vec<_>>()
+    let parse = |example: &String| KubeSchedulerConfiguration::parse(example).expect(example);
+    let names = |configuration: &KubeSchedulerConfiguration| {
+        configuration.profiles.iter().map(|profile| profile.scheduler_name.clone()).collect::<Vec<_>>()
     };
-    assert_eq!(names(include_str!("../../../../docs/nodes.md")), ["default-scheduler", "packing"]);
-    assert_eq!(names(include_str!("../../../../docs/scheduler-plugins.md")), ["default-scheduler", "gpu"]);
+    let parsed: Vec<_> = examples(include_str!("../../../../docs/nodes.md")).iter().map(parse).collect();
+    let [profiles, extenders] = parsed.as_slice() else { panic!("two examples") };
+    assert_eq!(names(profiles), ["default-scheduler", "packing"]);
+    assert_eq!(
+        extenders.extenders.iter().map(|extender| extender.url(&extender.filter_verb)).collect::<Vec<_>>(),
+        ["http://127.0.0.1:8888/scheduler/filter"]
+    );
+    let parsed: Vec<_> = examples(include_str!("../../../../docs/scheduler-plugins.md")).iter().map(parse).collect();
+    assert_eq!(parsed.iter().map(names).collect::<Vec<_>>(), [["default-scheduler", "gpu"]]);
 }
 
-/// The configuration in a page.
-fn example(page: &str) -> &str {
-    let mut parts = page.split("```yaml\n");
-    parts.find(|part| part.starts_with("apiVersion: kubescheduler")).and_then(|part| part.split("```").next()).expect("an example")
+/// The configurations in a page.
+fn examples(page: &str) -> Vec<String> {
+    let parts = page.split("```yaml\n").filter(|part| part.starts_with("apiVersion: kubescheduler"));
+    parts.filter_map(|part| part.split("```").next()).map(str::to_owned).collect()
 }

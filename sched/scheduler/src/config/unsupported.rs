@@ -28,9 +28,6 @@ pub(super) fn errors(document: &Document) -> Vec<FieldError> {
     if document.delay_cache_until_active {
         forbid(&Path::new("delayCacheUntilActive"), "Skiff's scheduler shares its informers with the controllers of the process");
     }
-    if !document.extenders.is_empty() {
-        forbid(&Path::new("extenders"), "Skiff's scheduler does not call extenders yet");
-    }
     match document.parallelism {
         None | Some(PARALLELISM) => {}
         Some(parallelism) if parallelism <= 0 => {

@@ -24,14 +24,6 @@ impl DefaultPreemption {
     }
 }
 
-/// A node with the Pods that would have to go.
-#[derive(Debug)]
-struct Candidate {
-    preemption: Preemption,
-    /// The number of victims whose disruption their budget does not allow.
-    violations: usize,
-}
-
 impl Plugin for DefaultPreemption {
     fn name(&self) -> &'static str {
         "DefaultPreemption"
@@ -52,7 +44,7 @@ impl PostFilterPlugin for DefaultPreemption {
             return PostFilterResult::Unschedulable { message: format!("preemption: {message}"), stays_nominated: true };
         }
         let mut reasons: BTreeMap<Reason, usize> = BTreeMap::new();
-        let mut candidates: Vec<Candidate> = Vec::new();
+        let mut candidates: Vec<Preemption> = Vec::new();
         let enough = self.args.candidates(resolvable.len());
         let order = resolvable.iter().cycle().skip(offset % resolvable.len().max(1)).take(resolvable.len());
         for node in order.filter_map(|index| snapshot.nodes.get(*index)) {
@@ -68,14 +60,31 @@ impl PostFilterPlugin for DefaultPreemption {
         if unhelpful > 0 {
             reasons.insert("Preemption is not helpful for scheduling".into(), unhelpful);
         }
-        match candidates.into_iter().min_by_key(Candidate::cost) {
-            Some(candidate) => PostFilterResult::Preempt(candidate.preemption),
+        match select_candidate(candidates) {
+            Some((best, others)) => PostFilterResult::Preempt { best, others },
             None => {
                 let message = format!("preemption: {}", node_reasons(snapshot.nodes.len(), &reasons));
                 PostFilterResult::Unschedulable { message, stays_nominated: false }
             }
         }
     }
+}
+
+/// The preemption that disrupts the least, and the others: upstream's `SelectCandidate`.
+pub(crate) fn select_candidate(mut candidates: Vec<Preemption>) -> Option<(Preemption, Vec<Preemption>)> {
+    let best = candidates.iter().enumerate().min_by_key(|(_, candidate)| cost(candidate)).map(|(index, _)| index)?;
+    Some((candidates.swap_remove(best), candidates))
+}
+
+/// The order of candidates, the best one first, as upstream's `pickOneNodeForPreemption`: fewest violated budgets, lowest highest
+/// priority, lowest sum of priorities, fewest victims, latest start of the most important victims.
+fn cost(Preemption { victims, violations, .. }: &Preemption) -> (usize, Option<i32>, i64, usize, Reverse<Option<Timestamp>>) {
+    let highest = victims.first().map(|victim| victim.priority);
+    // Each victim counts more than 0, so that many of a low priority do not cost less than a few.
+    let weight = |priority: i32| i64::from(priority) + i64::from(i32::MAX) + 1;
+    let sum = victims.iter().map(|victim| weight(victim.priority)).sum();
+    let earliest = victims.iter().filter(|victim| Some(victim.priority) == highest).map(|victim| started(victim)).min();
+    (*violations, highest, sum, victims.len(), Reverse(earliest))
 }
 
 /// Why the Pod may not preempt others now: upstream's `PodEligibleToPreemptOthers`.
@@ -97,7 +106,7 @@ fn select_victims(
     pod: &PodInfo,
     snapshot: &Snapshot,
     node: &NodeInfo,
-) -> Result<Candidate, Vec<Reason>> {
+) -> Result<Preemption, Vec<Reason>> {
     let mut potential: Vec<&Arc<PodInfo>> = node.pods.values().filter(|other| other.priority < pod.priority).collect();
     if potential.is_empty() {
         return Err(vec!["No preemption victims found for incoming pod".into()]);
@@ -117,7 +126,7 @@ fn select_victims(
         Status::Unschedulable(reasons) | Status::UnschedulableAndUnresolvable(reasons) => reasons,
     })?;
     victims.sort_by(by_importance);
-    Ok(Candidate { preemption: Preemption { node: node.name.clone(), victims }, violations })
+    Ok(Preemption { node: node.name.clone(), victims, violations })
 }
 
 /// Takes back the removal of the Pods that fit, first of those whose budget would be violated, the most important ones first.
@@ -148,7 +157,7 @@ fn split_by_budget<'a, 'b>(
 }
 
 /// The order of Pods, the most important one first: upstream's `MoreImportantPod`.
-fn by_importance(one: &Arc<PodInfo>, other: &Arc<PodInfo>) -> Ordering {
+pub(crate) fn by_importance(one: &Arc<PodInfo>, other: &Arc<PodInfo>) -> Ordering {
     let key = |pod: &PodInfo| (Reverse(pod.priority), started(pod));
     key(one).cmp(&key(other)).then_with(|| one.uid.cmp(&other.uid))
 }
@@ -199,20 +208,6 @@ impl Trial<'_> {
             self.filters.pod_changed(self.state, self.pod, self.snapshot, PodChange::added(other, self.node));
         }
         self.removed
-    }
-}
-
-impl Candidate {
-    /// The order of candidates, the best one first, as upstream's `pickOneNodeForPreemption`: fewest violated budgets, lowest
-    /// highest priority, lowest sum of priorities, fewest victims, latest start of the most important victims.
-    fn cost(&self) -> (usize, Option<i32>, i64, usize, Reverse<Option<Timestamp>>) {
-        let victims = &self.preemption.victims;
-        let highest = victims.first().map(|victim| victim.priority);
-        // Each victim counts more than 0, so that many of a low priority do not cost less than a few.
-        let weight = |priority: i32| i64::from(priority) + i64::from(i32::MAX) + 1;
-        let sum = victims.iter().map(|victim| weight(victim.priority)).sum();
-        let earliest = victims.iter().filter(|victim| Some(victim.priority) == highest).map(|victim| started(victim)).min();
-        (self.violations, highest, sum, victims.len(), Reverse(earliest))
     }
 }
 

@@ -3,9 +3,11 @@
 
 use std::borrow::Cow;
 
-use sched_framework::{ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, Reason, Resource, ScorePlugin, Status};
+use sched_framework::{
+    ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, Reason, Resource, ScorePlugin, Status, is_extended_resource,
+};
 
-use super::resource_allocation::{amounts, is_extended};
+use super::resource_allocation::amounts;
 use super::scoring_strategy::ScoringStrategy;
 use crate::config::NodeResourcesFitArgs;
 
@@ -29,7 +31,7 @@ impl NodeResourcesFit {
     fn ignores(&self, resource: &str) -> bool {
         let domain = resource.split('/').next().unwrap_or_default();
         let is_named = self.ignored_resources.iter().any(|ignored| ignored == resource);
-        (is_named || self.ignored_resource_groups.iter().any(|group| group == domain)) && is_extended(resource)
+        (is_named || self.ignored_resource_groups.iter().any(|group| group == domain)) && is_extended_resource(resource)
     }
 
     /// What the node must have.

@@ -25,8 +25,3 @@ pub(super) fn amounts(resource: &str, node: &NodeInfo, used: &Resource, wants: &
 fn is_scalar(resource: &str) -> bool {
     !matches!(resource, "cpu" | "memory" | "ephemeral-storage")
 }
-
-/// Whether a resource is an extended one, of a domain that is not Kubernetes': upstream's `IsExtendedResourceName`.
-pub(super) fn is_extended(resource: &str) -> bool {
-    resource.contains('/') && !resource.contains("kubernetes.io/") && !resource.starts_with("requests.")
-}

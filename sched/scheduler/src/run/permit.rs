@@ -141,8 +141,15 @@ impl Scheduler {
     /// Writes the binding beside the next cycles.
     fn bind(&mut self, pod: Arc<PodInfo>, node: String, started: Instant) {
         let (writer, finished) = (self.writer.clone(), self.finished.clone());
-        self.writes.spawn(api_tasks::named("scheduler/binding", async move {
-            let result = writer.bind(&pod, &node).await;
+        let (binder, binds) = match &mut self.extension {
+            Some(extension) if extension.extenders.binds(&pod) => (Some(Arc::clone(&extension.extenders)), &mut extension.binds),
+            _ => (None, &mut self.writes),
+        };
+        binds.spawn(api_tasks::named("scheduler/binding", async move {
+            let result = match binder {
+                Some(extenders) => extenders.bind(&writer, &pod, &node).await,
+                None => writer.bind(&pod, &node).await,
+            };
             let is_bound = matches!(result, BindingResult::Bound);
             let attempt = if is_bound { Attempt::Scheduled } else { Attempt::Error };
             metrics::attempted(&pod.scheduler_name, attempt, started.elapsed());

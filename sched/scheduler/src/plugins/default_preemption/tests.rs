@@ -44,7 +44,7 @@ fn result(pod: &PodInfo, all: &Snapshot) -> String {
     let failure =
         schedule_pod(&Profile::default(), &Arc::new(pod.clone()), all, &mut Progress::default()).expect_err("no node is feasible");
     match failure.nomination {
-        Nomination::Preempts(Preemption { node, victims }) => {
+        Nomination::Preempts { best: Preemption { node, victims, .. }, .. } => {
             format!("{node}: {}", victims.iter().map(|victim| victim.name.as_str()).collect::<Vec<_>>().join(" "))
         }
         Nomination::Stays => format!("stays: {}", failure.error),
@@ -169,7 +169,7 @@ fn a_trial_leaves_no_trace() {
     assert!(profile.filters.pre_filter(&mut state, &pod, &all).is_ok());
     for _ in 0..2 {
         let candidate = select_victims(&profile.filters, &mut state, &pod, &all, &all.nodes[0]).expect("a candidate");
-        assert_eq!(candidate.preemption.victims.len(), 2);
+        assert_eq!(candidate.victims.len(), 2);
         assert!(profile.filters.filter(&state, &pod, &all.nodes[0]).is_err(), "the victims are still there");
     }
 }
@@ -189,6 +189,6 @@ fn the_number_of_candidates_is_configured() {
     );
     let profile = Profile::new(&crate::config::KubeSchedulerProfile { arguments, ..Default::default() }, Vec::new());
     let failure = schedule_pod(&profile, &Arc::new(preemptor("2", 11)), &all, &mut Progress::default()).expect_err("no node is feasible");
-    let Nomination::Preempts(preemption) = failure.nomination else { panic!("{:?}", failure.nomination) };
+    let Nomination::Preempts { best: preemption, .. } = failure.nomination else { panic!("{:?}", failure.nomination) };
     assert_eq!(preemption.node, "a");
 }

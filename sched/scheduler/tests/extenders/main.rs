@@ -1,0 +1,11 @@
+//! The scheduler with extenders: the real API server in this process, on a store in memory, and extenders over HTTP on loopback.
+
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "what a story cannot do fails it")]
+
+mod bind;
+mod broken;
+mod extender;
+mod filter;
+mod preempt;
+mod support;
+mod tls;
