@@ -13,6 +13,7 @@ mod crash;
 mod curl;
 mod custom;
 mod etcd;
+mod extenders;
 mod fairness;
 mod full_disk;
 mod helm;
