@@ -76,7 +76,8 @@ enum To {
 /// Whether a user is the ServiceAccount of a built-in controller.
 pub fn is_controller(user: &str) -> bool {
     let account = user.strip_prefix("system:serviceaccount:kube-system:");
-    account.is_some_and(|account| controllers::ROLES.iter().any(|(name, _)| *name == account))
+    let named = |account: &str| controllers::ROLES.iter().chain(controllers::PATCHES).any(|(name, _)| *name == account);
+    account.is_some_and(named)
 }
 
 /// Every bootstrap ClusterRole, ClusterRoleBinding, Role and RoleBinding, roles first.

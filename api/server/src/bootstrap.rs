@@ -1,5 +1,5 @@
 //! What every cluster has from its first moment: namespaces, roles, priority classes, runtime
-//! classes, the Services of the API server and of the DNS, and what a node needs to join.
+//! classes, the Services of the API server and of the DNS, what a node needs to join, and the kinds of `keda.sh`.
 //!
 //! All objects go through the loopback client. Objects that exist stay as they are, but for those that upstream keeps up to date
 //! too: roles and bindings regain what they lost (unless they are marked otherwise), and the `kubernetes` endpoints follow the
@@ -10,6 +10,7 @@ mod join;
 mod network;
 mod objects;
 mod roles;
+mod scaling;
 
 pub(crate) use join::PUBLISHED_AUTHORITY;
 
@@ -40,6 +41,9 @@ pub(crate) async fn run(loopback: &Loopback) -> Result<(), BootstrapError> {
     rest.extend(join::objects(&core.config));
     rest.extend(join::published_authority(core));
     rest.extend(aggregation::local::builtin());
+    if core.config.scaled_objects {
+        rest.extend(scaling::changes(&*core.cache));
+    }
     loopback.ensure(rest).await
 }
 

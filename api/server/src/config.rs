@@ -55,6 +55,8 @@ pub struct Config {
     pub event_ttl: Duration,
     /// Parts that run in this process and end it when they fail: `controller-manager`, `scheduler`.
     pub components: Vec<String>,
+    /// Whether the server creates the definitions of `keda.sh`: for controllers that act on ScaledObjects and ScaledJobs.
+    pub scaled_objects: bool,
     /// Whether the server of a node may be on loopback, as in the tests of this crate.
     pub(crate) nodes_on_loopback: bool,
 }
@@ -100,6 +102,7 @@ impl Config {
             connections_max: 20_000,
             event_ttl: Duration::from_secs(3_600),
             components: Vec::new(),
+            scaled_objects: false,
             nodes_on_loopback: false,
         }
     }

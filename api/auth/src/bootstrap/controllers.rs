@@ -15,6 +15,7 @@ const MAKE: &[&str] = &["create", "delete", "list", "patch", "watch"];
 const MANAGE: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
 const KEEP: &[&str] = &["create", "delete", "get", "list", "update", "watch"];
 
+const KEDA: &[&str] = &["keda.sh"];
 const DISCOVERY: &[&str] = &["discovery.k8s.io"];
 const NETWORKING: &[&str] = &["networking.k8s.io"];
 const RESOURCE: &[&str] = &["resource.k8s.io"];
@@ -323,11 +324,25 @@ pub const PATCHES: &[(&str, &[Grant])] = &[
     ("endpointslicemirroring-controller", &[On(PATCH, DISCOVERY, &["endpointslices"])]),
     ("horizontal-pod-autoscaler", &[On(PATCH, &["autoscaling"], &["horizontalpodautoscalers/status"])]),
     ("job-controller", &[On(PATCH, BATCH, &["jobs/status"])]),
+    ("keda-operator", KEDA_OPERATOR),
     ("namespace-controller", &[On(PATCH, CORE, &["namespaces/status"])]),
     ("replicaset-controller", &[On(PATCH, &["apps"], &["replicasets", "replicasets/status"])]),
     ("replication-controller", &[On(PATCH, CORE, &["replicationcontrollers/status"])]),
     ("root-ca-cert-publisher", &[On(PATCH, CORE, &["configmaps"])]),
     ("statefulset-controller", &[On(PATCH, &["apps"], &["statefulsets/status"]), On(PATCH, CORE, &["persistentvolumeclaims"])]),
+];
+
+/// For ScaledObjects and ScaledJobs; upstream's operator has a role of its own with more rights. The controllers read the Secrets
+/// and ConfigMaps that TriggerAuthentications name.
+const KEDA_OPERATOR: &[Grant] = &[
+    On(PATCH, KEDA, &["scaledjobs", "scaledjobs/status", "scaledobjects", "scaledobjects/status"]),
+    On(&["get"], KEDA, &["clustertriggerauthentications", "scaledjobs", "scaledobjects", "triggerauthentications"]),
+    On(UPDATE, KEDA, &["scaledjobs/finalizers", "scaledobjects/finalizers"]),
+    On(&["create", "delete", "get", "patch"], &["autoscaling"], &["horizontalpodautoscalers"]),
+    On(&["create", "delete"], BATCH, &["jobs"]),
+    On(&["get", "update"], ALL, &["*/scale"]),
+    On(&["get"], CORE, &["configmaps", "secrets"]),
+    EVENTS,
 ];
 
 const VOLUME_BINDER: &[Grant] = &[

@@ -85,6 +85,8 @@ pub const CLUSTER: &[Role] = &[
     ),
     part("system:aggregate-to-edit", "edit", EDIT),
     part("system:aggregate-to-view", "view", VIEW),
+    part("skiff:keda:edit", "edit", &[On(WRITE, &["keda.sh"], ALL)]),
+    part("skiff:keda:view", "view", &[On(READ, &["keda.sh"], ALL)]),
     role("system:node", NODE),
     role("system:node-problem-detector", &[On(GET, CORE, &["nodes"]), On(&["patch"], CORE, &["nodes/status"]), EVENTS]),
     role(
