@@ -63,7 +63,7 @@ const OURS: &[(&str, &[&str])] = &[
     ("sched-framework", &["api-model"]),
     ("sched-scheduler", &["api-clock", "api-client", "api-metrics", "api-model", "api-tasks", "sched-framework"]),
     ("sched-wasm", &["api-metrics", "api-tasks", "runtimes-wasmtime", "sched-framework"]),
-    ("sched-controllers", &["api-clock", "api-cel", "api-client", "api-metrics", "api-model", "api-tasks", "sched-framework"]),
+    ("sched-controllers", &["api-clock", "api-cel", "api-client", "api-metrics", "api-model", "api-tasks", "api-tls", "sched-framework"]),
     ("runtimes-contract", &[]),
     ("runtimes-host", &["api-files", "runtimes-contract"]),
     ("runtimes-shim", &["runtimes-contract", "runtimes-host"]),
@@ -116,6 +116,7 @@ const DOORS: &[(&str, &[&str])] = &[
     ("rtnetlink", &["node-network"]),
     ("miniz_oxide", &["node-spdy"]),
     ("oci-client", &["node-images"]),
+    ("reqwest", &["node-images", "sched-controllers"]),
     ("cgroups-rs", &["runtimes-host"]),
 ];
 

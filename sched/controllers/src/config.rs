@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api_client::lease::Election;
-use ipnet::Ipv4Net;
+use ipnet::{IpNet, Ipv4Net};
 use jiff::SignedDuration;
 use jiff::tz::TimeZone;
 use thiserror::Error;
@@ -65,6 +65,9 @@ pub struct Config {
     pub time_zone: TimeZone,
     /// Timing of HorizontalPodAutoscalers.
     pub autoscaling: Autoscaling,
+    /// Addresses that triggers of ScaledObjects and ScaledJobs may reach although they are this machine's own, link-local, or API
+    /// servers'.
+    pub triggers_may_reach: Vec<IpNet>,
     /// The period in which the garbage collector discovers the served kinds, upstream's 30 s.
     pub discovery_period: Duration,
 }
@@ -145,6 +148,7 @@ impl Default for Config {
             terminated_pod_gc_threshold: 12_500,
             time_zone: TimeZone::UTC,
             autoscaling: Autoscaling::default(),
+            triggers_may_reach: Vec::new(),
             discovery_period: Duration::from_secs(30),
         }
     }

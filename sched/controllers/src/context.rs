@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
+use crate::external::ExternalSource;
 use crate::kind::KindInfo;
 use crate::work::{self, Controller, WorkQueue};
 
@@ -45,6 +46,8 @@ type Observe = Box<dyn FnOnce(&Arc<dyn MetadataObserver>) -> Guard + Send>;
 pub struct ControllerContext {
     /// Settings.
     pub config: Arc<Config>,
+    /// The external metrics that a controller of this process computes.
+    pub external: ExternalSource,
     informers: Informers,
     /// The client of the controller that is being set up.
     client: kube::Client,
@@ -84,6 +87,7 @@ impl ControllerContext {
         let client = informers.client().clone();
         Self {
             config,
+            external: ExternalSource::default(),
             informers,
             client,
             tasks,
@@ -139,6 +143,11 @@ impl ControllerContext {
         informer
     }
 
+    /// The shared informer of a kind that the server may not serve. Nobody waits for its first list.
+    pub fn optional<K: Cached<DynamicType = ()>>(&mut self) -> Informer<K> {
+        self.informers.selected::<K>("")
+    }
+
     /// Records events as `component`.
     pub fn recorder(&self, component: &str) -> Recorder {
         Recorder::new(self.client(), component, None, &self.tasks)
@@ -172,7 +181,8 @@ impl ControllerContext {
         informer
     }
 
-    fn feed_from<K: Cached, Q: work::Key>(
+    /// Has an informer feed a queue: `keys` returns the keys to reconcile after a change.
+    pub fn feed_from<K: Cached, Q: work::Key>(
         &mut self,
         informer: &Informer<K>,
         queue: &Arc<WorkQueue<Q>>,

@@ -18,11 +18,13 @@ mod disruption;
 mod endpoints;
 mod endpointslice;
 mod endpointslice_mirroring;
+mod external;
 mod failure;
 mod garbage;
 mod hash;
 mod job;
 mod jobs;
+mod keda;
 mod kind;
 mod meta;
 mod metrics;
@@ -105,6 +107,8 @@ const CONTROLLERS: &[Row] = &[
     ("replicaset-controller", Account::Named("replicaset-controller"), replicaset::build::<ReplicaSet>),
     ("replicationcontroller-controller", Account::Named("replication-controller"), replicaset::build::<ReplicationController>),
     ("root-ca-certificate-publisher-controller", Account::Named("root-ca-cert-publisher"), root_ca::build),
+    ("scaledjob-controller", Account::Named("keda-operator"), keda::scaledjob::build),
+    ("scaledobject-controller", Account::Named("keda-operator"), keda::scaledobject::build),
     ("serviceaccount-controller", Account::Named("service-account-controller"), serviceaccount::build),
     ("serviceaccount-token-controller", Account::Manager, account_token::build),
     ("statefulset-controller", Account::Named("statefulset-controller"), statefulset::build),
@@ -117,6 +121,11 @@ const CONTROLLERS: &[Row] = &[
 /// The names that [`Config::controllers`] may mention.
 pub fn controller_names() -> Vec<&'static str> {
     CONTROLLERS.iter().map(|(name, ..)| *name).collect()
+}
+
+/// Whether the list of [`Config::controllers`] selects a controller that acts on the kinds of `keda.sh`.
+pub fn acts_on_scaled_objects(controllers: &[String]) -> bool {
+    ["scaledjob-controller", "scaledobject-controller"].iter().any(|name| config::enabled(controllers, name))
 }
 
 /// Runs the selected controllers until cancelled. While another server leads, it waits. The informers' client acts as

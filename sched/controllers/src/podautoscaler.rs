@@ -1,7 +1,7 @@
 //! HorizontalPodAutoscaler: as many replicas as the metrics of a workload ask for.
 //!
 //! Watches HorizontalPodAutoscalers and Pods; reads the `scale` of the targets, of any kind, and the metrics APIs, which other
-//! servers serve behind this one. Writes the `scale` of the targets and the status of HorizontalPodAutoscalers. Looks at each of
+//! servers serve behind this one, and the external metrics that this process computes itself. Writes the `scale` of the targets and the status of HorizontalPodAutoscalers. Looks at each of
 //! them when its spec changes and once in a period; without any, it does nothing.
 
 mod behavior;
@@ -13,7 +13,7 @@ mod plan;
 mod proposal;
 mod selectors;
 mod source;
-mod target;
+pub mod target;
 #[cfg(test)]
 mod tests;
 
@@ -65,7 +65,7 @@ pub fn build(context: &mut ControllerContext) {
     let client = context.client();
     let resources = Arc::new(Resources::new(client.clone()));
     let controller = Autoscalers {
-        metrics: Metrics::new(client.clone(), Arc::clone(&resources)),
+        metrics: Metrics::new(client.clone(), Arc::clone(&resources), context.external.clone()),
         client,
         recorder: context.recorder("horizontal-pod-autoscaler"),
         config: Arc::clone(&context.config),

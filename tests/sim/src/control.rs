@@ -182,6 +182,8 @@ impl Replica {
             accounts: Some(Arc::new(account)),
             root_ca_pem: Some(self.cluster.pki.ca_pem().to_owned()),
             election,
+            // No run has the kinds of these two.
+            controllers: ["*", "-scaledjob", "-scaledobject"].map(str::to_owned).to_vec(),
             ..sched_controllers::Config::default()
         }
     }

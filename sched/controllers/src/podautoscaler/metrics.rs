@@ -23,6 +23,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use crate::discovery::Resources;
+use crate::external::ExternalSource;
 use crate::meta;
 use custom::VersionOfApi;
 pub use error::MetricsError;
@@ -45,6 +46,8 @@ pub type PodMetrics = BTreeMap<String, PodMetric>;
 pub struct Metrics {
     client: kube::Client,
     resources: Arc<Resources>,
+    /// The external metrics of this process.
+    own: ExternalSource,
     /// The version of the custom metrics API.
     custom: Mutex<Option<VersionOfApi>>,
 }
@@ -81,8 +84,8 @@ struct ExternalMetricValue {
 
 impl Metrics {
     /// A client that has read nothing yet. It finds the resources of kinds in `resources`.
-    pub fn new(client: kube::Client, resources: Arc<Resources>) -> Self {
-        Self { client, resources, custom: Mutex::default() }
+    pub fn new(client: kube::Client, resources: Arc<Resources>, own: ExternalSource) -> Self {
+        Self { client, resources, own, custom: Mutex::default() }
     }
 
     /// How much of a resource each selected Pod uses: one of its containers, or all. Pods without that metric are missing.
@@ -104,6 +107,9 @@ impl Metrics {
 
     /// The values of an external metric.
     pub async fn external(&self, namespace: &str, metric: &str, selector: Option<&LabelSelector>) -> Result<Vec<i64>, MetricsError> {
+        if let Some(values) = self.own.read(namespace, metric, selector).await {
+            return values.map_err(|problem| MetricsError::Fetch { api: error::EXTERNAL, problem: problem.into() });
+        }
         let path = format!("/apis/external.metrics.k8s.io/v1beta1/namespaces/{namespace}/{metric}");
         let query = [("labelSelector", text(selector)?)];
         let named = format!("{metric}.external.metrics.k8s.io");

@@ -84,7 +84,7 @@ impl Bench {
         let client = server(Arc::clone(&stored), autoscalers.clone());
         let resources = Arc::new(Resources::new(client.clone()));
         let controller = Autoscalers {
-            metrics: Metrics::new(client.clone(), Arc::clone(&resources)),
+            metrics: Metrics::new(client.clone(), Arc::clone(&resources), Default::default()),
             recorder: Recorder::new(client.clone(), "test", None, &Tasks::new(CancellationToken::new())),
             client,
             config: Arc::default(),

@@ -17,5 +17,6 @@ mod namespaces;
 mod nodes;
 mod policies;
 mod rollout;
+mod scaling;
 mod statefulsets;
 mod support;

@@ -40,9 +40,9 @@ impl Cluster {
         let directory = tempfile::tempdir().expect("a directory");
         let pki = Arc::new(Pki::open(directory.path(), &PkiConfig::for_cluster("cluster.local")).expect("keys"));
         let address = "127.0.0.1:6443".parse().expect("an address");
-        let server = api_server::Server::start(api_server::Config::new(Arc::clone(&pki), address), Arc::new(MemoryStore::new()))
-            .await
-            .expect("a server");
+        let mut server_config = api_server::Config::new(Arc::clone(&pki), address);
+        server_config.scaled_objects = true;
+        let server = api_server::Server::start(server_config, Arc::new(MemoryStore::new())).await.expect("a server");
         let server = Arc::new(server);
         let client = Client::new(server.client(UserInfo::new("system:admin", &["system:masters"])), "default");
         let manager = UserInfo::new("system:kube-controller-manager", &["system:authenticated"]);

@@ -19,7 +19,7 @@ fn metrics(answers: Vec<(&'static str, u16, Value)>) -> Metrics {
         }
     });
     let client = kube::Client::new(service, "default");
-    Metrics::new(client.clone(), Arc::new(Resources::new(client)))
+    Metrics::new(client.clone(), Arc::new(Resources::new(client)), Default::default())
 }
 
 fn groups(versions: &[&str]) -> Value {

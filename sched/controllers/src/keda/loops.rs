@@ -1,0 +1,80 @@
+//! When the triggers of each object are looked at: at once for a new object and for a new spec, then once in its polling interval.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use api_client::informer::ObjectKey;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::meta;
+
+/// The loops of all objects of a kind.
+#[derive(Default)]
+pub struct Loops(Mutex<HashMap<ObjectKey, Loop>>);
+
+struct Loop {
+    uid: String,
+    generation: Option<i64>,
+    /// When the triggers are looked at next.
+    due: Instant,
+}
+
+/// What a pass is to its loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begun {
+    /// The first pass of an object.
+    New,
+    /// The first pass of a spec.
+    Changed,
+    /// The triggers are due.
+    Due,
+    /// The triggers are due after this time.
+    Waiting(Duration),
+}
+
+impl Loops {
+    /// Begins a pass, or a loop.
+    pub fn begin(&self, key: &ObjectKey, metadata: &ObjectMeta, polling: Duration) -> Begun {
+        let (now, generation) = (Instant::now(), metadata.generation);
+        let next = Loop { uid: meta::uid(metadata).to_owned(), generation, due: now + polling };
+        let mut loops = self.0.lock();
+        let begun = match loops.get(key).filter(|one| one.uid == next.uid) {
+            None => Begun::New,
+            Some(one) if one.generation != generation => Begun::Changed,
+            Some(one) if one.due > now => return Begun::Waiting(one.due - now),
+            Some(_) => Begun::Due,
+        };
+        loops.insert(key.clone(), next);
+        begun
+    }
+
+    /// Ends a loop. Returns whether there was one.
+    pub fn end(&self, key: &ObjectKey) -> bool {
+        self.0.lock().remove(key).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_loop_is_due_at_once_and_then_once_in_its_interval() {
+        let (loops, key, polling) = (Loops::default(), ObjectKey::new("a", "b"), Duration::from_secs(30));
+        let object =
+            |uid: &str, generation| ObjectMeta { uid: Some(uid.to_owned()), generation: Some(generation), ..ObjectMeta::default() };
+        assert_eq!(loops.begin(&key, &object("1", 1), polling), Begun::New);
+        assert_eq!(loops.begin(&key, &object("1", 1), polling), Begun::Waiting(polling));
+        assert_eq!(loops.begin(&key, &object("1", 2), polling), Begun::Changed);
+        tokio::time::advance(Duration::from_secs(29)).await;
+        assert_eq!(loops.begin(&key, &object("1", 2), polling), Begun::Waiting(Duration::from_secs(1)));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(loops.begin(&key, &object("1", 2), polling), Begun::Due);
+        assert_eq!(loops.begin(&key, &object("1", 2), polling), Begun::Waiting(polling));
+        assert_eq!(loops.begin(&key, &object("2", 2), polling), Begun::New, "created again under its name");
+        assert!(loops.end(&key) && !loops.end(&key));
+        assert_eq!(loops.begin(&key, &object("2", 2), polling), Begun::New);
+    }
+}

@@ -1,0 +1,243 @@
+//! ScaledObject: a workload with as many replicas as its triggers ask for, down to zero and back.
+//!
+//! Watches ScaledObjects and HorizontalPodAutoscalers; reads the `scale` of the targets, of any kind, Pods, the credentials of
+//! triggers and what the triggers point to. Creates, changes and deletes the HorizontalPodAutoscaler of each ScaledObject, which
+//! scales between one replica and the most. Writes the `scale` of the targets between zero and one, and the finalizer, the label and
+//! the status of ScaledObjects. Looks at the triggers of each once in its polling interval; without any, it does nothing.
+
+mod annotations;
+mod assess;
+mod autoscaler;
+mod check;
+mod decide;
+mod fallback;
+mod finalize;
+mod poll;
+mod rules;
+#[cfg(test)]
+mod tests;
+mod values;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use api_client::events::{Recorder, reference};
+use api_client::informer::{Change, Informer, ObjectKey};
+use api_model::message::Message;
+use jiff::Timestamp;
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::kinds::{self, ScaledObject};
+use super::loops::{Begun, Loops};
+use super::spec::{self, ScaledObjectSpec};
+use super::status::{ACTIVE, FALSE, READY, ScaledObjectStatus, TRUE, UNKNOWN};
+use super::triggers::Sources;
+use super::{CHECK_AGAIN, FINALIZER, SCALED_OBJECT_NAME, status};
+use crate::context::ControllerContext;
+use crate::discovery::Resources;
+use crate::failure::Failure;
+use crate::note::{self, Note, normal, warning};
+use crate::work::{Controller, Next, WorkQueue};
+use crate::{meta, writes};
+use check::Checked;
+use values::{CachedValues, Values};
+
+const READY_REASON: &str = "ScaledObjectReady";
+const READY_MESSAGE: &str = "ScaledObject is defined correctly and is ready for scaling";
+/// The names of labels' values.
+const LABEL_LEN_MAX: usize = 63;
+
+/// The controller; its keys are ScaledObjects'.
+pub struct ScaledObjects {
+    client: kube::Client,
+    recorder: Recorder,
+    objects: Informer<ScaledObject>,
+    autoscalers: Informer<HorizontalPodAutoscaler>,
+    resources: Arc<Resources>,
+    sources: Arc<Sources>,
+    cached: Arc<CachedValues>,
+    loops: Loops,
+    /// The autoscalers as they were last written.
+    applied: Mutex<HashMap<ObjectKey, Value>>,
+}
+
+/// A status that is being computed, and the events of the pass.
+struct Draft {
+    status: ScaledObjectStatus,
+    notes: Vec<Note>,
+}
+
+/// Why a pass stops.
+enum Stop {
+    /// The ScaledObject is not correct: upstream's words for the part, and the problem.
+    Problem(&'static str, Message),
+    /// A request failed.
+    Failure(Failure),
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Failure(failure)
+    }
+}
+
+/// Registers the controller, and makes its metrics those of this process.
+pub fn build(context: &mut ControllerContext) {
+    let queue = Arc::new(WorkQueue::new("scaledobject"));
+    let objects = context.optional::<ScaledObject>();
+    context.feed_from(&objects, &queue, kinds::changed);
+    let autoscalers = context.feed(&queue, |change: &Change<HorizontalPodAutoscaler>| owner(change).into_iter().collect());
+    let client = context.client();
+    let (resources, cached) = (Arc::new(Resources::new(client.clone())), Arc::new(CachedValues::default()));
+    let sources = Arc::new(Sources::new(context));
+    context.external.set(Arc::new(Values {
+        client: client.clone(),
+        resources: Arc::clone(&resources),
+        objects: objects.clone(),
+        sources: Arc::clone(&sources),
+        cached: Arc::clone(&cached),
+    }));
+    let recorder = context.recorder("keda-operator");
+    let (loops, applied) = (Loops::default(), Mutex::default());
+    let controller = ScaledObjects { client, recorder, objects, autoscalers, resources, sources, cached, loops, applied };
+    context.run(Arc::new(controller), queue);
+}
+
+/// The ScaledObject that owns an autoscaler whose spec or labels changed, or that is gone.
+fn owner(change: &Change<HorizontalPodAutoscaler>) -> Option<ObjectKey> {
+    if let (Some(old), Some(new)) = (&change.old, &change.new)
+        && old.spec == new.spec
+        && (&old.metadata.labels, &old.metadata.annotations) == (&new.metadata.labels, &new.metadata.annotations)
+    {
+        return None;
+    }
+    let metadata = &change.latest()?.metadata;
+    let owner = meta::controller_of(metadata).filter(|owner| owner.kind == "ScaledObject")?;
+    Some(ObjectKey::new(meta::namespace(metadata), &owner.name))
+}
+
+impl Controller for ScaledObjects {
+    const NAME: &'static str = "scaledobject-controller";
+    const WORKERS: usize = 16;
+    type Key = ObjectKey;
+
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Next, Failure> {
+        let Some(object) = self.objects.get(key) else {
+            self.forget(key);
+            self.applied.lock().remove(key);
+            return Ok(Next::OnChange);
+        };
+        if meta::is_deleting(&object.metadata) {
+            self.finalize(key, &object).await?;
+            return Ok(Next::OnChange);
+        }
+        let object = self.prepare(&object).await?;
+        self.pass(key, &object, api_clock::now()).await
+    }
+}
+
+impl ScaledObjects {
+    /// Adds the finalizer, and the label by which the autoscaler's metrics name the object.
+    async fn prepare(&self, object: &Arc<ScaledObject>) -> Result<Arc<ScaledObject>, Failure> {
+        let metadata = &object.metadata;
+        let name = meta::name(metadata);
+        let mut patch = json!({});
+        if !meta::has_finalizer(metadata, FINALIZER) {
+            let finalizers: Vec<&str> = metadata.finalizers.iter().flatten().map(String::as_str).chain([FINALIZER]).collect();
+            api_model::meta::set(&mut patch, "finalizers", json!(finalizers));
+        }
+        if meta::label(metadata, SCALED_OBJECT_NAME) != Some(name) && name.len() <= LABEL_LEN_MAX {
+            api_model::meta::set(&mut patch, "labels", json!({SCALED_OBJECT_NAME: name}));
+        }
+        if patch.as_object().is_some_and(serde_json::Map::is_empty) {
+            return Ok(Arc::clone(object));
+        }
+        Ok(Arc::new(writes::patch(&self.client, object.as_ref(), patch).await?))
+    }
+
+    async fn pass(&self, key: &ObjectKey, object: &ScaledObject, now: Timestamp) -> Result<Next, Failure> {
+        let mut draft = Draft::new(&object.status);
+        draft.status.conditions.initialize();
+        let next = match self.sync(key, object, &mut draft, now).await {
+            Ok(next) => Ok(next),
+            Err(Stop::Failure(failure)) => return Err(failure),
+            Err(Stop::Problem(part, problem)) => Err(draft.fail(key, part, &problem)),
+        };
+        note::record(&self.recorder, &reference(object), std::mem::take(&mut draft.notes));
+        self.write_status(object, &draft.status).await?;
+        next
+    }
+
+    async fn sync(&self, key: &ObjectKey, object: &ScaledObject, draft: &mut Draft, now: Timestamp) -> Result<Next, Stop> {
+        let unreadable = |error: serde_json::Error| Stop::Problem("ScaledObject cannot be read", error.to_string().into());
+        let spec: ScaledObjectSpec = serde_json::from_value(object.spec.clone()).map_err(unreadable)?;
+        let mut checked = match self.check(key, object, &spec, draft).await? {
+            Checked::Paused => {
+                if self.forget(key) {
+                    draft.notes.push(normal("KEDAScalersStopped", "Stopped scalers watch"));
+                }
+                draft.ready("ScaledObject is paused");
+                draft.no_fallback(&spec);
+                return Ok(Next::OnChange);
+            }
+            Checked::Scaling(checked) => checked,
+        };
+        draft.ready(READY_MESSAGE);
+        draft.no_fallback(&spec);
+        let begun = self.loops.begin(key, &object.metadata, spec.polling());
+        if let Begun::Waiting(wait) = begun {
+            return Ok(Next::After(wait));
+        }
+        draft.notes.extend(spec::begun(begun, &spec.triggers));
+        self.poll(key, object, &spec, &mut checked, draft, now).await?;
+        Ok(Next::After(spec.polling()))
+    }
+
+    /// Ends the loop of an object. Returns whether there was one.
+    fn forget(&self, key: &ObjectKey) -> bool {
+        self.cached.remove(key);
+        self.loops.end(key)
+    }
+
+    /// Writes the status if it differs, and waits until the cache has it, so that the next pass counts on.
+    async fn write_status(&self, read: &ScaledObject, status: &ScaledObjectStatus) -> Result<(), Failure> {
+        let old = if read.status.is_null() { json!({}) } else { read.status.clone() };
+        let change = meta::merge_patch(&old, &json!(status));
+        if change.as_object().is_some_and(serde_json::Map::is_empty) {
+            return Ok(());
+        }
+        let written = writes::patch_status(&self.client, read, change).await?;
+        writes::delivered(&self.objects, &written).await
+    }
+}
+
+impl Draft {
+    /// Begins with the status that is stored. One that cannot be read begins anew.
+    fn new(status: &Value) -> Self {
+        Self { status: serde_json::from_value(status.clone()).unwrap_or_default(), notes: Vec::new() }
+    }
+
+    fn ready(&mut self, message: &str) {
+        if !self.status.conditions.is(READY, TRUE) {
+            self.notes.push(normal("ScaledObjectReady", "ScaledObject is ready for scaling"));
+        }
+        self.status.conditions.set(READY, TRUE, READY_REASON, message);
+    }
+
+    /// Says that the object is not correct. It is looked at again: what it lacks may come.
+    fn fail(&mut self, key: &ObjectKey, part: &'static str, problem: &Message) -> Failure {
+        let message = format!("{part}: {problem}");
+        self.status.conditions.set(READY, FALSE, "ScaledObjectCheckFailed", message.clone());
+        self.status.conditions.set(ACTIVE, UNKNOWN, "UnknownState", "ScaledObject check failed");
+        self.notes.push(warning("ScaledObjectCheckFailed", message.clone()));
+        Failure::Unfinished { object: format!("ScaledObject {key}"), waiting_for: message, at_most: CHECK_AGAIN }
+    }
+
+    fn no_fallback(&mut self, spec: &ScaledObjectSpec) {
+        if spec.fallback.is_none() {
+            self.status.conditions.set(status::FALLBACK, FALSE, "NoFallbackFound", "No fallbacks are active on this scaled object");
+        }
+    }
+}

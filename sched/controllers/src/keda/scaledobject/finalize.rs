@@ -1,0 +1,46 @@
+//! The end of a ScaledObject: its target gets back its replicas if the user wants that. The garbage collector deletes the autoscaler.
+
+use api_client::events::reference;
+use api_client::informer::ObjectKey;
+use k8s_openapi::api::autoscaling::v2::CrossVersionObjectReference;
+use serde_json::json;
+
+use super::{Draft, ScaledObjects};
+use crate::failure::{Failure, gone_is_fine};
+use crate::keda::FINALIZER;
+use crate::keda::kinds::ScaledObject;
+use crate::keda::spec::ScaledObjectSpec;
+use crate::podautoscaler::target::{NoScale, Target};
+use crate::{meta, writes};
+
+impl ScaledObjects {
+    /// Restores the target, and removes the finalizer.
+    pub async fn finalize(&self, key: &ObjectKey, object: &ScaledObject) -> Result<(), Failure> {
+        self.forget(key);
+        if !meta::has_finalizer(&object.metadata, FINALIZER) {
+            return Ok(());
+        }
+        self.restore(key, object).await?;
+        let rest: Vec<&String> = object.metadata.finalizers.iter().flatten().filter(|name| *name != FINALIZER).collect();
+        let removed = writes::patch(&self.client, object, json!({"metadata": {"finalizers": meta::list_or_null(&rest)}})).await;
+        gone_is_fine(removed)?;
+        self.recorder.warning(&reference(object), "ScaledObjectDeleted", "ScaledObject was deleted");
+        Ok(())
+    }
+
+    /// As upstream, a target that is gone, or that was never scaled, needs nothing.
+    async fn restore(&self, key: &ObjectKey, object: &ScaledObject) -> Result<(), Failure> {
+        let spec: ScaledObjectSpec = serde_json::from_value(object.spec.clone()).unwrap_or_default();
+        let status = Draft::new(&object.status).status;
+        let wanted = spec.advanced.is_some_and(|advanced| advanced.restore_to_original_replica_count);
+        let (true, Some(kind), Some(replicas)) = (wanted, status.scale_target_gvkr, status.original_replica_count) else { return Ok(()) };
+        let name = spec.scale_target_ref.name;
+        let reference = CrossVersionObjectReference { api_version: Some(kind.api_version()), kind: kind.kind, name };
+        match Target::get(&self.client, &self.resources, &key.namespace, &reference).await {
+            Ok(mut target) if target.replicas().spec != replicas => gone_is_fine(target.rescale(replicas).await),
+            Ok(_) => Ok(()),
+            Err(NoScale::Request(failure)) => gone_is_fine::<()>(Err(failure)),
+            Err(NoScale::Version(_) | NoScale::NoKind { .. }) => Ok(()),
+        }
+    }
+}

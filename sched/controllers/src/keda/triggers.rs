@@ -1,0 +1,216 @@
+//! Triggers: what says how much work there is. One file a type; each has the metric for the autoscaler, and reads a value.
+//!
+//! A new type is a file with a struct, a variant of [`Trigger`], and a line in [`Trigger::build`]. A trigger that knows of requests
+//! before they are answered (`wasi:http`) finds its place here.
+
+mod cron;
+mod metrics_api;
+mod prometheus;
+mod resource;
+#[cfg(test)]
+mod tests;
+mod value;
+mod workload;
+
+use std::sync::Arc;
+
+use api_client::informer::Informer;
+use api_model::message::Message;
+use api_model::quantity;
+use api_model::selector::Selector;
+use jiff::Timestamp;
+use k8s_openapi::api::autoscaling::v2::{ExternalMetricSource, MetricIdentifier, MetricSpec, MetricTarget};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+use super::address::Addresses;
+use super::auth::{self, Credentials};
+use super::http::Http;
+use super::spec::TriggerSpec;
+use crate::context::ControllerContext;
+use crate::{meta, pods};
+use cron::Cron;
+use metrics_api::MetricsApi;
+use prometheus::Prometheus;
+use resource::Resource;
+use workload::Workload;
+
+/// Triggers of one object. More are refused: each is a request in every polling interval.
+pub const TRIGGERS_MAX: usize = 50;
+
+/// What a trigger is built from.
+pub struct Config<'a> {
+    /// Its position in the list.
+    pub index: usize,
+    /// The namespace of the object.
+    pub namespace: &'a str,
+    /// What the user wrote.
+    pub spec: &'a TriggerSpec,
+    /// The credentials that it refers to.
+    pub credentials: Credentials,
+}
+
+/// What triggers read from.
+pub struct Sources {
+    /// Pods.
+    pub pods: Informer<Pod>,
+    /// Other servers.
+    pub http: Http,
+}
+
+impl Sources {
+    /// The sources of this process.
+    pub fn new(context: &mut ControllerContext) -> Self {
+        let (reserved, allowed) = (context.config.reserved.clone(), context.config.triggers_may_reach.clone());
+        let (services, slices) = (context.informer(), context.informer());
+        let addresses = Addresses::new(services, slices, &reserved.cluster_domain, reserved.addresses, allowed);
+        Self { pods: context.informer(), http: Http::new(addresses) }
+    }
+
+    /// The number of ready Pods that a selector selects.
+    pub fn ready(&self, namespace: &str, selector: &str) -> i32 {
+        let Ok(selector) = Selector::parse(selector) else { return 0 };
+        let is_ready = |pod: &Pod| pods::is_ready(pod) && meta::matches(&selector, pod.metadata.labels.as_ref());
+        let ready = self.pods.in_namespace(namespace).into_iter().filter(|pod| is_ready(pod)).count();
+        i32::try_from(ready).unwrap_or(i32::MAX)
+    }
+}
+
+/// What was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// The value in thousandths.
+    pub milli: i64,
+    /// Whether the value is above the threshold of activation.
+    pub is_active: bool,
+}
+
+/// A trigger with its metric.
+pub struct Trigger {
+    /// The metric for the autoscaler.
+    pub metric: MetricSpec,
+    /// Whether the autoscaler gets the value of the last look.
+    pub is_cached: bool,
+    source: Source,
+}
+
+enum Source {
+    Cron(Cron),
+    MetricsApi(Box<MetricsApi>),
+    Prometheus(Box<Prometheus>),
+    /// The autoscaler reads it itself.
+    Resource,
+    Workload(Workload),
+}
+
+impl Trigger {
+    /// Reads the settings of a trigger; the error is upstream's.
+    pub fn build(config: &Config<'_>) -> Result<Self, Message> {
+        let (source, metric) = match config.spec.type_.as_str() {
+            "cpu" | "memory" => (Source::Resource, Resource::parse(config)?),
+            "cron" => {
+                let target = metric_type(config)?;
+                let cron = Cron::parse(config)?;
+                let metric = external(config, &cron.metric_name(), target, 1.0);
+                (Source::Cron(cron), metric)
+            }
+            "kubernetes-workload" => {
+                let target = metric_type(config)?;
+                let workload = Workload::parse(config)?;
+                let metric = external(config, &workload.metric_name(), target, workload.target);
+                (Source::Workload(workload), metric)
+            }
+            "metrics-api" => {
+                let target = metric_type(config)?;
+                let api = MetricsApi::parse(config)?;
+                let metric = external(config, &api.metric_name(), target, api.target);
+                (Source::MetricsApi(Box::new(api)), metric)
+            }
+            "prometheus" => {
+                let target = metric_type(config)?;
+                let prometheus = Prometheus::parse(config)?;
+                let metric = external(config, "prometheus", target, prometheus.threshold);
+                (Source::Prometheus(Box::new(prometheus)), metric)
+            }
+            other => return Err(format!("no scaler found for type: {other}").into()),
+        };
+        Ok(Self { metric, is_cached: config.spec.use_cached_metrics, source })
+    }
+
+    /// The name of the external metric; none for a resource.
+    pub fn external_name(&self) -> Option<&str> {
+        self.metric.external.as_ref().map(|external| external.metric.name.as_str())
+    }
+
+    /// The target of the external metric: its type, and its value in thousandths.
+    pub fn target(&self) -> Option<(&str, i128)> {
+        let target = &self.metric.external.as_ref()?.target;
+        let value = target.average_value.as_ref().or(target.value.as_ref())?;
+        Some((&target.type_, quantity::milli(&value.0).unwrap_or_default()))
+    }
+
+    /// Reads the value.
+    pub async fn read(&self, sources: &Sources, now: Timestamp) -> Result<Sample, Message> {
+        match &self.source {
+            Source::Cron(cron) => cron.read(now),
+            Source::MetricsApi(api) => api.read(&sources.http).await,
+            Source::Prometheus(prometheus) => prometheus.read(&sources.http, now).await,
+            Source::Resource => Ok(Sample { milli: 0, is_active: true }),
+            Source::Workload(workload) => Ok(workload.read(&sources.pods)),
+        }
+    }
+}
+
+/// Builds all triggers of an object, in their order.
+pub async fn build_all(client: &kube::Client, namespace: &str, specs: &[TriggerSpec]) -> Result<Vec<Arc<Trigger>>, Message> {
+    if specs.len() > TRIGGERS_MAX {
+        return Err(format!("{} triggers are more than {TRIGGERS_MAX}", specs.len()).into());
+    }
+    let mut triggers = Vec::new();
+    for (index, spec) in specs.iter().enumerate() {
+        let credentials = auth::credentials(client, namespace, spec.authentication_ref.as_ref()).await?;
+        triggers.push(Arc::new(Trigger::build(&Config { index, namespace, spec, credentials })?));
+    }
+    Ok(triggers)
+}
+
+impl Sample {
+    /// A value, which is active above `activation`. Upstream's precision: thousandths; what is no number or below zero counts as
+    /// zero.
+    fn new(value: f64, activation: f64) -> Self {
+        Self { milli: milli(value), is_active: value > activation }
+    }
+}
+
+fn metric_type(config: &Config<'_>) -> Result<String, Message> {
+    match config.spec.metric_type.as_str() {
+        "" => Ok("AverageValue".to_owned()),
+        "Utilization" => Err("error getting scaler metric type: 'Utilization' metric type is unsupported for external metrics, \
+                              allowed values are 'Value' or 'AverageValue'"
+            .into()),
+        other => Ok(other.to_owned()),
+    }
+}
+
+/// The metric of a trigger that the autoscaler reads from this process.
+fn external(config: &Config<'_>, name: &str, type_: String, target: f64) -> MetricSpec {
+    let value = Some(Quantity(quantity::decimal_text(i128::from(milli(target)) * 1_000_000, false)));
+    let (average_value, value) = if type_ == "AverageValue" { (value, None) } else { (None, value) };
+    let metric = MetricIdentifier { name: format!("s{}-{}", config.index, normalized(name)), selector: None };
+    let target = MetricTarget { type_, average_value, value, average_utilization: None };
+    MetricSpec { type_: "External".to_owned(), external: Some(ExternalMetricSource { metric, target }), ..MetricSpec::default() }
+}
+
+/// Upstream's `NormalizeString`: what cannot be in a path becomes a dash.
+fn normalized(name: &str) -> String {
+    name.replace(['/', '.', ':', '%', '(', ')'], "-")
+}
+
+fn milli(value: f64) -> i64 {
+    let milli = value * 1_000.0;
+    if milli.is_nan() || milli.is_infinite() || milli <= 0.0 {
+        return 0;
+    }
+    // A quantity holds no more than 2^63-1.
+    format!("{milli:.0}").parse().unwrap_or(i64::MAX)
+}
