@@ -137,6 +137,10 @@ pub struct ControlPlane {
     /// Controllers to run: `*` for all, `name` to turn one on, `-name` to turn one off.
     #[arg(long, value_delimiter = ',', default_value = "*", allow_hyphen_values = true)]
     pub controllers: Vec<String>,
+    /// Ranges of addresses that triggers of ScaledObjects and ScaledJobs may reach although they are loopback, link-local or an
+    /// API server's.
+    #[arg(long, value_delimiter = ',')]
+    pub triggers_may_reach: Vec<ipnet::IpNet>,
     /// Whether to run the scheduler.
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
     pub scheduler: bool,

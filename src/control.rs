@@ -174,6 +174,7 @@ fn server_config(control: &ControlPlane, pki: Arc<Pki>) -> anyhow::Result<api_se
     config.max_requests_inflight = control.options.max_requests_inflight;
     config.max_mutating_requests_inflight = control.options.max_mutating_requests_inflight;
     config.event_ttl = control.options.event_ttl;
+    config.scaled_objects = sched_controllers::acts_on_scaled_objects(&control.options.controllers);
     config.components = vec!["controller-manager".to_owned()];
     config.components.extend(control.options.scheduler.then(|| "scheduler".to_owned()));
     config.disable_admission_plugins.clone_from(&control.options.disable_admission_plugins);
@@ -206,6 +207,7 @@ fn controllers_config(control: &ControlPlane, pki: Arc<Pki>) -> anyhow::Result<s
         election: election(control, "kube-controller-manager"),
         time_zone: jiff::tz::TimeZone::system(),
         autoscaling: control.options.autoscaling.settings()?,
+        triggers_may_reach: control.options.triggers_may_reach.clone(),
         ..sched_controllers::Config::default()
     };
     config.nodes.grace_period = Duration::from_secs(control.options.node_monitor_grace_period);

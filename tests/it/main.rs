@@ -38,6 +38,7 @@ mod python;
 mod quickstart;
 mod registry;
 mod replicas;
+mod scaling;
 mod scheduler_plugins;
 mod schedules;
 mod secrets;
