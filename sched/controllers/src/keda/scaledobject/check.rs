@@ -155,7 +155,7 @@ impl ScaledObjects {
     }
 
     /// Deletes an autoscaler of this object.
-    async fn delete_autoscaler(&self, name: &ObjectKey, object: &ScaledObject) -> Result<(), Failure> {
+    pub(super) async fn delete_autoscaler(&self, name: &ObjectKey, object: &ScaledObject) -> Result<(), Failure> {
         let stored = self.autoscalers.get(name);
         let own = |one: &Arc<HorizontalPodAutoscaler>| meta::controller_uid(&one.metadata) == meta::uid(&object.metadata);
         match stored.filter(own) {

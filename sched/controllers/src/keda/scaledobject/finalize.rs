@@ -1,4 +1,4 @@
-//! The end of a ScaledObject: its target gets back its replicas if the user wants that. The garbage collector deletes the autoscaler.
+//! The end of a ScaledObject: its autoscaler is deleted, and its target gets back its replicas if the user wants that.
 
 use api_client::events::reference;
 use api_client::informer::ObjectKey;
@@ -10,6 +10,7 @@ use crate::failure::{Failure, gone_is_fine};
 use crate::keda::FINALIZER;
 use crate::keda::kinds::ScaledObject;
 use crate::keda::spec::ScaledObjectSpec;
+use crate::keda::status::ScaledObjectStatus;
 use crate::podautoscaler::target::{NoScale, Target};
 use crate::{meta, writes};
 
@@ -20,7 +21,10 @@ impl ScaledObjects {
         if !meta::has_finalizer(&object.metadata, FINALIZER) {
             return Ok(());
         }
-        self.restore(key, object).await?;
+        let status = Draft::new(&object.status).status;
+        // Upstream leaves the autoscaler to the garbage collector. Until then, it would scale the target that was restored.
+        self.delete_autoscaler(&ObjectKey::new(&key.namespace, &status.hpa_name), object).await?;
+        self.restore(key, object, status).await?;
         let rest: Vec<&String> = object.metadata.finalizers.iter().flatten().filter(|name| *name != FINALIZER).collect();
         let removed = writes::patch(&self.client, object, json!({"metadata": {"finalizers": meta::list_or_null(&rest)}})).await;
         gone_is_fine(removed)?;
@@ -29,9 +33,8 @@ impl ScaledObjects {
     }
 
     /// As upstream, a target that is gone, or that was never scaled, needs nothing.
-    async fn restore(&self, key: &ObjectKey, object: &ScaledObject) -> Result<(), Failure> {
+    async fn restore(&self, key: &ObjectKey, object: &ScaledObject, status: ScaledObjectStatus) -> Result<(), Failure> {
         let spec: ScaledObjectSpec = serde_json::from_value(object.spec.clone()).unwrap_or_default();
-        let status = Draft::new(&object.status).status;
         let wanted = spec.advanced.is_some_and(|advanced| advanced.restore_to_original_replica_count);
         let (true, Some(kind), Some(replicas)) = (wanted, status.scale_target_gvkr, status.original_replica_count) else { return Ok(()) };
         let name = spec.scale_target_ref.name;
