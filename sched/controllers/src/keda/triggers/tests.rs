@@ -72,19 +72,28 @@ fn the_metrics_are_upstreams() {
     }
 }
 
+/// A trigger's type, its metadata, the type of its metric, and what is wrong.
+type Wrong = (&'static str, Value, &'static str, &'static str);
+
+fn without(mut metadata: Value, name: &str) -> Value {
+    metadata.as_object_mut().expect("an object").remove(name);
+    metadata
+}
+
+fn with(mut metadata: Value, name: &str, value: &str) -> Value {
+    metadata[name] = json!(value);
+    metadata
+}
+
+fn are_wrong(cases: impl IntoIterator<Item = Wrong>) {
+    for (type_, metadata, metric_type, wanted) in cases {
+        assert_eq!(problem(build(type_, metadata, metric_type)), wanted);
+    }
+}
+
 #[test]
 fn wrong_settings_have_upstreams_words() {
-    let without = |mut metadata: Value, name: &str| {
-        metadata.as_object_mut().expect("an object").remove(name);
-        metadata
-    };
-    let with = |mut metadata: Value, name: &str, value: &str| {
-        metadata[name] = json!(value);
-        metadata
-    };
-    let prometheus = || json!({"serverAddress": "http://p", "query": "q", "threshold": "1"});
-    let api = || json!({"url": "http://a", "valueLocation": "a", "targetValue": "1"});
-    let cases = [
+    are_wrong([
         ("example-trigger", json!({}), "", "no scaler found for type: example-trigger"),
         (
             "cron",
@@ -130,6 +139,14 @@ fn wrong_settings_have_upstreams_words() {
             "",
             "error parsing kubernetes workload metadata: error parsing kubernetes workload metadata: value must be a float greater than 0",
         ),
+    ]);
+}
+
+#[test]
+fn wrong_settings_of_requests_have_upstreams_words() {
+    let prometheus = || json!({"serverAddress": "http://p", "query": "q", "threshold": "1"});
+    let api = || json!({"url": "http://a", "valueLocation": "a", "targetValue": "1"});
+    are_wrong([
         (
             "prometheus",
             without(prometheus(), "query"),
@@ -167,10 +184,7 @@ fn wrong_settings_have_upstreams_words() {
             "",
             "error parsing metric API metadata: parameter \"format\" value \"csv\" must be one of [json prometheus xml yaml]",
         ),
-    ];
-    for (type_, metadata, metric_type, wanted) in cases {
-        assert_eq!(problem(build(type_, metadata, metric_type)), wanted);
-    }
+    ]);
 }
 
 #[test]
