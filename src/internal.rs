@@ -2,6 +2,7 @@
 //! it, not people. It takes this path before any other part of the program starts.
 
 use std::ffi::OsString;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use runtimes_host::helper::Helper;
@@ -53,6 +54,16 @@ pub fn helper(data_dir: &DataDir, job: Job) -> anyhow::Result<Helper> {
     // `/proc/self/exe` also works when the program's file was replaced meanwhile.
     let helper = Helper::new("/proc/self/exe", &["internal", job.word()]);
     helper.in_cgroup(&format!("skiff/{}/helpers", data_dir.prefix)).context("looking for the machine's cgroups")
+}
+
+/// Removes what helpers of an earlier process left. Only the first call of a process does that: a later one would end helpers that run.
+/// Blocks.
+pub fn clear_leftovers(helper: &Helper) -> anyhow::Result<()> {
+    static IS_CLEARED: AtomicBool = AtomicBool::new(false);
+    if IS_CLEARED.swap(true, Ordering::SeqCst) {
+        return Ok(());
+    }
+    helper.clear().context("removing what an earlier process left")
 }
 
 #[cfg(test)]

@@ -98,7 +98,7 @@ pub async fn parts(settings: &NodeSettings) -> anyhow::Result<Parts> {
     }
     let unpacking = internal::helper(data_dir, internal::Job::Unpack)?;
     let leftover = unpacking.clone();
-    api_tasks::blocking("clear-leftovers", move || leftover.clear()).await?.context("removing what an earlier process left")?;
+    api_tasks::blocking("clear-leftovers", move || internal::clear_leftovers(&leftover)).await??;
     let thresholds = settings.options.eviction_hard.clone();
     let images = ImageStore::open(&data_dir.at("images"), unpacking)?
         .with_insecure_registries(settings.options.insecure_registry.clone())

@@ -51,6 +51,7 @@ impl Images for StoredImages {
 pub fn open(data_dir: &DataDir) -> anyhow::Result<Arc<dyn ExternalPlugins>> {
     let store = images::open(data_dir, Vec::new())?;
     let compiler = internal::helper(data_dir, internal::Job::Compile)?;
+    internal::clear_leftovers(&compiler)?;
     let components =
         Components::open(&data_dir.at("compiled-plugins"), compiler).context("opening the compile cache of scheduler plugins")?;
     Ok(Arc::new(WasmPlugins::new(components, Arc::new(StoredImages(store)))))

@@ -56,7 +56,8 @@ async fn standard_libraries_find_a_wasi_that_is_always_the_same() {
         (import \"wasi:sockets/tcp@0.2.6\" \"connect\" (func $connect (result i32)))
         (import \"wasi:cli/stderr@0.2.6\" \"get-stderr\" (func $stderr (result i32)))
         (import \"wasi:io/streams@0.2.6\" \"[method]output-stream.flush\" (func $flush (param i32) (result i32)))";
-    let world = "import wasi:random/random@0.2.6;\nimport wasi:sockets/tcp@0.2.6;\nimport wasi:cli/stderr@0.2.6;\nimport wasi:io/streams@0.2.6;";
+    let world =
+        "import wasi:random/random@0.2.6;\nimport wasi:sockets/tcp@0.2.6;\nimport wasi:cli/stderr@0.2.6;\nimport wasi:io/streams@0.2.6;";
     // The score is 1 when two random numbers are equal, and the stream of errors takes what it gets.
     let score = "(i32.store (i32.const 32) (i32.const 64)) (i32.store (i32.const 36) (i32.const 1))
         (if (call $flush (call $stderr)) (then (unreachable)))
