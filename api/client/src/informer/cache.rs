@@ -222,7 +222,9 @@ impl<K: Cached> Objects<K> {
             let (before, now) = (old.as_deref().and_then(index.value), (index.value)(&new));
             if before != now {
                 before.into_iter().for_each(|value| remove_key(by_value, value, &key));
-                now.into_iter().for_each(|value| drop(by_value.entry(value.to_owned()).or_default().insert(key.clone())));
+                if let Some(value) = now {
+                    by_value.entry(value.to_owned()).or_default().insert(key.clone());
+                }
             }
         }
         Change { old, new: Some(new) }

@@ -49,7 +49,7 @@ impl Cluster {
         let cancel = CancellationToken::new();
         let manager = client_of(UserInfo::new("system:kube-controller-manager", &["system:authenticated"]));
         let informers = Informers::new(manager, Tasks::new(cancel.clone()));
-        let config = Config { configuration, election: None };
+        let config = Config { configuration, ..Config::default() };
         let user = client_of(UserInfo::new("system:kube-scheduler", &["system:authenticated"]));
         let scheduler = tokio::spawn(sched_scheduler::run(user, informers, config, cancel.clone()));
         let cluster = Self { client, server, cancel, scheduler, _pki: directory };
