@@ -24,7 +24,8 @@ fn scheduler() -> Scheduler {
     let client = kube::Client::try_from(silent).expect("a client");
     let (finished, _results) = mpsc::channel(1);
     let extenders = Extenders::new(&configuration.extenders, &client, &Tasks::new(CancellationToken::new()));
-    let mut scheduler = Scheduler::new(&configuration, DefaultSpread::default(), Writer { client, recorders: Arc::default() }, finished);
+    let mut scheduler =
+        Scheduler::new(&configuration, None, DefaultSpread::default(), Writer { client, recorders: Arc::default() }, finished);
     scheduler.extension = extenders.map(Extension::new);
     for name in ["a", "b"] {
         let status = json!({"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}});
