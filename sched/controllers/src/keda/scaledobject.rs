@@ -20,6 +20,7 @@ mod values;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use api_client::events::{Recorder, reference};
 use api_client::informer::{Change, Informer, ObjectKey};
@@ -186,6 +187,10 @@ impl ScaledObjects {
         };
         draft.ready(READY_MESSAGE);
         draft.no_fallback(&spec);
+        if object.status.get("originalReplicaCount").is_none() {
+            // The replicas before the first scaling are stored before it: a deletion may come in between.
+            return Ok(Next::After(Duration::ZERO));
+        }
         let begun = self.loops.begin(key, &object.metadata, spec.polling());
         if let Begun::Waiting(wait) = begun {
             return Ok(Next::After(wait));
