@@ -1,6 +1,7 @@
 //! Two control planes on one etcd. The one whose scheduler and controllers lead is killed in the middle of the work, and later its
-//! successor is stopped for longer than its Leases last. Each time the other one goes on within the lease time, and no work is done
-//! twice. The nodes have no agent: the story starts and ends Pods in the agents' place.
+//! successor is stopped for longer than its Leases last. Each time the other one goes on within the lease time. After a kill no work is
+//! done twice. A leader that was stopped finishes the requests that it was sending, before it finds that its Leases are lost, as upstream's
+//! does. The nodes have no agent: the story starts and ends Pods in the agents' place.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -24,6 +25,9 @@ const SUCCESSION_LIMIT: Duration = Duration::from_secs(15 + 2 + 8);
 /// How long the rest of the work may take.
 const WORK_LIMIT: Duration = Duration::from_secs(120);
 const NODES: usize = 20;
+/// The Pods of each Job, and how many of them run at a time.
+const COMPLETIONS: usize = 120;
+const PARALLELISM: usize = 5;
 const LEASES: [&str; 2] = ["kube-controller-manager", "kube-scheduler"];
 
 #[test]
@@ -36,37 +40,32 @@ fn a_leader_that_is_killed_or_stopped_is_followed_by_another_and_nothing_is_done
 
     let pods = Pods::watched(&servers[1]);
     servers[1].kubectl().apply(&workload()).ok();
-    let until = |history: &History| history.of("web").filter(|pod| pod.nodes.len() == 1).count() >= 40;
-    let history = pods.until("some Pods are bound", History::default(), WORK_LIMIT, until);
+    let history = pods.until("the Job is in the middle of its work", History::default(), WORK_LIMIT, |history| history.ended("sums") >= 40);
     servers[0].kill();
-    let (killed, before) = (Instant::now(), history.pods.len());
-    let history = pods.until("more Pods are created", history, SUCCESSION_LIMIT, |history| history.pods.len() > before);
-    let bound = history.bound();
-    let history = pods.until("more Pods are bound", history, SUCCESSION_LIMIT, |history| history.bound() > bound);
-    eprintln!("the work went on {:?} after the leader was killed", killed.elapsed());
+    let history = goes_on(&pods, &servers[1].kubectl(), history);
     succeeded(&servers[1].kubectl(), &first);
-
-    let history = pods.until("everything is done", history, WORK_LIMIT, |history| is_done(history, 300));
-    servers[1].kubectl().until("job/sums", "/status/succeeded", 120);
+    let history = pods.until("everything is done", history, WORK_LIMIT, |history| is_done(history, 300, &["sums"]));
+    servers[1].kubectl().until("job/sums", "/status/succeeded", COMPLETIONS as u64);
     servers[1].kubectl().until("statefulset/ordered", "/status/readyReplicas", 3);
-    nothing_twice(&history, 300);
+    nothing_twice(&history, 300, &[("sums", 0)]);
 
     servers[0].start();
     drop(pods);
     a_stopped_leader_comes_back(&servers, history);
 }
 
-/// The successor stops while the Deployment grows, and goes on when the other server has taken over.
+/// The successor stops in the middle of another Job, and continues when the other server has taken over.
 fn a_stopped_leader_comes_back(servers: &[Cluster], history: History) {
     let kubectl = servers[0].kubectl();
     let led = holders(&kubectl);
     let pods = Pods::watched(&servers[0]);
+    kubectl.apply(&job("products").to_string()).ok();
     kubectl.ok("scale deployment web --replicas=400");
-    let history = pods.until("the Deployment grows", history, WORK_LIMIT, |history| history.of("web").count() > 310);
+    let history = pods.until("the second Job is in the middle of its work", history, WORK_LIMIT, |history| history.ended("products") >= 40);
     let stopped = Stopped::new(servers[1].pid());
-    let before = history.pods.len();
-    let history = pods.until("more Pods are created", history, SUCCESSION_LIMIT, |history| history.pods.len() > before);
-    let history = pods.until("everything is done", history, WORK_LIMIT, |history| is_done(history, 400));
+    let history = goes_on(&pods, &kubectl, history);
+    let jobs = ["sums", "products"];
+    let history = pods.until("everything is done", history, WORK_LIMIT, |history| is_done(history, 400, &jobs));
     succeeded(&kubectl, &led);
     drop(stopped);
     // The server that was stopped has lost its Leases, and reports that.
@@ -77,7 +76,19 @@ fn a_stopped_leader_comes_back(servers: &[Cluster], history: History) {
     });
     servers[1].kubectl().ok("scale deployment web --replicas=350");
     let history = pods.until("the Deployment shrinks", history, WORK_LIMIT, |history| history.alive("web") == 350);
-    nothing_twice(&history, 400);
+    nothing_twice(&history, 400, &[("sums", 0), ("products", PARALLELISM)]);
+    servers[1].kubectl().until("job/products", "/status/succeeded", COMPLETIONS as u64);
+}
+
+/// Waits until more Pods are created and bound than there were when the leader was gone.
+fn goes_on(pods: &Pods, kubectl: &Kubectl<'_>, history: History) -> History {
+    let gone = Instant::now();
+    let count = |selector: &str| kubectl.ok(&format!("get pods -o name {selector}")).lines().count();
+    let (created, bound) = (count(""), count("--field-selector=spec.nodeName!="));
+    let history = pods.until("more Pods are created", history, SUCCESSION_LIMIT, |history| history.pods.len() > created);
+    let history = pods.until("more Pods are bound", history, SUCCESSION_LIMIT, |history| history.bound() > bound);
+    eprintln!("the work goes on {:?} after the leader", gone.elapsed());
+    history
 }
 
 /// A process that is stopped until this value is dropped.
@@ -110,22 +121,28 @@ fn prepare(kubectl: &Kubectl<'_>) {
     }
 }
 
+/// The template of an app's Pods.
+fn template(app: &str, restart_policy: &str) -> Value {
+    let container = json!({"name": "c", "image": "none", "resources": {"requests": {"cpu": "100m"}}});
+    json!({"metadata": {"labels": {"app": app}}, "spec": {"restartPolicy": restart_policy, "containers": [container]}})
+}
+
+/// An Indexed Job, which takes a while: few of its Pods run at a time.
+fn job(app: &str) -> Value {
+    let spec =
+        json!({"completions": COMPLETIONS, "parallelism": PARALLELISM, "completionMode": "Indexed", "template": template(app, "Never")});
+    json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": app}, "spec": spec})
+}
+
 /// A Deployment, an Indexed Job and a StatefulSet.
 fn workload() -> String {
-    let template = |app: &str, more: Value| {
-        let mut spec = json!({"containers": [{"name": "c", "image": "none", "resources": {"requests": {"cpu": "100m"}}}]});
-        spec.as_object_mut().expect("an object").extend(more.as_object().cloned().unwrap_or_default());
-        json!({"metadata": {"labels": {"app": app}}, "spec": spec})
-    };
     let selector = |app: &str| json!({"matchLabels": {"app": app}});
     let objects = [
+        job("sums"),
         json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
-            "spec": {"replicas": 300, "selector": selector("web"), "template": template("web", json!({}))}}),
-        json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "sums"},
-            "spec": {"completions": 120, "parallelism": 10, "completionMode": "Indexed",
-                "template": template("sums", json!({"restartPolicy": "Never"}))}}),
+            "spec": {"replicas": 300, "selector": selector("web"), "template": template("web", "Always")}}),
         json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "ordered"},
-            "spec": {"replicas": 3, "serviceName": "ordered", "selector": selector("ordered"), "template": template("ordered", json!({}))}}),
+            "spec": {"replicas": 3, "serviceName": "ordered", "selector": selector("ordered"), "template": template("ordered", "Always")}}),
     ];
     json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string()
 }
@@ -172,6 +189,11 @@ impl History {
         self.of(app).filter(|pod| !pod.is_deleted).count()
     }
 
+    /// How many Pods of the app have succeeded.
+    fn ended(&self, app: &str) -> usize {
+        self.of(app).filter(|pod| pod.succeeded).count()
+    }
+
     /// How many Pods have a node.
     fn bound(&self) -> usize {
         self.pods.values().filter(|pod| !pod.nodes.is_empty()).count()
@@ -190,20 +212,23 @@ impl History {
     }
 }
 
-fn is_done(history: &History, replicas: usize) -> bool {
+fn is_done(history: &History, replicas: usize, jobs: &[&str]) -> bool {
     let ready = |app: &str| history.of(app).filter(|pod| pod.is_ready && !pod.is_deleted).count();
-    ready("web") == replicas && ready("ordered") == 3 && history.of("sums").filter(|pod| pod.succeeded).count() == 120
+    ready("web") == replicas && ready("ordered") == 3 && jobs.iter().all(|job| history.ended(job) == COMPLETIONS)
 }
 
-/// Every Pod had one node at most, and nobody created a Pod more than was wanted.
+/// Every Pod had one node at most, and nobody created a Pod more than was wanted. Of a Job there may be so many more.
 #[track_caller]
-fn nothing_twice(history: &History, replicas: usize) {
+fn nothing_twice(history: &History, replicas: usize, jobs: &[(&str, usize)]) {
     let elsewhere: Vec<_> = history.pods.values().filter(|pod| pod.nodes.len() > 1).map(|pod| (&pod.name, &pod.nodes)).collect();
     assert!(elsewhere.is_empty(), "on two nodes: {elsewhere:?}");
-    let created = |app: &str| history.of(app).count();
-    assert_eq!((created("web"), created("sums"), created("ordered")), (replicas, 120, 3), "Pods that were created");
-    let indexes: BTreeSet<_> = history.of("sums").map(|pod| &pod.index).collect();
-    assert_eq!(indexes.len(), 120, "each index of the Job had one Pod");
+    assert_eq!((history.of("web").count(), history.of("ordered").count()), (replicas, 3), "Pods that were created");
+    for (job, more) in jobs {
+        let indexes: BTreeSet<_> = history.of(job).map(|pod| &pod.index).collect();
+        assert_eq!(indexes.len(), COMPLETIONS, "indexes of {job}");
+        let created = history.of(job).count();
+        assert!((COMPLETIONS..=COMPLETIONS + more).contains(&created), "{created} Pods of {job}");
+    }
     let names: BTreeSet<_> = history.of("ordered").map(|pod| pod.name.as_str()).collect();
     assert_eq!(names, BTreeSet::from(["ordered-0", "ordered-1", "ordered-2"]));
 }
@@ -244,8 +269,11 @@ impl Pods {
             match self.0.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok((pod, is_gone)) => history.add(&pod, is_gone),
                 Err(RecvTimeoutError::Timeout) => {
-                    let count = |app: &str| (history.of(app).count(), history.of(app).filter(|pod| pod.is_ready).count());
-                    panic!("not within {limit:?}: {what}; Pods and ready ones: {:?}", ["web", "sums", "ordered"].map(count));
+                    let count = |app: &str| (history.of(app).count(), history.bound(), history.ended(app));
+                    panic!(
+                        "not within {limit:?}: {what}; Pods, all bound ones, ended ones: {:?}",
+                        ["web", "sums", "products", "ordered"].map(count)
+                    );
                 }
                 Err(RecvTimeoutError::Disconnected) => panic!("the watch ended before: {what}"),
             }
@@ -262,7 +290,8 @@ async fn act_for_the_agent(client: &Client, pod: &Pod) {
     let result = if pod.metadata.deletion_timestamp.is_some() {
         pods.delete(&name, &DeleteParams::default().grace_period(0)).await.map(drop)
     } else if is_bound && phase == "Pending" {
-        let phase = if pod.labels().get("app").is_some_and(|app| app == "sums") { "Succeeded" } else { "Running" };
+        let of_job = pod.spec.as_ref().is_some_and(|spec| spec.restart_policy.as_deref() == Some("Never"));
+        let phase = if of_job { "Succeeded" } else { "Running" };
         let is_ready = if phase == "Running" { "True" } else { "False" };
         let status = json!({"status": {"phase": phase, "conditions": [{"type": "Ready", "status": is_ready}]}});
         pods.patch_status(&name, &PatchParams::default(), &Patch::Strategic(status)).await.map(drop)

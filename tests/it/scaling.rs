@@ -28,7 +28,7 @@ fn a_deployment_goes_to_zero_and_a_queue_becomes_jobs() {
     let trigger = |start: &str, end: &str| json!({"type": "cron", "metadata": {"timezone": "Etc/UTC", "start": start, "end": end, "desiredReplicas": "2"}});
     let (year, never) = (trigger("0 0 1 1 *", "59 23 31 12 *"), trigger("0 0 1 1 *", "1 0 1 1 *"));
     let spec = |trigger| json!({"spec": {"pollingInterval": 1, "cooldownPeriod": 1, "triggers": [trigger]}}).to_string();
-    kubectl.ok(&format!("patch so example-scaledobject --type=merge -p {}", spec(year)));
+    kubectl.run(&["patch", "so", "example-scaledobject", "--type=merge", "-p", &spec(year)]).ok();
     kubectl.until("deployment/example-deployment", "/spec/replicas", 2);
     let listed = kubectl.ok("get so");
     let rows: Vec<Vec<&str>> = listed.lines().map(|line| line.split_whitespace().collect()).collect();
@@ -36,13 +36,13 @@ fn a_deployment_goes_to_zero_and_a_queue_becomes_jobs() {
     assert_eq!(rows[0].join(" "), heading, "{listed}");
     assert!(rows[1].join(" ").starts_with("example-scaledobject apps/v1.Deployment example-deployment 0 100 True"), "{listed}");
     assert!(kubectl.ok("get hpa keda-hpa-example-scaledobject").contains("Deployment/example-deployment"));
-    kubectl.ok(&format!("patch so example-scaledobject --type=merge -p {}", spec(never)));
+    kubectl.run(&["patch", "so", "example-scaledobject", "--type=merge", "-p", &spec(never)]).ok();
     kubectl.until("deployment/example-deployment", "/spec/replicas", 0);
     kubectl.ok("delete so example-scaledobject --timeout=60s");
     until("no autoscaler", || kubectl.ok("get hpa -o name"), str::is_empty);
 
     let trigger = json!({"type": "kubernetes-workload", "metadata": {"podSelector": "app=queue", "value": "1"}});
-    let template = json!({"spec": {"containers": [{"name": "c", "image": "none"}]}});
+    let template = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "none"}]}});
     let spec = json!({"pollingInterval": 1, "maxReplicaCount": 5, "jobTargetRef": {"template": template}, "triggers": [trigger]});
     let job = json!({"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledJob", "metadata": {"name": "work"}, "spec": spec});
     kubectl.apply(&job.to_string()).ok();
