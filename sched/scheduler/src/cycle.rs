@@ -71,20 +71,8 @@ pub(crate) fn schedule_pod(
     snapshot: &Snapshot,
     progress: &mut Progress,
 ) -> Result<String, Box<Failure>> {
-    let nodes = snapshot.nodes.len();
-    if nodes == 0 {
-        return Err(Box::new(Failure { error: FitError::NoNodes, nomination: Nomination::Ends }));
-    }
-    let mut diagnosis = Diagnosis::default();
-    let mut state = match progress.pre_filtered.pre_filter(profile, pod, snapshot) {
-        Ok(state) => state,
-        Err(rejection) => {
-            diagnosis.add_all(nodes, rejection);
-            let offset = &mut progress.preemption_offset;
-            let nomination = make_room(profile, &mut CycleState::default(), pod, snapshot, &mut diagnosis, offset);
-            return Err(Box::new(Failure { error: FitError::Unschedulable { nodes, diagnosis }, nomination }));
-        }
-    };
+    let (nodes, mut diagnosis) = (snapshot.nodes.len(), Diagnosis::default());
+    let mut state = begin(profile, pod, snapshot, progress)?;
     let host = match nominated_host(profile, &mut state, pod, snapshot) {
         Some(host) => Some(host),
         None => find_host(profile, &mut state, pod, snapshot, progress, &mut diagnosis),
@@ -95,6 +83,21 @@ pub(crate) fn schedule_pod(
     };
     progress.pre_filtered.keep(pod, snapshot, state);
     host.ok_or_else(|| Box::new(Failure { error: FitError::Unschedulable { nodes, diagnosis }, nomination }))
+}
+
+/// The state of the Pod's cycle after `pre_filter`, or why no node is feasible and which Pods to preempt.
+fn begin(profile: &Profile, pod: &Arc<PodInfo>, snapshot: &Snapshot, progress: &mut Progress) -> Result<CycleState, Box<Failure>> {
+    let nodes = snapshot.nodes.len();
+    if nodes == 0 {
+        return Err(Box::new(Failure { error: FitError::NoNodes, nomination: Nomination::Ends }));
+    }
+    progress.pre_filtered.pre_filter(profile, pod, snapshot).map_err(|rejection| {
+        let mut diagnosis = Diagnosis::default();
+        diagnosis.add_all(nodes, rejection);
+        let offset = &mut progress.preemption_offset;
+        let nomination = make_room(profile, &mut CycleState::default(), pod, snapshot, &mut diagnosis, offset);
+        Box::new(Failure { error: FitError::Unschedulable { nodes, diagnosis }, nomination })
+    })
 }
 
 /// The node to which the Pod is nominated, if it is feasible.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sched_framework::{ClusterEvent, CycleState, NodeInfo, PodInfo, Reason, Rejection, Scope, Snapshot, Status};
 
-use super::{Failure, Nomination, Progress, Search, make_room, nominated_host};
+use super::{Failure, Progress, Search, begin, make_room, nominated_host};
 use crate::diagnosis::{Diagnosis, FitError};
 use crate::plugins::Profile;
 
@@ -41,20 +41,8 @@ pub(crate) fn feasible_nodes(
     snapshot: &Snapshot,
     progress: &mut Progress,
 ) -> Result<Offer, Box<Failure>> {
-    let nodes = snapshot.nodes.len();
-    if nodes == 0 {
-        return Err(Box::new(Failure { error: FitError::NoNodes, nomination: Nomination::Ends }));
-    }
-    let mut diagnosis = Diagnosis::default();
-    let mut state = match progress.pre_filtered.pre_filter(profile, pod, snapshot) {
-        Ok(state) => state,
-        Err(rejection) => {
-            diagnosis.add_all(nodes, rejection);
-            let offset = &mut progress.preemption_offset;
-            let nomination = make_room(profile, &mut CycleState::default(), pod, snapshot, &mut diagnosis, offset);
-            return Err(Box::new(Failure { error: FitError::Unschedulable { nodes, diagnosis }, nomination }));
-        }
-    };
+    let (nodes, mut diagnosis) = (snapshot.nodes.len(), Diagnosis::default());
+    let mut state = begin(profile, pod, snapshot, progress)?;
     let mut search = Search::begin(profile, &mut state, pod, snapshot, progress);
     let feasible = search.feasible(&mut progress.start, &mut diagnosis);
     search.end(progress);

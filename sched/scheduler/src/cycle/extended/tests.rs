@@ -2,6 +2,7 @@ use serde_json::json;
 
 use super::*;
 use crate::cache::Cache;
+use crate::cycle::Nomination;
 use crate::plugins::fixtures::{pod, requesting};
 
 /// Four cores and 8 GiB.
