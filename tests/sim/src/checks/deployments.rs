@@ -89,7 +89,6 @@ impl Check for Creations {
 pub struct Availability {
     /// The least number of available Pods of each Deployment.
     least: Recent,
-    generations: Recent,
     sizes: Recent,
     /// The available Pods of each ReplicaSet.
     available: Recent,
@@ -115,7 +114,6 @@ impl Check for Availability {
                     replicas - scaled(&strategy["rollingUpdate"]["maxUnavailable"], replicas, false).unwrap_or(replicas)
                 };
                 self.least.add(uid, least, view.now);
-                self.generations.add(uid, number(new, "/metadata/generation").unwrap_or(0), view.now);
                 Ok(())
             }
             "replicasets" => {
@@ -138,7 +136,7 @@ impl Availability {
         }
         let deployment = text(deployment, "/metadata/uid");
         // A change of scale shrinks ReplicaSets whether their Pods are available or not.
-        if !self.generations.is_steady(deployment, view.now) || !are_controllers_steady(view) {
+        if !self.least.is_steady(deployment, view.now) || !are_controllers_steady(view) {
             return Ok(());
         }
         let others = view.within("replicasets", &change.key.namespace).filter(|other| text(other, "/metadata/uid") != uid);
