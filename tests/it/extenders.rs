@@ -37,7 +37,7 @@ fn an_extender_chooses_the_nodes_of_its_pods() {
     cluster.start();
     let kubectl = cluster.kubectl();
     kubectl.until_usable("default");
-    ["cpu-1", "gpu-1", "gpu-2"].iter().for_each(|name| add_node(&kubectl, name));
+    ["cpu-1", "gpu-1", "gpu-2"].iter().for_each(|name| kubectl.add_node(name, &json!({"kubernetes.io/hostname": name}), "8", "8Gi"));
 
     kubectl.apply(&pod("waits", true)).ok();
     until_condition(&kubectl, "waits", "SchedulerError", "Post \"http://127.0.0.1:8888/scheduler/filter\": Connection refused");
@@ -65,17 +65,6 @@ fn example(language: &str) -> &'static str {
     let section = PAGE.split("### Extenders\n").nth(1).expect("a section");
     let text = section.split(&format!("```{language}\n")).nth(1).expect("an example");
     text.split("```").next().expect("its end")
-}
-
-fn add_node(kubectl: &Kubectl<'_>, name: &str) {
-    let node =
-        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}, "spec": {}});
-    kubectl.apply(&node.to_string()).ok();
-    let capacity = json!({"cpu": "8", "memory": "8Gi", "pods": "110"});
-    let ready = json!({"type": "Ready", "status": "True", "reason": "Story", "message": ""});
-    let status = json!({"status": {"capacity": capacity, "allocatable": capacity, "conditions": [ready]}}).to_string();
-    kubectl.run(&["patch", "node", name, "--subresource=status", "--type=merge", "-p", &status]).ok();
-    kubectl.run(&["patch", "node", name, "--type=merge", "-p", r#"{"spec":{"taints":null}}"#]).ok();
 }
 
 fn pod(name: &str, wants_gpu: bool) -> String {

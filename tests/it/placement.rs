@@ -10,7 +10,7 @@ fn pods_are_placed_by_affinity_and_spread() {
     let kubectl = cluster.kubectl();
     kubectl.until_usable("default");
     for (name, zone) in [("a1", "a"), ("a2", "a"), ("b1", "b")] {
-        add_node(&kubectl, name, zone);
+        kubectl.add_node(name, &json!({"kubernetes.io/hostname": name, "zone": zone}), "8", "8Gi");
     }
     replicas_stay_apart_and_wait_for_a_node(&kubectl);
     a_follower_waits_for_its_leader(&kubectl);
@@ -34,7 +34,7 @@ fn the_scheduler_name_of_a_pod_chooses_how_it_is_placed() {
     let kubectl = cluster.kubectl();
     kubectl.until_usable("default");
     for name in ["n1", "n2"] {
-        add_node(&kubectl, name, "z");
+        kubectl.add_node(name, &json!({"kubernetes.io/hostname": name, "zone": "z"}), "8", "8Gi");
     }
     kubectl.apply(&deployment("first", 1, &json!({"nodeSelector": {"kubernetes.io/hostname": "n1"}}))).ok();
     until_on(&kubectl, "first", &["n1"]);
@@ -54,17 +54,6 @@ fn the_scheduler_name_of_a_pod_chooses_how_it_is_placed() {
         let wanted = ["first default-scheduler", "packed packing", "plain default-scheduler"];
         if sources.iter().eq(&wanted) { Ok(()) } else { Err(format!("{sources:?}")) }
     });
-}
-
-fn add_node(kubectl: &Kubectl<'_>, name: &str, zone: &str) {
-    let labels = json!({"kubernetes.io/hostname": name, "zone": zone});
-    let capacity = json!({"cpu": "8", "memory": "8Gi", "pods": "110"});
-    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "spec": {}});
-    kubectl.apply(&node.to_string()).ok();
-    let ready = json!({"type": "Ready", "status": "True", "reason": "Story", "message": ""});
-    let status = json!({"status": {"capacity": capacity, "allocatable": capacity, "conditions": [ready]}}).to_string();
-    kubectl.run(&["patch", "node", name, "--subresource=status", "--type=merge", "-p", &status]).ok();
-    kubectl.run(&["patch", "node", name, "--type=merge", "-p", r#"{"spec":{"taints":null}}"#]).ok();
 }
 
 fn deployment(name: &str, replicas: usize, spec: &Value) -> String {
@@ -113,7 +102,7 @@ fn replicas_stay_apart_and_wait_for_a_node(kubectl: &Kubectl<'_>) {
                    preemption victims found for incoming pod.";
     until_explained(kubectl, "apart", message);
     until_on(kubectl, "apart", &["a1", "a2", "b1"]);
-    add_node(kubectl, "b2", "b");
+    kubectl.add_node("b2", &json!({"kubernetes.io/hostname": "b2", "zone": "b"}), "8", "8Gi");
     until_on(kubectl, "apart", &["a1", "a2", "b1", "b2"]);
     kubectl.ok("delete deployment apart");
 }

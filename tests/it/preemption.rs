@@ -29,20 +29,10 @@ fn a_full_cluster(kubectl: &Kubectl<'_>) {
     let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "guarded"}, "spec": budget});
     kubectl.apply(&budget.to_string()).ok();
     for (node, app, class) in [("n1", "guarded", "low"), ("n2", "worker", "middle")] {
-        add_node(kubectl, node);
+        kubectl.add_node(node, &json!({}), "2", "8Gi");
         kubectl.apply(&pod(app, class)).ok();
         kubectl.until(&format!("pod/{app}"), "/spec/nodeName", node);
     }
-}
-
-fn add_node(kubectl: &Kubectl<'_>, name: &str) {
-    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {}});
-    kubectl.apply(&node.to_string()).ok();
-    let capacity = json!({"cpu": "2", "memory": "8Gi", "pods": "110"});
-    let ready = json!({"type": "Ready", "status": "True", "reason": "Story", "message": ""});
-    let status = json!({"status": {"capacity": capacity, "allocatable": capacity, "conditions": [ready]}}).to_string();
-    kubectl.run(&["patch", "node", name, "--subresource=status", "--type=merge", "-p", &status]).ok();
-    kubectl.run(&["patch", "node", name, "--type=merge", "-p", r#"{"spec":{"taints":null}}"#]).ok();
 }
 
 /// A Pod that fills a node.

@@ -35,7 +35,8 @@ fn a_leader_that_is_killed_or_stopped_is_followed_by_another_and_nothing_is_done
     let net = Net::alone();
     let etcd = Etcd::cluster(&net, 1);
     let mut servers = servers_with(&net, &Etcd::urls(&etcd), 2, &["--controllers=*,-node-lifecycle-controller"]);
-    prepare(&servers[1].kubectl());
+    servers[1].kubectl().until_usable("default");
+    (0..NODES).for_each(|number| servers[1].kubectl().add_node(&format!("n{number}"), &json!({}), "32", "128Gi"));
     let first = holders(&servers[1].kubectl());
 
     let pods = Pods::watched(&servers[1]);
@@ -105,19 +106,6 @@ impl Stopped {
 impl Drop for Stopped {
     fn drop(&mut self) {
         kill(self.0, Signal::SIGCONT).expect("the server goes on");
-    }
-}
-
-/// Creates the nodes.
-fn prepare(kubectl: &Kubectl<'_>) {
-    kubectl.until_usable("default");
-    let capacity = json!({"cpu": "32", "memory": "128Gi", "pods": "110"});
-    let ready = json!({"type": "Ready", "status": "True", "reason": "Story", "message": ""});
-    let status = json!({"status": {"capacity": capacity, "allocatable": capacity, "conditions": [ready]}}).to_string();
-    for name in (0..NODES).map(|number| format!("n{number}")) {
-        kubectl.apply(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {}}).to_string()).ok();
-        kubectl.run(&["patch", "node", &name, "--subresource=status", "--type=merge", "-p", &status]).ok();
-        kubectl.run(&["patch", "node", &name, "--type=merge", "-p", r#"{"spec":{"taints":null}}"#]).ok();
     }
 }
 

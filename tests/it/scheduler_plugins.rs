@@ -28,7 +28,7 @@ fn plugins_choose_nodes_and_their_failures_stay_theirs() {
     let kubectl = cluster.kubectl();
     kubectl.until_usable("default");
     for (name, load) in [("n1", "80"), ("n2", "5"), ("n3", "40")] {
-        add_node(&kubectl, name, load);
+        kubectl.add_node(name, &json!({"gpu.example.com/load": load}), "8", "8Gi");
     }
     pods_go_to_the_node_with_the_lowest_load(&kubectl);
     a_group_waits_until_it_is_whole(&kubectl);
@@ -57,17 +57,6 @@ fn import(cluster: &Cluster, dir: &Path, image: &str, bytes: &[u8]) {
     let file = dir.join("plugin.wasm");
     std::fs::write(&file, bytes).expect("writes");
     cluster.skiff(&["image", "import", image, &file.display().to_string()]).ok();
-}
-
-fn add_node(kubectl: &Kubectl<'_>, name: &str, load: &str) {
-    let node =
-        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"gpu.example.com/load": load}}, "spec": {}});
-    kubectl.apply(&node.to_string()).ok();
-    let capacity = json!({"cpu": "8", "memory": "8Gi", "pods": "110"});
-    let ready = json!({"type": "Ready", "status": "True", "reason": "Story", "message": ""});
-    let status = json!({"status": {"capacity": capacity, "allocatable": capacity, "conditions": [ready]}}).to_string();
-    kubectl.run(&["patch", "node", name, "--subresource=status", "--type=merge", "-p", &status]).ok();
-    kubectl.run(&["patch", "node", name, "--type=merge", "-p", r#"{"spec":{"taints":null}}"#]).ok();
 }
 
 fn create(kubectl: &Kubectl<'_>, name: &str, scheduler: &str) {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::disk::Disk;
 use crate::net::Net;
@@ -415,6 +415,18 @@ impl<'a> Kubectl<'a> {
             let account = self.run(&["get", "serviceaccount", "default", "-n", namespace]);
             if account.succeeded() { Ok(()) } else { Err(account.to_string()) }
         });
+    }
+
+    /// Creates a ready Node that has no agent: Pods are bound to it, and nobody runs them.
+    #[track_caller]
+    pub fn add_node(&self, name: &str, labels: &Value, cpu: &str, memory: &str) {
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "spec": {}});
+        self.apply(&node.to_string()).ok();
+        let capacity = json!({"cpu": cpu, "memory": memory, "pods": "110"});
+        let ready = json!({"type": "Ready", "status": "True", "reason": "Story", "message": ""});
+        let status = json!({"status": {"capacity": capacity, "allocatable": capacity, "conditions": [ready]}}).to_string();
+        self.run(&["patch", "node", name, "--subresource=status", "--type=merge", "-p", &status]).ok();
+        self.run(&["patch", "node", name, "--type=merge", "-p", r#"{"spec":{"taints":null}}"#]).ok();
     }
 
     /// Waits until a Pod is ready.

@@ -1,5 +1,5 @@
-//! The confined process that compiles, for the purpose that it is asked for. Its first file is the module, its second gets the machine code. It accepts no machine
-//! code from outside, so that nobody can pass foreign code to the node by it.
+//! The confined process that compiles, for the purpose that it is asked for. Its first file is the module, its second gets the machine
+//! code. It accepts no machine code from outside, so that nobody can pass foreign code to the node by it.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
