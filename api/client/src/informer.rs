@@ -12,6 +12,8 @@
 //!   The consumer reads the present state from the informer. So a slow consumer costs one key for each object at most.
 //!
 //! Both begin with the objects that the cache holds already.
+//!
+//! A [`Reflector`] watches without a cache: it fills a [`Store`] of the reader's own.
 
 mod cache;
 mod changes;
@@ -23,13 +25,11 @@ mod shared;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use api_tasks::Tasks;
 use kube::Api;
-use serde::de::DeserializeOwned;
 use tokio_util::sync::DropGuard;
 
 pub use cache::Index;
@@ -38,10 +38,11 @@ pub use cache::{Change, Registration};
 pub use changes::{Batch, Changes};
 pub use key::ObjectKey;
 pub use kinds::{BY_CONTROLLER, BY_NODE, BY_SERVICE, LAST_APPLIED};
+pub use reflector::{Reflector, Store, Watched};
 pub use shared::Informers;
 
 /// A kind that an informer can hold.
-pub trait Cached: kube::Resource<DynamicType: Clone + Send + Sync> + Clone + fmt::Debug + DeserializeOwned + Send + Sync + 'static {
+pub trait Cached: Watched {
     /// Ways to find objects beside namespace and name.
     const INDEXES: &'static [Index<Self>] = &[];
 
@@ -78,10 +79,8 @@ impl<K: Cached> Informer<K> {
 
     fn start_with(api: Api<K>, kind: &str, fields: &str, tasks: &Tasks, trim: fn(&mut K)) -> Self {
         let cache = Arc::new(SharedCache::new(kind, trim));
-        metrics::register(&cache);
-        let stop = tasks.stopping().child_token();
-        tasks.stopped_by(stop.clone()).own("informer", reflector::run(api, fields.to_owned(), Arc::clone(&cache), stop.clone()));
-        Self { cache, watch: Arc::new(Some(stop.drop_guard())) }
+        let watch = reflector::spawn(api, fields, tasks, Arc::clone(&cache), Arc::clone(&cache.stats));
+        Self { cache, watch: Arc::new(Some(watch)) }
     }
 
     /// An informer without a watch, filled by [`Informer::put`] and [`Informer::remove`]: for tests.
@@ -145,6 +144,6 @@ impl<K: Cached> Informer<K> {
 
     /// Removes an object as the watch does.
     pub fn remove(&self, key: &ObjectKey) {
-        self.cache.remove(key);
+        self.cache.evict(key);
     }
 }

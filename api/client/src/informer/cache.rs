@@ -10,6 +10,7 @@ use tokio::sync::watch;
 
 use super::kinds::{LAST_APPLIED, shrink};
 use super::metrics::Stats;
+use super::reflector::Store;
 use super::{Cached, ObjectKey};
 
 /// A second way to find the objects of a kind, for example Pods by their Node.
@@ -127,7 +128,33 @@ impl<K: Cached> SharedCache<K> {
         Registration { cache: Arc::downgrade(cache), number }
     }
 
-    pub(super) fn put(&self, mut object: K) {
+    pub(super) fn evict(&self, key: &ObjectKey) {
+        let handlers = self.handlers.lock();
+        let old = self.objects.write().remove(key);
+        if old.is_some() {
+            handlers.deliver(Change { old, new: None });
+        }
+    }
+
+    /// The watch has delivered a change of this resource version; a deletion has one of its own.
+    fn delivered(&self, revision: u64) {
+        self.stats.set_objects(self.objects.read().by_key.len());
+        self.revision.send_if_modified(|reached| {
+            let is_newer = revision > *reached;
+            *reached = revision.max(*reached);
+            is_newer
+        });
+    }
+}
+
+impl<K: Cached> Store<K> for SharedCache<K> {
+    type Key = ObjectKey;
+
+    fn key(object: &K) -> ObjectKey {
+        ObjectKey::from(object.meta())
+    }
+
+    fn put(&self, mut object: K) {
         (self.trim)(&mut object);
         let revision = revision(object.meta());
         let handlers = self.handlers.lock();
@@ -137,28 +164,14 @@ impl<K: Cached> SharedCache<K> {
         self.delivered(revision);
     }
 
-    pub(super) fn remove(&self, key: &ObjectKey) {
-        let handlers = self.handlers.lock();
-        let old = self.objects.write().remove(key);
-        if old.is_some() {
-            handlers.deliver(Change { old, new: None });
-        }
+    fn remove(&self, object: &K) {
+        self.evict(&ObjectKey::from(object.meta()));
+        self.delivered(revision(object.meta()));
     }
 
-    /// The watch has delivered a change of this resource version; a deletion has one of its own.
-    pub(super) fn delivered(&self, revision: u64) {
-        self.stats.set_objects(self.objects.read().by_key.len());
-        self.revision.send_if_modified(|reached| {
-            let is_newer = revision > *reached;
-            *reached = revision.max(*reached);
-            is_newer
-        });
-    }
-
-    /// Removes the objects that a complete list did not contain.
-    pub(super) fn complete(&self, listed: &BTreeSet<ObjectKey>) {
+    fn complete(&self, listed: &BTreeSet<ObjectKey>) {
         let gone: Vec<ObjectKey> = self.objects.read().by_key.keys().filter(|key| !listed.contains(key)).cloned().collect();
-        gone.iter().for_each(|key| self.remove(key));
+        gone.iter().for_each(|key| self.evict(key));
         self.delivered(0);
         self.synced.send_replace(true);
     }

@@ -15,8 +15,6 @@ use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::DynamicObject;
-use kube::core::PartialObjectMeta;
 
 use super::{Cached, Index};
 
@@ -114,25 +112,6 @@ impl Cached for Node {
 
 impl Cached for ReplicationController {
     const INDEXES: &'static [Index<Self>] = &[Index { name: BY_CONTROLLER, value: |one| Some(controller_uid(&one.metadata)) }];
-}
-
-/// Kinds that are known only at run time: only the fields of ownership are stored.
-impl Cached for PartialObjectMeta<DynamicObject> {
-    fn trim(&mut self) {
-        let ObjectMeta { name, namespace, uid, resource_version, owner_references, finalizers, deletion_timestamp, .. } =
-            std::mem::take(&mut self.metadata);
-        self.metadata = ObjectMeta {
-            name,
-            namespace,
-            uid,
-            resource_version,
-            owner_references,
-            finalizers,
-            deletion_timestamp,
-            ..ObjectMeta::default()
-        };
-        self.types = None;
-    }
 }
 
 fn trim_pod_spec(spec: &mut PodSpec) {

@@ -6,8 +6,6 @@ use std::sync::{Arc, Weak};
 use api_metrics::{Families, number};
 use parking_lot::Mutex;
 
-use super::cache::SharedCache;
-
 /// The informers of the process. Those that ended are removed at the next registration.
 static INFORMERS: Mutex<Vec<Weak<Stats>>> = Mutex::new(Vec::new());
 
@@ -42,12 +40,12 @@ impl Stats {
     }
 }
 
-/// Adds an informer to the metrics of the process until it ends.
-pub(super) fn register<K>(cache: &SharedCache<K>) {
+/// Adds an informer or a reflector to the metrics of the process until it ends.
+pub(super) fn register(stats: &Arc<Stats>) {
     api_metrics::publish(metrics);
     let mut informers = INFORMERS.lock();
     informers.retain(|stats| stats.strong_count() > 0);
-    informers.push(Arc::downgrade(&cache.stats));
+    informers.push(Arc::downgrade(stats));
 }
 
 /// Adds the figures of the informers: objects in the cache, lists made, interruptions of the watch.

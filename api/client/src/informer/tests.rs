@@ -23,7 +23,7 @@ fn key(name: &str) -> ObjectKey {
 }
 
 async fn follow(informer: &Informer<ConfigMap>, events: Vec<Event<ConfigMap>>) {
-    reflector::follow(stream::iter(events.into_iter().map(Ok)), &informer.cache).await;
+    reflector::follow(stream::iter(events.into_iter().map(Ok)), &*informer.cache, &informer.cache.stats).await;
 }
 
 /// What a handler was called with: UIDs before and after.
@@ -193,4 +193,45 @@ async fn a_kind_has_one_watch_while_anybody_holds_its_informer() {
     let before = requests.load(Ordering::SeqCst);
     informers.informer::<ConfigMap>().synced().await;
     assert!(requests.load(Ordering::SeqCst) > before, "the next one watches again");
+}
+
+/// A store of its own: names by UID.
+#[derive(Default)]
+struct Names(Mutex<std::collections::BTreeMap<String, String>>);
+
+impl Store<ConfigMap> for Names {
+    type Key = String;
+
+    fn key(object: &ConfigMap) -> String {
+        object.metadata.uid.clone().unwrap_or_default()
+    }
+
+    fn put(&self, object: ConfigMap) {
+        self.0.lock().insert(Self::key(&object), object.metadata.name.unwrap_or_default());
+    }
+
+    fn remove(&self, object: &ConfigMap) {
+        self.0.lock().remove(&Self::key(object));
+    }
+
+    fn complete(&self, listed: &std::collections::BTreeSet<String>) {
+        self.0.lock().retain(|uid, _| listed.contains(uid));
+    }
+}
+
+#[tokio::test]
+async fn a_store_of_its_own_follows_lists_and_changes() {
+    let (names, stats) = (Names::default(), metrics::Stats::new("configmaps"));
+    let events = [
+        vec![Event::Init, Event::InitApply(map("a", "1", 1)), Event::InitApply(map("b", "2", 2)), Event::InitDone],
+        vec![Event::Apply(map("c", "3", 3)), Event::Delete(map("a", "1", 4)), Event::Apply(map("a", "4", 5))],
+        // Created again while nobody watched.
+        vec![Event::Init, Event::InitApply(map("b", "5", 6)), Event::InitApply(map("a", "4", 5)), Event::InitDone],
+    ];
+    let expected = [vec!["1=a", "2=b"], vec!["2=b", "3=c", "4=a"], vec!["4=a", "5=b"]];
+    for (events, expected) in events.into_iter().zip(expected) {
+        reflector::follow(stream::iter(events.into_iter().map(Ok)), &names, &stats).await;
+        let present: Vec<String> = names.0.lock().iter().map(|(uid, name)| format!("{uid}={name}")).collect();
+        assert_eq!(present, expected);
+    }
 }

@@ -167,11 +167,11 @@ impl Graph {
         worth.into_iter().for_each(|uid| self.queue.add(uid));
     }
 
-    /// Forgets all objects of a kind that was not watched for a time.
-    pub fn forget_kind(&self, kind: &KindInfo) {
+    /// Forgets the objects of a kind that are not among these UIDs.
+    pub fn retain(&self, kind: &KindInfo, uids: &BTreeSet<String>) {
         let nodes = self.nodes.lock();
-        let of_kind = nodes.by_uid.iter().filter(|(_, node)| *node.identity.kind == *kind);
-        let gone: Vec<String> = of_kind.map(|(uid, _)| uid.clone()).collect();
+        let is_gone = |(uid, node): &(&String, &Node)| *node.identity.kind == *kind && !uids.contains(*uid);
+        let gone: Vec<String> = nodes.by_uid.iter().filter(is_gone).map(|(uid, _)| uid.clone()).collect();
         drop(nodes);
         gone.iter().for_each(|uid| self.forget(uid));
     }
@@ -405,12 +405,14 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_that_was_not_watched_is_forgotten() {
+    fn objects_that_a_list_of_their_kind_does_not_name_are_gone() {
         let graph = Graph::default();
         let other = Arc::new(KindInfo { plural: "others".to_owned(), ..KindInfo::clone(&kind()) });
         graph.upsert(&kind(), &meta_of("a", &[], json!({})));
         graph.upsert(&other, &meta_of("b", &[], json!({})));
-        graph.forget_kind(&other);
-        assert!(graph.snapshot("a").is_some() && graph.snapshot("b").is_none());
+        graph.upsert(&other, &meta_of("c", &[], json!({})));
+        graph.retain(&other, &BTreeSet::from(["c".to_owned()]));
+        let present = ["a", "b", "c"].map(|uid| graph.snapshot(uid).is_some());
+        assert_eq!(present, [true, false, true]);
     }
 }

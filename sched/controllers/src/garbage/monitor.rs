@@ -1,10 +1,10 @@
 //! Watches the metadata of every kind that has no shared cache, and follows kinds that appear and disappear.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use api_client::informer::{Informer, Registration};
+use api_client::informer::{Reflector, Store};
 use api_tasks::Tasks;
 use kube::api::DynamicObject;
 use kube::core::PartialObjectMeta;
@@ -18,6 +18,7 @@ use crate::context::MetadataObserver as _;
 use crate::discovery::{self, Discovered, Served, api_resource};
 use crate::failure::Failure;
 use crate::kind::KindInfo;
+use crate::meta;
 
 /// After a custom resource definition changed, its kind is served this soon.
 const SETTLE: Duration = Duration::from_millis(200);
@@ -42,13 +43,33 @@ pub struct Monitor {
 /// An object of a kind that no controller watches.
 type Metadata = PartialObjectMeta<DynamicObject>;
 
-/// The watch of a kind, and the handler that passes its changes to the graph.
-struct Watch {
-    informer: Informer<Metadata>,
-    _changes: Registration<Metadata>,
+/// The objects of one kind in the graph, by UID.
+struct OfKind {
+    graph: Arc<Graph>,
+    kind: Arc<KindInfo>,
 }
 
-type Watches = HashMap<KindInfo, Watch>;
+impl Store<Metadata> for OfKind {
+    type Key = String;
+
+    fn key(object: &Metadata) -> String {
+        meta::uid(object.meta()).to_owned()
+    }
+
+    fn put(&self, object: Metadata) {
+        self.graph.changed(&self.kind, None, Some(object.meta()));
+    }
+
+    fn remove(&self, object: &Metadata) {
+        self.graph.changed(&self.kind, Some(object.meta()), None);
+    }
+
+    fn complete(&self, listed: &BTreeSet<String>) {
+        self.graph.retain(&self.kind, listed);
+    }
+}
+
+type Watches = HashMap<KindInfo, Reflector>;
 
 impl Monitor {
     /// A monitor that has not sent a request yet.
@@ -71,7 +92,7 @@ impl Monitor {
             self.pause(&cancel, Duration::from_secs(1)).await;
         }
         for watch in watches.values() {
-            cancel.run_until_cancelled(watch.informer.synced()).await;
+            cancel.run_until_cancelled(watch.synced()).await;
         }
         self.owner.clone().own("garbage-collector-controller/monitor", self.keep_up(discovered, watches, cancel));
     }
@@ -127,16 +148,10 @@ impl Monitor {
         }
     }
 
-    fn watch(&self, kind: &KindInfo) -> Watch {
-        // Objects from an earlier watch of the kind may be gone by now.
-        self.graph.forget_kind(kind);
-        let api = Api::all_with(self.client.clone(), &api_resource(kind));
-        let informer = Informer::start(api, &kind.plural, "", &self.owner);
-        let (graph, kind) = (Arc::clone(&self.graph), Arc::new(kind.clone()));
-        let changes = informer.on_change(move |change| {
-            graph.changed(&kind, change.old.as_deref().map(Metadata::meta), change.new.as_deref().map(Metadata::meta));
-        });
-        Watch { informer, _changes: changes }
+    fn watch(&self, kind: &KindInfo) -> Reflector {
+        let api: Api<Metadata> = Api::all_with(self.client.clone(), &api_resource(kind));
+        let store = OfKind { graph: Arc::clone(&self.graph), kind: Arc::new(kind.clone()) };
+        Reflector::start(api, &kind.plural, &self.owner, store)
     }
 
     fn is_ours(&self, served: &Served) -> bool {
