@@ -1,8 +1,8 @@
 //! A plugin of the scheduler that runs as a component: its present version, its instance, and what happens when it fails.
 //!
 //! A failure ends the instance. For the rest of the cycle the plugin says nothing, and the cycle fails if the plugin's policy is `Fail`.
-//! The next cycle starts a new instance; when that fails too before it did anything, the one after it waits for a back-off, so that a
-//! plugin that always fails costs little. Results are thrown away whenever the plugin changed.
+//! The next cycle starts a new instance; when a cycle with that instance fails too, the one after it waits for a back-off, so that a
+//! plugin that often fails costs little. Results are thrown away whenever the plugin changed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -60,8 +60,12 @@ struct Present {
     /// Of the version, also after its instance failed.
     scope: Scope,
     normalization: Normalization,
-    /// Failures since the last call that succeeded.
+    /// How many of the last cycles failed, one after the other. Cycles without a call do not count.
     failures: u32,
+    /// A call of the present cycle succeeded.
+    succeeded: bool,
+    /// The instance ended in the present cycle.
+    failed: bool,
     /// Why the present cycle fails.
     failure: Option<String>,
 }
@@ -83,7 +87,17 @@ impl WasmPlugin {
     pub fn new(spec: ExternalPluginSpec) -> Self {
         let guest = Guest::Stopped { why: "it is not loaded yet".to_owned(), again: None };
         let (scope, normalization) = (Scope::Node, Normalization::None);
-        let present = Present { guest, prepared: None, generation: 0, scope, normalization, failures: 0, failure: None };
+        let present = Present {
+            guest,
+            prepared: None,
+            generation: 0,
+            scope,
+            normalization,
+            failures: 0,
+            succeeded: false,
+            failed: false,
+            failure: None,
+        };
         Self { spec: Arc::new(spec), present: Mutex::new(present), next: Mutex::new(None) }
     }
 
@@ -109,7 +123,7 @@ impl WasmPlugin {
         metrics::called(self.spec.name, point, result.is_ok(), started.elapsed());
         match result {
             Ok(value) => {
-                present.failures = 0;
+                present.succeeded = true;
                 Some(value)
             }
             Err(error) => {
@@ -132,6 +146,7 @@ impl Present {
     /// Ends the instance after a failure.
     fn stop(&mut self, why: String, policy: FailurePolicy) {
         self.failures = self.failures.saturating_add(1);
+        self.failed = true;
         self.generation += 1;
         let backoff = match self.failures {
             1 => Duration::ZERO,
@@ -244,6 +259,10 @@ impl ExternalPlugin for WasmPlugin {
         let mut guard = self.present.lock();
         let present = &mut *guard;
         present.failure = None;
+        if present.succeeded && !present.failed {
+            present.failures = 0;
+        }
+        (present.succeeded, present.failed) = (false, false);
         match next {
             Some(Version::Loaded(prepared, instance)) => {
                 present.prepared = Some(prepared);

@@ -9,6 +9,7 @@ use runtimes_wasmtime::Components;
 use sched_framework::{ExternalPlugin, ExternalPluginSet, ExternalPluginSpec, ExternalPlugins, Pending};
 use tokio::sync::Notify;
 
+use crate::instance::PluginError;
 use crate::load::{Images, LoadError, Loader, Module, chain};
 use crate::metrics;
 use crate::plugin::{Version, WasmPlugin};
@@ -123,14 +124,23 @@ impl WasmPluginSet {
                 true
             }
             Err(error) => {
-                // What failed on this machine may succeed later; the compiler itself remembers what it refused.
-                if matches!(error, LoadError::Link { .. } | LoadError::Start { .. }) {
+                if is_final(&error) {
                     versions.refused = Some(digest.clone());
                 }
                 report(plugin, versions, chain(&error));
                 false
             }
         }
+    }
+}
+
+/// Whether the same image fails in the same way at every start. What failed because of this machine or its load may succeed later; the
+/// compiler itself remembers what it refused.
+fn is_final(error: &LoadError) -> bool {
+    match error {
+        LoadError::Link { .. } => true,
+        LoadError::Start { source, .. } => !matches!(source, PluginError::Timeout { .. } | PluginError::System(_)),
+        LoadError::Image { .. } | LoadError::Compile { .. } | LoadError::Interrupted { .. } => false,
     }
 }
 
@@ -142,5 +152,20 @@ fn report(plugin: &WasmPlugin, versions: &mut Versions, error: String) {
         tracing::error!(plugin = spec.name, error, in_use = versions.loaded, "scheduler plugin not loaded");
         plugin.set_version(Version::Absent(format!("loading plugin {:?}: {error}", spec.name)));
         versions.reported = Some(error);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_that_took_too_long_is_tried_again() {
+        let start = |source| LoadError::Start { image: "gpu-load".to_owned(), source };
+        assert!(is_final(&start(PluginError::Init("no".to_owned()))));
+        assert!(is_final(&start(PluginError::Fuel { call: "init", fuel: 1 })));
+        assert!(!is_final(&start(PluginError::Timeout { call: "init", timeout: Duration::from_secs(1) })));
+        assert!(!is_final(&start(PluginError::System("no thread".to_owned()))));
+        assert!(!is_final(&LoadError::Interrupted { image: "gpu-load".to_owned() }));
     }
 }

@@ -18,6 +18,7 @@ async fn a_failure_ends_the_instance_and_the_next_cycle_has_another_one() {
     assert_eq!(running.plugin.begin_cycle(), first, "results stay valid");
     for _ in 0..3 {
         assert_eq!((running.plugin.filter(&state, &one, &on), running.plugin.failure()), (Status::Success, None));
+        running.plugin.begin_cycle();
         assert_eq!(running.plugin.filter(&state, &one, &on), Status::Success, "a failed cycle has no result");
         let failure = running.plugin.failure().expect("the cycle fails");
         assert_eq!(failure, "running Filter plugin \"Tested\": filter: wasm trap: wasm `unreachable` instruction executed");

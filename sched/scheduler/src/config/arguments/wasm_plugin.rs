@@ -21,7 +21,7 @@ const FAILURE_POLICIES: [&str; 2] = ["Fail", "Ignore"];
 /// The memory that a plugin may have at most: it is that of the control plane.
 const MEMORY_BYTES_MAX: i64 = 1 << 30;
 /// The longest time of a cycle: other Pods wait for it.
-const TIMEOUT_MAX: Duration = Duration::from_secs(30);
+const TIMEOUT_MAX: Duration = Duration::from_secs(2);
 
 /// The arguments as they are written.
 #[derive(Clone, Debug, Deserialize)]
@@ -101,7 +101,7 @@ impl WasmPluginArgs {
         };
         let (timeout, refresh_interval) = (time("timeout", &self.timeout), time("refreshInterval", &self.refresh_interval));
         if (timeout.is_zero() || timeout > TIMEOUT_MAX) && timeout != Duration::MAX {
-            let detail = "must be greater than 0 and at most 30s";
+            let detail = "must be greater than 0 and at most 2s";
             errors.push(FieldError::invalid(&path.child("timeout"), self.timeout.as_str(), detail));
         }
         let second = Duration::from_secs(1);

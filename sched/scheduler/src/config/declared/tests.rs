@@ -82,7 +82,7 @@ fn errors_name_the_field_and_the_reason() {
         (json!({"fuel": 0}), "args.fuel: Invalid value: 0: must be greater than 0"),
         (json!({"memory": "2Gi"}), "args.memory: Invalid value: \"2Gi\": must be greater than 0 and at most 1Gi"),
         (json!({"memory": "much"}), "args.memory: Invalid value: \"much\""),
-        (json!({"timeout": "1h"}), "args.timeout: Invalid value: \"1h\": must be greater than 0 and at most 30s"),
+        (json!({"timeout": "1h"}), "args.timeout: Invalid value: \"1h\": must be greater than 0 and at most 2s"),
         (json!({"timeout": "soon"}), "args.timeout: Invalid value: \"soon\": time: invalid duration"),
         (json!({"refreshInterval": "10ms"}), "args.refreshInterval: Invalid value: \"10ms\": must be 0, or at least 1s"),
         (json!({"fule": 1}), "decoding .profiles[0].pluginConfig[0]: decoding args for plugin GpuLoad: unknown field `fule`"),
