@@ -8,26 +8,31 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 /// How often a running process checks whether it can return memory.
 const EVERY: Duration = Duration::from_secs(10);
+/// The checks at which the process settles: parts that start after the ready line have started by the first one, and the values that were
+/// parsed during the start are no longer in the caches at the second one.
+const SETTLES_AT: [u32; 2] = [1, 9];
 /// How much the memory must have grown since the last return, in pages of 4 KiB: 4 MiB.
 const GROWN_PAGES: u64 = 1_024;
 
-/// Runs the work. Meanwhile returns memory: once after the start, and then whenever the memory has grown.
+/// Runs the work. Meanwhile returns memory: twice after the start, and then whenever the memory has grown.
 pub async fn watched<T>(work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     let mut ticks = tokio::time::interval_at(Instant::now() + EVERY, EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut known: Option<u64> = None;
+    let (mut checks, mut settled_pages) = (0_u32, 0);
     loop {
         tokio::select! {
             done = &mut work => return done,
-            _ = ticks.tick() => match known {
-                // Parts that start after the ready line have started by now.
-                None => settle(),
-                Some(known) if resident_pages() > known + GROWN_PAGES => trim(),
-                Some(_) => continue,
-            }
+            _ = ticks.tick() => checks = checks.saturating_add(1),
         }
-        known = Some(resident_pages());
+        if SETTLES_AT.contains(&checks) {
+            settle();
+        } else if resident_pages() > settled_pages + GROWN_PAGES {
+            trim();
+        } else {
+            continue;
+        }
+        settled_pages = resident_pages();
     }
 }
 
@@ -126,7 +131,7 @@ Anonymous:             0 kB
     async fn work_goes_on_beside_it() {
         assert!(resident_pages() > 0);
         let work = async {
-            tokio::time::sleep(EVERY * 3).await;
+            tokio::time::sleep(EVERY * 12).await;
             7
         };
         assert_eq!(watched(work).await, 7);

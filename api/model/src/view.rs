@@ -19,6 +19,12 @@ pub trait View: Send + Sync {
     /// All objects of a resource in name order, in one namespace or in all of them.
     fn list(&self, resource: &GroupResource, namespace: Option<&str>) -> Vec<Arc<Value>>;
 
+    /// As [`View::list`], for a caller that stores what it needs of the objects in a form of its own: a cache of parsed objects does not
+    /// keep these.
+    fn scan(&self, resource: &GroupResource, namespace: Option<&str>) -> Vec<Arc<Value>> {
+        self.list(resource, namespace)
+    }
+
     /// The Pods that are bound to a node, in one namespace or in all. The cache has an index for this method.
     fn pods_on(&self, node: &str, namespace: Option<&str>) -> Vec<Arc<Value>> {
         let is_there = |pod: &Arc<Value>| pod.pointer("/spec/nodeName").and_then(Value::as_str) == Some(node);

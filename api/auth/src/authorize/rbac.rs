@@ -176,7 +176,7 @@ struct Index {
 
 impl Index {
     fn build(view: &dyn View, versions: [u64; 4]) -> Self {
-        let list = |resource: &str| view.list(&GroupResource::new(GROUP, resource), None);
+        let list = |resource: &str| view.scan(&GroupResource::new(GROUP, resource), None);
         let mut index = Self { versions, roles: HashMap::new(), granted: HashMap::new() };
         let cluster_roles = list("clusterroles");
         for role in &cluster_roles {

@@ -55,7 +55,7 @@ pub(crate) async fn reconcile(loopback: &Loopback) {
         tracing::warn!(%error, "a mandatory object of flow control is missing");
     }
     let levels = GroupResource::new(GROUP, "prioritylevelconfigurations");
-    for schema in core.cache.list(&GroupResource::new(GROUP, "flowschemas"), None) {
+    for schema in core.cache.scan(&GroupResource::new(GROUP, "flowschemas"), None) {
         let level = json::text(&schema, &["spec", "priorityLevelConfiguration", "name"]);
         let exists = core.cache.get(&levels, None, level).is_some();
         if let Some(changed) = with_condition(&schema, level, exists, api_clock::now()) {
