@@ -155,13 +155,17 @@ impl Writer {
             answer => answer.map(|()| true),
         };
         let is_there = gone_is_fine(pods.patch_status(&victim.name, &PatchParams::default(), &patch).await.map(drop))?;
-        if is_there
-            && gone_is_fine(pods.delete(&victim.name, &options).await.map(drop))?
-            && let Some(events) = self.events(preemptor)
-        {
-            events.normal(&reference(victim), "Preempted", format!("Preempted by pod {} on node {node}", preemptor.uid));
+        if is_there && gone_is_fine(pods.delete(&victim.name, &options).await.map(drop))? {
+            self.preempted(victim, preemptor, node);
         }
         Ok(())
+    }
+
+    /// Records in an event that a Pod lost the node to `preemptor`.
+    pub fn preempted(&self, victim: &PodInfo, preemptor: &PodInfo, node: &str) {
+        if let Some(events) = self.events(preemptor) {
+            events.normal(&reference(victim), "Preempted", format!("Preempted by pod {} on node {node}", preemptor.uid));
+        }
     }
 
     /// The recorder of the profile that schedules the Pod.

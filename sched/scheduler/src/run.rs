@@ -320,8 +320,8 @@ impl Scheduler {
         }
     }
 
-    /// Nominates the Pod to the node and deletes the victims. The Pod stays in flight until their deletion is written: with a
-    /// part of it, the next cycle would preempt Pods of another node.
+    /// Nominates the Pod to the node and deletes the victims; those that are not bound yet go back to the queue. The Pod stays in flight
+    /// until their deletion is written: with a part of it, the next cycle would preempt Pods of another node.
     fn preempt(&mut self, pod: Arc<PodInfo>, preemption: Preemption, message: String, events: HashSet<ClusterEvent>) {
         let displaced: Vec<_> = self.cache.snapshot().nominated.after(&pod, &preemption.node).cloned().collect();
         for other in &displaced {
@@ -330,12 +330,14 @@ impl Scheduler {
         metrics::preempted(preemption.victims.len());
         self.end_nomination(&pod);
         self.cache.nominate(Arc::clone(&pod), &preemption.node);
+        let (rejected, victims) = self.reject_waiting(preemption.victims);
         let (writer, finished) = (self.writer.clone(), self.finished.clone());
         self.writes.spawn(api_tasks::named("scheduler/preemption", async move {
             let node = &preemption.node;
             writer.not_scheduled(&pod, Reason::Unschedulable, &message, Some(node)).await;
             join_all(displaced.iter().map(|other| writer.end_nomination(other))).await;
-            let ended = join_all(preemption.victims.iter().map(|victim| writer.preempt(victim, &pod, node))).await;
+            rejected.iter().for_each(|victim| writer.preempted(victim, &pod, node));
+            let ended = join_all(victims.iter().map(|victim| writer.preempt(victim, &pod, node))).await;
             let errors = ended.into_iter().filter_map(Result::err).inspect(|error| {
                 tracing::warn!(pod = pod.key(), node, error = chain(error), "preemption failed");
             });
@@ -368,8 +370,7 @@ impl Scheduler {
         // A Pod that the informer has with its node is not in the queue any more: the binding was written and only its answer
         // was lost. Any other Pod is tried again.
         if self.queue.contains(&pod.uid) {
-            self.forget(pod);
-            self.write_status(Arc::clone(pod), Reason::SchedulerError, message, Some(""), Next::Backoff);
+            self.binding_cycle_failed(Arc::clone(pod), Reason::SchedulerError, message);
         }
     }
 
@@ -470,7 +471,7 @@ impl Scheduler {
 
     fn pod_gone(&mut self, uid: &str) {
         self.queue.delete(uid);
-        self.profiles.values_mut().for_each(|running| running.remove_waiting(uid));
+        self.profiles.values_mut().for_each(|running| drop(running.take_waiting(uid)));
         let was_nominated = self.cache.end_nomination(uid);
         if self.cache.remove_pod(uid) || was_nominated {
             self.happened(Occurrence::new(ClusterEvent::AssignedPodDelete));

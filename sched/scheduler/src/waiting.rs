@@ -45,6 +45,13 @@ pub(crate) enum Permitted {
     Failed(String),
 }
 
+impl Permitted {
+    /// More important Pods need the room on the Pod's node.
+    pub fn preempted() -> Self {
+        Self::Rejected(rejected("preempted"))
+    }
+}
+
 /// The Pods at permit, in the order in which they came.
 #[derive(Default)]
 pub(crate) struct WaitingPods {
@@ -58,9 +65,15 @@ impl WaitingPods {
         self.pods.push(pod);
     }
 
-    /// Removes a Pod that is gone.
-    pub fn remove(&mut self, uid: &str) {
-        self.pods.retain(|waiting| waiting.pod.uid != uid);
+    /// Whether a Pod waits.
+    pub fn contains(&self, uid: &str) -> bool {
+        self.pods.iter().any(|waiting| waiting.pod.uid == uid)
+    }
+
+    /// Removes a Pod that is gone or rejected. Returns the Pod if it was waiting.
+    pub fn take(&mut self, uid: &str) -> Option<WaitingPod> {
+        let index = self.pods.iter().position(|waiting| waiting.pod.uid == uid)?;
+        Some(self.pods.remove(index))
     }
 
     /// Whether another Pod may wait.
@@ -256,7 +269,7 @@ mod tests {
         let message = "0/1 nodes are available: 1 rejected due to timeout after waiting 15m0s at plugin Slow.";
         assert_eq!(decided(&mut pods, &plugins), [("p".to_owned(), Permitted::Rejected(message.to_owned()))]);
         pods.add(waiting("r", "g"));
-        pods.remove("r");
+        assert!(pods.contains("r") && pods.take("r").is_some() && pods.take("r").is_none());
         assert!(pods.is_empty());
         (0..WAITING_PODS_MAX).for_each(|n| pods.add(waiting(&n.to_string(), "g")));
         assert!(!pods.has_room());

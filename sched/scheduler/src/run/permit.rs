@@ -1,4 +1,5 @@
-//! External plugins in the loop: what a cycle begins and ends with, and the Pods at permit.
+//! The binding cycle of a Pod, from the node that was chosen to the binding, with the Pods at permit; and external plugins in the loop: what
+//! a cycle begins and ends with.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,11 +54,9 @@ impl RunningProfile {
         self.profile.externals.iter().find_map(|plugin| plugin.failure())
     }
 
-    /// Removes a Pod that waits at permit.
-    pub(super) fn remove_waiting(&mut self, uid: &str) {
-        if !self.waiting.is_empty() {
-            self.waiting.remove(uid);
-        }
+    /// Ends the wait of a Pod at permit. Returns the Pod if it was waiting.
+    pub(super) fn take_waiting(&mut self, uid: &str) -> Option<WaitingPod> {
+        if self.waiting.is_empty() { None } else { self.waiting.take(uid) }
     }
 }
 
@@ -84,8 +83,8 @@ impl Scheduler {
         let name = pod.scheduler_name.clone();
         match self.profiles.get_mut(&name) {
             Some(running) if !running.profile.permits.is_empty() && !running.waiting.has_room() => {
-                self.forget(&pod);
-                self.attempt_failed(pod, "too many Pods of the profile wait at permit".to_owned(), started);
+                let message = "too many Pods of the profile wait at permit".to_owned();
+                self.permitted(WaitingPod::new(pod, node, started), Permitted::Failed(message));
             }
             Some(running) if !running.profile.permits.is_empty() => {
                 running.waiting.add(WaitingPod::new(pod, node, started));
@@ -115,27 +114,39 @@ impl Scheduler {
     fn permit(&mut self, profile: &str) {
         let Some(running) = self.profiles.get_mut(profile) else { return };
         let decided = running.waiting.decide(&running.profile.permits, self.cache.snapshot(), Instant::now());
-        for (WaitingPod { pod, node, started, .. }, decision) in decided {
-            match decision {
-                Permitted::Allowed => self.bind(pod, node, started),
-                Permitted::Rejected(message) => {
-                    self.forget(&pod);
-                    metrics::attempted(&pod.scheduler_name, Attempt::Unschedulable, started.elapsed());
-                    tracing::debug!(pod = pod.key(), message, "rejected at permit");
-                    self.write_status(pod, Reason::Unschedulable, message, Some(""), Next::Backoff);
-                }
-                Permitted::Failed(message) => {
-                    self.forget(&pod);
-                    self.attempt_failed(pod, message, started);
-                }
-            }
-        }
+        decided.into_iter().for_each(|(waiting, decision)| self.permitted(waiting, decision));
     }
 
-    /// Takes the assumption of a Pod on its node back.
-    pub(super) fn forget(&mut self, pod: &PodInfo) {
+    fn permitted(&mut self, WaitingPod { pod, node, started, .. }: WaitingPod, decision: Permitted) {
+        let (attempt, reason, message) = match decision {
+            Permitted::Allowed => return self.bind(pod, node, started),
+            Permitted::Rejected(message) => (Attempt::Unschedulable, Reason::Unschedulable, message),
+            Permitted::Failed(message) => (Attempt::Error, Reason::SchedulerError, message),
+        };
+        metrics::attempted(&pod.scheduler_name, attempt, started.elapsed());
+        self.binding_cycle_failed(pod, reason, message);
+    }
+
+    /// Ends a binding cycle whose Pod is not bound: the Pod leaves its node, is not nominated to a node any more, and is tried again after
+    /// its back-off (upstream's `handleBindingCycleError`).
+    pub(super) fn binding_cycle_failed(&mut self, pod: Arc<PodInfo>, reason: Reason, message: String) {
+        tracing::debug!(pod = pod.key(), message, "not bound");
         self.cache.forget_pod(&pod.uid);
         self.happened(Occurrence::new(ClusterEvent::AssignedPodDelete));
+        self.write_status(pod, reason, message, Some(""), Next::Backoff);
+    }
+
+    /// Rejects the victims of a preemption that wait at permit: they go back to the queue. Returns the others, which are to be deleted,
+    /// after them.
+    pub(super) fn reject_waiting(&mut self, victims: Vec<Arc<PodInfo>>) -> (Vec<Arc<PodInfo>>, Vec<Arc<PodInfo>>) {
+        let is_waiting = |victim: &Arc<PodInfo>| self.profiles.values().any(|running| running.waiting.contains(&victim.uid));
+        let (rejected, others): (Vec<_>, Vec<_>) = victims.into_iter().partition(is_waiting);
+        for victim in &rejected {
+            if let Some(waiting) = self.profiles.values_mut().find_map(|running| running.take_waiting(&victim.uid)) {
+                self.permitted(waiting, Permitted::preempted());
+            }
+        }
+        (rejected, others)
     }
 
     /// Writes the binding beside the next cycles.

@@ -92,9 +92,10 @@ fn errors_name_the_field_and_the_reason() {
     }
     let error = parse(json!({}), declaration(json!({}))).expect_err("unused");
     assert!(error.contains("the profile enables the plugin GpuLoad neither at multiPoint nor at one of filter, score, permit"), "{error}");
-    let bind = json!({"bind": {"enabled": [{"name": "GpuLoad"}]}});
-    let error = parse(bind, declaration(json!({}))).expect_err("no such extension point");
-    assert!(error.contains("plugin \"GpuLoad\" does not extend BindPlugin plugin"), "{error}");
+    for (point, interface) in [("bind", "Bind"), ("reserve", "Reserve"), ("preBind", "PreBind"), ("postBind", "PostBind")] {
+        let error = parse(json!({point: {"enabled": [{"name": "GpuLoad"}]}}), declaration(json!({}))).expect_err("no such extension point");
+        assert!(error.contains(&format!("plugin \"GpuLoad\" does not extend {interface}Plugin plugin")), "{error}");
+    }
     let error = parse(everywhere(), json!([])).expect_err("undeclared");
     assert!(error.contains("PreFilterPlugin \"GpuLoad\" does not exist"), "{error}");
     let mut taken = declaration(json!({}));

@@ -153,3 +153,38 @@ fn plugins_that_cannot_be_called_are_named() {
     let twice = merged("multiPoint: {enabled: [{name: NodeName}, {name: NodeName}]}").expect_err("twice");
     assert_eq!(twice, ["plugins.filter: Invalid value: \"NodeName\": plugin \"NodeName\" already registered as \"FilterPlugin\""]);
 }
+
+#[test]
+fn a_plugin_at_an_extension_point_without_plugins_gets_upstreams_message() {
+    for (plugins, wanted) in [
+        (
+            "reserve: {enabled: [{name: NodeResourcesFit}]}",
+            "plugins.reserve.enabled[0]: Invalid value: \"NodeResourcesFit\": plugin \"NodeResourcesFit\" does not extend ReservePlugin plugin",
+        ),
+        (
+            "preBind: {enabled: [{name: DefaultBinder}]}",
+            "plugins.preBind.enabled[0]: Invalid value: \"DefaultBinder\": plugin \"DefaultBinder\" does not extend PreBindPlugin plugin",
+        ),
+        (
+            "postBind: {enabled: [{name: DefaultBinder}]}",
+            "plugins.postBind.enabled[0]: Invalid value: \"DefaultBinder\": plugin \"DefaultBinder\" does not extend PostBindPlugin plugin",
+        ),
+        (
+            "postBind: {enabled: [{name: Nothing}]}",
+            "plugins.postBind.enabled[0]: Invalid value: \"Nothing\": PostBindPlugin \"Nothing\" does not exist",
+        ),
+        (
+            "reserve: {enabled: [{name: VolumeBinding}]}",
+            "plugins.reserve.enabled[0]: Forbidden: Skiff does not have the plugin VolumeBinding",
+        ),
+        (
+            "preBind: {enabled: [{name: DynamicResources}]}",
+            "plugins.preBind.enabled[0]: Forbidden: Skiff does not have the plugin DynamicResources",
+        ),
+    ] {
+        assert_eq!(merged(plugins).expect_err(plugins), [wanted], "{plugins}");
+    }
+    let disabled =
+        "{reserve: {disabled: [{name: '*'}]}, preBind: {disabled: [{name: VolumeBinding}]}, postBind: {disabled: [{name: '*'}]}}";
+    assert_eq!(merged(disabled), merged("{}"), "what is not enabled may be disabled");
+}

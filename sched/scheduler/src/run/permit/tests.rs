@@ -98,7 +98,8 @@ fn with_set(is_ready: bool) -> (Scheduler, Arc<Scripted>) {
     let status = json!({"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}});
     let node: Node = serde_json::from_value(json!({"metadata": {"name": "n"}, "status": status})).expect("a Node");
     scheduler.cache.update_node(&node);
-    let spec = json!({"schedulerName": "default-scheduler", "containers": [{"name": "c"}]});
+    let container = json!({"name": "c", "resources": {"requests": {"cpu": "1"}}});
+    let spec = json!({"schedulerName": "default-scheduler", "containers": [container]});
     let pod: Pod =
         serde_json::from_value(json!({"metadata": {"name": "p", "namespace": "default", "uid": "u"}, "spec": spec})).expect("a Pod");
     scheduler.pod_applied(&pod);
@@ -134,6 +135,33 @@ async fn a_pod_that_is_refused_leaves_its_node() {
         scheduler.status_written(&popped(&scheduler), Next::Backoff);
         assert!(scheduler.queue.next_flush().is_some(), "{answer:?}: it is tried again");
     }
+}
+
+/// Nobody answers where the API server would be: a deletion fails.
+#[tokio::test]
+async fn a_victim_that_waits_at_permit_goes_back_to_the_queue_and_is_not_deleted() {
+    let (mut scheduler, plugin) = scheduler();
+    let (finished, mut results) = mpsc::channel(2);
+    scheduler.finished = finished;
+    *plugin.permit.lock().expect("whole") = Some(Permit::Wait(Duration::from_secs(60)));
+    scheduler.schedule_one();
+    assert_eq!((scheduler.cache.pod_count(), scheduler.writes.len()), (1, 0), "it waits");
+    let container = json!({"name": "c", "resources": {"requests": {"cpu": "4"}}});
+    let spec = json!({"schedulerName": "default-scheduler", "priority": 9, "containers": [container]});
+    let urgent = json!({"metadata": {"name": "urgent", "namespace": "default", "uid": "urgent"}, "spec": spec});
+    scheduler.pod_applied(&serde_json::from_value(urgent).expect("a Pod"));
+    scheduler.schedule_one();
+    assert_eq!((scheduler.cache.pod_count(), scheduler.next_permit()), (0, None), "its node is free");
+    assert_eq!(scheduler.cache.snapshot().nominated.node_of("urgent"), Some("n"));
+    let mut is_tried_again = false;
+    for _ in 0..2 {
+        match results.recv().await.expect("a result") {
+            Finished::Status(pod, Next::Backoff) => is_tried_again = pod.uid == "u",
+            Finished::Preemption(pod, result) => assert_eq!((pod.uid.as_str(), result.is_complete), ("urgent", true), "nothing is deleted"),
+            _ => panic!("another result"),
+        }
+    }
+    assert!(is_tried_again && scheduler.queue.in_flight("u").is_some());
 }
 
 #[tokio::test(start_paused = true)]
