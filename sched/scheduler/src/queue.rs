@@ -74,8 +74,8 @@ enum Stage {
 pub(crate) struct SchedulingQueue {
     pods: HashMap<String, QueuedPodInfo>,
     active: BTreeSet<(Order, String)>,
-    /// Active Pods that [`SchedulingQueue::pop`] leaves alone for now.
-    parked: BTreeSet<(Order, String)>,
+    /// Active Pods that [`SchedulingQueue::pop`] leaves alone for now, by what they wait for.
+    parked: BTreeMap<Vec<usize>, BTreeSet<(Order, String)>>,
     /// The Pods in back-off and the unschedulable ones, by the time at which they become active.
     deadlines: BTreeMap<(Instant, u64), String>,
     unschedulable: HashSet<String>,
@@ -121,7 +121,8 @@ impl SchedulingQueue {
 
     /// The numbers of Pods that are active, in back-off and unschedulable.
     pub fn counts(&self) -> [usize; 3] {
-        [self.active.len() + self.parked.len(), self.deadlines.len() - self.unschedulable.len(), self.unschedulable.len()]
+        let parked: usize = self.parked.values().map(BTreeSet::len).sum();
+        [self.active.len() + parked, self.deadlines.len() - self.unschedulable.len(), self.unschedulable.len()]
     }
 
     /// The Pod as the queue has it.
@@ -134,18 +135,21 @@ impl SchedulingQueue {
         self.pods.get(uid).filter(|queued| matches!(queued.stage, Stage::InFlight(_))).map(|queued| &queued.pod)
     }
 
-    /// Parks the first active Pods as long as `waits` says so, so that others go before them.
-    pub fn park_while(&mut self, waits: impl Fn(&PodInfo) -> bool) {
-        let does_wait = |uid: &String| self.pods.get(uid).is_some_and(|queued| waits(&queued.pod));
-        while let Some(first) = self.active.first().filter(|(_, uid)| does_wait(uid)).cloned() {
-            self.active.remove(&first);
-            self.parked.insert(first);
+    /// Parks the first active Pods as long as they wait for something, so that others go before them.
+    pub fn park_while(&mut self, waits_for: impl Fn(&PodInfo) -> Option<Vec<usize>>) {
+        let pods = &self.pods;
+        let group = |(_, uid): &(Order, String)| waits_for(&pods.get(uid)?.pod);
+        while let Some(group) = self.active.first().and_then(group) {
+            self.parked.entry(group).or_default().extend(self.active.pop_first());
         }
     }
 
-    /// Makes the first parked Pod active again.
-    pub fn unpark(&mut self) {
-        self.active.extend(self.parked.pop_first());
+    /// Makes the first parked Pods active again, one for each group that `may_go`.
+    pub fn unpark(&mut self, may_go: impl Fn(&[usize]) -> bool) {
+        for (_, pods) in self.parked.iter_mut().filter(|(group, _)| may_go(group)) {
+            self.active.extend(pods.pop_first());
+        }
+        self.parked.retain(|_, pods| !pods.is_empty());
     }
 
     /// Makes an unschedulable Pod active whose nomination ended.
@@ -269,7 +273,7 @@ impl SchedulingQueue {
             Stage::Active(order) => {
                 let entry = (order, uid.to_owned());
                 if !self.active.remove(&entry) {
-                    self.parked.remove(&entry);
+                    let _was_parked = self.parked.values_mut().any(|pods| pods.remove(&entry));
                 }
             }
             Stage::Backoff(due, sequence) => {

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::client::{CallError, shortened};
 use super::wire::{self, ExtenderArgs, ExtenderFilterResult, HostPriority, NodeList};
-use super::{Extender, Extenders};
+use super::{Extender, Extenders, Visit};
 use crate::cycle::{Offer, Rejected};
 use crate::metrics;
 
@@ -43,15 +43,15 @@ struct Subject<'a> {
 }
 
 impl Extenders {
-    /// Calls the extenders about the nodes of an offer.
-    pub async fn evaluate(&self, pod: &PodInfo, offer: &Offer) -> Evaluated {
-        match self.try_evaluate(pod, offer).await {
+    /// Calls the extenders about the nodes of an offer. `visit` is that of the first one.
+    pub async fn evaluate(&self, pod: &PodInfo, offer: &Offer, visit: Option<Visit>) -> Evaluated {
+        match self.try_evaluate(pod, offer, visit).await {
             Ok(evaluated) => evaluated,
             Err(error) => Evaluated::Failed(chain(&error)),
         }
     }
 
-    async fn try_evaluate(&self, pod: &PodInfo, offer: &Offer) -> Result<Evaluated, EvaluationError> {
+    async fn try_evaluate(&self, pod: &PodInfo, offer: &Offer, mut visit: Option<Visit>) -> Result<Evaluated, EvaluationError> {
         let Some(whole) = self.objects.waiting_pod(pod).await? else { return Ok(Evaluated::PodGone) };
         let mut subject = Subject { pod, whole, nodes: HashMap::new() };
         let is_sent_nodes = |extender: &Extender| !extender.config.node_cache_capable;
@@ -61,7 +61,7 @@ impl Extenders {
             subject.nodes = self.objects.nodes(&names).await?;
         }
         if let Some(nominated) = &offer.nominated {
-            match self.filter(&subject, vec![nominated.clone()]).await {
+            match self.filter(&subject, vec![nominated.clone()], &mut visit).await {
                 Ok((allowed, _)) if allowed.is_empty() => {}
                 Ok((allowed, _)) => return Ok(Evaluated::Allowed(allowed.into_iter().map(|name| (name, 0)).collect())),
                 Err(error) => {
@@ -69,21 +69,31 @@ impl Extenders {
                 }
             }
         }
-        let (allowed, rejected) = self.filter(&subject, offer.nodes.clone()).await?;
+        let (allowed, rejected) = self.filter(&subject, offer.nodes.clone(), &mut visit).await?;
         Ok(match allowed.len() {
             0 => Evaluated::NoneAllowed(rejected),
             1 => Evaluated::Allowed(allowed.into_iter().map(|name| (name, 0)).collect()),
-            _ => Evaluated::Allowed(self.prioritize(&subject, allowed).await),
+            _ => {
+                // A filter has room for other Pods while scores are computed elsewhere.
+                drop(visit);
+                Evaluated::Allowed(self.prioritize(&subject, allowed).await)
+            }
         })
     }
 
     /// Calls the filters one after the other, each with what the one before has left. Returns what is left, and the messages.
-    async fn filter(&self, subject: &Subject<'_>, mut nodes: Vec<String>) -> Result<(Vec<String>, Vec<Rejected>), CallError> {
+    async fn filter(
+        &self,
+        subject: &Subject<'_>,
+        mut nodes: Vec<String>,
+        visit: &mut Option<Visit>,
+    ) -> Result<(Vec<String>, Vec<Rejected>), CallError> {
         let mut rejections = Rejections::default();
         for extender in self.interested(subject.pod).filter(|extender| !extender.config.filter_verb.is_empty()) {
             if nodes.is_empty() {
                 break;
             }
+            *visit = Some(extender.visit());
             match extender.filter(subject, &nodes).await {
                 Ok((allowed, failed)) => {
                     rejections.add(failed);
@@ -100,7 +110,7 @@ impl Extenders {
     async fn prioritize(&self, subject: &Subject<'_>, nodes: Vec<String>) -> Vec<(String, i64)> {
         let scoring = self.interested(subject.pod).filter(|extender| !extender.config.prioritize_verb.is_empty());
         let calls = scoring.map(|extender| async {
-            let _counted = metrics::prioritizing();
+            let _counted = (metrics::prioritizing(), extender.visit());
             match extender.prioritize(subject, &nodes).await {
                 Ok(scores) => scores,
                 Err(error) => {

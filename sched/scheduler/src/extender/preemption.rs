@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::client::{CallError, shortened};
 use super::objects::ReadError;
 use super::wire::{self, ExtenderPreemptionArgs, ExtenderPreemptionResult, MetaPod, Victims};
-use super::{Extender, Extenders};
+use super::{Extender, Extenders, Visit};
 use crate::plugins::by_importance;
 
 /// A node from which Pods may be preempted.
@@ -35,18 +35,29 @@ enum PreemptionError {
 
 impl Extenders {
     /// Calls the extenders about candidates, one after the other. Returns the candidates that are left, or why an extender failed that
-    /// cannot be ignored.
-    pub async fn process_preemption(&self, pod: &PodInfo, candidates: Vec<Proposal>) -> Result<Vec<Preemption>, String> {
-        let left = self.try_process(pod, candidates).await.map_err(|error| chain(&error))?;
+    /// cannot be ignored. `visit` is that of the first one.
+    pub async fn process_preemption(
+        &self,
+        pod: &PodInfo,
+        candidates: Vec<Proposal>,
+        visit: Option<Visit>,
+    ) -> Result<Vec<Preemption>, String> {
+        let left = self.try_process(pod, candidates, visit).await.map_err(|error| chain(&error))?;
         Ok(left.into_iter().map(|proposal| proposal.preemption).collect())
     }
 
-    async fn try_process(&self, pod: &PodInfo, mut candidates: Vec<Proposal>) -> Result<Vec<Proposal>, PreemptionError> {
+    async fn try_process(
+        &self,
+        pod: &PodInfo,
+        mut candidates: Vec<Proposal>,
+        mut visit: Option<Visit>,
+    ) -> Result<Vec<Proposal>, PreemptionError> {
         let Some(whole) = self.objects.waiting_pod(pod).await? else { return Ok(Vec::new()) };
         for extender in self.interested(pod).filter(|extender| !extender.config.preempt_verb.is_empty()) {
             if candidates.is_empty() {
                 break;
             }
+            visit.replace(extender.visit());
             let mut pods = HashMap::new();
             if !extender.config.node_cache_capable {
                 let victims = candidates.iter().flat_map(|candidate| candidate.preemption.victims.iter().map(AsRef::as_ref));

@@ -1,6 +1,6 @@
 //! The Pods that extenders are interested in. Their nodes are filtered, scored and chosen in two cycles with calls of the extenders
-//! between them; meanwhile the loop goes on with other Pods, and the Pod is in flight. A slow or broken extender has its own bound of
-//! calls: it keeps Pods waiting that it is interested in, and no others.
+//! between them; meanwhile the loop goes on with other Pods, and the Pod is in flight. Each extender has a bound of its own: a slow or
+//! broken one keeps Pods waiting that it is interested in, and no others.
 
 use std::sync::Arc;
 
@@ -15,9 +15,6 @@ use crate::diagnosis::FitError;
 use crate::extender::{Evaluated, Extenders, Proposal};
 use crate::metrics::{self, Attempt};
 use crate::plugins::select_candidate;
-
-/// The highest number of Pods for which extenders are called at the same time.
-const CALLS_IN_FLIGHT_MAX: usize = 32;
 
 /// The extenders and the tasks that call them.
 pub(super) struct Extension {
@@ -42,19 +39,15 @@ impl Extension {
     pub fn new(extenders: Arc<Extenders>) -> Self {
         Self { extenders, calls: JoinSet::new(), binds: JoinSet::new() }
     }
-
-    fn is_full(&self) -> bool {
-        self.calls.len() + self.binds.len() >= CALLS_IN_FLIGHT_MAX
-    }
 }
 
-/// The next end of a call; `None` when there is no call.
+/// The next end of the calls for a Pod, or of a Pod's calls to one of several extenders; `None` without extenders.
 pub(super) async fn ended(extension: &mut Option<Extension>) -> Option<Result<(), JoinError>> {
-    let Extension { calls, binds, .. } = extension.as_mut()?;
+    let Extension { extenders, calls, binds } = extension.as_mut()?;
     tokio::select! {
         Some(ended) = calls.join_next() => Some(ended),
         Some(ended) = binds.join_next() => Some(ended),
-        else => None,
+        () = extenders.visit_ended() => Some(Ok(())),
     }
 }
 
@@ -67,17 +60,17 @@ pub(super) async fn finish(extension: &mut Option<Extension>) {
 }
 
 impl Scheduler {
-    /// Parks Pods that would call extenders when enough calls are under way.
+    /// Parks Pods for which an extender would be called that enough calls of are under way.
     pub(super) fn park(&mut self) {
-        if let Some(extension) = self.extension.as_ref().filter(|extension| extension.is_full()) {
-            self.queue.park_while(|pod| extension.extenders.is_interested(pod));
+        if let Some(extension) = &self.extension {
+            self.queue.park_while(|pod| extension.extenders.waits_for(pod));
         }
     }
 
-    /// Makes a parked Pod active when its extenders may be called.
+    /// Makes parked Pods active whose extenders may be called.
     pub(super) fn unpark(&mut self) {
-        if self.extension.as_ref().is_some_and(|extension| !extension.is_full()) {
-            self.queue.unpark();
+        if let Some(extension) = &self.extension {
+            self.queue.unpark(|indexes| extension.extenders.have_room(indexes));
         }
     }
 
@@ -91,8 +84,9 @@ impl Scheduler {
         match result {
             Ok(offer) => {
                 let (extenders, finished) = (Arc::clone(&extension.extenders), self.finished.clone());
+                let visit = extenders.begin_judging(&pod);
                 extension.calls.spawn(api_tasks::named("scheduler/extenders", async move {
-                    let evaluated = extenders.evaluate(&pod, &offer).await;
+                    let evaluated = extenders.evaluate(&pod, &offer, visit).await;
                     // The receiver is gone only at shutdown.
                     let _gone = finished.send(Finished::Extenders(pod, started, Answer::Nodes(offer, evaluated))).await;
                 }));
@@ -171,8 +165,9 @@ impl Scheduler {
         let proposal = |preemption: Preemption| Some(Proposal { node: Arc::clone(snapshot.node(&preemption.node)?), preemption });
         let candidates: Vec<Proposal> = std::iter::once(best).chain(others).filter_map(proposal).collect();
         let (extenders, finished, started) = (Arc::clone(&extension.extenders), self.finished.clone(), Instant::now());
+        let visit = extenders.begin_preemption(&pod);
         extension.calls.spawn(api_tasks::named("scheduler/extenders", async move {
-            let result = extenders.process_preemption(&pod, candidates).await;
+            let result = extenders.process_preemption(&pod, candidates, visit).await;
             // The receiver is gone only at shutdown.
             let _gone = finished.send(Finished::Extenders(pod, started, Answer::Victims(error, result))).await;
         }));

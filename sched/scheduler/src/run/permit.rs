@@ -152,15 +152,17 @@ impl Scheduler {
     /// Writes the binding beside the next cycles.
     fn bind(&mut self, pod: Arc<PodInfo>, node: String, started: Instant) {
         let (writer, finished) = (self.writer.clone(), self.finished.clone());
-        let (binder, binds) = match &mut self.extension {
-            Some(extension) if extension.extenders.binds(&pod) => (Some(Arc::clone(&extension.extenders)), &mut extension.binds),
+        let visit = self.extension.as_ref().and_then(|extension| extension.extenders.begin_binding(&pod));
+        let (binder, binds) = match (&mut self.extension, visit) {
+            (Some(extension), Some(visit)) => (Some((Arc::clone(&extension.extenders), visit)), &mut extension.binds),
             _ => (None, &mut self.writes),
         };
         binds.spawn(api_tasks::named("scheduler/binding", async move {
-            let result = match binder {
-                Some(extenders) => extenders.bind(&writer, &pod, &node).await,
+            let result = match &binder {
+                Some((extenders, _visit)) => extenders.bind(&writer, &pod, &node).await,
                 None => writer.bind(&pod, &node).await,
             };
+            drop(binder);
             let is_bound = matches!(result, BindingResult::Bound);
             let attempt = if is_bound { Attempt::Scheduled } else { Attempt::Error };
             metrics::attempted(&pod.scheduler_name, attempt, started.elapsed());

@@ -104,3 +104,36 @@ async fn pods_are_scheduled_without_an_extender_that_is_ignorable_or_gives_no_sc
     assert_eq!(broken.requests("filter").first().map(names).as_deref(), Some("b c"), "extenders that are ignorable go last");
     cluster.stop().await;
 }
+
+/// More Pods than an extender is called for at the same time wait for one that hangs. Those of another extender, and of none, go on.
+#[tokio::test]
+async fn an_extender_that_hangs_keeps_only_its_own_pods_waiting() {
+    const VISITS_MAX: usize = 32;
+    let hanging = Extender::serve(None, |_, _| futures::future::pending().boxed()).await;
+    let working = Extender::start(|_, _| Reply::Json(json!({"NodeNames": ["b"]}))).await;
+    let extender = |extender: &Extender, resource: &str| {
+        json!({"urlPrefix": extender.url(), "filterVerb": "filter", "nodeCacheCapable": true, "httpTimeout": "10m",
+            "managedResources": [{"name": resource, "ignoredByScheduler": true}]})
+    };
+    // The one that hangs is the last of the two that are called for the Pods of both.
+    let extenders = json!([extender(&working, "example.com/fpga"), extender(&hanging, "example.com/gpu")]);
+    let cluster = Cluster::start(&["a", "b"], extenders).await;
+    let requesting = |resources: &[&str]| {
+        let limits: serde_json::Map<String, Value> = resources.iter().map(|name| ((*name).to_owned(), json!("1"))).collect();
+        json!({"containers": [{"name": "c", "image": "none", "resources": {"limits": limits}}]})
+    };
+    for number in 0..VISITS_MAX + 8 {
+        let both: &[&str] = if number % 2 == 0 { &["example.com/gpu"] } else { &["example.com/gpu", "example.com/fpga"] };
+        cluster.pod(&format!("gpu-{number}"), requesting(both)).await;
+    }
+    hanging.until_called(VISITS_MAX).await;
+    for number in 0..3 {
+        let name = format!("fpga-{number}");
+        cluster.pod(&name, requesting(&["example.com/fpga"])).await;
+        assert_eq!(cluster.node_of(&name).await, "b", "another extender is called for it");
+    }
+    cluster.pod("plain", json!({})).await;
+    assert!(!cluster.node_of("plain").await.is_empty(), "no extender is called for it");
+    assert!(hanging.requests("filter").len() <= 2 * VISITS_MAX, "those that came from the other extender are more than the bound at most");
+    cluster.stop().await;
+}

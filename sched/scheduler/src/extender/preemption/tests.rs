@@ -57,7 +57,7 @@ fn bodies_are_those_of_upstream() {
             "extenders": [{"urlPrefix": "http://x", "preemptVerb": "preempt", "nodeCacheCapable": node_cache_capable}]});
         let configuration = crate::config::KubeSchedulerConfiguration::parse(&file.to_string()).expect("valid");
         let config = configuration.extenders.into_iter().next().expect("an extender");
-        Extender { connection: super::super::Connection::new(&config), config }
+        Extender { connection: super::super::Connection::new(&config), visits: super::super::Visits::new(&Arc::default()), config }
     };
     let raw = |value: Value| serde_json::value::to_raw_value(&value).expect("JSON");
     let (pod, pods) = (raw(json!({"kind": "Pod"})), HashMap::from([("low".to_owned(), raw(json!({"spec": {}})))]));

@@ -9,6 +9,7 @@ use crate::bind::Writer;
 use crate::config::KubeSchedulerConfiguration;
 use crate::cycle::Rejected;
 use crate::default_spread::DefaultSpread;
+use crate::extender::VISITS_MAX;
 use api_client::informer::ObjectKey;
 use api_tasks::Tasks;
 use tokio_util::sync::CancellationToken;
@@ -140,22 +141,21 @@ async fn no_change_is_lost_while_extenders_are_called() {
 #[tokio::test]
 async fn too_many_calls_keep_only_those_pods_waiting_that_call_extenders() {
     let mut scheduler = scheduler();
-    for number in 0..CALLS_IN_FLIGHT_MAX + 3 {
+    for number in 0..VISITS_MAX + 3 {
         scheduler.pod_applied(&gpu(&format!("gpu-{number}"), "1m"));
     }
     scheduler.pod_applied(&requesting("other", 0, json!({"cpu": "1m"}), Value::Null));
     while scheduler.queue.has_active() {
         scheduler.schedule_one();
     }
-    let in_flight = |scheduler: &Scheduler| {
-        (0..CALLS_IN_FLIGHT_MAX + 3).filter(|number| scheduler.queue.in_flight(&format!("gpu-{number}")).is_some()).count()
-    };
-    assert_eq!(in_flight(&scheduler), CALLS_IN_FLIGHT_MAX);
+    let in_flight =
+        |scheduler: &Scheduler| (0..VISITS_MAX + 3).filter(|number| scheduler.queue.in_flight(&format!("gpu-{number}")).is_some()).count();
+    assert_eq!(in_flight(&scheduler), VISITS_MAX);
     assert_ne!(node_of(&scheduler, "other"), "", "it has the lowest priority, and was not kept waiting");
     assert_eq!(scheduler.queue.counts(), [3, 0, 0], "the others count as active");
     scheduler.unpark();
     assert!(!scheduler.queue.has_active());
-    scheduler.pod_gone(&format!("gpu-{}", CALLS_IN_FLIGHT_MAX));
+    scheduler.pod_gone(&format!("gpu-{}", VISITS_MAX));
     assert_eq!(scheduler.queue.counts(), [2, 0, 0]);
     // Nobody listens at the extender's address: the calls fail at once.
     tokio::time::timeout(Duration::from_secs(30), ended(&mut scheduler.extension))
@@ -165,7 +165,7 @@ async fn too_many_calls_keep_only_those_pods_waiting_that_call_extenders() {
         .expect("no panic");
     scheduler.unpark();
     scheduler.schedule_one();
-    assert_eq!((in_flight(&scheduler), scheduler.queue.counts()), (CALLS_IN_FLIGHT_MAX + 1, [1, 0, 0]));
+    assert_eq!((in_flight(&scheduler), scheduler.queue.counts()), (VISITS_MAX + 1, [1, 0, 0]));
 }
 
 #[tokio::test]
