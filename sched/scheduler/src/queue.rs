@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use sched_framework::{Changes, ClusterEvent, NamespaceLabels, PodInfo};
+use sched_framework::{Changes, ClusterEvent, NamespaceLabels, PodInfo, TopologySpread};
 use tokio::time::Instant;
 
 use crate::config::PodBackoff;
@@ -43,16 +43,34 @@ impl Occurrence {
         Self { event, pod: None }
     }
 
-    /// Whether an unschedulable Pod that waits for these events may fit now: upstream's queueing hint.
-    fn may_help(&self, waiting: &PodInfo, events: &HashSet<ClusterEvent>, namespaces: &NamespaceLabels) -> bool {
+    /// Whether an unschedulable Pod that waits so may fit now: upstream's queueing hint.
+    fn may_help(&self, pod: &PodInfo, waits: &Wait, namespaces: &NamespaceLabels) -> bool {
         match (self.event, &self.pod) {
-            _ if events.contains(&ClusterEvent::WildCard) => true,
-            _ if !events.contains(&self.event) => false,
+            _ if waits.events.contains(&ClusterEvent::WildCard) => true,
+            _ if !waits.events.contains(&self.event) => false,
             // Only Pods that follow other Pods gain by one more.
-            (ClusterEvent::AssignedPodAdd, Some(pod)) => waiting.may_follow(pod, namespaces),
-            (ClusterEvent::AssignedPodDelete, Some(pod)) => waiting.priority <= pod.priority,
+            (ClusterEvent::AssignedPodAdd, Some(added)) => {
+                pod.may_follow(added, namespaces) || waits.spread.iter().any(|constraint| added.is_spread_by(constraint, &pod.namespace))
+            }
+            (ClusterEvent::AssignedPodDelete, Some(deleted)) => pod.priority <= deleted.priority,
             _ => true,
         }
+    }
+}
+
+/// What an unschedulable Pod waits for.
+struct Wait {
+    /// One of these events.
+    events: HashSet<ClusterEvent>,
+    /// The constraints that the Pod must meet by default. They are not in the Pod as the informer has it.
+    spread: Vec<TopologySpread>,
+}
+
+impl Wait {
+    /// The wait of a Pod that no node was feasible for when it was `tried` with the default constraints.
+    fn new(pod: &PodInfo, tried: &PodInfo, events: HashSet<ClusterEvent>) -> Self {
+        let defaults = if pod.topology_spread.is_empty() { tried.topology_spread.as_slice() } else { &[] };
+        Self { events, spread: defaults.iter().filter(|constraint| constraint.is_required).cloned().collect() }
     }
 }
 
@@ -62,8 +80,8 @@ enum Stage {
     Active(Order),
     /// Active again at that time.
     Backoff(Instant, u64),
-    /// Active again after one of these events, but not before the back-off ends; at the latest at `until`.
-    Unschedulable { until: Instant, backoff: Instant, sequence: u64, events: HashSet<ClusterEvent> },
+    /// Active again after what it waits for, but not before the back-off ends; at the latest at `until`.
+    Unschedulable { until: Instant, backoff: Instant, sequence: u64, waits: Wait },
     /// Popped: a cycle or a write is under way. The queue keeps the newest state of the Pod for a next attempt. The number is
     /// that of the next change when the Pod was popped.
     InFlight(usize),
@@ -181,24 +199,26 @@ impl SchedulingQueue {
     }
 
     /// Puts a popped Pod among the unschedulable ones until one of the events happens; into back-off if one of them happened while
-    /// the Pod was in flight. A Pod that was deleted from the queue meanwhile is not added again.
+    /// the Pod was in flight. A Pod that was deleted from the queue meanwhile is not added again. `tried` is the Pod with the default
+    /// constraints of its profile.
     pub fn add_unschedulable_if_not_present(
         &mut self,
-        uid: &str,
+        tried: &PodInfo,
         events: HashSet<ClusterEvent>,
         now: Instant,
         namespaces: &NamespaceLabels,
     ) {
-        let sequence = self.next_sequence();
+        let (uid, sequence) = (tried.uid.as_str(), self.next_sequence());
         let Some(queued) = self.pods.get_mut(uid) else { return };
         let Stage::InFlight(popped) = queued.stage else { return };
-        let helps = |occurrence: &Occurrence| occurrence.may_help(&queued.pod, &events, namespaces);
+        let waits = Wait::new(&queued.pod, tried, events);
+        let helps = |occurrence: &Occurrence| occurrence.may_help(&queued.pod, &waits, namespaces);
         // Of older changes the queue does not know any more whether they help.
         if self.occurrences.since(popped).is_none_or(|mut occurrences| occurrences.any(helps)) {
             return self.move_to_backoff(uid, now);
         }
         let (until, backoff) = (now + UNSCHEDULABLE_MAX, now + backoff(queued.attempts, self.backoff));
-        queued.stage = Stage::Unschedulable { until, backoff, sequence, events };
+        queued.stage = Stage::Unschedulable { until, backoff, sequence, waits };
         self.deadlines.insert((until, sequence), uid.to_owned());
         self.unschedulable.insert(uid.to_owned());
     }
@@ -213,8 +233,8 @@ impl SchedulingQueue {
     /// Moves the unschedulable Pods that the change may help to the active ones, or into back-off while theirs lasts.
     pub fn move_all_to_active_or_backoff(&mut self, occurrence: Occurrence, now: Instant, namespaces: &NamespaceLabels) {
         let helped = |uid: &String| match self.pods.get(uid) {
-            Some(QueuedPodInfo { pod, stage: Stage::Unschedulable { backoff, events, .. }, .. }) => {
-                occurrence.may_help(pod, events, namespaces).then(|| (uid.clone(), *backoff))
+            Some(QueuedPodInfo { pod, stage: Stage::Unschedulable { backoff, waits, .. }, .. }) => {
+                occurrence.may_help(pod, waits, namespaces).then(|| (uid.clone(), *backoff))
             }
             _ => None,
         };
@@ -325,7 +345,8 @@ mod tests {
     }
 
     fn unschedulable(queue: &mut SchedulingQueue, uid: &str, events: &[ClusterEvent]) {
-        queue.add_unschedulable_if_not_present(uid, events.iter().copied().collect(), Instant::now(), &NamespaceLabels::default());
+        let tried = Arc::clone(queue.pod(uid).expect("in the queue"));
+        queue.add_unschedulable_if_not_present(&tried, events.iter().copied().collect(), Instant::now(), &NamespaceLabels::default());
     }
 
     fn happens(queue: &mut SchedulingQueue, event: ClusterEvent) {

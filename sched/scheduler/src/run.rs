@@ -376,7 +376,7 @@ impl Scheduler {
 
     fn add_unschedulable(&mut self, pod: &PodInfo, events: HashSet<ClusterEvent>) {
         let namespaces = &self.cache.snapshot().namespaces;
-        self.queue.add_unschedulable_if_not_present(&pod.uid, events, Instant::now(), namespaces);
+        self.queue.add_unschedulable_if_not_present(pod, events, Instant::now(), namespaces);
     }
 
     /// Ends the nomination of a Pod, which may help less important Pods.

@@ -214,3 +214,39 @@ async fn scheduling_gates_hold_where_their_plugin_is_enabled() {
         assert_eq!(scheduler.queue.has_active(), !waits, "{pre_enqueue}");
     }
 }
+
+/// The default constraints of the profile are not in the Pod as the informer has it.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_must_be_spread_by_default_is_tried_again_when_another_one_is_bound() {
+    let constraint = json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"});
+    let spread = json!({"name": "PodTopologySpread", "args": {"defaultingType": "List", "defaultConstraints": [constraint]}});
+    let mut scheduler = with_profiles(json!([{"pluginConfig": [spread]}]));
+    let (finished, mut results) = mpsc::channel(1);
+    scheduler.finished = finished;
+    let service: Service = serde_json::from_value(json!({"spec": {"selector": {"app": "web"}}})).expect("a Service");
+    scheduler.default_spread.set_service(&ObjectKey::new("default", "web"), Some(&service));
+    for name in ["a", "b"] {
+        let mut node = node();
+        node.metadata.name = Some(name.to_owned());
+        node.metadata.labels = Some([("zone".to_owned(), name.to_owned())].into());
+        node.spec.get_or_insert_default().unschedulable = Some(name == "b");
+        scheduler.node_changed(&ObjectKey::new("", name), Some(&node));
+    }
+    let web = |name: &str, node: Value| {
+        let mut pod = requesting(name, 0, "1", node);
+        pod.metadata.labels = Some([("app".to_owned(), "web".to_owned())].into());
+        pod
+    };
+    scheduler.pod_applied(&web("first", json!("a")));
+    scheduler.pod_applied(&web("p", Value::Null));
+    scheduler.schedule_one();
+    let Some(Finished::Status(pod, next)) = results.recv().await else { panic!("no status") };
+    scheduler.status_written(&pod, next);
+    scheduler.pod_applied(&requesting("other", 0, "1", json!("b")));
+    assert_eq!(scheduler.queue.counts(), [0, 0, 1], "nothing is spread with the other Pod");
+    scheduler.pod_applied(&web("second", json!("b")));
+    assert_eq!(scheduler.queue.counts(), [0, 1, 0]);
+    tokio::time::advance(std::time::Duration::from_secs(1)).await;
+    scheduler.schedule_one();
+    assert!(scheduler.cache.snapshot().node("a").is_some_and(|node| node.pods.contains_key("p")));
+}
