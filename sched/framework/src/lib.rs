@@ -22,6 +22,7 @@ mod status;
 mod toleration;
 mod topology_spread;
 mod weighted;
+mod zones;
 
 pub use changes::{Changes, NumberedChange};
 pub use disruption_budget::DisruptionBudget;
@@ -45,3 +46,4 @@ pub use status::{Reason, Status};
 pub use toleration::tolerates;
 pub use topology_spread::TopologySpread;
 pub use weighted::Weighted;
+pub use zones::{interleaved, zone_of};

@@ -85,6 +85,8 @@ pub struct Snapshot {
     pub nodes: Vec<Arc<NodeInfo>>,
     /// The index of a node in [`Snapshot::nodes`], by name.
     pub node_index: HashMap<String, usize>,
+    /// The indexes of the nodes in the order in which a search visits them; empty when that is the order of [`Snapshot::nodes`].
+    pub visiting_order: Vec<usize>,
     /// The Pods with affinity or anti-affinity to other Pods, each with the name of its node, by UID.
     pub pods_with_affinity: HashMap<String, (Arc<PodInfo>, String)>,
     /// The labels of the namespaces.
@@ -107,5 +109,10 @@ impl Snapshot {
     /// The node of that name, if its Node object exists.
     pub fn node(&self, name: &str) -> Option<&Arc<NodeInfo>> {
         self.nodes.get(*self.node_index.get(name)?)
+    }
+
+    /// The index of the node that a search visits at that position.
+    pub fn index_at(&self, position: usize) -> usize {
+        self.visiting_order.get(position).copied().unwrap_or(position)
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
-use sched_framework::{ClusterEvent, DisruptionBudget, NodeInfo, NumberedChange, PodInfo, Snapshot};
+use sched_framework::{ClusterEvent, DisruptionBudget, NodeInfo, NumberedChange, PodInfo, Snapshot, interleaved, zone_of};
 
 /// Nodes with the Pods on them, confirmed and assumed.
 #[derive(Default)]
@@ -15,6 +15,8 @@ pub(crate) struct Cache {
     nodes_without_object: HashMap<String, NodeInfo>,
     /// The node of a Pod, by the Pod's UID.
     pod_nodes: HashMap<String, String>,
+    /// Whether nodes came, left or moved to another zone since they were ordered.
+    is_order_stale: bool,
 }
 
 impl Cache {
@@ -30,7 +32,11 @@ impl Cache {
             let before = NodeInfo { pods: HashMap::new(), ..info.clone() };
             info.set_node(node);
             let events = changes(&before, info);
+            let is_moved = zone_of(&before.labels) != zone_of(&info.labels);
             self.snapshot.generation += u64::from(before.labels != info.labels || before.taints != info.taints);
+            if is_moved {
+                self.forget_order();
+            }
             return events;
         }
         self.snapshot.generation += 1;
@@ -39,7 +45,21 @@ impl Cache {
         info.index = self.snapshot.nodes.len();
         self.snapshot.node_index.insert(name, info.index);
         self.snapshot.nodes.push(Arc::new(info));
+        self.forget_order();
         vec![ClusterEvent::NodeAdd]
+    }
+
+    /// Orders the nodes by their zones for the next searches, if that changed.
+    pub fn order_nodes(&mut self) {
+        if std::mem::take(&mut self.is_order_stale) {
+            self.snapshot.visiting_order = interleaved(&self.snapshot.nodes);
+        }
+    }
+
+    /// An order has the index of each node once. Without one, nodes are visited in the order of their indexes.
+    fn forget_order(&mut self) {
+        self.is_order_stale = true;
+        self.snapshot.visiting_order.clear();
     }
 
     /// Stores the labels of a namespace, or removes a namespace that is gone.
@@ -79,6 +99,7 @@ impl Cache {
         let Some(index) = self.snapshot.node_index.remove(name) else { return };
         self.snapshot.generation += 1;
         self.snapshot.layout += 1;
+        self.forget_order();
         let info = Arc::unwrap_or_clone(self.snapshot.nodes.swap_remove(index));
         if let Some(moved) = self.snapshot.nodes.get_mut(index).map(Arc::make_mut) {
             moved.index = index;
@@ -226,6 +247,35 @@ mod tests {
         cache.update_node(&object("a"));
         let indexes: Vec<_> = cache.snapshot().nodes.iter().map(|node| (node.name.as_str(), node.index)).collect();
         assert_eq!(indexes, [("c", 0), ("b", 1), ("a", 2)]);
+    }
+
+    #[test]
+    fn the_order_of_nodes_follows_their_zones() {
+        let in_zone = |name: &str, zone: &str| {
+            let mut node = object(name);
+            node.metadata.labels.get_or_insert_default().insert("topology.kubernetes.io/zone".to_owned(), zone.to_owned());
+            node
+        };
+        let mut cache = Cache::default();
+        let order = |cache: &mut Cache| {
+            cache.order_nodes();
+            let nodes = &cache.snapshot().nodes;
+            let names = (0..nodes.len()).map(|position| nodes[cache.snapshot().index_at(position)].name.clone());
+            names.collect::<Vec<_>>().join(" ")
+        };
+        for (name, zone) in [("a1", "a"), ("a2", "a"), ("b1", "b"), ("b2", "b")] {
+            cache.update_node(&in_zone(name, zone));
+        }
+        assert_eq!(order(&mut cache), "a1 b1 a2 b2");
+        cache.remove_node("a1");
+        assert_eq!(cache.snapshot().visiting_order, [0; 0], "an index would be one too many");
+        assert_eq!(order(&mut cache), "b2 a2 b1");
+        cache.update_node(&in_zone("a2", "b"));
+        assert_eq!(order(&mut cache), "b2 a2 b1", "one zone is left");
+        assert!(cache.snapshot().visiting_order.is_empty());
+        cache.update_node(&in_zone("b1", "c"));
+        cache.update_node(&in_zone("c2", "c"));
+        assert_eq!(order(&mut cache), "b2 b1 a2 c2");
     }
 
     #[test]

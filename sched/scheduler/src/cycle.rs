@@ -48,7 +48,7 @@ pub(crate) enum Nomination {
 /// What a cycle leaves for the next ones.
 #[derive(Default)]
 pub(crate) struct Progress {
-    /// The index in the snapshot at which the next search begins, so that successive cycles begin at different nodes:
+    /// The position in the order of visits at which the next search begins, so that successive cycles begin at different nodes:
     /// upstream's `nextStartNodeIndex`.
     start: usize,
     /// The same for the search for Pods to preempt.
@@ -200,7 +200,7 @@ impl<'a> Search<'a> {
         let Self { evaluator, evaluation, state, pod, snapshot, .. } = self;
         let (nodes, first) = (snapshot.nodes.len(), *start);
         let (mut window, mut processed) = (Vec::new(), 0);
-        for index in (first % nodes..nodes).chain(0..first % nodes) {
+        for index in (first % nodes..nodes).chain(0..first % nodes).map(|position| snapshot.index_at(position)) {
             processed += 1;
             if evaluation.is_feasible(evaluator, state, index) && evaluator.passes(state, index).is_ok() {
                 window.push(index);
@@ -318,6 +318,28 @@ mod tests {
         let chosen =
             schedule_pod(&Profile::default(), &Arc::new(requesting("p", "1", "1Gi")), &nodes, &mut Progress::default()).expect("fits");
         assert_eq!(chosen, "idle");
+    }
+
+    #[test]
+    fn a_search_that_ends_early_has_nodes_of_all_zones() {
+        let (mut cache, mut progress) = (Cache::default(), Progress::default());
+        for n in 0..400 {
+            let mut node = object(n);
+            let zone = if n < 300 { "old" } else { "new" };
+            node.metadata.labels.get_or_insert_default().insert("topology.kubernetes.io/zone".to_owned(), zone.to_owned());
+            cache.update_node(&node);
+        }
+        cache.order_nodes();
+        let preference = json!({"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["new"]}]});
+        let preferred = json!([{"weight": 1, "preference": preference}]);
+        let spec = json!({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}});
+        assert_eq!(bind(&mut cache, &Arc::new(pod("p", spec)), &mut progress), "300", "the first node of the other zone is the second");
+        let apart = json!({"labelSelector": {"matchLabels": {"app": "other"}}, "topologyKey": "kubernetes.io/hostname"});
+        let avoided = json!([{"weight": 1, "podAffinityTerm": apart}]);
+        let spec = json!({"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": avoided}}});
+        let by_turns: Vec<_> =
+            (0..4).map(|n| bind(&mut cache, &Arc::new(pod(&format!("a{n}"), spec.clone())), &mut Progress::default())).collect();
+        assert_eq!(by_turns, ["0", "1", "301", "2"]);
     }
 
     fn bind(cache: &mut Cache, pod: &Arc<PodInfo>, progress: &mut Progress) -> String {

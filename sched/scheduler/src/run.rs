@@ -260,6 +260,7 @@ impl Scheduler {
         let Some(pod) = self.queue.pop(api_clock::now()) else { return };
         // The queue has Pods of the profiles alone.
         let Some(running) = self.profiles.get_mut(&pod.scheduler_name) else { return };
+        self.cache.order_nodes();
         let pod = self.default_spread.apply(pod, &running.default_constraints);
         let started = Instant::now();
         if let Some(message) = running.begin_cycle() {

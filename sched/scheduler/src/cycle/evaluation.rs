@@ -21,7 +21,7 @@ pub(super) struct Evaluation {
     /// By index of the node in the snapshot.
     outcomes: Vec<Outcome>,
     evaluated: usize,
-    /// The index at which the search for nodes goes on that were not evaluated.
+    /// The position in the order of visits at which the search for nodes goes on that were not evaluated.
     position: usize,
     /// The distinct statuses of the nodes that are ruled out.
     rejections: Vec<Rejection>,
@@ -150,8 +150,9 @@ impl Evaluation {
     pub fn extend(&mut self, evaluator: &Evaluator<'_>, state: &CycleState, nodes: usize, feasible: usize) {
         let wanted = self.evaluated + nodes;
         while !self.is_complete() && (self.evaluated < wanted || self.ranking.len() < feasible) {
-            if !self.is_evaluated(self.position) {
-                self.evaluate(evaluator, state, self.position);
+            let index = evaluator.snapshot.index_at(self.position);
+            if !self.is_evaluated(index) {
+                self.evaluate(evaluator, state, index);
             }
             self.position = (self.position + 1) % self.outcomes.len();
         }
@@ -181,7 +182,7 @@ impl Evaluation {
         indexes.iter().map(total).collect()
     }
 
-    /// The index at which the search goes on.
+    /// The position at which the search goes on.
     pub fn position(&self) -> usize {
         self.position
     }

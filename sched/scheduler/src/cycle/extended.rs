@@ -64,7 +64,7 @@ impl Search<'_> {
         let (nodes, first, enough) = (self.snapshot.nodes.len(), *start, self.enough());
         let plugins = self.only.as_ref().map(|(_, plugins)| plugins.as_slice()).unwrap_or_default();
         let (mut names, mut processed) = (Vec::new(), 0);
-        for index in (first % nodes..nodes).chain(0..first % nodes) {
+        for index in (first % nodes..nodes).chain(0..first % nodes).map(|position| self.snapshot.index_at(position)) {
             processed += 1;
             if !self.evaluation.is_feasible(&self.evaluator, self.state, index) {
                 match self.evaluation.rejection(index) {
