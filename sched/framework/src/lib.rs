@@ -7,6 +7,7 @@ mod disruption_budget;
 mod external;
 mod filters;
 mod host_port;
+mod images;
 mod namespace_labels;
 mod node;
 mod node_affinity;
@@ -31,6 +32,7 @@ pub use external::{
 };
 pub use filters::{Filters, FiltersInScope, Rejection};
 pub use host_port::HostPort;
+pub use images::{ImageId, ImageStates, image_names};
 pub use namespace_labels::NamespaceLabels;
 pub use node::{NodeInfo, Snapshot};
 pub use node_affinity::{selector_matches, selects_names, selects_node, term_matches};

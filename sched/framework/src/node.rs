@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Taint};
 
-use crate::{Changes, DisruptionBudget, HostPort, NamespaceLabels, NominatedPods, NumberedChange, PodInfo, Resource};
+use crate::{Changes, DisruptionBudget, HostPort, ImageId, ImageStates, NamespaceLabels, NominatedPods, NumberedChange, PodInfo, Resource};
 
 /// A node with the sums over its Pods, as plugins see it.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +34,8 @@ pub struct NodeInfo {
     pub used_ports: Vec<HostPort>,
     /// The node's Pods by UID.
     pub pods: HashMap<String, Arc<PodInfo>>,
+    /// The node's images by their numbers in [`Snapshot::images`], in order.
+    pub images: Arc<[ImageId]>,
 }
 
 impl NodeInfo {
@@ -89,6 +91,8 @@ pub struct Snapshot {
     pub visiting_order: Vec<usize>,
     /// The Pods with affinity or anti-affinity to other Pods, each with the name of its node, by UID.
     pub pods_with_affinity: HashMap<String, (Arc<PodInfo>, String)>,
+    /// The images that the nodes have.
+    pub images: ImageStates,
     /// The labels of the namespaces.
     pub namespaces: NamespaceLabels,
     /// The Pods that are nominated to nodes.

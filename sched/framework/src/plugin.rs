@@ -154,6 +154,9 @@ pub trait ScorePlugin: Plugin {
     /// Corrects what [`ScorePlugin::count_pods`] computed, like [`FilterPlugin::pod_changed`].
     fn pod_changed(&self, _state: &mut CycleState, _pod: &PodInfo, _snapshot: &Snapshot, _change: PodChange<'_>) {}
 
+    /// Computes in each cycle, before [`ScorePlugin::pre_score`], what the plugin needs of the snapshot beside sums over Pods.
+    fn read_snapshot(&self, _state: &mut CycleState, _pod: &PodInfo, _snapshot: &Snapshot) {}
+
     /// Computes once a cycle what depends on the feasible nodes. Returns whether the plugin has a preference for this Pod. The
     /// cycle skips the plugin when it has none. A plugin of [`Scope::Node`] gets no nodes.
     fn pre_score(&self, _state: &mut CycleState, _pod: &PodInfo, _feasible: &[&NodeInfo]) -> bool {

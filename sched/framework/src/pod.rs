@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{Container, NodeAffinity, Pod, PodSpec, PodStatu
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::collections::BTreeMap;
 
-use crate::{HostPort, NamespaceLabels, PodAffinityTerm, PodAffinityTerms, Resource, TopologySpread};
+use crate::{HostPort, NamespaceLabels, PodAffinityTerm, PodAffinityTerms, Resource, TopologySpread, image_names};
 
 /// The CPU that scores count for a container without a CPU request, as upstream: a tenth of a core.
 const DEFAULT_CPU_MILLI: i64 = 100;
@@ -67,6 +67,8 @@ pub struct PodInfo {
     pub topology_spread: Vec<TopologySpread>,
     /// Tolerations.
     pub tolerations: Vec<Toleration>,
+    /// The names of the images of a Pod without a node.
+    pub images: Vec<String>,
     /// The controller of a Pod without a node.
     pub controller: Option<Box<PodController>>,
     /// Reason and message of the present `PodScheduled` condition when its status is `False`.
@@ -136,6 +138,7 @@ impl PodInfo {
             pod_affinity: PodAffinityTerms::new(pod),
             topology_spread: TopologySpread::of_pod(pod),
             tolerations: spec.tolerations.clone().unwrap_or_default(),
+            images: if spec.node_name.is_none() { image_names(spec) } else { Vec::new() },
             controller: spec.node_name.is_none().then(|| PodController::new(pod)).flatten().map(Box::new),
         }
     }

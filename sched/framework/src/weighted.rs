@@ -38,6 +38,10 @@ impl ScorePlugin for Weighted {
         self.plugin.pod_changed(state, pod, snapshot, change);
     }
 
+    fn read_snapshot(&self, state: &mut CycleState, pod: &PodInfo, snapshot: &Snapshot) {
+        self.plugin.read_snapshot(state, pod, snapshot);
+    }
+
     fn pre_score(&self, state: &mut CycleState, pod: &PodInfo, feasible: &[&NodeInfo]) -> bool {
         self.plugin.pre_score(state, pod, feasible)
     }

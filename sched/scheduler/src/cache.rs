@@ -1,11 +1,11 @@
 //! The scheduler's cache: the nodes and the Pods on them. A Pod is assumed on its node from the decision until the informer
 //! has the Pod with its `spec.nodeName`.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Node;
-use sched_framework::{ClusterEvent, DisruptionBudget, NodeInfo, NumberedChange, PodInfo, Snapshot, interleaved, zone_of};
+use k8s_openapi::api::core::v1::{ContainerImage, Node};
+use sched_framework::{ClusterEvent, DisruptionBudget, ImageId, NodeInfo, NumberedChange, PodInfo, Snapshot, interleaved, zone_of};
 
 /// Nodes with the Pods on them, confirmed and assumed.
 #[derive(Default)]
@@ -15,6 +15,8 @@ pub(crate) struct Cache {
     nodes_without_object: HashMap<String, NodeInfo>,
     /// The node of a Pod, by the Pod's UID.
     pod_nodes: HashMap<String, String>,
+    /// The images of the nodes that have some, by the name of the node.
+    images: HashMap<String, Arc<[ImageId]>>,
     /// Whether nodes came, left or moved to another zone since they were ordered.
     is_order_stale: bool,
 }
@@ -42,11 +44,33 @@ impl Cache {
         self.snapshot.generation += 1;
         let mut info = self.nodes_without_object.remove(&name).unwrap_or_else(|| NodeInfo::named(&name));
         info.set_node(node);
+        info.images = self.images.get(&name).cloned().unwrap_or_default();
         info.index = self.snapshot.nodes.len();
         self.snapshot.node_index.insert(name, info.index);
         self.snapshot.nodes.push(Arc::new(info));
         self.forget_order();
         vec![ClusterEvent::NodeAdd]
+    }
+
+    /// Stores the images of a node. No result of a plugin of the scope of nodes depends on them.
+    pub fn set_images(&mut self, node: &str, images: &[ContainerImage]) {
+        let before = self.images.remove(node).unwrap_or_default();
+        let now = self.snapshot.images.replace(&before, images);
+        if now != before
+            && let Some(index) = self.snapshot.node_index.get(node)
+            && let Some(info) = self.snapshot.nodes.get_mut(*index)
+        {
+            Arc::make_mut(info).images = Arc::clone(&now);
+        }
+        if !now.is_empty() {
+            self.images.insert(node.to_owned(), now);
+        }
+    }
+
+    /// Removes the images of other nodes than these.
+    pub fn retain_images(&mut self, nodes: &HashSet<String>) {
+        let gone: Vec<String> = self.images.keys().filter(|name| !nodes.contains(*name)).cloned().collect();
+        gone.iter().for_each(|name| self.set_images(name, &[]));
     }
 
     /// Orders the nodes by their zones for the next searches, if that changed.
@@ -276,6 +300,25 @@ mod tests {
         cache.update_node(&in_zone("b1", "c"));
         cache.update_node(&in_zone("c2", "c"));
         assert_eq!(order(&mut cache), "b2 b1 a2 c2");
+    }
+
+    #[test]
+    fn images_are_those_of_the_nodes_whichever_watch_is_first() {
+        let images = |names: &[&str]| {
+            let image = |name: &&str| ContainerImage { names: Some(vec![(*name).to_owned()]), size_bytes: Some(1) };
+            names.iter().map(image).collect::<Vec<_>>()
+        };
+        let mut cache = Cache::default();
+        cache.set_images("a", &images(&["one:1", "two:1"]));
+        ["a", "b"].iter().for_each(|name| drop(cache.update_node(&object(name))));
+        cache.set_images("b", &images(&["two:1"]));
+        let of = |cache: &Cache, name: &str| cache.snapshot().node(name).map(|node| node.images.to_vec());
+        assert_eq!((of(&cache, "a"), of(&cache, "b")), (Some(vec![0, 1]), Some(vec![1])));
+        assert_eq!(cache.snapshot().images.get("two:1"), Some((1, 1, 2)));
+        cache.retain_images(&["b".to_owned()].into());
+        assert_eq!((of(&cache, "a"), cache.snapshot().images.get("one:1")), (Some(vec![]), None));
+        cache.set_images("b", &[]);
+        assert!(cache.snapshot().images.is_empty() && cache.images.is_empty());
     }
 
     #[test]

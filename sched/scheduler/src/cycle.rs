@@ -402,6 +402,7 @@ mod tests {
         let (profile, mut state) = (Profile::default(), CycleState::default());
         assert!(profile.filters.pre_filter(&mut state, pod, snapshot).is_ok());
         profile.scores.iter().for_each(|plugin| plugin.count_pods(&mut state, pod, snapshot));
+        profile.scores.iter().for_each(|plugin| plugin.read_snapshot(&mut state, pod, snapshot));
         let feasible: Vec<bool> = snapshot.nodes.iter().map(|node| profile.filters.filter(&state, pod, node).is_ok()).collect();
         let nodes: Vec<&NodeInfo> =
             snapshot.nodes.iter().zip(&feasible).filter(|(_, fits)| **fits).map(|(node, _)| node.as_ref()).collect();

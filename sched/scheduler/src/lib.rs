@@ -13,6 +13,7 @@ mod default_spread;
 mod diagnosis;
 mod extender;
 mod metrics;
+mod node_images;
 mod plugins;
 mod queue;
 mod run;

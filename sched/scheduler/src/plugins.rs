@@ -3,6 +3,7 @@
 mod balanced_allocation;
 mod default_preemption;
 mod external;
+mod image_locality;
 mod inter_pod_affinity;
 mod node_affinity;
 mod node_name;
@@ -23,6 +24,7 @@ use crate::config::{KubeSchedulerProfile, PluginArguments};
 
 use self::external::External;
 pub(crate) use default_preemption::{by_importance, select_candidate};
+pub(crate) use image_locality::IMAGE_LOCALITY;
 
 /// The plugins of a profile, in the order in which the cycle calls them.
 pub(crate) struct Profile {
@@ -94,6 +96,7 @@ fn score_plugin(name: &str, arguments: &PluginArguments) -> Option<Box<dyn Score
         "NodeResourcesBalancedAllocation" => {
             Box::new(balanced_allocation::BalancedAllocation::new(&arguments.node_resources_balanced_allocation))
         }
+        IMAGE_LOCALITY => Box::new(image_locality::ImageLocality),
         _ => return None,
     })
 }
@@ -152,6 +155,7 @@ pub(crate) mod fixtures {
         let nodes: Vec<&NodeInfo> = all.nodes.iter().map(AsRef::as_ref).collect();
         let mut state = CycleState::default();
         plugin.count_pods(&mut state, pod, all);
+        plugin.read_snapshot(&mut state, pod, all);
         plugin.pre_score(&mut state, pod, &nodes).then(|| {
             let raw: Vec<_> = nodes.iter().map(|node| plugin.score(&state, pod, node)).collect();
             plugin.normalization().scale(&raw)

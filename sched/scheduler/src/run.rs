@@ -29,7 +29,8 @@ use crate::cycle::{self, Failure, Nomination, Progress};
 use crate::default_spread::DefaultSpread;
 use crate::extender::Extenders;
 use crate::metrics::{self, Attempt};
-use crate::plugins::Profile;
+use crate::node_images::{self, ImageChange, ImageWatch};
+use crate::plugins::{IMAGE_LOCALITY, Profile};
 use crate::queue::{Occurrence, SchedulingQueue};
 use crate::waiting::WaitingPods;
 
@@ -193,6 +194,7 @@ impl Scheduler {
         let mut namespaces = informers.informer::<Namespace>().changes();
         let mut budgets = informers.informer::<PodDisruptionBudget>().changes();
         let mut services = informers.informer::<Service>().changes();
+        let mut images = self.scores_images().then(|| ImageWatch::new(self.writer.client.clone()));
         // A cycle before the first lists are complete would know a part of the cluster only.
         let (mut has_nodes, mut has_pods, mut has_namespaces, mut has_budgets) = (false, false, false, false);
         loop {
@@ -234,6 +236,10 @@ impl Scheduler {
                     }
                     has_budgets = synced;
                 }
+                Some(change) = node_images::next(&mut images) => match change {
+                    ImageChange::Of(node, images) => self.cache.set_images(&node, &images),
+                    ImageChange::Only(nodes) => self.cache.retain_images(&nodes),
+                },
                 Batch { keys, .. } = services.next() => {
                     keys.iter().for_each(|key| self.default_spread.set_service(key, services.informer().get(key).as_deref()));
                 }
@@ -251,6 +257,11 @@ impl Scheduler {
         drop(results);
         while self.writes.join_next().await.is_some() {}
         extended::finish(&mut self.extension).await;
+    }
+
+    /// Whether the images of nodes have a say in a profile.
+    fn scores_images(&self) -> bool {
+        self.profiles.values().any(|running| running.profile.scores.iter().any(|plugin| plugin.name() == IMAGE_LOCALITY))
     }
 
     fn schedule_one(&mut self) {

@@ -100,7 +100,7 @@ impl Cached for Pod {
 }
 
 impl Cached for Node {
-    /// The lists of images and volumes in use are long, and no reader needs them.
+    /// The lists of images and volumes in use are long. The scheduler, which needs the images, has a watch of its own for them.
     fn trim(&mut self) {
         if let Some(status) = &mut self.status {
             status.images = None;
@@ -115,9 +115,12 @@ impl Cached for ReplicationController {
 }
 
 fn trim_pod_spec(spec: &mut PodSpec) {
+    let is_waiting = spec.node_name.is_none();
     for container in spec.containers.iter_mut().chain(spec.init_containers.iter_mut().flatten()) {
         *container = Container {
             name: std::mem::take(&mut container.name),
+            // The scheduler prefers nodes that have the images.
+            image: container.image.take().filter(|_| is_waiting),
             ports: container.ports.take(),
             resources: container.resources.take(),
             restart_policy: container.restart_policy.take(),

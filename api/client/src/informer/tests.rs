@@ -115,6 +115,8 @@ async fn pods_are_trimmed_and_found_by_node_and_controller() {
     assert_eq!(stored["metadata"]["annotations"], json!({"kept": "yes"}));
     assert_eq!(stored["metadata"].get("managedFields"), None);
     assert_eq!(stored["spec"]["containers"], json!([{"name": "c", "resources": {"requests": {"cpu": "1"}}}]));
+    let waiting = informer.get(&key("b")).and_then(|pod| pod.spec.clone()).expect("stored");
+    assert_eq!(waiting.containers[0].image.as_deref(), Some("i"), "the scheduler needs it");
     informer.put(pod("a", json!("n2"), "v"));
     assert!(informer.indexed(BY_NODE, "n1").is_empty() && informer.indexed(BY_CONTROLLER, "u").is_empty());
     informer.remove(&key("a"));

@@ -31,6 +31,7 @@ pub(crate) const DEFAULT_PLUGINS: &[DefaultPlugin] = &[
     DefaultPlugin { name: "InterPodAffinity", points: FILTER_AND_SCORE, weight: 2 },
     DefaultPlugin { name: "DefaultPreemption", points: &[PostFilter], weight: 1 },
     DefaultPlugin { name: "NodeResourcesBalancedAllocation", points: &[PreScore, Score], weight: 1 },
+    DefaultPlugin { name: "ImageLocality", points: &[Score], weight: 1 },
     DefaultPlugin { name: "DefaultBinder", points: &[Bind], weight: 1 },
 ];
 
@@ -38,7 +39,6 @@ pub(crate) const DEFAULT_PLUGINS: &[DefaultPlugin] = &[
 pub(super) const ABSENT_PLUGINS: &[&str] = &[
     "DynamicResources",
     "GangScheduling",
-    "ImageLocality",
     "NodeDeclaredFeatures",
     "NodeVolumeLimits",
     "PlacementBinPacking",

@@ -19,6 +19,13 @@ pub(super) struct PreFiltered {
 impl Recent<PreFiltered> {
     /// The state for a cycle of the Pod.
     pub fn pre_filter(&mut self, profile: &Profile, pod: &PodInfo, snapshot: &Snapshot) -> Result<CycleState, Rejection> {
+        let mut state = self.latest(profile, pod, snapshot)?;
+        profile.scores.iter().for_each(|plugin| plugin.read_snapshot(&mut state, pod, snapshot));
+        Ok(state)
+    }
+
+    /// The state of the latest cycle of a Pod like this one, or a new one.
+    fn latest(&mut self, profile: &Profile, pod: &PodInfo, snapshot: &Snapshot) -> Result<CycleState, Rejection> {
         let alike = self.take(|last| !last.pod.placement_differs(pod));
         if let Some(last) = alike.filter(|last| last.generation == snapshot.generation)
             && let Some(changes) = snapshot.pod_changes.since(last.next_change)

@@ -6,6 +6,7 @@ mod bind;
 mod broken;
 mod extender;
 mod filter;
+mod images;
 mod preempt;
 mod support;
 mod tls;
