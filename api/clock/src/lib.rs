@@ -1,14 +1,17 @@
-//! The wall clock and the random numbers of a process.
+//! The clocks and the random numbers of a process.
 //!
-//! Both come from one [`Source`]. A process normally uses the clock of the machine and a cryptographically secure generator
+//! All come from one [`Source`]. A process normally uses the clocks of the machine and a cryptographically secure generator
 //! that the kernel seeds. A simulation installs a source of its own before it starts any part. Keys and signatures are rcgen's,
-//! which has a generator of its own. Monotonic time is tokio's (`tokio::time::Instant`), which tests and simulations pause.
+//! which has a generator of its own. Monotonic time is tokio's (`tokio::time::Instant`), which tests and simulations pause. Only what
+//! must notice that the whole machine was suspended reads [`boottime`].
 //!
 //! Decisions take the time as an argument; only loops, verbs and writers of timestamps call [`now`].
 
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use jiff::Timestamp;
+use nix::time::{ClockId, clock_gettime};
 use rand::RngCore;
 
 pub use rand;
@@ -17,6 +20,10 @@ pub use rand;
 pub trait Source: Send + Sync {
     /// The present time.
     fn now(&self) -> Timestamp;
+
+    /// The time since the machine started. It goes on while the process is stopped and while the machine is suspended, and nobody
+    /// sets it.
+    fn boottime(&self) -> Duration;
 
     /// Fills a buffer with random bytes. Outside of a simulation they must be cryptographically secure: uids, nonces and serial
     /// numbers are made of them.
@@ -33,6 +40,16 @@ pub fn install(source: impl Source + 'static) -> bool {
 /// The present time.
 pub fn now() -> Timestamp {
     SOURCE.get().map_or_else(Timestamp::now, |source| source.now())
+}
+
+/// The time since the machine started, with the times for which it was suspended: `CLOCK_BOOTTIME`.
+pub fn boottime() -> Duration {
+    SOURCE.get().map_or_else(machine_boottime, |source| source.boottime())
+}
+
+#[expect(clippy::expect_used, reason = "the kernel has this clock since 2.6.39, and the call has no other error")]
+fn machine_boottime() -> Duration {
+    clock_gettime(ClockId::CLOCK_BOOTTIME).expect("the clock exists").into()
 }
 
 /// A generator of random numbers.
@@ -78,6 +95,10 @@ mod tests {
             Timestamp::UNIX_EPOCH
         }
 
+        fn boottime(&self) -> Duration {
+            Duration::from_secs(3)
+        }
+
         fn fill(&self, bytes: &mut [u8]) {
             bytes.fill(7);
         }
@@ -86,10 +107,13 @@ mod tests {
     #[test]
     fn an_installed_source_supplies_time_and_chance() {
         assert_ne!(now(), Timestamp::UNIX_EPOCH);
+        let before = boottime();
+        assert!(before > Duration::ZERO && boottime() >= before);
         assert_ne!(rng().random::<u128>(), rng().random::<u128>());
         assert!(install(Fixed));
         assert!(!install(Fixed), "the first source stays");
         assert_eq!(now(), Timestamp::UNIX_EPOCH);
+        assert_eq!(boottime(), Duration::from_secs(3));
         assert_eq!(rng().random::<[u8; 4]>(), [7; 4]);
         assert_eq!(rng().next_u32(), 0x0707_0707);
     }

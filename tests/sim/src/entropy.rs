@@ -56,6 +56,10 @@ impl api_clock::Source for Simulated {
         begin.checked_add(elapsed()).expect("a run is short")
     }
 
+    fn boottime(&self) -> std::time::Duration {
+        elapsed()
+    }
+
     fn fill(&self, bytes: &mut [u8]) {
         self.0.lock().fill_bytes(bytes);
     }

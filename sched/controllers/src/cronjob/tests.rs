@@ -263,6 +263,10 @@ impl api_clock::Source for Moved {
         self.start.checked_add(self.since.elapsed()).expect("in range")
     }
 
+    fn boottime(&self) -> Duration {
+        self.since.elapsed()
+    }
+
     fn fill(&self, bytes: &mut [u8]) {
         bytes.fill(7);
     }
