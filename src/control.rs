@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use api_auth::{Pki, PkiConfig, PkiError};
+use api_client::fence::{Clients, Fence};
 use api_client::informer::Informers;
 use api_client::lease::Election;
 use api_model::meta;
 use api_model::request::UserInfo;
-use api_server::Server;
+use api_server::{LeaderLease, Server};
 use api_store::Store;
 use api_tasks::Tasks;
-use sched_controllers::{SigningError, SigningRequest};
+use sched_controllers::{Account, SigningError, SigningRequest};
 use sched_scheduler::KubeSchedulerConfiguration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -58,7 +59,7 @@ pub struct Running {
 impl Running {
     /// A client in this process for a user. `agent` is the program that acts for the user.
     pub fn client(&self, user: UserInfo, agent: &'static str) -> kube::Client {
-        client(&self.server, user, agent)
+        client(&self.server, user, agent, None)
     }
 
     /// The data directory.
@@ -101,7 +102,7 @@ pub async fn start(control: &ControlPlane, process: &Process) -> anyhow::Result<
     let url = format!("https://{}:{}", advertised(control), options.secure_port);
     let cancel = process.cancel.clone();
     tasks.own("admin-certificate", admin.run(api_clock::now, cancel.clone()));
-    let informers = Informers::new(client(&server, user("system:kube-controller-manager"), MANAGER), tasks.clone());
+    let informers = Informers::new(client(&server, account(Account::Manager), MANAGER, None), tasks.clone());
     start_parts(control, scheduler, &pki, &server, &informers, &cancel, &tasks)?;
     Ok(Running { pki, server, url, kubeconfig, informers, data_dir: control.data_dir.clone(), store, tasks, cancel })
 }
@@ -116,12 +117,14 @@ fn start_parts(
     tasks: &Tasks,
 ) -> anyhow::Result<()> {
     if let Some(config) = scheduler {
-        let (client, informers, cancel) = (client(server, user("system:kube-scheduler"), SCHEDULER), informers.clone(), cancel.clone());
-        tasks.own("scheduler", async move { sched_scheduler::run(client, informers, config, cancel).await.context("the scheduler ended") });
+        let (users, informers, cancel) = (Arc::clone(server), informers.clone(), cancel.clone());
+        let clients = Clients::new(move |fence| client(&users, user("system:kube-scheduler"), SCHEDULER, fence));
+        tasks
+            .own("scheduler", async move { sched_scheduler::run(clients, informers, config, cancel).await.context("the scheduler ended") });
     }
     let (mut config, cancel) = (controllers_config(control, Arc::clone(pki))?, cancel.clone());
     let (informers, accounts) = (informers.clone(), Arc::clone(server));
-    config.accounts = Some(Arc::new(move |name| client(&accounts, account(name), MANAGER)));
+    config.accounts = Some(Arc::new(move |name, fence: Option<&Fence>| client(&accounts, account(name), MANAGER, fence)));
     tasks.own("controllers", async move { sched_controllers::run(informers, config, cancel).await.context("the controllers ended") });
     Ok(())
 }
@@ -149,13 +152,29 @@ fn user(name: &str) -> UserInfo {
 }
 
 /// The user of a controller: each has its own ServiceAccount, as upstream's controllers have.
-fn account(name: &str) -> UserInfo {
+fn account(account: Account) -> UserInfo {
     let groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"];
-    UserInfo::new(format!("system:serviceaccount:kube-system:{name}"), &groups)
+    match account {
+        Account::Manager => user("system:kube-controller-manager"),
+        Account::Named(name) => UserInfo::new(format!("system:serviceaccount:kube-system:{name}"), &groups),
+    }
 }
 
-fn client(server: &Server, user: UserInfo, agent: &'static str) -> kube::Client {
-    kube::Client::new(server.client(user).with_agent(agent), "default")
+fn client(server: &Server, user: UserInfo, agent: &'static str, fence: Option<&Fence>) -> kube::Client {
+    let service = server.client(user).with_agent(agent);
+    match fence {
+        None => kube::Client::new(service, "default"),
+        Some(fence) => kube::Client::new(fence.around(service.under_lease(leader_lease(fence))), "default"),
+    }
+}
+
+fn leader_lease(fence: &Fence) -> LeaderLease {
+    LeaderLease {
+        namespace: fence.namespace().to_owned(),
+        name: fence.name().to_owned(),
+        holder_identity: fence.identity().to_owned(),
+        lease_transitions: fence.transitions(),
+    }
 }
 
 /// A control plane with its own store is the only one, so it needs no election. Of several with a shared store, one

@@ -3,6 +3,7 @@
 //! [`heartbeat`] renews a node's Lease in `kube-node-lease` as the kubelet does; node lifecycle takes a node whose Lease is not
 //! renewed for lost. [`lead`] runs a future while this process holds a Lease and ends it when the Lease is lost. As in
 //! client-go, times in the Lease are never compared with this machine's clock, only whether they changed within the duration.
+//! The future gets a [`Fence`] for its clients: unlike client-go's, a leader that was stopped writes nothing after its loss.
 
 use std::future::Future;
 use std::time::Duration;
@@ -15,6 +16,8 @@ use kube::Api;
 use kube::api::PostParams;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+use crate::fence::Fence;
 
 /// The namespace of nodes' Leases.
 pub const NODE_LEASE_NAMESPACE: &str = "kube-node-lease";
@@ -144,31 +147,44 @@ impl Election {
     }
 }
 
-/// Runs `work` whenever this candidate leads, with a token that is cancelled when it no longer leads; campaigns again after a
-/// loss. Returns when `cancel` is cancelled, after it has released the Lease, or when `work` ends by itself, with its output.
+/// The time from when a candidate takes its Lease until the Lease is lost or released.
+pub struct Term {
+    /// Goes around the clients of the leader's work.
+    pub fence: Fence,
+    /// Cancelled when the candidate no longer leads.
+    pub cancel: CancellationToken,
+}
+
+/// Runs `work` for each term of this candidate; campaigns again after a loss. `client` has no fence. Returns when `cancel` is
+/// cancelled, after it has released the Lease, or when `work` ends by itself, with its output.
 pub async fn lead<W, F>(client: kube::Client, election: &Election, cancel: CancellationToken, mut work: W) -> Option<F::Output>
 where
-    W: FnMut(CancellationToken) -> F,
+    W: FnMut(Term) -> F,
     F: Future,
 {
-    let mut candidate = Candidate { leases: Api::namespaced(client, &election.namespace), election: election.clone(), observed: None };
+    let leases = Api::namespaced(client, &election.namespace);
+    let mut candidate = Candidate { leases, election: election.clone(), observed: None, renewed: Instant::now() };
     loop {
-        if !candidate.acquire(&cancel).await {
-            return None;
-        }
+        let fence = candidate.acquire(&cancel).await?;
         tracing::info!(lease = election.name, identity = election.identity, "leading");
         let term = cancel.child_token();
         let lost = {
-            let working = work(term.clone());
+            let working = work(Term { fence: fence.clone(), cancel: term.clone() });
             tokio::pin!(working);
             tokio::select! {
                 output = &mut working => {
+                    fence.end();
                     candidate.release().await;
                     return Some(output);
                 }
-                () = candidate.hold(&cancel) => {
+                () = candidate.hold(&fence, &cancel) => {
+                    // Without a loss, the work may write what it has begun.
+                    if !cancel.is_cancelled() {
+                        fence.end();
+                    }
                     term.cancel();
                     working.await;
+                    fence.end();
                     !cancel.is_cancelled()
                 }
             }
@@ -186,68 +202,94 @@ struct Candidate {
     election: Election,
     /// The last observed spec, and when it was first observed.
     observed: Option<(LeaseSpec, Instant)>,
+    /// When the last successful attempt to take or renew the Lease began.
+    renewed: Instant,
 }
 
 impl Candidate {
-    /// Tries until the Lease is ours; `false` when cancelled first.
-    async fn acquire(&mut self, cancel: &CancellationToken) -> bool {
+    /// Tries until the Lease is ours; `None` when cancelled first.
+    async fn acquire(&mut self, cancel: &CancellationToken) -> Option<Fence> {
         loop {
+            let (began, boottime) = (Instant::now(), api_clock::boottime());
             // A server that does not answer must delay neither the next attempt nor the end.
-            let attempt = tokio::time::timeout(self.election.renew_deadline, self.try_hold_logged());
-            let is_leader = tokio::select! {
-                () = cancel.cancelled() => return false,
-                is_leader = attempt => matches!(is_leader, Ok(true)),
+            let attempt = tokio::time::timeout(self.election.renew_deadline, self.try_acquire());
+            let taken = tokio::select! {
+                () = cancel.cancelled() => return None,
+                taken = attempt => taken.ok().and_then(|taken| self.logged(taken)).flatten(),
             };
-            if is_leader {
-                return true;
+            if let Some(spec) = taken {
+                self.renewed = began;
+                let Election { namespace, name, identity, renew_deadline, .. } = &self.election;
+                return Some(Fence::new((namespace, name), identity, transitions(&spec), *renew_deadline, boottime));
             }
             tokio::select! {
-                () = cancel.cancelled() => return false,
+                () = cancel.cancelled() => return None,
                 () = tokio::time::sleep(self.election.retry_period) => {}
             }
         }
     }
 
-    /// Renews until that failed for longer than the deadline, or until cancelled.
-    async fn hold(&mut self, cancel: &CancellationToken) {
-        let mut renewed = Instant::now();
-        while renewed.elapsed() < self.election.renew_deadline {
+    /// Renews until that failed for longer than the deadline, until the Lease is another's, or until cancelled.
+    async fn hold(&mut self, fence: &Fence, cancel: &CancellationToken) {
+        while self.renewed.elapsed() < self.election.renew_deadline {
             tokio::select! {
                 () = cancel.cancelled() => return,
                 () = tokio::time::sleep(self.election.retry_period) => {}
             }
-            let left = self.election.renew_deadline.saturating_sub(renewed.elapsed());
-            if matches!(tokio::time::timeout(left, self.try_hold_logged()).await, Ok(true)) {
-                renewed = Instant::now();
+            let (began, boottime) = (Instant::now(), api_clock::boottime());
+            let left = self.election.renew_deadline.saturating_sub(self.renewed.elapsed());
+            let attempt = tokio::time::timeout(left, self.try_renew(fence.transitions())).await;
+            match attempt.ok().and_then(|renewed| self.logged(renewed)) {
+                Some(true) => {
+                    self.renewed = began;
+                    fence.renewed(boottime);
+                }
+                Some(false) => return,
+                None => {}
             }
         }
     }
 
-    async fn try_hold_logged(&mut self) -> bool {
-        self.try_hold().await.unwrap_or_else(|error| {
-            tracing::debug!(lease = self.election.name, error = crate::error::chain(&error), "lease not held");
-            false
-        })
+    fn logged<T>(&self, attempt: Result<T, kube::Error>) -> Option<T> {
+        let log = |error: &kube::Error| tracing::debug!(lease = self.election.name, error = crate::error::chain(error), "lease not held");
+        attempt.inspect_err(log).ok()
     }
 
-    /// One attempt to take or renew the Lease.
-    async fn try_hold(&mut self) -> Result<bool, kube::Error> {
+    /// One attempt to take the Lease; returns its spec if it is ours then.
+    async fn try_acquire(&mut self) -> Result<Option<LeaseSpec>, kube::Error> {
         let Some(mut lease) = self.leases.get_opt(&self.election.name).await? else {
             let mut lease = named(&self.election.name);
             lease.spec = Some(claim(None, &self.election, api_clock::now()));
-            let made = self.leases.create(&PostParams::default(), &lease).await?;
-            self.observe(made.spec.unwrap_or_default());
-            return Ok(true);
+            let made = self.leases.create(&PostParams::default(), &lease).await?.spec.unwrap_or_default();
+            self.observe(made.clone());
+            return Ok(Some(made));
         };
         let spec = lease.spec.take().unwrap_or_default();
         let since = self.observe(spec.clone());
         if !may_take(&spec, &self.election, since.elapsed()) {
+            return Ok(None);
+        }
+        self.write(lease, &spec).await.map(Some)
+    }
+
+    /// One attempt to renew the Lease; false if it is lost. A Lease that somebody else had in the meantime, or that was deleted, is lost
+    /// even if it is free: the work began before.
+    async fn try_renew(&mut self, term: i32) -> Result<bool, kube::Error> {
+        let Some(mut lease) = self.leases.get_opt(&self.election.name).await? else { return Ok(false) };
+        let spec = lease.spec.take().unwrap_or_default();
+        self.observe(spec.clone());
+        if !is_of_term(&spec, &self.election.identity, term) {
             return Ok(false);
         }
-        lease.spec = Some(claim(Some(&spec), &self.election, api_clock::now()));
-        let written = self.leases.replace(&self.election.name, &PostParams::default(), &lease).await?;
-        self.observe(written.spec.unwrap_or_default());
-        Ok(true)
+        self.write(lease, &spec).await.map(|_| true)
+    }
+
+    /// Writes the Lease as ours; `spec` is its present spec.
+    async fn write(&mut self, mut lease: Lease, spec: &LeaseSpec) -> Result<LeaseSpec, kube::Error> {
+        lease.spec = Some(claim(Some(spec), &self.election, api_clock::now()));
+        let written = self.leases.replace(&self.election.name, &PostParams::default(), &lease).await?.spec.unwrap_or_default();
+        self.observe(written.clone());
+        Ok(written)
     }
 
     /// Stores a spec; returns the time since when it has not changed.
@@ -292,10 +334,19 @@ fn may_take(spec: &LeaseSpec, election: &Election, unchanged_for: Duration) -> b
     holder.is_empty() || holder == election.identity || unchanged_for >= duration
 }
 
+/// Whether the Lease is still of the term of this holder that has this number of transitions.
+fn is_of_term(spec: &LeaseSpec, identity: &str, term: i32) -> bool {
+    spec.holder_identity.as_deref() == Some(identity) && transitions(spec) == term
+}
+
+fn transitions(spec: &LeaseSpec) -> i32 {
+    spec.lease_transitions.unwrap_or_default()
+}
+
 /// The spec of a Lease that we hold from now; a change of holder is counted.
 fn claim(old: Option<&LeaseSpec>, election: &Election, now: Timestamp) -> LeaseSpec {
     let ours = old.filter(|spec| spec.holder_identity.as_deref() == Some(&election.identity));
-    let transitions = old.and_then(|spec| spec.lease_transitions).unwrap_or_default();
+    let transitions = old.map(transitions).unwrap_or_default();
     LeaseSpec {
         holder_identity: Some(election.identity.clone()),
         lease_duration_seconds: Some(seconds(election.lease_duration)),
@@ -316,78 +367,4 @@ fn seconds(duration: Duration) -> i32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use super::*;
-
-    /// A client whose server never answers, and the number of its requests.
-    fn client_of_silence() -> (kube::Client, Arc<AtomicUsize>) {
-        let requests = Arc::new(AtomicUsize::new(0));
-        let counter = Arc::clone(&requests);
-        let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
-            counter.fetch_add(1, Ordering::Relaxed);
-            std::future::pending::<Result<http::Response<kube::client::Body>, std::convert::Infallible>>()
-        });
-        (kube::Client::new(service, "default"), requests)
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn requests_to_a_silent_server_are_repeated_and_delay_nobody() {
-        let (client, requests) = client_of_silence();
-        let cancel = CancellationToken::new();
-        let beating = tokio::spawn(heartbeat(client.clone(), "n", Duration::from_secs(40), cancel.clone()));
-        let leading = tokio::spawn({
-            let cancel = cancel.clone();
-            async move { lead(client, &Election::new("x", "me"), cancel, |_| std::future::ready(())).await }
-        });
-        tokio::time::sleep(Duration::from_secs(60)).await;
-        // Six heartbeats of ten seconds, and five attempts to lead.
-        let requests = requests.load(Ordering::Relaxed);
-        assert!(requests >= 9, "only {requests}");
-        cancel.cancel();
-        let ended = tokio::time::timeout(Duration::from_secs(1), async { (beating.await, leading.await) }).await;
-        let (beating, leading) = ended.expect("both end at once");
-        beating.expect("no panic");
-        assert_eq!(leading.expect("no panic"), None);
-    }
-
-    fn spec(holder: &str) -> LeaseSpec {
-        LeaseSpec {
-            holder_identity: Some(holder.to_owned()),
-            lease_duration_seconds: Some(15),
-            lease_transitions: Some(3),
-            ..LeaseSpec::default()
-        }
-    }
-
-    #[test]
-    fn a_lease_is_taken_only_when_free_ours_or_run_out() {
-        let election = Election::new("x", "me");
-        for (holder, unchanged, expected) in
-            [("", 0, true), ("me", 0, true), ("other", 0, false), ("other", 14, false), ("other", 15, true)]
-        {
-            assert_eq!(may_take(&spec(holder), &election, Duration::from_secs(unchanged)), expected, "{holder} {unchanged}");
-        }
-    }
-
-    #[test]
-    fn a_change_of_holder_is_counted_and_renewing_is_not() {
-        let election = Election::new("x", "me");
-        let now = Timestamp::UNIX_EPOCH;
-        assert_eq!(claim(None, &election, now).lease_transitions, Some(0));
-        assert_eq!(claim(Some(&spec("me")), &election, now).lease_transitions, Some(3));
-        assert_eq!(claim(Some(&spec("other")), &election, now).lease_transitions, Some(4));
-    }
-
-    #[test]
-    fn renewing_keeps_the_time_of_taking() {
-        let election = Election::new("x", "me");
-        let taken = claim(None, &election, Timestamp::UNIX_EPOCH);
-        let later = Timestamp::from_second(60).expect("in range");
-        let renewed = claim(Some(&taken), &election, later);
-        assert_eq!(renewed.acquire_time, taken.acquire_time);
-        assert_eq!(renewed.renew_time, Some(MicroTime(later)));
-    }
-}
+mod tests;

@@ -1,9 +1,11 @@
 //! How every other part talks to the API server: kube's `Client`, over TLS or over the server's
-//! own tower service in the same process; informers; the event recorder; leases and leader election.
+//! own tower service in the same process; informers; the event recorder; leases, leader election and
+//! the fence around a leader's writes.
 
 pub mod connect;
 pub mod error;
 pub mod events;
+pub mod fence;
 pub mod informer;
 pub mod lease;
 

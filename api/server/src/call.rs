@@ -17,6 +17,7 @@ use serde_json::Value;
 use crate::audit::Trail;
 use crate::authorize;
 use crate::core::Core;
+use crate::fence::Fence;
 use crate::registry::Served;
 
 /// A request for a resource.
@@ -34,6 +35,8 @@ pub(crate) struct Call {
     pub(crate) query: Query,
     pub(crate) headers: HeaderMap,
     pub(crate) user: Arc<UserInfo>,
+    /// The condition on what a leader in this process writes.
+    pub(crate) fence: Option<Arc<Fence>>,
     /// The connection's other end; none for clients in this process.
     pub(crate) remote: Option<IpAddr>,
     /// Texts for `Warning` headers.
@@ -55,6 +58,7 @@ impl Call {
             query: Query::default(),
             headers: HeaderMap::new(),
             user: Arc::new(user),
+            fence: None,
             remote: None,
             warnings: Vec::new(),
             trail: None,

@@ -15,6 +15,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
+use crate::fence::Fence;
 use crate::metrics::Metrics;
 use crate::registry::{Registry, Served};
 
@@ -37,6 +38,15 @@ pub(crate) struct Core {
     pub(crate) shutdown: CancellationToken,
     /// Everything that runs beside requests, and what follows the cache. A task may end after `shutdown`.
     pub(crate) tasks: Tasks,
+}
+
+/// Conditions of a write beyond those on the object itself.
+#[derive(Default)]
+pub(crate) struct Conditions {
+    /// Of locks.
+    pub(crate) guards: Vec<Guard>,
+    /// Of the leader that writes.
+    pub(crate) fence: Option<Arc<Fence>>,
 }
 
 /// Why a write did not happen.
@@ -76,25 +86,28 @@ impl Core {
         })
     }
 
-    /// Stores an object (in its stored form) and waits until every read sees it.
+    /// Stores an object (in its stored form), given by namespace and name, and waits until every read sees it.
     pub(crate) async fn put(
         &self,
         served: &Served,
-        namespace: &str,
-        name: &str,
+        object: (&str, &str),
         expect: Expect,
         value: Value,
+        fence: Option<&Arc<Fence>>,
     ) -> Result<Arc<Object>, WriteError> {
         let bytes = cache::encode(&value);
         // Before the wait, after which another thread may go on.
         drop(value);
-        self.put_encoded(served, (namespace, name), expect, bytes, Vec::new()).await
+        self.put_encoded(served, object, expect, bytes, Conditions { fence: fence.cloned(), ..Conditions::default() }).await
     }
 
     /// Writes to the store. A conflict is returned only when every read sees the write that was faster: a client that gets
     /// "already exists" finds the object.
-    pub(crate) async fn write(&self, write: Write) -> Result<u64, WriteError> {
-        let written = self.store.write(write).await;
+    pub(crate) async fn write(&self, write: Write, fence: Option<&Fence>) -> Result<u64, WriteError> {
+        let written = match fence {
+            None => self.store.write(write).await,
+            Some(fence) => fence.write(&*self.store, &self.cache, write).await?,
+        };
         if let Err(StoreError::Conflict { current: Some(revision) }) = written
             && self.cache.wait_for(revision).await.is_err()
         {
@@ -103,14 +116,14 @@ impl Core {
         Ok(written?)
     }
 
-    /// [`Core::put`] of an object's bytes, which are written only if the guards hold.
+    /// [`Core::put`] of an object's bytes, which are written only if the conditions hold.
     pub(crate) async fn put_encoded(
         &self,
         served: &Served,
         (namespace, name): (&str, &str),
         expect: Expect,
         bytes: Bytes,
-        guards: Vec<Guard>,
+        Conditions { guards, fence }: Conditions,
     ) -> Result<Arc<Object>, WriteError> {
         if bytes.len() > OBJECT_BYTES_MAX {
             return Err(WriteError::Api(ApiError::too_large(OBJECT_BYTES_MAX)));
@@ -119,7 +132,7 @@ impl Core {
         let stored = self.cache.seal(&served.resource.name, &key, &bytes);
         let stored = stored.map_err(|error| WriteError::Api(ApiError::unsealable(&key, &error)))?;
         let announced = self.cache.announce(&key, &stored, &bytes);
-        let revision = self.write(Write { key, value: Some(stored), expect, guards }).await?;
+        let revision = self.write(Write { key, value: Some(stored), expect, guards }, fence.as_deref()).await?;
         let event = self.cache.settled(&served.resource, revision).await.map_err(|closed| WriteError::Api(closed.into()))?;
         drop(announced);
         match event.and_then(|event| event.after.clone()) {
@@ -133,9 +146,14 @@ impl Core {
     }
 
     /// Deletes an object and waits until every read sees it. Returns the object's last state at the revision of the deletion.
-    pub(crate) async fn remove(&self, served: &Served, object: &Arc<Object>) -> Result<Arc<Object>, WriteError> {
+    pub(crate) async fn remove(
+        &self,
+        served: &Served,
+        object: &Arc<Object>,
+        fence: Option<&Arc<Fence>>,
+    ) -> Result<Arc<Object>, WriteError> {
         let key = key::object_key(&served.resource.name, &object.namespace, &object.name);
-        let revision = self.write(Write::new(key, None, Expect::At(object.revision))).await?;
+        let revision = self.write(Write::new(key, None, Expect::At(object.revision)), fence.map(AsRef::as_ref)).await?;
         let settled = self.cache.settled(&served.resource, revision).await;
         let event = settled.map_err(|closed| WriteError::Api(closed.into()))?;
         let gone = event.and_then(|event| event.object(cache::Change::Deleted).cloned());
@@ -148,8 +166,9 @@ impl Core {
         served: &Served,
         object: &Arc<Object>,
         in_version: &Object,
+        fence: Option<&Arc<Fence>>,
     ) -> Result<Arc<Object>, WriteError> {
-        let gone = self.remove(served, object).await?;
+        let gone = self.remove(served, object, fence).await?;
         Ok(if served.converter().is_some() { Arc::new(in_version.at_revision(gone.revision)) } else { gone })
     }
 }

@@ -56,7 +56,7 @@ pub(crate) async fn pass(core: &Core, now: Timestamp) {
     let events = served.resource.list(&Filter::default(), core.cache.applied()).items;
     let over: Vec<Arc<Object>> = events.into_iter().filter(|event| is_over(&event.value(), core.config.event_ttl, now)).collect();
     for some in over.chunks(AT_ONCE) {
-        for deleted in futures::future::join_all(some.iter().map(|event| core.remove(&served, event))).await {
+        for deleted in futures::future::join_all(some.iter().map(|event| core.remove(&served, event, None))).await {
             match deleted {
                 // Changed or deleted meanwhile: the next pass decides again.
                 Ok(_) | Err(WriteError::Conflict) => {}

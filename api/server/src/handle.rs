@@ -17,6 +17,7 @@ use crate::app::App;
 use crate::audit::Peer;
 use crate::call::Call;
 use crate::fairness::Passed;
+use crate::fence::Fence;
 use crate::metrics::Observed;
 use crate::registry::Served;
 use crate::serve::socket::Socket;
@@ -138,6 +139,11 @@ struct Wanted {
 async fn at_resource(app: &Arc<App>, mut parts: Parts, body: Body, wanted: Wanted, passed: &mut Passed) -> ApiResult<Response<Body>> {
     // The seat is held until the answer is made or, for a watch, has begun.
     let (user, _seat) = allowed(app, &parts, &attributes(&wanted), passed).await?;
+    let fence = parts.extensions.remove::<Arc<Fence>>();
+    if let Some(fence) = fence.as_ref().filter(|_| !is_read(wanted.verb)) {
+        // The store has the last word. Before that, webhooks and other servers would get the request.
+        fence.guard()?;
+    }
     let is_long_running = wanted.verb == "watch" || is_connection(&wanted.found.subresource);
     let limit = match is_long_running {
         true => app.core.config.request_timeout,
@@ -174,6 +180,7 @@ async fn at_resource(app: &Arc<App>, mut parts: Parts, body: Body, wanted: Wante
         query,
         headers: std::mem::take(&mut parts.headers),
         user,
+        fence,
         remote: parts.extensions.get::<Peer>().map(|Peer(ip)| *ip),
         trail: trail.clone(),
     };
@@ -211,7 +218,11 @@ async fn perform(writes: &WritePath, mut call: Call, verb: &str, body: Body) -> 
 /// Whether the client accepts an older state: any resource version says so, "0" most of all. All other reads, and all changes, are
 /// about the present state.
 fn takes_the_past(verb: &str, query: &Query) -> bool {
-    matches!(verb, "get" | "list" | "watch") && query.filled("resourceVersion").is_some()
+    is_read(verb) && query.filled("resourceVersion").is_some()
+}
+
+fn is_read(verb: &str) -> bool {
+    matches!(verb, "get" | "list" | "watch")
 }
 
 async fn main_resource(writes: &WritePath, call: &mut Call, verb: &str, bytes: &[u8]) -> ApiResult<Response<Body>> {

@@ -28,6 +28,7 @@ mod documents;
 mod exclusive;
 mod expire;
 mod fairness;
+mod fence;
 mod handle;
 mod health;
 
@@ -60,6 +61,7 @@ pub use api_cache::{AtRest, EncryptionError};
 pub use api_upstream::tls::TlsError;
 pub use audit::{AuditConfig, AuditLog, AuditPolicy, AuditPolicyError};
 pub use config::Config;
+pub use fence::LeaderLease;
 pub use loopback::BootstrapError;
 pub use oidc::{OidcProvider, OidcStartError};
 pub use server::{InProcess, Server, StartError};

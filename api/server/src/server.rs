@@ -37,6 +37,7 @@ use crate::definitions::Definitions;
 use crate::documents::Documents;
 use crate::expire;
 use crate::fairness::{Gate, keeper};
+use crate::fence::{Fence, LeaderLease};
 use crate::handle::handle;
 use crate::loopback::{BootstrapError, Loopback};
 use crate::metrics::Metrics;
@@ -162,7 +163,7 @@ impl Server {
     /// A tower service for clients in the same process, such as `kube::Client::new`, that acts as
     /// that user.
     pub fn client(&self, user: UserInfo) -> InProcess {
-        InProcess { app: Arc::clone(&self.app), identity: Identity(Arc::new(user)), agent: None }
+        InProcess { app: Arc::clone(&self.app), identity: Identity(Arc::new(user)), agent: None, fence: None }
     }
 
     /// The same as a router, for whoever wants to put layers around it.
@@ -283,13 +284,14 @@ fn assemble(mut config: Config, store: Arc<dyn Store>, cache: Arc<Cache>, oidc: 
     })
 }
 
-/// A client's way to the server without a socket. The identity travels beside the request, never in
+/// A client's way to the server without a socket. The identity and a leader's Lease travel beside the request, never in
 /// its headers.
 #[derive(Clone)]
 pub struct InProcess {
     app: Arc<App>,
     identity: Identity,
     agent: Option<HeaderValue>,
+    fence: Option<Arc<Fence>>,
 }
 
 impl InProcess {
@@ -298,6 +300,13 @@ impl InProcess {
     #[must_use]
     pub fn with_agent(mut self, agent: &'static str) -> Self {
         self.agent = Some(HeaderValue::from_static(agent));
+        self
+    }
+
+    /// The same for the leader of a Lease: what it writes is stored only while the Lease is of that term, and is Forbidden after that.
+    #[must_use]
+    pub fn under_lease(mut self, lease: LeaderLease) -> Self {
+        self.fence = Some(Arc::new(Fence::new(&self.app.core.cache, lease)));
         self
     }
 }
@@ -319,6 +328,9 @@ where
         let app = Arc::clone(&self.app);
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(self.identity.clone());
+        if let Some(fence) = &self.fence {
+            request.extensions_mut().insert(Arc::clone(fence));
+        }
         if let Some(agent) = &self.agent {
             request.headers_mut().entry(header::USER_AGENT).or_insert_with(|| agent.clone());
         }

@@ -1,15 +1,16 @@
-//! Locks of a write. They are released only when every read sees the write or the write has failed: until then nobody else may
+//! Locks of a write, and its other conditions. They are released only when every read sees the write or the write has failed: until then nobody else may
 //! decide about the same addresses or quotas.
 
 use std::sync::Arc;
 
 use api_cache::Object;
-use api_store::{Expect, Guard};
+use api_store::Expect;
 use api_wire::status::ApiError;
 use bytes::Bytes;
 
-use crate::core::{Core, WriteError};
+use crate::core::{Conditions, Core, WriteError};
 use crate::exclusive::Exclusive;
+use crate::fence::Fence;
 use crate::quota::Hold;
 use crate::registry::Served;
 use crate::services::Reservation;
@@ -23,6 +24,8 @@ pub(crate) struct WriteLocks {
     pub(crate) alone: Option<Arc<Exclusive>>,
     /// The locks of the namespace's quotas.
     pub(crate) quota: Option<Hold>,
+    /// What the leader that writes must still be. It is no lock.
+    pub(crate) fence: Option<Arc<Fence>>,
 }
 
 impl WriteLocks {
@@ -30,10 +33,11 @@ impl WriteLocks {
         self.reservation.is_none() && self.alone.is_none() && self.quota.is_none()
     }
 
-    /// The conditions of the write, where servers share a store.
-    fn guards(&self) -> Vec<Guard> {
+    /// The conditions of the write; those of locks only where servers share a store.
+    fn conditions(&self) -> Conditions {
         let quota = self.quota.as_ref().and_then(|(_, exclusive)| exclusive.as_ref());
-        self.alone.iter().chain(quota).map(|exclusive| exclusive.guard()).collect()
+        let guards = self.alone.iter().chain(quota).map(|exclusive| exclusive.guard()).collect();
+        Conditions { guards, fence: self.fence.clone() }
     }
 
     /// Writes an object's bytes, and releases the locks only when every read sees the write or it has failed, even if the client
@@ -48,12 +52,12 @@ impl WriteLocks {
         bytes: Bytes,
     ) -> Result<Arc<Object>, WriteError> {
         if self.is_nothing() {
-            return core.put_encoded(served, (namespace, name), expect, bytes, Vec::new()).await;
+            return core.put_encoded(served, (namespace, name), expect, bytes, self.conditions()).await;
         }
         let (writer, served) = (Arc::clone(core), Arc::clone(served));
         let (namespace, name) = (namespace.to_owned(), name.to_owned());
         let writing = core.tasks.request("api-server/write", async move {
-            let written = writer.put_encoded(&served, (&namespace, &name), expect, bytes, self.guards()).await;
+            let written = writer.put_encoded(&served, (&namespace, &name), expect, bytes, self.conditions()).await;
             drop(self);
             written
         });

@@ -6,14 +6,24 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api_client::fence::Fence;
 use api_client::lease::Election;
 use ipnet::{IpNet, Ipv4Net};
 use jiff::SignedDuration;
 use jiff::tz::TimeZone;
 use thiserror::Error;
 
-/// Creates a client that acts as a ServiceAccount of `kube-system`.
-pub type Accounts = Arc<dyn Fn(&'static str) -> kube::Client + Send + Sync>;
+/// The identity with which a controller acts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Account {
+    /// As the user `system:kube-controller-manager`.
+    Manager,
+    /// As a ServiceAccount of `kube-system`, upstream's with `--use-service-account-credentials`.
+    Named(&'static str),
+}
+
+/// Creates a client of an account; with a fence, for the leader's term.
+pub type Accounts = Arc<dyn Fn(Account, Option<&Fence>) -> kube::Client + Send + Sync>;
 
 /// Names and addresses that no node may have in its certificate: the cluster's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,8 +58,8 @@ pub struct Config {
     pub signer: Option<Arc<dyn Signer>>,
     /// Longest validity of a signed certificate, upstream's year.
     pub certificate_duration: Duration,
-    /// A client for each ServiceAccount of `kube-system` that controllers act as; without it all controllers act as the client
-    /// with which they are run.
+    /// Clients of the accounts that controllers act as; without it all controllers act as the client with which they are run, and an
+    /// elected leader has no fence.
     pub accounts: Option<Accounts>,
     /// The controllers run only while they hold this Lease. For several servers on one store.
     pub election: Option<Election>,

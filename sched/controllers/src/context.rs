@@ -7,25 +7,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use api_client::events::Recorder;
+use api_client::fence::Fence;
 use api_client::informer::{Cached, Change, Informer, Informers};
 use api_tasks::Tasks;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Config;
+use crate::config::{Account, Config};
 use crate::external::ExternalSource;
 use crate::kind::KindInfo;
 use crate::work::{self, Controller, WorkQueue};
-
-/// The identity with which a controller acts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Account {
-    /// As the user `system:kube-controller-manager`.
-    Manager,
-    /// As a ServiceAccount of `kube-system`, upstream's with `--use-service-account-credentials`.
-    Named(&'static str),
-}
 
 /// Observes the metadata of every object: the state before a change and the state after it.
 pub trait MetadataObserver: Send + Sync + 'static {
@@ -49,6 +41,8 @@ pub struct ControllerContext {
     /// The external metrics that a controller of this process computes.
     pub external: ExternalSource,
     informers: Informers,
+    /// Goes around the clients of an elected leader.
+    fence: Option<Fence>,
     /// The client of the controller that is being set up.
     client: kube::Client,
     tasks: Tasks,
@@ -83,12 +77,13 @@ impl Built {
 
 impl ControllerContext {
     /// A context without controllers. Background tasks run in `tasks`.
-    pub fn new(informers: Informers, config: Arc<Config>, tasks: Tasks) -> Self {
+    pub fn new(informers: Informers, config: Arc<Config>, fence: Option<Fence>, tasks: Tasks) -> Self {
         let client = informers.client().clone();
         Self {
             config,
             external: ExternalSource::default(),
             informers,
+            fence,
             client,
             tasks,
             runs: Vec::new(),
@@ -103,9 +98,9 @@ impl ControllerContext {
 
     /// The next controllers act as this account. The caches belong to the manager, which may list and watch everything.
     pub fn act_as(&mut self, account: Account) {
-        self.client = match (account, &self.config.accounts) {
-            (Account::Named(name), Some(accounts)) => accounts(name),
-            (Account::Manager, _) | (_, None) => self.informers.client().clone(),
+        self.client = match &self.config.accounts {
+            Some(accounts) => accounts(account, self.fence.as_ref()),
+            None => self.informers.client().clone(),
         };
     }
 

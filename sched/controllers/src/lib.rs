@@ -55,15 +55,17 @@ pub mod work;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api_client::fence::Fence;
 use api_client::informer::Informers;
+use api_client::lease::Term;
 use api_tasks::{TaskFailure, Tasks};
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::ReplicationController;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
-pub use config::{Accounts, Autoscaling, Config, NodeTiming, Reserved, Signer, SigningError, SigningRequest, UnknownController};
-use context::{Account, ControllerContext};
+pub use config::{Account, Accounts, Autoscaling, Config, NodeTiming, Reserved, Signer, SigningError, SigningRequest, UnknownController};
+use context::ControllerContext;
 pub use failure::Failure;
 
 /// Why the controllers could not start, or ended.
@@ -134,21 +136,21 @@ pub async fn run(informers: Informers, config: Config, cancel: CancellationToken
     config::check_names(&config.controllers, &controller_names())?;
     let config = Arc::new(config);
     match config.election.clone() {
-        None => run_now(informers, config, cancel).await,
+        None => run_now(informers, config, None, cancel).await,
         Some(election) => {
-            let leading = |term| run_now(informers.clone(), Arc::clone(&config), term);
+            let leading = |Term { fence, cancel }| run_now(informers.clone(), Arc::clone(&config), Some(fence), cancel);
             // `None`: cancelled while another process was the leader.
             api_client::lease::lead(informers.client().clone(), &election, cancel, leading).await.unwrap_or(Ok(()))
         }
     }
 }
 
-async fn run_now(informers: Informers, config: Arc<Config>, cancel: CancellationToken) -> Result<(), Error> {
+async fn run_now(informers: Informers, config: Arc<Config>, fence: Option<Fence>, cancel: CancellationToken) -> Result<(), Error> {
     // Ends all of them when one fails.
     let cancel = cancel.child_token();
     let tasks = Tasks::new(cancel.clone());
     metrics::publish();
-    let mut context = ControllerContext::new(informers, Arc::clone(&config), tasks.clone());
+    let mut context = ControllerContext::new(informers, Arc::clone(&config), fence, tasks.clone());
     for (name, account, build) in CONTROLLERS {
         if config::enabled(&config.controllers, name) {
             context.act_as(*account);

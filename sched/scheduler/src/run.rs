@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use api_client::error::chain;
 use api_client::events::Recorder;
+use api_client::fence::Clients;
 use api_client::informer::{Batch, Informers, ObjectKey};
-use api_client::lease::{Election, lead};
+use api_client::lease::{Election, Term, lead};
 use api_tasks::{TaskFailure, Tasks};
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service};
@@ -48,17 +49,17 @@ pub struct Config {
     pub external_plugins: Option<Arc<dyn ExternalPlugins>>,
 }
 
-/// Schedules until cancelled. `client` writes as the scheduler.
+/// Schedules until cancelled. The clients write as the scheduler.
 ///
 /// # Errors
 /// When a background task of the scheduler failed.
-pub async fn run(client: kube::Client, informers: Informers, config: Config, cancel: CancellationToken) -> Result<(), TaskFailure> {
+pub async fn run(clients: Clients, informers: Informers, config: Config, cancel: CancellationToken) -> Result<(), TaskFailure> {
     match config.configuration.leader_election.of(config.election.clone()) {
-        None => schedule(client, informers, config, cancel).await,
+        None => schedule(clients.unfenced(), informers, config, cancel).await,
         Some(election) => {
-            let leading = |term: CancellationToken| schedule(client.clone(), informers.clone(), config.clone(), term);
+            let leading = |Term { fence, cancel }| schedule(clients.fenced(&fence), informers.clone(), config.clone(), cancel);
             // `None`: cancelled while another scheduler was the leader.
-            lead(client.clone(), &election, cancel, leading).await.unwrap_or(Ok(()))
+            lead(clients.unfenced(), &election, cancel, leading).await.unwrap_or(Ok(()))
         }
     }
 }

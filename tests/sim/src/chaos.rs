@@ -1,4 +1,4 @@
-//! What goes wrong during a run: processes crash and start again or are cut off, machines lose their power or their network.
+//! What goes wrong during a run: processes crash and start again, are cut off or suspended, machines lose their power or their network.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,6 +25,7 @@ enum Event {
     Fault,
     StartReplica(usize),
     ConnectReplica(usize),
+    ResumeReplica(usize),
     Boot(usize),
     ConnectMachine(usize),
 }
@@ -100,6 +101,7 @@ impl Chaos {
             }
             Event::StartReplica(number) => self.replicas[number].start(),
             Event::ConnectReplica(number) => self.replicas[number].cut(false),
+            Event::ResumeReplica(number) => self.replicas[number].suspend(false),
             Event::Boot(number) => self.machines[number].boot(),
             Event::ConnectMachine(number) => self.machines[number].cut(false),
         }
@@ -121,7 +123,8 @@ impl Chaos {
         let pause = Duration::from_secs_f64(self.rng.random_range(0.1..40.0));
         match self.rng.random_range(0..100) {
             0..25 => self.crash(pause),
-            25..45 => self.cut_replica(pause),
+            25..38 => self.cut_replica(pause),
+            38..45 => self.suspend_replica(pause * 2),
             45..60 => self.power_off(pause * 2).await,
             60..80 => self.cut_machine(pause * 3),
             _ => {
@@ -148,6 +151,12 @@ impl Chaos {
         let number = self.rng.random_range(0..self.replicas.len());
         self.replicas[number].cut(true);
         self.plan(pause, Event::ConnectReplica(number));
+    }
+
+    fn suspend_replica(&mut self, pause: Duration) {
+        let number = self.rng.random_range(0..self.replicas.len());
+        self.replicas[number].suspend(true);
+        self.plan(pause, Event::ResumeReplica(number));
     }
 
     async fn power_off(&mut self, pause: Duration) {

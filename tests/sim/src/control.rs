@@ -5,17 +5,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api_auth::{Pki, PkiConfig};
+use api_client::fence::{Clients, Fence};
 use api_client::informer::Informers;
 use api_client::lease::Election;
 use api_model::request::UserInfo;
-use api_server::Server;
+use api_server::{LeaderLease, Server};
 use api_tasks::Tasks;
 use kube::Client;
+use sched_controllers::Account;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::history::History;
+use crate::leaders::{Leader, NAMESPACE};
 use crate::net::{Link, Net, Process};
+use crate::object::text;
 use crate::store::Recorded;
 
 /// The pause between two renewals of the leader's Lease, longer than upstream's: each costs time of the machine.
@@ -49,8 +53,23 @@ impl Cluster {
 
     /// A client of a process through the network.
     pub fn client(&self, process: &Arc<Process>, user: UserInfo) -> Client {
-        let link = Link { net: Arc::clone(&self.net), process: Arc::clone(process), server: self.server.client(user) };
+        let link = Link { net: Arc::clone(&self.net), process: Arc::clone(process), server: self.server.client(user), leader: None };
         Client::new(link, "default")
+    }
+
+    /// The same; of an elected leader, within its fence.
+    fn fenced_client(&self, process: &Arc<Process>, user: UserInfo, fence: Option<&Fence>) -> Client {
+        let Some(fence) = fence else { return self.client(process, user) };
+        let lease = LeaderLease {
+            namespace: fence.namespace().to_owned(),
+            name: fence.name().to_owned(),
+            holder_identity: fence.identity().to_owned(),
+            lease_transitions: fence.transitions(),
+        };
+        let leader = Leader { lease: fence.name().to_owned(), identity: fence.identity().to_owned() };
+        let server = self.server.client(user).under_lease(lease);
+        let link = Link { net: Arc::clone(&self.net), process: Arc::clone(process), server, leader: Some(leader) };
+        Client::new(fence.around(link), "default")
     }
 }
 
@@ -125,8 +144,9 @@ impl Replica {
         let ended: JoinHandle<Result<(), String>> = match self.part {
             Part::Scheduler => {
                 let config = sched_scheduler::Config { election, ..sched_scheduler::Config::default() };
-                let client = self.cluster.client(&process, self.part.user());
-                let run = sched_scheduler::run(client, informers, config, cancel.clone());
+                let (cluster, writer, user) = (self.cluster.clone(), Arc::clone(&process), self.part.user());
+                let clients = Clients::new(move |fence| cluster.fenced_client(&writer, user.clone(), fence));
+                let run = sched_scheduler::run(clients, informers, config, cancel.clone());
                 tokio::spawn(async move { run.await.map_err(|error| error.to_string()) })
             }
             Part::Controllers => {
@@ -167,6 +187,25 @@ impl Replica {
         process.cut(is_cut);
     }
 
+    /// Stops the process as SIGSTOP does, or lets it go on. If another one leads by then, what the process does now is no excuse for
+    /// anything: it may not write.
+    pub fn suspend(&self, is_suspended: bool) {
+        let Some(Running { process, .. }) = &self.running else { return };
+        let what = format!("! {} {}", process.name, if is_suspended { "is suspended" } else { "is resumed" });
+        match !is_suspended && self.is_followed(process) {
+            true => self.cluster.history.note(&what),
+            false => self.interrupted(&what),
+        }
+        process.suspend(is_suspended);
+    }
+
+    /// Whether another process leads.
+    fn is_followed(&self, process: &Process) -> bool {
+        let lease = self.part.lease();
+        let holder = self.cluster.history.read(|view| Some(text(view.get("leases", NAMESPACE, lease)?, "/spec/holderIdentity").to_owned()));
+        self.is_elected && holder.is_some_and(|holder| !holder.is_empty() && holder != process.name)
+    }
+
     fn interrupted(&self, what: &str) {
         let part = self.part.name();
         self.cluster.history.incident(what, |incidents, now| incidents.interrupted(part, now));
@@ -174,9 +213,13 @@ impl Replica {
 
     fn controllers_config(&self, process: &Arc<Process>, election: Option<Election>) -> sched_controllers::Config {
         let (cluster, process) = (self.cluster.clone(), Arc::clone(process));
-        let account = move |name: &'static str| {
+        let account = move |account: Account, fence: Option<&Fence>| {
             let groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"];
-            cluster.client(&process, UserInfo::new(format!("system:serviceaccount:kube-system:{name}"), &groups))
+            let user = match account {
+                Account::Manager => Part::Controllers.user(),
+                Account::Named(name) => UserInfo::new(format!("system:serviceaccount:kube-system:{name}"), &groups),
+            };
+            cluster.fenced_client(&process, user, fence)
         };
         sched_controllers::Config {
             accounts: Some(Arc::new(account)),

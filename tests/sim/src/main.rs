@@ -14,6 +14,7 @@ mod control;
 mod entropy;
 mod history;
 mod incidents;
+mod leaders;
 mod ledger;
 mod many;
 mod net;

@@ -1,6 +1,6 @@
 //! The network between the parts and the API server: a tower layer around the server's in-process service. It delays requests
-//! and answers, refuses requests, loses answers to requests that were served, ends watches and delays what they deliver, and
-//! cuts a process off.
+//! and answers, refuses requests, loses answers to requests that were served, ends watches and delays what they deliver, cuts a
+//! process off, and stops it.
 
 mod watch;
 
@@ -23,6 +23,7 @@ use tower::{BoxError, Service};
 
 use crate::entropy;
 use crate::history::History;
+use crate::leaders::{Leader, writing_as};
 
 /// The body of an answer.
 pub type AnswerBody = UnsyncBoxBody<Bytes, BoxError>;
@@ -135,11 +136,13 @@ pub struct Process {
     pub name: String,
     is_dead: AtomicBool,
     cut: tokio::sync::watch::Sender<bool>,
+    suspended: tokio::sync::watch::Sender<bool>,
 }
 
 impl Process {
     pub fn new(name: impl Into<String>) -> Arc<Self> {
-        Arc::new(Self { name: name.into(), is_dead: AtomicBool::new(false), cut: tokio::sync::watch::Sender::new(false) })
+        let (cut, suspended) = (tokio::sync::watch::Sender::new(false), tokio::sync::watch::Sender::new(false));
+        Arc::new(Self { name: name.into(), is_dead: AtomicBool::new(false), cut, suspended })
     }
 
     /// Nothing leaves or reaches the process any more.
@@ -150,6 +153,11 @@ impl Process {
     /// Cuts the process off from the server, or connects it again.
     pub fn cut(&self, is_cut: bool) {
         self.cut.send_replace(is_cut);
+    }
+
+    /// Stops the process, or lets it go on: what it sends, and what is sent to it, arrives after the stop. Its timers go on.
+    pub fn suspend(&self, is_suspended: bool) {
+        self.suspended.send_replace(is_suspended);
     }
 
     fn is_dead(&self) -> bool {
@@ -172,6 +180,10 @@ impl Process {
         Err("connection timed out".into())
     }
 
+    async fn resumed(&self) {
+        let _ = self.suspended.subscribe().wait_for(|is_suspended| !is_suspended).await;
+    }
+
     async fn connected(&self) {
         let _ = self.cut.subscribe().wait_for(|is_cut| !is_cut).await;
     }
@@ -183,6 +195,8 @@ pub struct Link<S> {
     pub net: Arc<Net>,
     pub process: Arc<Process>,
     pub server: S,
+    /// What the process is as the leader of a Lease.
+    pub leader: Option<Leader>,
 }
 
 impl<S, B> Service<Request<Body>> for Link<S>
@@ -214,8 +228,9 @@ where
     B::Error: Into<BoxError>,
 {
     async fn carry(self, request: Request<Body>) -> Result<Answer, BoxError> {
-        let Self { net, process, mut server } = self;
+        let Self { net, process, mut server, leader } = self;
         tokio::time::sleep(net.delay(|weather| weather.delay_max)).await;
+        process.resumed().await;
         process.check_connection().await?;
         if let Some(code) = net.refusal(&request) {
             return Ok(refusal(code));
@@ -223,13 +238,14 @@ where
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
         // The server goes on with a request whose client went away.
-        let serving = tokio::spawn(server.call(request));
+        let serving = tokio::spawn(writing_as(leader, server.call(request)));
         drop(server);
         let answer = serving.await?.map_err(Into::into)?;
         let answer = answer.map(|body| body.map_err(Into::into).boxed_unsync());
         let is_done = method != Method::GET && answer.status().is_success();
         let is_lost = is_done && net.loses_answer();
         tokio::time::sleep(net.delay(|weather| weather.delay_max)).await;
+        process.resumed().await;
         if is_lost || (is_done && (process.is_cut() || process.is_dead())) {
             net.note_lost(&process, &method, &path);
         }

@@ -6,6 +6,7 @@ use api_store::{Events, MemoryStore, Revision, Snapshot, Store, StoreError, Writ
 use async_trait::async_trait;
 
 use crate::history::History;
+use crate::leaders;
 
 /// The store of a run.
 pub struct Recorded {
@@ -26,6 +27,7 @@ impl Store for Recorded {
         // The store in memory commits within one poll, so the history has the order of the revisions.
         let revision = self.store.write(write).await?;
         self.history.commit(revision, &key, value.as_ref());
+        leaders::check(&self.history, &key);
         Ok(revision)
     }
 

@@ -89,7 +89,7 @@ fn with_condition(schema: &Value, level: &str, exists: bool, now: Timestamp) -> 
 async fn write(core: &Core, schema: Value) {
     let Some(served) = core.registry.find(GROUP, "v1", "flowschemas") else { return };
     let (name, revision) = (meta::name(&schema).to_owned(), meta::resource_version(&schema).parse().unwrap_or_default());
-    match core.put(&served, "", &name, Expect::At(revision), schema).await {
+    match core.put(&served, ("", &name), Expect::At(revision), schema, None).await {
         Ok(_) | Err(WriteError::Conflict) => {}
         Err(WriteError::Api(error)) => tracing::warn!(schema = name, error = error.message(), "writing a condition failed"),
     }

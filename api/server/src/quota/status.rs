@@ -104,7 +104,7 @@ async fn write(quotas: &Quotas, served: &Arc<Served>, quota: &Arc<Object>) -> bo
     json::set(&mut new, &["status"], status);
     let now = meta::time(api_clock::now());
     apply::record(&Target::new(&served.stored, Some("status")), Some(&old), &mut new, Writer { manager: MANAGER, now: &now });
-    match quotas.core.put(served, &quota.namespace, &quota.name, Expect::At(quota.revision), new).await {
+    match quotas.core.put(served, (&quota.namespace, &quota.name), Expect::At(quota.revision), new, None).await {
         // Somebody was faster. That change will cause another pass.
         Ok(_) | Err(WriteError::Conflict) => true,
         Err(WriteError::Api(error)) => {

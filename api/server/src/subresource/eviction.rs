@@ -77,7 +77,7 @@ async fn evict_unguarded(path: &WritePath, call: &mut Call, delete: &DeleteOptio
 /// Evicts a running Pod, if its budget allows it.
 async fn evict_guarded(path: &WritePath, call: &mut Call, delete: &DeleteOptions) -> ApiResult<()> {
     let pod = call.object()?.value();
-    match budget::ask(&call.core, &pod, delete.dry_run).await? {
+    match budget::ask(call, &pod, delete.dry_run).await? {
         Answer::Granted => mark_and_delete(path, call, delete.clone()).await,
         // The Pod does not count as healthy, so its eviction costs nothing as long as the Pod is unchanged.
         Answer::NotCounted(name) => match mark_and_delete(path, call, as_of(&pod, delete)).await {

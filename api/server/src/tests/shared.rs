@@ -1,5 +1,6 @@
 //! Several servers on one store, as with etcd: here a store in memory whose watches are late.
 
+mod leaders;
 mod lost;
 
 use std::time::Duration;

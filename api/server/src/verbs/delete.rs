@@ -128,10 +128,11 @@ async fn perform(
         Plan::Remove if dry_run => Ok(Outcome::DryRun(served.current(in_version))),
         Plan::Change(value) if dry_run => Ok(Outcome::DryRun(Internal::new(value))),
         Plan::Keep => Ok(Outcome::Pending(Arc::clone(in_version))),
-        Plan::Remove => core.remove_in_version(served, object, in_version).await.map(Outcome::Gone),
+        Plan::Remove => core.remove_in_version(served, object, in_version, call.fence.as_ref()).await.map(Outcome::Gone),
         Plan::Change(value) => {
             let stored = served.for_storage(Internal::new(value)).await?;
-            let put = core.put(served, &object.namespace, &object.name, Expect::At(object.revision), stored.into_value());
+            let (key, expect) = ((&*object.namespace, &*object.name), Expect::At(object.revision));
+            let put = core.put(served, key, expect, stored.into_value(), call.fence.as_ref());
             served.one_in_version(put.await?).await.map(Outcome::Pending).map_err(WriteError::Api)
         }
     }

@@ -216,7 +216,7 @@ impl Write<'_> {
         }
         if let Some(old) = self.old {
             if is_released(&new) {
-                return core.remove_in_version(served, &old.stored, &old.in_version).await.map(Written::Gone);
+                return core.remove_in_version(served, &old.stored, &old.in_version, call.fence.as_ref()).await.map(Written::Gone);
             }
             api_rules::apply::keep_times(&old.value, &mut new);
         }
@@ -226,6 +226,7 @@ impl Write<'_> {
             return Ok(Written::Stored(Arc::clone(&old.in_version)));
         }
         locks.quota = admission.hold_quota(call, step, &mut new).await?;
+        locks.fence.clone_from(&call.fence);
         // Before the wait, after which another thread may go on.
         drop(new);
         let (namespace, expect) = match self.old {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api_auth::{Pki, PkiConfig};
+use api_client::fence::Fence;
 use api_client::informer::Informers;
 use api_client::lease;
 use api_model::request::UserInfo;
@@ -16,7 +17,7 @@ use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
-use sched_controllers::{Config, SigningError, SigningRequest};
+use sched_controllers::{Account, Config, SigningError, SigningRequest};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -48,9 +49,12 @@ impl Cluster {
         let manager = UserInfo::new("system:kube-controller-manager", &["system:authenticated"]);
         let manager = Client::new(server.client(manager), "default");
         let accounts = Arc::clone(&server);
-        let account = move |name: &'static str| {
+        let account = move |account: Account, _: Option<&Fence>| {
             let groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"];
-            let user = UserInfo::new(format!("system:serviceaccount:kube-system:{name}"), &groups);
+            let user = match account {
+                Account::Manager => UserInfo::new("system:kube-controller-manager", &["system:authenticated"]),
+                Account::Named(name) => UserInfo::new(format!("system:serviceaccount:kube-system:{name}"), &groups),
+            };
             Client::new(accounts.client(user), "default")
         };
         let authority = Arc::clone(&pki);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api_auth::{Pki, PkiConfig};
+use api_client::fence::Clients;
 use api_client::informer::Informers;
 use api_model::request::UserInfo;
 use api_store::MemoryStore;
@@ -51,7 +52,7 @@ impl Cluster {
         let informers = Informers::new(manager, Tasks::new(cancel.clone()));
         let config = Config { configuration, ..Config::default() };
         let user = client_of(UserInfo::new("system:kube-scheduler", &["system:authenticated"]));
-        let scheduler = tokio::spawn(sched_scheduler::run(user, informers, config, cancel.clone()));
+        let scheduler = tokio::spawn(sched_scheduler::run(Clients::new(move |_| user.clone()), informers, config, cancel.clone()));
         let cluster = Self { client, server, cancel, scheduler, _pki: directory };
         for name in nodes {
             cluster.node(name).await;

@@ -85,6 +85,7 @@ impl Through {
                 Err(_) => return self.ended(end).await,
             },
         };
+        self.process.resumed().await;
         if self.process.is_dead() {
             std::future::pending::<()>().await;
         }

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::ATTEMPTS_MAX;
+use crate::call::Call;
 use crate::core::{Core, WriteError};
 use api_wire::json;
 use api_wire::status::{ApiError, ApiResult};
@@ -27,7 +28,8 @@ pub(super) enum Answer {
 }
 
 /// Takes one disruption from the Pod's budget, or rejects the eviction.
-pub(super) async fn ask(core: &Core, pod: &Value, dry_run: bool) -> ApiResult<Answer> {
+pub(super) async fn ask(call: &Call, pod: &Value, dry_run: bool) -> ApiResult<Answer> {
+    let core = &call.core;
     let mut name = String::new();
     for _ in 0..ATTEMPTS_MAX {
         let budgets = budgets(core, pod);
@@ -51,7 +53,7 @@ pub(super) async fn ask(core: &Core, pod: &Value, dry_run: bool) -> ApiResult<An
         let served = core.registry.find("policy", "v1", "poddisruptionbudgets").ok_or_else(ApiError::no_such_resource)?;
         let namespace = meta::namespace(budget);
         let revision = meta::resource_version(budget).parse().unwrap_or_default();
-        match core.put(&served, namespace, &name, api_store::Expect::At(revision), changed).await {
+        match core.put(&served, (namespace, &name), api_store::Expect::At(revision), changed, call.fence.as_ref()).await {
             Ok(_) => return Ok(Answer::Granted),
             Err(WriteError::Conflict) => core.cache.overtaken(&served.resource, namespace, &name, revision).await,
             Err(WriteError::Api(error)) => return Err(error),

@@ -120,7 +120,7 @@ async fn a_dry_run_is_not_sent_to_webhooks_with_side_effects() {
         "metadata": {"name": "old"}, "webhooks": [hook.webhook("old.example.com", json!({"sideEffects": "Some"}))]});
     let core = cluster.server.core();
     let served = core.registry.find("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations").expect("served");
-    core.put(&served, "", "old", api_store::Expect::Absent, value).await.expect("stored");
+    core.put(&served, ("", "old"), api_store::Expect::Absent, value, None).await.expect("stored");
     let refused = cluster.post(&format!("{CONFIG_MAPS}?dryRun=All"), config_map("c", json!({}))).await;
     assert_eq!(refused.refusal(), (400, "admission webhook \"old.example.com\" does not support dry run"));
     cluster.config_map("c", json!({})).await;
@@ -140,7 +140,7 @@ async fn a_connection_is_used_only_while_its_endpoint_is_in_the_slices() {
         let slice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
             "metadata": {"name": "hook-x", "namespace": "default", "labels": {"kubernetes.io/service-name": "hook"}},
             "ports": [{"name": "", "port": hook.port}], "endpoints": [{"addresses": ["127.0.0.1"]}]});
-        core.put(&served, "default", "hook-x", expect, slice).await.expect("stored").revision
+        core.put(&served, ("default", "hook-x"), expect, slice, None).await.expect("stored").revision
     };
     let revision = point(api_store::Expect::Absent, &first).await;
     let mut webhook = first.webhook("s.example.com", json!({}));

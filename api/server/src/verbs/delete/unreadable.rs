@@ -33,7 +33,7 @@ pub(super) async fn delete(call: &Call, options: &DeleteOptions, presentation: &
     if !options.dry_run {
         let key = key::object_key(&resource.name, namespace, &call.name);
         tracing::warn!(%key, user = call.user.username, why = unreadable.why, "deleting an object that cannot be read");
-        let gone = core.write(Write::new(key, None, Expect::At(unreadable.revision))).await;
+        let gone = core.write(Write::new(key, None, Expect::At(unreadable.revision)), call.fence.as_deref()).await;
         let revision = gone.map_err(|error| match error {
             WriteError::Conflict => ApiError::modified(&call.served.name, &call.name),
             WriteError::Api(error) => error,
