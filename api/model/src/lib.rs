@@ -1,9 +1,10 @@
 //! The parts of the Kubernetes object model that all parts of Skiff share: the table of served kinds and of the parts
-//! that act on their fields, metadata, selectors, quantities, schedules, field errors, formats of labels, Go's reading of texts,
+//! that act on their fields, metadata, selectors, quantities, schedules, the decoder of bodies, field errors, formats of labels, Go's reading of texts,
 //! users and request attributes, and the read-only view of the stored objects. No I/O, no async code.
 
 pub mod acted;
 pub mod cron;
+pub mod decode;
 pub mod field;
 pub mod format;
 pub mod go;
@@ -11,6 +12,7 @@ pub mod json_path;
 pub mod kind;
 pub mod message;
 pub mod meta;
+pub mod numbers;
 pub mod percent;
 pub mod quantity;
 pub mod request;

@@ -9,12 +9,12 @@ mod instead;
 mod scalar;
 mod time;
 
+use api_model::decode::{DecodeError, Duplicate, yaml_complaint};
 use api_model::go::json_type;
 use api_model::kind::Kind;
 use api_schema::{Schema, Shape};
 use serde_json::{Map, Value};
 
-use crate::decode::{DecodeError, Duplicate, yaml_complaint};
 use crate::prune::SchemaNode;
 
 /// Most reported unknown fields; further ones are pruned without a warning.
@@ -52,7 +52,7 @@ pub fn check_fields(kind: &Kind, object: &mut Value, duplicates: &[Duplicate], m
         return check_body(&kind.group, &kind.version, &kind.kind, object, duplicates, mode);
     };
     let mut walk = Walk::default();
-    api_schema::settle_numbers(object);
+    api_model::numbers::settle_numbers(object);
     walk.metadata_only(object, &kind.kind, &kind.version)?;
     walk.custom(SchemaNode::root(schema), object, &Trail::root(&kind.kind, &kind.version))?;
     verdict(&walk, duplicates, mode)

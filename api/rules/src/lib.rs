@@ -12,7 +12,6 @@ mod at;
 mod checks;
 mod conditions;
 mod custom;
-mod decode;
 mod difference;
 mod edit;
 mod empty;
@@ -34,8 +33,8 @@ use api_model::field::FieldError;
 use api_model::kind::Kind;
 use serde_json::Value;
 
+pub use api_model::decode::{DecodeError, Decoded, Duplicate, decode, decode_applied, decode_strategic, yaml_complaint};
 pub use custom::{conversion, prune_converted, read_stored};
-pub use decode::{DecodeError, Decoded, Duplicate, decode, decode_applied, decode_strategic, yaml_complaint};
 pub use empty::drop_empty;
 pub use fields::{FieldValidation, check_body, check_fields, conversion_fault};
 pub use format::{is_dns_label, is_dns_subdomain};

@@ -12,7 +12,6 @@ mod builtin;
 mod custom;
 pub mod discovery;
 mod facts;
-mod numbers;
 pub mod openapi;
 pub mod regexp;
 mod schema;
@@ -22,7 +21,6 @@ mod types;
 
 pub use builtin::of_gvk;
 pub use custom::{of_kind, structural};
-pub use numbers::{settle_numbers, whole};
 pub use schema::{Format, Schema, Shape};
 pub use strategy::{ListType, MapType, PatchStrategy};
 pub use structural::{Additional, Limits, Pattern, Structural, ValidationRule};

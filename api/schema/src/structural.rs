@@ -6,10 +6,10 @@
 
 use std::collections::BTreeMap;
 
+use api_model::numbers::settled;
 use regex::Regex;
 use serde_json::{Map, Value};
 
-use crate::numbers::settled;
 use crate::regexp::{self, SCHEMA_BYTES_MAX};
 
 /// A schema.

@@ -1,11 +1,11 @@
 //! Prunes the fields of a custom resource: fields that its schema does not know, and nulls where the schema allows
 //! none and has no default.
 
+use api_model::decode::DecodeError;
 use api_schema::Structural;
 use serde_json::{Map, Value};
 
 use super::{Step, Trail, Walk};
-use crate::decode::DecodeError;
 use crate::prune::{FieldAction, SchemaNode};
 
 impl Walk {

@@ -4,11 +4,11 @@
 //! `additionalProperties` is a boolean or a schema. In `items` and `dependencies` a value that is neither a schema nor a
 //! list counts as absent. These decoders do not report unknown fields: they are pruned without a warning.
 
+use api_model::decode::DecodeError;
 use api_schema::Schema;
 use serde_json::Value;
 
 use super::{Trail, Walk, go_type, short_name};
-use crate::decode::DecodeError;
 
 /// Objects without fields; only their presence has a meaning.
 const WITHOUT_FIELDS: [&str; 4] = [

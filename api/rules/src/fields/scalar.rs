@@ -1,5 +1,6 @@
 //! Scalars with a format: integers of a width, quantities, times, base64, int-or-string.
 
+use api_model::decode::DecodeError;
 use api_schema::{Format, Shape};
 use base64::engine::general_purpose::STANDARD;
 use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
@@ -7,7 +8,6 @@ use base64::{Engine, alphabet};
 use serde_json::Value;
 
 use super::Trail;
-use crate::decode::DecodeError;
 use crate::quantity;
 
 /// Go's `StdEncoding`: trailing bits of the last character are ignored.

@@ -1,8 +1,9 @@
 //! Unknown fields, wrong types, and canonical forms.
 
-use super::*;
-use crate::decode::decode;
+use api_model::decode::decode;
 use serde_json::json;
+
+use super::*;
 
 fn kind(group: &str, plural: &str) -> &'static Kind {
     api_model::kind::find(group, plural).expect("served")

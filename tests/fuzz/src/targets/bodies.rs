@@ -19,7 +19,7 @@ pub fn json(input: &[u8]) {
     }
     let in_yaml = api_rules::decode(input, true).unwrap_or_else(|error| panic!("JSON is YAML too: {error}"));
     let mut in_json = decoded.value;
-    api_schema::settle_numbers(&mut in_json);
+    api_model::numbers::settle_numbers(&mut in_json);
     assert!(same(&in_yaml.value, &in_json), "{} {in_json}", in_yaml.value);
 }
 

@@ -1,6 +1,7 @@
 //! Decodes a request body to a JSON value.
 //!
-//! The input may be hostile. The parsers limit the nesting. Aliases of a YAML document may expand only within a budget that
+//! The API server reads what clients send with it, and the controllers what other servers answer. The input may be hostile.
+//! The parsers limit the nesting. Aliases of a YAML document may expand only within a budget that
 //! depends on its length. Duplicate fields are recorded with their paths, because upstream's strict field validation
 //! rejects them; the last one wins, as in upstream's decoder. The caller limits the length of the body.
 

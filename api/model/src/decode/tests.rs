@@ -155,6 +155,10 @@ fn bombs_cost_little() {
     let wide = format!("a: &a [{}]\nb: [{}]\n", "x, ".repeat(100_000), "*a, ".repeat(100_000));
     assert!(quickly(|| decode(wide.as_bytes(), true)).is_err());
 
+    // One long text and 130,000 aliases of it: 68 GB.
+    let long = format!("[&a \"{}\"{}]", "x".repeat(512 << 10), ", *a".repeat(130_000));
+    assert!(quickly(|| decode(long.as_bytes(), true)).is_err());
+
     for (open, yaml) in
         [("[", false), ("[", true), ("{\"a\":", false), ("{a: ", true), ("- ", true), ("? ", true), ("&a ", true), ("!!x ", true)]
     {

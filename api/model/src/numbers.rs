@@ -24,7 +24,7 @@ pub fn whole(number: f64) -> Option<i64> {
 }
 
 /// A copy after [`settle_numbers`].
-pub(crate) fn settled(value: &Value) -> Value {
+pub fn settled(value: &Value) -> Value {
     let mut value = value.clone();
     settle_numbers(&mut value);
     value

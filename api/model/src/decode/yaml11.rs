@@ -61,7 +61,7 @@ fn integer(plain: &str) -> Option<Value> {
 fn float(plain: &str) -> Option<Value> {
     let is_float = plain.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'+' | b'-' | b'.' | b'e' | b'E'));
     let number: f64 = plain.parse().ok().filter(|_| is_float)?;
-    match api_schema::whole(number) {
+    match crate::numbers::whole(number) {
         Some(whole) => Some(whole.into()),
         None => Number::from_f64(number).map(Value::Number),
     }

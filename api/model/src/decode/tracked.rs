@@ -118,7 +118,7 @@ impl<'de> Visitor<'de> for Tracked<'_, '_> {
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
         if self.0.whole_floats
-            && let Some(whole) = api_schema::whole(value)
+            && let Some(whole) = crate::numbers::whole(value)
         {
             return Ok(whole.into());
         }
