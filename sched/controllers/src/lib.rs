@@ -7,6 +7,7 @@ mod account_token;
 mod bootstrap_token;
 mod claim;
 mod clusterrole;
+mod concurrent;
 mod config;
 mod context;
 mod cronjob;

@@ -19,6 +19,7 @@ mod tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use api_client::events::{Recorder, reference};
 use api_client::informer::{Change, Informer, ObjectKey};
@@ -27,20 +28,26 @@ use k8s_openapi::api::autoscaling::v2::{HorizontalPodAutoscaler, HorizontalPodAu
 use k8s_openapi::api::core::v1::Pod;
 use parking_lot::Mutex;
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::config::Config;
 use crate::context::ControllerContext;
 use crate::discovery::Resources;
 use crate::failure::Failure;
 use crate::work::{Controller, Next, WorkQueue};
-use crate::{meta, note, writes};
+use crate::{concurrent, meta, note, writes};
 use conditions::Draft;
 use history::History;
-use metrics::Metrics;
+use metrics::{Metrics, MetricsError};
 use plan::{Decision, Snapshot, Start};
 use selectors::Selectors;
 use source::Source;
 use target::Target;
+
+/// Metrics of one autoscaler that are read at the same time.
+const METRICS_AT_ONCE: usize = 10;
+/// The time for all of them together. A trigger has less, so that the fallback of its ScaledObject is in time.
+const METRICS_TIME_MAX: Duration = Duration::from_secs(45);
 
 /// The controller; its keys are autoscalers'.
 struct Autoscalers {
@@ -86,8 +93,13 @@ fn is_new(change: &Change<HorizontalPodAutoscaler>) -> bool {
 
 impl Controller for Autoscalers {
     const NAME: &'static str = "horizontal-pod-autoscaler-controller";
-    const WORKERS: usize = 5;
+    const WORKERS: usize = 32;
     type Key = ObjectKey;
+
+    /// Passes wait for the servers of metrics.
+    fn namespace(key: &ObjectKey) -> Option<&str> {
+        Some(&key.namespace)
+    }
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Next, Failure> {
         let Some(autoscaler) = self.autoscalers.get(key) else {
@@ -159,10 +171,9 @@ impl Autoscalers {
             snapshot.ambiguous(target.selector(), &selecting, draft);
             return Decision::Stuck;
         }
-        let mut readings = Vec::new();
-        for spec in snapshot.metrics() {
-            readings.push(Source::new(spec).read(&self.metrics, &key.namespace, &selector).await);
-        }
+        let reads = snapshot.metrics().iter().map(|spec| Source::new(spec).read(&self.metrics, &key.namespace, &selector));
+        let readings = concurrent::all(reads, METRICS_AT_ONCE, Instant::now() + METRICS_TIME_MAX).await;
+        let readings = readings.into_iter().map(|reading| reading.unwrap_or(Err(MetricsError::Deadline))).collect();
         snapshot.compute(&pods, readings, history, draft)
     }
 

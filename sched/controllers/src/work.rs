@@ -7,6 +7,9 @@
 mod expectations;
 mod meter;
 mod queue;
+mod shares;
+#[cfg(test)]
+mod tests;
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -14,13 +17,17 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::JoinSet;
+use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 pub use expectations::Expectations;
 pub use queue::WorkQueue;
 
 use crate::failure::Failure;
+use shares::Shares;
+
+/// As many namespaces can be worked on at the same time at least.
+const NAMESPACES_MIN: usize = 4;
 
 /// What a queue can have as a key.
 pub trait Key: Clone + Debug + Eq + Hash + Ord + Send + Sync + 'static {}
@@ -56,6 +63,12 @@ pub trait Controller: Send + Sync + 'static {
     /// What identifies a piece of work.
     type Key: Key;
 
+    /// The namespace of a key, for controllers whose passes wait for servers that users choose: the keys of one namespace take at
+    /// most a quarter of the workers.
+    fn namespace(_key: &Self::Key) -> Option<&str> {
+        None
+    }
+
     /// One pass over the present state of `key`.
     fn reconcile(&self, key: &Self::Key) -> impl Future<Output = Result<Next, Failure>> + Send;
 }
@@ -63,25 +76,37 @@ pub trait Controller: Send + Sync + 'static {
 /// Works the queue until cancelled, then waits for the passes that run.
 pub async fn work<C: Controller>(controller: Arc<C>, queue: Arc<WorkQueue<C::Key>>, cancel: CancellationToken) {
     let mut running = JoinSet::new();
+    let mut shares = Shares::new(C::WORKERS / NAMESPACES_MIN);
     loop {
-        tokio::select! {
+        let next = tokio::select! {
             biased;
             () = cancel.cancelled() => break,
-            Some(ended) = running.join_next(), if !running.is_empty() => note_panic(C::NAME, ended),
+            Some(ended) = running.join_next_with_id(), if !running.is_empty() => shares.leave(task(C::NAME, ended)),
             key = queue.next(), if running.len() < C::WORKERS => {
-                running.spawn(api_tasks::named(C::NAME, pass(Arc::clone(&controller), Arc::clone(&queue), key)));
+                let namespace = C::namespace(&key).map(str::to_owned);
+                shares.enter(namespace.as_deref(), key)
             }
+        };
+        if let Some(key) = next {
+            let namespace = C::namespace(&key).map(str::to_owned);
+            let task = running.spawn(api_tasks::named(C::NAME, pass(Arc::clone(&controller), Arc::clone(&queue), key)));
+            shares.begin(namespace.as_deref(), task.id());
         }
     }
-    while let Some(ended) = running.join_next().await {
-        note_panic(C::NAME, ended);
+    while let Some(ended) = running.join_next_with_id().await {
+        task(C::NAME, ended);
     }
 }
 
-/// A panic concerns one key only, which is tried again with back-off. The panic was logged and counted where it happened.
-fn note_panic(controller: &str, ended: Result<(), tokio::task::JoinError>) {
-    if let Err(error) = ended {
-        tracing::debug!(controller, %error, "reconcile did not end");
+/// The task that ended. A panic concerns one key only, which is tried again with back-off. The panic was logged and counted where
+/// it happened.
+fn task(controller: &str, ended: Result<(Id, ()), JoinError>) -> Id {
+    match ended {
+        Ok((id, ())) => id,
+        Err(error) => {
+            tracing::debug!(controller, %error, "reconcile did not end");
+            error.id()
+        }
     }
 }
 

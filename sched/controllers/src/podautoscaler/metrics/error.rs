@@ -27,6 +27,9 @@ pub enum MetricsError {
     /// The answer has no values.
     #[error("no metrics returned from {0} metrics API")]
     Empty(&'static str),
+    /// The time for all metrics of the autoscaler is over.
+    #[error("context deadline exceeded")]
+    Deadline,
     /// The metric's selector is invalid.
     #[error(transparent)]
     Selector(#[from] SelectorError),
