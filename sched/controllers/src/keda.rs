@@ -5,6 +5,7 @@
 
 mod address;
 mod auth;
+mod blocking;
 mod http;
 mod kinds;
 mod loops;

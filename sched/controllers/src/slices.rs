@@ -1,5 +1,6 @@
 //! What both controllers of EndpointSlices share: how they mark their slices, and how they write them.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use api_client::informer::{Informer, ObjectKey};
@@ -13,6 +14,17 @@ use crate::{meta, writes};
 
 /// The label that names the managing controller.
 pub const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+
+/// Whether a slice has the addresses of the API servers.
+pub fn is_of_servers(slice: &EndpointSlice) -> bool {
+    meta::namespace(&slice.metadata) == "default" && meta::label(&slice.metadata, SERVICE_NAME) == Some("kubernetes")
+}
+
+/// The addresses of a slice.
+pub fn addresses(slice: &EndpointSlice) -> Vec<IpAddr> {
+    let endpoints = slice.endpoints.iter().flatten();
+    endpoints.flat_map(|endpoint| &endpoint.addresses).filter_map(|address| address.parse().ok()).collect()
+}
 
 /// A write.
 #[derive(Debug, PartialEq)]

@@ -9,14 +9,12 @@
 pub mod newcomer;
 pub mod serving;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use api_client::events::{Recorder, reference};
 use api_client::informer::{Change, Informer, ObjectKey};
 use api_client::lease::NODE_LEASE_NAMESPACE;
-use api_model::view::SERVICE_NAME;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestCondition};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -34,7 +32,7 @@ use crate::config::Reserved;
 use crate::context::ControllerContext;
 use crate::failure::{During, Failure};
 use crate::work::{Controller, Next, WorkQueue};
-use crate::{meta, writes};
+use crate::{meta, slices, writes};
 
 /// The period in which a request is checked again whose name another request got: that request is removed after an hour.
 const GIVEN_AGAIN: Duration = Duration::from_secs(300);
@@ -162,7 +160,9 @@ impl Controller for Approver {
 impl Cluster for Approver {
     fn serving(&self, csr: &CertificateSigningRequest, request: &Request) -> Result<(), serving::Objection> {
         let mut reserved = self.reserved.clone();
-        reserved.addresses.extend(self.slices.list().iter().filter(|slice| is_of_servers(slice)).flat_map(|slice| addresses(slice)));
+        reserved
+            .addresses
+            .extend(self.slices.list().iter().filter(|slice| slices::is_of_servers(slice)).flat_map(|slice| slices::addresses(slice)));
         serving::check(request, remote_address(csr), &self.nodes.list(), &reserved)
     }
 
@@ -177,16 +177,6 @@ impl Cluster for Approver {
         };
         newcomer::check(csr, name, &present)
     }
-}
-
-/// Whether a slice has the addresses of the API servers.
-fn is_of_servers(slice: &EndpointSlice) -> bool {
-    meta::namespace(&slice.metadata) == "default" && meta::label(&slice.metadata, SERVICE_NAME) == Some("kubernetes")
-}
-
-fn addresses(slice: &EndpointSlice) -> Vec<IpAddr> {
-    let endpoints = slice.endpoints.iter().flatten();
-    endpoints.flat_map(|endpoint| &endpoint.addresses).filter_map(|address| address.parse().ok()).collect()
 }
 
 /// The result for a request that is not approved.

@@ -42,9 +42,9 @@ pub enum HttpError {
     /// The credentials for TLS are invalid.
     #[error("error creating the TLS config: {0}")]
     Tls(&'static str),
-    /// A header cannot be sent.
-    #[error("invalid header {0:?}")]
-    Header(String),
+    /// A header cannot be sent. Its name may come from a Secret, as its value does.
+    #[error("a header has an invalid name or value, or is one of {RESERVED:?}")]
+    Header,
     /// The time is over.
     #[error("context deadline exceeded (Client.Timeout exceeded while awaiting headers)")]
     Timeout,
@@ -201,10 +201,10 @@ fn message(client: &Client, request: Request, addresses: &[SocketAddr]) -> Resul
     }
     for (name, value) in headers {
         if RESERVED.contains(&name.to_ascii_lowercase().as_str()) {
-            return Err(HttpError::Header(name));
+            return Err(HttpError::Header);
         }
         let parsed = http::HeaderName::try_from(&name).ok().zip(http::HeaderValue::try_from(&value).ok());
-        let (header, mut value) = parsed.ok_or(HttpError::Header(name))?;
+        let (header, mut value) = parsed.ok_or(HttpError::Header)?;
         value.set_sensitive(true);
         message = message.header(header, value);
     }

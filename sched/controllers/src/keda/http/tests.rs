@@ -101,7 +101,7 @@ async fn a_request_has_a_time_and_no_reserved_headers() {
         let mut request = Request::get(&url).expect("a request");
         request.header(name, "a".to_owned());
         let error = http().send(request).await.err().map(|error| error.to_string()).unwrap_or_default();
-        assert_eq!(error, format!("invalid header {name:?}"));
+        assert!(error.starts_with("a header has an invalid name or value, or is one of [\"host\""), "{name}: {error}");
     }
     let mut long = Request::get(&url).expect("a request");
     long.timeout(Some(Duration::from_secs(3_600)));

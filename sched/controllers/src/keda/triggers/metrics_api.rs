@@ -8,6 +8,9 @@ use crate::keda::auth::Auth;
 use crate::keda::http::{Http, Request};
 use crate::keda::params::Params;
 
+/// The longest location, which is a part of the metric's name.
+const LOCATION_LEN_MAX: usize = 1_024;
+
 /// The settings.
 pub struct MetricsApi {
     url: String,
@@ -27,6 +30,9 @@ impl MetricsApi {
         let mut params = Params::new(&config.spec.metadata);
         let (url, location) = (params.required("url"), params.required("valueLocation"));
         let (target, activation) = (params.number_or("targetValue", 0.0), params.number_or("activationTargetValue", 0.0));
+        if location.len() > LOCATION_LEN_MAX {
+            params.fail(format!("parameter \"valueLocation\" is longer than {LOCATION_LEN_MAX} bytes"));
+        }
         let format = match params.word("format", &["json", "prometheus", "xml", "yaml"]) {
             "prometheus" => Format::Prometheus,
             "yaml" => Format::Yaml,
@@ -66,7 +72,7 @@ impl MetricsApi {
         if answer.status != 200 {
             return Err(failed(&format_args!("api returned {}", answer.status)));
         }
-        let value = value::find(&answer.body, &self.location, self.format).map_err(|why| failed(&why))?;
+        let value = value::search(answer.body, &self.location, self.format).await.map_err(|why| failed(&why))?;
         Ok(Sample::new(value, self.activation))
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::value::{Format, find};
+use super::value::{Format, ValueError, find};
 use super::*;
 
 fn spec(type_: &str, metadata: Value, metric_type: &str) -> TriggerSpec {
@@ -202,6 +202,29 @@ fn no_credential_is_in_a_message() {
 }
 
 #[tokio::test]
+async fn no_credential_is_in_a_message_of_a_request() {
+    let api = |mode: &str, method: &str| json!({"url": "http://127.0.0.1:1/", "valueLocation": "a", "targetValue": "1", "authMode": mode, "method": method});
+    let sources = sources_reaching("127.0.0.0/8");
+    let read = async |metadata: Value, credentials: &[(&str, &str)]| {
+        let trigger = build_with("metrics-api", metadata, "", credentials).expect("a trigger");
+        trigger.read(&sources, Timestamp::UNIX_EPOCH).await.expect_err("no value").to_string()
+    };
+    for (metadata, credentials, wanted) in [
+        (api("custom", ""), [("customAuthHeader", "s3cret name"), ("customAuthValue", "s3cret")], "a header has an invalid name or value"),
+        (api("custom", ""), [("customAuthHeader", "Host"), ("customAuthValue", "s3cret")], "a header has an invalid name or value"),
+        (api("custom", ""), [("customAuthHeader", "X-A"), ("customAuthValue", "s3cret\r\n")], "the connection failed"),
+        (api("custom", ""), [("customAuthHeader", "X-A"), ("customAuthValue", "s3\rcret")], "a header has an invalid name or value"),
+        (api("apiKey", ""), [("keyParamName", "s3cret name"), ("apiKey", "s3cret")], "a header has an invalid name or value"),
+        (api("apiKey", "query"), [("keyParamName", "s3cret name"), ("apiKey", "s3cret")], "the connection failed"),
+        (api("bearer", ""), [("bearerToken", "s3\ncret"), ("", "")], "a header has an invalid name or value"),
+        (api("tls", ""), [("cert", "s3cret"), ("key", "s3cret")], "error creating the TLS config"),
+    ] {
+        let message = read(metadata, &credentials).await;
+        assert!(message.contains(wanted) && !message.contains("s3"), "{message}");
+    }
+}
+
+#[tokio::test]
 async fn cron_is_active_between_its_times() {
     let sources = sources();
     let trigger = |start: &str, end: &str, zone: &str| {
@@ -317,6 +340,7 @@ fn a_value_is_found_at_its_location() {
         (Format::Json, "root:x:0:0:", "a", "the answer is no valid JSON"),
         (Format::Yaml, yaml, "a.b.1.d", "0.25"),
         (Format::Yaml, yaml, "a.c", "key 'c' not found in path 'a.c'"),
+        (Format::Yaml, "a: [1, *b]", "a", "the answer is no valid YAML"),
         (Format::Prometheus, text, "plain", "7"),
         (Format::Prometheus, text, "up{job=\"b\"}", "2.5"),
         (Format::Prometheus, text, "up{job=\"a\", x=\"q\\\"}\"}", "1"),
@@ -328,8 +352,34 @@ fn a_value_is_found_at_its_location() {
     }
 }
 
+#[test]
+fn hostile_yaml_costs_little() {
+    let nested = format!("a: {}", "[".repeat(super::super::http::BODY_BYTES_MAX - 3));
+    let copies = format!("[&a \"{}\"{}]", "x".repeat(512 << 10), ", *a".repeat(130_000));
+    for body in [nested, copies] {
+        let start = std::time::Instant::now();
+        assert_eq!(find(body.as_bytes(), "0", Format::Yaml), Err(ValueError::Invalid("YAML")));
+        // Without bounds, minutes and 68 GB.
+        assert!(start.elapsed() < Duration::from_secs(20), "took {:?}", start.elapsed());
+    }
+}
+
+#[test]
+fn the_name_of_a_metric_is_bounded() {
+    let api = |location: &str| json!({"url": "http://a", "valueLocation": location, "targetValue": "1"});
+    assert!(build("metrics-api", api(&"a".repeat(1_024)), "").is_ok());
+    let found = problem(build("metrics-api", api(&"a".repeat(1_025)), ""));
+    assert_eq!(found, "error parsing metric API metadata: parameter \"valueLocation\" is longer than 1024 bytes");
+}
+
 fn sources() -> Sources {
-    let addresses =
-        crate::keda::address::Addresses::new(Informer::detached(), Informer::detached(), "cluster.local", Default::default(), Vec::new());
+    sources_reaching("255.255.255.255/32")
+}
+
+/// Sources that reach the addresses of a range.
+pub fn sources_reaching(range: &str) -> Sources {
+    let allowed = vec![range.parse().expect("a range")];
+    let (services, slices) = (Informer::detached(), Informer::detached());
+    let addresses = crate::keda::address::Addresses::new(services, slices, "cluster.local", Default::default(), allowed);
     Sources { pods: Informer::detached(), http: Http::new(addresses) }
 }

@@ -2,9 +2,13 @@
 //!
 //! The answer comes from anywhere, and an error goes to the user: it has the location, never a part of the answer.
 
-use api_model::quantity;
+use std::sync::LazyLock;
+
+use api_model::{decode, quantity};
 use serde_json::Value;
 use thiserror::Error;
+
+use crate::keda::blocking::Blocking;
 
 /// The format of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +27,9 @@ pub enum ValueError {
     /// The answer is not in the format.
     #[error("the answer is no valid {0}")]
     Invalid(&'static str),
+    /// The search panicked.
+    #[error("the answer cannot be read")]
+    Unreadable,
     /// The location has an expression that this version does not evaluate.
     #[error("valueLocation {0:?} has an unsupported expression")]
     Unsupported(String),
@@ -45,6 +52,22 @@ pub enum ValueError {
     NoSeries(String),
 }
 
+/// Answers in YAML that are searched at once. One of the largest size takes some tenths of a second and some ten megabytes.
+const SEARCHES_MAX: usize = 2;
+
+static SEARCHES: LazyLock<Blocking> = LazyLock::new(|| Blocking::new("the YAML of a trigger", SEARCHES_MAX));
+
+/// The number at a location. The search in YAML, which is slow, does not hold up this thread.
+pub async fn search(body: Vec<u8>, location: &str, format: Format) -> Result<f64, ValueError> {
+    match format {
+        Format::Json | Format::Prometheus => find(&body, location, format),
+        Format::Yaml => {
+            let location = location.to_owned();
+            SEARCHES.run(move || find(&body, &location, format)).await.unwrap_or(Err(ValueError::Unreadable))
+        }
+    }
+}
+
 /// The number at a location.
 pub fn find(body: &[u8], location: &str, format: Format) -> Result<f64, ValueError> {
     match format {
@@ -53,7 +76,7 @@ pub fn find(body: &[u8], location: &str, format: Format) -> Result<f64, ValueErr
             number(location, json(&root, location)?.as_ref())
         }
         Format::Yaml => {
-            let root: Value = serde_yaml::from_slice(body).map_err(|_| ValueError::Invalid("YAML"))?;
+            let root = decode::decode(body, true).map_err(|_| ValueError::Invalid("YAML"))?.value;
             number(location, Some(by_keys(&root, location)?))
         }
         Format::Prometheus => series(body, location),
