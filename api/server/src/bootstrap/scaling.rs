@@ -15,7 +15,7 @@ const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 const MANAGER: &str = "skiff";
 const VERSION: &str = "app.kubernetes.io/version";
 /// The version of these definitions: a new one replaces what an older server has created.
-const REVISION: &str = "1";
+const REVISION: &str = "2";
 
 /// A printer column: name, type, JSON path, priority.
 type Column = (&'static str, &'static str, &'static str, u32);

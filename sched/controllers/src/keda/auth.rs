@@ -2,7 +2,7 @@
 //!
 //! No value of a Secret goes into an error, an event, a status or a log.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api_client::informer::ObjectKey;
 use api_model::message::Message;
@@ -17,6 +17,8 @@ use crate::writes;
 
 /// The namespace of the Secrets of ClusterTriggerAuthentications: upstream's is that of its operator.
 pub const CLUSTER_NAMESPACE: &str = "keda";
+/// Entries of one source. The definition of TriggerAuthentication has the same limit; one of upstream's has none.
+const ENTRIES_MAX: usize = 50;
 /// Sources of credentials that this version does not read.
 const UNREAD: [&str; 8] =
     ["env", "filePath", "hashiCorpVault", "azureKeyVault", "gcpSecretManager", "awsSecretManager", "boundServiceAccountToken", "oauth2"];
@@ -28,8 +30,10 @@ const EXCLUSIVE: [&str; 3] = ["bearer", "basic", "oauth"];
 pub type Credentials = BTreeMap<String, String>;
 
 /// Reads the credentials that a trigger refers to.
-pub async fn credentials(client: &kube::Client, namespace: &str, reference: Option<&AuthenticationRef>) -> Result<Credentials, Message> {
-    let Some(reference) = reference.filter(|reference| !reference.name.is_empty()) else { return Ok(Credentials::new()) };
+pub async fn credentials(client: &kube::Client, namespace: &str, reference: &AuthenticationRef) -> Result<Credentials, Message> {
+    if reference.name.is_empty() {
+        return Ok(Credentials::new());
+    }
     let (spec, namespace) = spec(client, namespace, reference).await?;
     let name = &reference.name;
     let is_set = |value: &&Value| !value.is_null() && !value.as_array().is_some_and(Vec::is_empty) && value.as_str() != Some("");
@@ -41,15 +45,36 @@ pub async fn credentials(client: &kube::Client, namespace: &str, reference: Opti
     }
     let mut credentials = Credentials::new();
     for source in ["configMapTargetRef", "secretTargetRef"] {
-        for entry in spec.get(source).and_then(Value::as_array).into_iter().flatten() {
-            let [parameter, object, key] =
-                ["parameter", "name", "key"].map(|field| entry.get(field).and_then(Value::as_str).unwrap_or_default());
-            let object = ObjectKey::new(namespace, object);
-            let value = if source == "secretTargetRef" { secret(client, &object, key).await } else { config(client, &object, key).await };
-            credentials.insert(parameter.to_owned(), value?);
+        let entries = entries(&spec, source).map_err(|why| format!("error getting triggerAuth {name}: {why}"))?;
+        let mut read = BTreeMap::new();
+        for object in entries.iter().map(|entry| entry.object).collect::<BTreeSet<_>>() {
+            let key = ObjectKey::new(namespace, object);
+            read.insert(object, if source == "secretTargetRef" { secret(client, key).await? } else { config(client, key).await? });
+        }
+        for Entry { parameter, object, key } in entries {
+            if let Some(data) = read.get(object) {
+                credentials.insert(parameter.to_owned(), data.value(key)?);
+            }
         }
     }
     Ok(credentials)
+}
+
+/// One parameter, and where its value is.
+struct Entry<'a> {
+    parameter: &'a str,
+    object: &'a str,
+    key: &'a str,
+}
+
+fn entries<'a>(spec: &'a Value, source: &str) -> Result<Vec<Entry<'a>>, Message> {
+    let list = spec.get(source).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    if list.len() > ENTRIES_MAX {
+        return Err(format!("{} entries of {source} are more than {ENTRIES_MAX}", list.len()).into());
+    }
+    let text = |entry: &'a Value, field: &str| entry.get(field).and_then(Value::as_str).unwrap_or_default();
+    let entry = |entry| Entry { parameter: text(entry, "parameter"), object: text(entry, "name"), key: text(entry, "key") };
+    Ok(list.iter().map(entry).collect())
 }
 
 async fn spec<'a>(client: &kube::Client, namespace: &'a str, reference: &AuthenticationRef) -> Result<(Value, &'a str), Message> {
@@ -67,19 +92,38 @@ async fn spec<'a>(client: &kube::Client, namespace: &'a str, reference: &Authent
     Ok((object.spec, namespace))
 }
 
-async fn secret(client: &kube::Client, key: &ObjectKey, entry: &str) -> Result<String, Message> {
-    let failed = |why: String| Message::from(format!("error trying to get secret {key}: {why}"));
-    let secret = writes::get::<Secret>(client, key).await.map_err(|failure| failed(failure.message()))?;
-    let secret = secret.ok_or_else(|| failed("not found".to_owned()))?;
-    let value = secret.data.as_ref().and_then(|data| data.get(entry)).ok_or_else(|| failed(format!("no key {entry:?}")))?;
-    String::from_utf8(value.0.clone()).map_err(|_| failed(format!("the value of key {entry:?} is no text")))
+/// The content of a Secret or a ConfigMap. Has no `Debug`: it would print the values.
+struct Data {
+    what: &'static str,
+    object: ObjectKey,
+    values: BTreeMap<String, Vec<u8>>,
 }
 
-async fn config(client: &kube::Client, key: &ObjectKey, entry: &str) -> Result<String, Message> {
-    let failed = |why: String| Message::from(format!("error trying to get config map {key}: {why}"));
-    let config = writes::get::<ConfigMap>(client, key).await.map_err(|failure| failed(failure.message()))?;
-    let config = config.ok_or_else(|| failed("not found".to_owned()))?;
-    config.data.as_ref().and_then(|data| data.get(entry)).cloned().ok_or_else(|| failed(format!("no key {entry:?}")))
+impl Data {
+    fn value(&self, key: &str) -> Result<String, Message> {
+        let Self { what, object, values } = self;
+        let value = values.get(key).ok_or_else(|| format!("error trying to get {what} {object}: no key {key:?}"))?;
+        String::from_utf8(value.clone())
+            .map_err(|_| format!("error trying to get {what} {object}: the value of key {key:?} is no text").into())
+    }
+}
+
+async fn secret(client: &kube::Client, object: ObjectKey) -> Result<Data, Message> {
+    let secret: Secret = get(client, "secret", &object).await?;
+    let values = secret.data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.0)).collect();
+    Ok(Data { what: "secret", object, values })
+}
+
+async fn config(client: &kube::Client, object: ObjectKey) -> Result<Data, Message> {
+    let config: ConfigMap = get(client, "config map", &object).await?;
+    let values = config.data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.into_bytes())).collect();
+    Ok(Data { what: "config map", object, values })
+}
+
+async fn get<K: writes::Object>(client: &kube::Client, what: &str, object: &ObjectKey) -> Result<K, Message> {
+    let read =
+        writes::get(client, object).await.map_err(|failure| format!("error trying to get {what} {object}: {}", failure.message()))?;
+    read.ok_or_else(|| format!("error trying to get {what} {object}: not found").into())
 }
 
 /// How a request shows the credentials. Has no `Debug`: it would print them.

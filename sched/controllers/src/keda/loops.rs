@@ -1,4 +1,6 @@
 //! When the triggers of each object are looked at: at once for a new object and for a new spec, then once in its polling interval.
+//!
+//! A look counts only when its whole pass succeeded. A pass that fails is tried again, and looks again.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -35,19 +37,21 @@ pub enum Begun {
 }
 
 impl Loops {
-    /// Begins a pass, or a loop.
-    pub fn begin(&self, key: &ObjectKey, metadata: &ObjectMeta, polling: Duration) -> Begun {
-        let (now, generation) = (Instant::now(), metadata.generation);
-        let next = Loop { uid: meta::uid(metadata).to_owned(), generation, due: now + polling };
-        let mut loops = self.0.lock();
-        let begun = match loops.get(key).filter(|one| one.uid == next.uid) {
+    /// Begins a pass.
+    pub fn begin(&self, key: &ObjectKey, metadata: &ObjectMeta) -> Begun {
+        let now = Instant::now();
+        match self.0.lock().get(key).filter(|one| one.uid == meta::uid(metadata)) {
             None => Begun::New,
-            Some(one) if one.generation != generation => Begun::Changed,
-            Some(one) if one.due > now => return Begun::Waiting(one.due - now),
+            Some(one) if one.generation != metadata.generation => Begun::Changed,
+            Some(one) if one.due > now => Begun::Waiting(one.due - now),
             Some(_) => Begun::Due,
-        };
-        loops.insert(key.clone(), next);
-        begun
+        }
+    }
+
+    /// Counts the look of a pass. The next one is at `due`.
+    pub fn complete(&self, key: &ObjectKey, metadata: &ObjectMeta, due: Instant) {
+        let next = Loop { uid: meta::uid(metadata).to_owned(), generation: metadata.generation, due };
+        self.0.lock().insert(key.clone(), next);
     }
 
     /// Ends a loop. Returns whether there was one.
@@ -65,16 +69,22 @@ mod tests {
         let (loops, key, polling) = (Loops::default(), ObjectKey::new("a", "b"), Duration::from_secs(30));
         let object =
             |uid: &str, generation| ObjectMeta { uid: Some(uid.to_owned()), generation: Some(generation), ..ObjectMeta::default() };
-        assert_eq!(loops.begin(&key, &object("1", 1), polling), Begun::New);
-        assert_eq!(loops.begin(&key, &object("1", 1), polling), Begun::Waiting(polling));
-        assert_eq!(loops.begin(&key, &object("1", 2), polling), Begun::Changed);
+        let complete = |uid: &str, generation| loops.complete(&key, &object(uid, generation), Instant::now() + polling);
+        assert_eq!(loops.begin(&key, &object("1", 1)), Begun::New);
+        assert_eq!(loops.begin(&key, &object("1", 1)), Begun::New, "the first pass failed");
+        complete("1", 1);
+        assert_eq!(loops.begin(&key, &object("1", 1)), Begun::Waiting(polling));
+        assert_eq!(loops.begin(&key, &object("1", 2)), Begun::Changed);
+        assert_eq!(loops.begin(&key, &object("1", 2)), Begun::Changed, "the first pass of the new spec failed");
+        complete("1", 2);
         tokio::time::advance(Duration::from_secs(29)).await;
-        assert_eq!(loops.begin(&key, &object("1", 2), polling), Begun::Waiting(Duration::from_secs(1)));
+        assert_eq!(loops.begin(&key, &object("1", 2)), Begun::Waiting(Duration::from_secs(1)));
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(loops.begin(&key, &object("1", 2), polling), Begun::Due);
-        assert_eq!(loops.begin(&key, &object("1", 2), polling), Begun::Waiting(polling));
-        assert_eq!(loops.begin(&key, &object("2", 2), polling), Begun::New, "created again under its name");
+        assert_eq!(loops.begin(&key, &object("1", 2)), Begun::Due);
+        complete("1", 2);
+        assert_eq!(loops.begin(&key, &object("1", 2)), Begun::Waiting(polling));
+        assert_eq!(loops.begin(&key, &object("2", 2)), Begun::New, "created again under its name");
         assert!(loops.end(&key) && !loops.end(&key));
-        assert_eq!(loops.begin(&key, &object("2", 2), polling), Begun::New);
+        assert_eq!(loops.begin(&key, &object("2", 2)), Begun::New);
     }
 }

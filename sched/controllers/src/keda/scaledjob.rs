@@ -13,16 +13,16 @@ use std::sync::Arc;
 
 use api_client::events::{Recorder, reference};
 use api_client::informer::{BY_CONTROLLER, Informer, ObjectKey};
-use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use kube::api::{DeleteParams, PropagationPolicy};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::kinds::{self, ScaledJob};
 use super::loops::{Begun, Loops};
 use super::spec::{self, ScaledJobSpec};
-use super::status::{ACTIVE, Activity, FALSE, PAUSED, READY, ScaledJobStatus, TRUE, UNKNOWN};
+use super::status::{ACTIVE, Activity, FALSE, PARTIAL_TRIGGER_ERROR, PAUSED, READY, ScaledJobStatus, TRIGGER_ERROR, TRUE, UNKNOWN};
 use super::triggers::{self, Sources, Trigger};
 use super::{CHECK_AGAIN, FINALIZER};
 use crate::context::ControllerContext;
@@ -34,6 +34,7 @@ use crate::{meta, writes};
 
 const ACTIVE_MESSAGE: &str = "Scaling is performed because triggers are active";
 const INACTIVE_MESSAGE: &str = "Scaling is not performed because triggers are not active";
+const READY_REASON: &str = "ScaledJobReady";
 const READY_MESSAGE: &str = "ScaledJob is defined correctly and is ready for scaling";
 
 /// The controller; its keys are ScaledJobs'.
@@ -50,6 +51,9 @@ pub struct ScaledJobs {
 struct Draft {
     status: ScaledJobStatus,
     notes: Vec<Note>,
+    /// When the triggers are looked at next, if this pass does so.
+    due: Option<Instant>,
+    has_created: bool,
 }
 
 /// Why a pass stops.
@@ -79,8 +83,13 @@ pub fn build(context: &mut ControllerContext) {
 
 impl Controller for ScaledJobs {
     const NAME: &'static str = "scaledjob-controller";
-    const WORKERS: usize = 8;
+    const WORKERS: usize = 32;
     type Key = ObjectKey;
+
+    /// Passes wait for the servers of triggers.
+    fn namespace(key: &ObjectKey) -> Option<&str> {
+        Some(&key.namespace)
+    }
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Next, Failure> {
         let Some(object) = self.objects.get(key) else {
@@ -102,19 +111,33 @@ impl Controller for ScaledJobs {
 
 impl ScaledJobs {
     async fn pass(&self, key: &ObjectKey, object: &ScaledJob, now: Timestamp) -> Result<Next, Failure> {
-        let mut draft = Draft { status: serde_json::from_value(object.status.clone()).unwrap_or_default(), notes: Vec::new() };
+        let mut draft = Draft {
+            status: serde_json::from_value(object.status.clone()).unwrap_or_default(),
+            notes: Vec::new(),
+            due: None,
+            has_created: false,
+        };
         draft.status.conditions.initialize();
-        let next = match self.sync(key, object, &mut draft, now).await {
+        let synced = self.sync(key, object, &mut draft, now).await;
+        let complete = |draft: &Draft| draft.due.into_iter().for_each(|due| self.loops.complete(key, &object.metadata, due));
+        if draft.has_created {
+            // Whatever fails from here on: another look at once would create Jobs for the same work again.
+            complete(&draft);
+        }
+        let next = match synced {
             Ok(next) => Ok(next),
             Err(Stop::Failure(failure)) => return Err(failure),
             Err(Stop::Problem(problem)) => Err(draft.fail(key, problem)),
         };
-        note::record(&self.recorder, &reference(object), draft.notes);
+        note::record(&self.recorder, &reference(object), std::mem::take(&mut draft.notes));
         let old = if object.status.is_null() { json!({}) } else { object.status.clone() };
         let change = meta::merge_patch(&old, &json!(draft.status));
         if change.as_object().is_some_and(|change| !change.is_empty()) {
             let written = writes::patch_status(&self.client, object, change).await?;
             writes::delivered(&self.objects, &written).await?;
+        }
+        if next.is_ok() {
+            complete(&draft);
         }
         next
     }
@@ -145,8 +168,8 @@ impl ScaledJobs {
         if spec.triggers.iter().any(|trigger| !trigger.metric_type.is_empty()) {
             return Err(Stop::Problem("Cannot set metricType in ScaledJob triggers".to_owned()));
         }
-        draft.ready(READY_MESSAGE);
-        let begun = self.loops.begin(key, &object.metadata, spec.polling());
+        let (begun, due) = (self.loops.begin(key, &object.metadata), Instant::now() + spec.polling());
+        draft.checked(begun);
         if let Begun::Waiting(wait) = begun {
             return Ok(Next::After(wait));
         }
@@ -154,6 +177,7 @@ impl ScaledJobs {
             self.roll_out(object, &spec, draft).await?;
         }
         draft.notes.extend(spec::begun(begun, &spec.triggers));
+        draft.due = Some(due);
         let demand = self.demand(&spec, &triggers, draft, now).await;
         self.scale(object, &spec, template, &demand, draft, now).await?;
         self.clean_up(object, &spec).await?;
@@ -189,7 +213,7 @@ impl ScaledJobs {
         let mut demand = Demand::default();
         draft.status.external_metric_names.clear();
         draft.status.triggers_activity.clear();
-        let results = join_all(triggers.iter().map(|trigger| trigger.read(&self.sources, now))).await;
+        let results = triggers::read_all(triggers, &self.sources, now).await;
         for (trigger, result) in triggers.iter().zip(results) {
             let Some(metric) = trigger.external_name().map(str::to_owned) else { continue };
             draft.status.external_metric_names.push(metric.clone());
@@ -249,6 +273,7 @@ impl ScaledJobs {
             }
         }
         if created > 0 {
+            draft.has_created = true;
             draft.notes.push(normal("KEDAJobsCreated", format!("Created {created} jobs")));
         }
         // The next look must count them.
@@ -300,7 +325,14 @@ impl Draft {
         if !self.status.conditions.is(READY, TRUE) {
             self.notes.push(normal("ScaledJobReady", "ScaledJob is ready for scaling"));
         }
-        self.status.conditions.set(READY, TRUE, "ScaledJobReady", message);
+        self.status.conditions.set(READY, TRUE, READY_REASON, message);
+    }
+
+    /// The object is correct. What the last look says of the triggers stays until the next look, or until the spec changes.
+    fn checked(&mut self, begun: Begun) {
+        if begun == Begun::Changed || !self.status.conditions.has_trigger_error() {
+            self.ready(READY_MESSAGE);
+        }
     }
 
     fn fail(&mut self, key: &ObjectKey, problem: String) -> Failure {
@@ -329,11 +361,15 @@ impl Draft {
         match (is_error, is_active) {
             (true, true) => {
                 let message = "Some triggers defined in ScaledJob are not working correctly";
-                self.status.conditions.set(READY, UNKNOWN, "PartialTriggerError", message);
+                self.status.conditions.set(READY, UNKNOWN, PARTIAL_TRIGGER_ERROR, message);
             }
             (true, false) => {
                 let message = "Triggers defined in ScaledJob are not working correctly";
-                self.status.conditions.set(READY, FALSE, "TriggerError", message);
+                self.status.conditions.set(READY, FALSE, TRIGGER_ERROR, message);
+            }
+            // As upstream, without an event.
+            (false, _) if !self.status.conditions.is(READY, TRUE) => {
+                self.status.conditions.set(READY, TRUE, READY_REASON, READY_MESSAGE);
             }
             (false, _) => {}
         }

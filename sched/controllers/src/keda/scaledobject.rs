@@ -29,6 +29,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::kinds::{self, ScaledObject};
 use super::loops::{Begun, Loops};
@@ -68,6 +69,8 @@ pub struct ScaledObjects {
 struct Draft {
     status: ScaledObjectStatus,
     notes: Vec<Note>,
+    /// When the triggers are looked at next, if this pass has done so.
+    due: Option<Instant>,
 }
 
 /// Why a pass stops.
@@ -121,8 +124,13 @@ fn owner(change: &Change<HorizontalPodAutoscaler>) -> Option<ObjectKey> {
 
 impl Controller for ScaledObjects {
     const NAME: &'static str = "scaledobject-controller";
-    const WORKERS: usize = 16;
+    const WORKERS: usize = 32;
     type Key = ObjectKey;
+
+    /// Passes wait for the servers of triggers.
+    fn namespace(key: &ObjectKey) -> Option<&str> {
+        Some(&key.namespace)
+    }
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Next, Failure> {
         let Some(object) = self.objects.get(key) else {
@@ -168,6 +176,9 @@ impl ScaledObjects {
         };
         note::record(&self.recorder, &reference(object), std::mem::take(&mut draft.notes));
         self.write_status(object, &draft.status).await?;
+        if let Some(due) = draft.due {
+            self.loops.complete(key, &object.metadata, due);
+        }
         next
     }
 
@@ -185,18 +196,19 @@ impl ScaledObjects {
             }
             Checked::Scaling(checked) => checked,
         };
-        draft.ready(READY_MESSAGE);
+        let (begun, due) = (self.loops.begin(key, &object.metadata), Instant::now() + spec.polling());
+        draft.checked(begun);
         draft.no_fallback(&spec);
         if object.status.get("originalReplicaCount").is_none() {
             // The replicas before the first scaling are stored before it: a deletion may come in between.
             return Ok(Next::After(Duration::ZERO));
         }
-        let begun = self.loops.begin(key, &object.metadata, spec.polling());
         if let Begun::Waiting(wait) = begun {
             return Ok(Next::After(wait));
         }
         draft.notes.extend(spec::begun(begun, &spec.triggers));
         self.poll(key, object, &spec, &mut checked, draft, now).await?;
+        draft.due = Some(due);
         Ok(Next::After(spec.polling()))
     }
 
@@ -221,7 +233,14 @@ impl ScaledObjects {
 impl Draft {
     /// Begins with the status that is stored. One that cannot be read begins anew.
     fn new(status: &Value) -> Self {
-        Self { status: serde_json::from_value(status.clone()).unwrap_or_default(), notes: Vec::new() }
+        Self { status: serde_json::from_value(status.clone()).unwrap_or_default(), notes: Vec::new(), due: None }
+    }
+
+    /// The object is correct. What the last look says of the triggers stays until the next look, or until the spec changes.
+    fn checked(&mut self, begun: Begun) {
+        if begun == Begun::Changed || !self.status.conditions.has_trigger_error() {
+            self.ready(READY_MESSAGE);
+        }
     }
 
     fn ready(&mut self, message: &str) {

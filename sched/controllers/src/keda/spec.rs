@@ -107,7 +107,7 @@ pub struct TriggerSpec {
 }
 
 /// `AuthenticationRef`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AuthenticationRef {
     /// Name.

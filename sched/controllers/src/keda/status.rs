@@ -13,6 +13,10 @@ pub const ACTIVE: &str = "Active";
 pub const FALLBACK: &str = "Fallback";
 /// An annotation pauses the scaling.
 pub const PAUSED: &str = "Paused";
+/// Why [`READY`] is false: triggers fail, and none is active.
+pub const TRIGGER_ERROR: &str = "TriggerError";
+/// Why [`READY`] is unknown: triggers fail, and others are active.
+pub const PARTIAL_TRIGGER_ERROR: &str = "PartialTriggerError";
 /// The condition `ScalingActive` of the autoscaler.
 pub const HPA_ACTIVE: &str = "HPAActive";
 
@@ -177,6 +181,11 @@ impl Conditions {
     /// Whether a condition has that status.
     pub fn is(&self, type_: &str, status: &str) -> bool {
         self.get(type_).is_some_and(|condition| condition.status == status)
+    }
+
+    /// Whether triggers failed at the last look.
+    pub fn has_trigger_error(&self) -> bool {
+        self.get(READY).is_some_and(|ready| matches!(ready.reason.as_str(), TRIGGER_ERROR | PARTIAL_TRIGGER_ERROR))
     }
 
     /// Sets a condition.

@@ -6,13 +6,17 @@
 mod cron;
 mod metrics_api;
 mod prometheus;
+#[cfg(test)]
+mod requests;
 mod resource;
 #[cfg(test)]
 mod tests;
 mod value;
 mod workload;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use api_client::informer::Informer;
 use api_model::message::Message;
@@ -22,13 +26,14 @@ use jiff::Timestamp;
 use k8s_openapi::api::autoscaling::v2::{ExternalMetricSource, MetricIdentifier, MetricSpec, MetricTarget};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use tokio::time::Instant;
 
 use super::address::Addresses;
 use super::auth::{self, Credentials};
 use super::http::Http;
-use super::spec::TriggerSpec;
+use super::spec::{AuthenticationRef, TriggerSpec};
 use crate::context::ControllerContext;
-use crate::{meta, pods};
+use crate::{concurrent, meta, pods};
 use cron::Cron;
 use metrics_api::MetricsApi;
 use prometheus::Prometheus;
@@ -37,6 +42,12 @@ use workload::Workload;
 
 /// Triggers of one object. More are refused: each is a request in every polling interval.
 pub const TRIGGERS_MAX: usize = 50;
+/// Triggers of one object that are read at the same time, and authentications.
+const READS_AT_ONCE: usize = 10;
+/// The time for all of them together: a little more than that of one request.
+const READS_TIME_MAX: Duration = Duration::from_secs(35);
+/// Go's words for the end of a time.
+const DEADLINE: &str = "context deadline exceeded";
 
 /// What a trigger is built from.
 pub struct Config<'a> {
@@ -161,14 +172,45 @@ impl Trigger {
     }
 }
 
-/// Builds all triggers of an object, in their order.
+/// Reads the values of all triggers of an object, in their order and within one deadline.
+pub async fn read_all(triggers: &[Arc<Trigger>], sources: &Sources, now: Timestamp) -> Vec<Result<Sample, Message>> {
+    let reads = triggers.iter().map(|trigger| trigger.read(sources, now));
+    let results = concurrent::all(reads, READS_AT_ONCE, Instant::now() + READS_TIME_MAX).await;
+    results.into_iter().map(|result| result.unwrap_or_else(|| Err(DEADLINE.into()))).collect()
+}
+
+/// Builds the trigger with an external metric of that name, and no other one.
+pub async fn build_of(client: &kube::Client, namespace: &str, specs: &[TriggerSpec], metric: &str) -> Result<Option<Trigger>, Message> {
+    let Some(index) = position(metric) else { return Ok(None) };
+    let Some(spec) = specs.get(index).filter(|_| index < TRIGGERS_MAX) else { return Ok(None) };
+    let credentials = match &spec.authentication_ref {
+        Some(reference) => auth::credentials(client, namespace, reference).await?,
+        None => Credentials::new(),
+    };
+    let trigger = Trigger::build(&Config { index, namespace, spec, credentials })?;
+    Ok(Some(trigger).filter(|trigger| trigger.external_name() == Some(metric)))
+}
+
+/// The position of the trigger that a metric's name begins with; see [`external`].
+fn position(metric: &str) -> Option<usize> {
+    metric.strip_prefix('s')?.split_once('-')?.0.parse().ok()
+}
+
+/// Builds all triggers of an object, in their order. Triggers that refer to the same authentication share its credentials.
 pub async fn build_all(client: &kube::Client, namespace: &str, specs: &[TriggerSpec]) -> Result<Vec<Arc<Trigger>>, Message> {
     if specs.len() > TRIGGERS_MAX {
         return Err(format!("{} triggers are more than {TRIGGERS_MAX}", specs.len()).into());
     }
+    let references: BTreeSet<&AuthenticationRef> = specs.iter().filter_map(|spec| spec.authentication_ref.as_ref()).collect();
+    let reads = references.iter().map(|reference| auth::credentials(client, namespace, reference));
+    let read = concurrent::all(reads, READS_AT_ONCE, Instant::now() + READS_TIME_MAX).await;
+    let read: BTreeMap<_, _> = references.into_iter().zip(read).collect();
     let mut triggers = Vec::new();
     for (index, spec) in specs.iter().enumerate() {
-        let credentials = auth::credentials(client, namespace, spec.authentication_ref.as_ref()).await?;
+        let credentials = match &spec.authentication_ref {
+            Some(reference) => read.get(reference).cloned().flatten().unwrap_or_else(|| Err(DEADLINE.into()))?,
+            None => Credentials::new(),
+        };
         triggers.push(Arc::new(Trigger::build(&Config { index, namespace, spec, credentials })?));
     }
     Ok(triggers)

@@ -1,5 +1,7 @@
 //! ScaledObjects and ScaledJobs, with the real autoscaler of Pods.
 
+mod faults;
+
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -8,6 +8,8 @@ use serde_json::{Map, Value, json};
 const GROWTH_WINDOW_MAX: u32 = 3_600;
 /// Triggers of one object, each a request in every polling interval. Upstream has no limit.
 const TRIGGERS_MAX: u32 = 50;
+/// Entries of one list of a TriggerAuthentication. Upstream has no limit.
+const REFERENCES_MAX: u32 = 50;
 const TYPE_LEN_MAX: u32 = 253;
 
 /// A field's name and its schema.
@@ -164,7 +166,12 @@ fn job() -> Value {
 }
 
 pub(super) fn trigger_authentication() -> Value {
-    let reference = || list(object(&["key", "name", "parameter"], [("parameter", string()), ("name", string()), ("key", string())]));
+    let reference = || {
+        let fields = [("parameter", string()), ("name", string()), ("key", string())];
+        let mut list = list(object(&["key", "name", "parameter"], fields));
+        put(&mut list, "maxItems", json!(REFERENCES_MAX));
+        list
+    };
     let env = object(&["name", "parameter"], [("parameter", string()), ("name", string()), ("containerName", string())]);
     let identity = object(
         &["provider"],

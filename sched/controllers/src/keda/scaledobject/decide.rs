@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::annotations::Pauses;
 use super::assess::State;
 use crate::keda::spec::ScaledObjectSpec;
-use crate::keda::status::{ACTIVE, FALSE, READY, ScaledObjectStatus, TRUE, UNKNOWN};
+use crate::keda::status::{ACTIVE, FALSE, PARTIAL_TRIGGER_ERROR, READY, ScaledObjectStatus, TRIGGER_ERROR, TRUE, UNKNOWN};
 use crate::meta;
 
 /// Upstream's default of `cooldownPeriod`.
@@ -57,7 +57,7 @@ impl Snapshot<'_> {
         }
         if state.is_error {
             let why = "Some triggers defined in ScaledObject are not working correctly";
-            status.conditions.set(READY, UNKNOWN, "PartialTriggerError", why);
+            status.conditions.set(READY, UNKNOWN, PARTIAL_TRIGGER_ERROR, why);
         } else {
             status.last_active_time = Some(meta::whole_seconds(self.now));
         }
@@ -71,7 +71,7 @@ impl Snapshot<'_> {
             // At zero replicas the autoscaler would not scale to those of the fallback.
             Some(fallback) if state.is_error && fallback.replicas != 0 => return Scale::Stay,
             None if state.is_error => {
-                status.conditions.set(READY, FALSE, "TriggerError", "Triggers defined in ScaledObject are not working correctly");
+                status.conditions.set(READY, FALSE, TRIGGER_ERROR, "Triggers defined in ScaledObject are not working correctly");
                 return Scale::Stay;
             }
             _ => {}

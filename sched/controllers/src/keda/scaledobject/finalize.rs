@@ -24,7 +24,12 @@ impl ScaledObjects {
         let status = Draft::new(&object.status).status;
         // Upstream leaves the autoscaler to the garbage collector. Until then, it would scale the target that was restored.
         self.delete_autoscaler(&ObjectKey::new(&key.namespace, &status.hpa_name), object).await?;
-        self.restore(key, object, status).await?;
+        if let Err(failure) = self.restore(key, object, status).await {
+            // As upstream: the object must not stay because its target cannot be scaled.
+            tracing::warn!(scaled_object = %key, error = failure.chain(), "target not restored");
+            let message = format!("Failed to restore scaleTarget's replica count back to the original: {}", failure.message());
+            self.recorder.warning(&reference(object), "ScaledObjectUpdateFailed", message);
+        }
         let rest: Vec<&String> = object.metadata.finalizers.iter().flatten().filter(|name| *name != FINALIZER).collect();
         let removed = writes::patch(&self.client, object, json!({"metadata": {"finalizers": meta::list_or_null(&rest)}})).await;
         gone_is_fine(removed)?;

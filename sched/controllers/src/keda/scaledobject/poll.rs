@@ -1,7 +1,6 @@
 //! One look at the triggers of a ScaledObject, and what follows for its target.
 
 use api_client::informer::ObjectKey;
-use futures::future::join_all;
 use jiff::Timestamp;
 
 use super::annotations::Pauses;
@@ -9,10 +8,11 @@ use super::assess::{Reading, State, assess};
 use super::check::Scaling;
 use super::decide::{Scale, Snapshot};
 use super::fallback::Present;
-use super::{Draft, ScaledObjects, Stop};
+use super::{Draft, READY_MESSAGE, READY_REASON, ScaledObjects, Stop};
 use crate::keda::kinds::ScaledObject;
 use crate::keda::spec::ScaledObjectSpec;
-use crate::keda::status::{FALLBACK, FALSE, HPA_ACTIVE, TRUE};
+use crate::keda::status::{FALLBACK, FALSE, HPA_ACTIVE, READY, TRUE};
+use crate::keda::triggers;
 use crate::meta;
 use crate::note::{normal, warning};
 use crate::podautoscaler::target::Target;
@@ -29,19 +29,18 @@ impl ScaledObjects {
         now: Timestamp,
     ) -> Result<(), Stop> {
         let Scaling { target, triggers } = scaling;
-        let reads = triggers.iter().map(|trigger| async move { Reading { trigger, result: trigger.read(&self.sources, now).await } });
-        let readings = join_all(reads).await;
-        for Reading { trigger, result } in &readings {
-            if let Some(metric) = trigger.external_name().filter(|_| trigger.is_cached) {
-                self.cached.put(key, metric, result.as_ref().ok().map(|sample| sample.milli));
-            }
-        }
+        let results = triggers::read_all(triggers, &self.sources, now).await;
+        let readings: Vec<Reading<'_>> = triggers.iter().zip(results).map(|(trigger, result)| Reading { trigger, result }).collect();
+        self.cached.put(key, readings.iter().filter_map(cached).collect());
         let present = present(target, self, key);
         let state = assess(spec, &readings, present, &mut draft.status);
         draft.judge(spec, &state);
         let created = meta::instant(object.metadata.creation_timestamp.as_ref()).unwrap_or(now);
         let snapshot = Snapshot { spec, pauses: Pauses::of(&object.metadata), created, replicas: present.replicas, now };
         let scale = snapshot.decide(&state, &mut draft.status);
+        if !state.is_error {
+            draft.recovered();
+        }
         self.scale(key, &snapshot, scale, &state, target, draft).await;
         self.mirror_health(key, draft);
         Ok(())
@@ -95,6 +94,12 @@ impl ScaledObjects {
     }
 }
 
+/// The value of a trigger for the autoscaler, which asks again before the next look.
+fn cached(reading: &Reading<'_>) -> Option<(String, Option<i64>)> {
+    let metric = reading.trigger.external_name().filter(|_| reading.trigger.is_cached)?;
+    Some((metric.to_owned(), reading.result.as_ref().ok().map(|sample| sample.milli)))
+}
+
 /// The target's replicas; those that are ready among its Pods.
 fn present(target: &Target, controller: &ScaledObjects, key: &ObjectKey) -> Present {
     let ready = controller.sources.ready(&key.namespace, target.selector());
@@ -102,6 +107,13 @@ fn present(target: &Target, controller: &ScaledObjects, key: &ObjectKey) -> Pres
 }
 
 impl Draft {
+    /// No trigger fails any more. As upstream, without an event.
+    pub(super) fn recovered(&mut self) {
+        if !self.status.conditions.is(READY, TRUE) {
+            self.status.conditions.set(READY, TRUE, READY_REASON, READY_MESSAGE);
+        }
+    }
+
     /// The events of failures, and the condition and the events of the fallback.
     fn judge(&mut self, spec: &ScaledObjectSpec, state: &State) {
         self.notes.extend(state.problems.iter().map(|problem| warning("KEDAScalerFailed", problem.to_string())));

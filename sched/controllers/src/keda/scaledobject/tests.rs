@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
+use api_client::informer::ObjectKey;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use serde_json::{Value, json};
 
@@ -10,9 +12,11 @@ use super::annotations::Pauses;
 use super::assess::{Reading, State, assess};
 use super::decide::{Scale, Snapshot};
 use super::fallback::{self, Present};
-use super::{autoscaler, rules};
+use super::values::CachedValues;
+use super::{Draft, autoscaler, rules};
 use crate::keda::VERSION;
 use crate::keda::kinds::ScaledObject;
+use crate::keda::loops::Begun;
 use crate::keda::spec::{ScaledObjectSpec, check_triggers};
 use crate::keda::status::{ACTIVE, READY, ScaledObjectStatus, TargetKind};
 use crate::keda::triggers::{Config, Sample, Trigger};
@@ -148,6 +152,36 @@ fn a_workload_has_one_autoscaler() {
         let found = rules::check_autoscalers(&own, &spec(spec_value), &deployment(), &[stored]);
         assert_eq!(found.err().map(String::from).unwrap_or_default(), wanted);
     }
+}
+
+#[test]
+fn a_trigger_error_stays_until_the_next_look() {
+    let begin = |reason: &str, status: &str| Draft::new(&json!({"conditions": [{"type": "Ready", "status": status, "reason": reason}]}));
+    for (mut draft, begun, status, events) in [
+        (begin("", "Unknown"), Begun::New, "True", 1),
+        (begin("ScaledObjectCheckFailed", "False"), Begun::Waiting(Duration::ZERO), "True", 1),
+        (begin("ScaledObjectReady", "True"), Begun::Due, "True", 0),
+        (begin("TriggerError", "False"), Begun::Waiting(Duration::ZERO), "False", 0),
+        (begin("TriggerError", "False"), Begun::Due, "False", 0),
+        (begin("PartialTriggerError", "Unknown"), Begun::New, "Unknown", 0),
+        (begin("TriggerError", "False"), Begun::Changed, "True", 1),
+    ] {
+        draft.checked(begun);
+        assert!(draft.status.conditions.is(READY, status), "{begun:?}: {:?}", draft.status);
+        assert_eq!(draft.notes.len(), events, "{begun:?}: {:?}", draft.status);
+    }
+    let mut draft = begin("TriggerError", "False");
+    draft.recovered();
+    assert!(draft.status.conditions.is(READY, "True") && draft.notes.is_empty());
+}
+
+#[test]
+fn a_look_replaces_the_values_of_the_one_before() {
+    let (values, key) = (CachedValues::default(), ObjectKey::new("a", "b"));
+    let of = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), Some(7))).collect();
+    values.put(&key, of(&["s0-a", "s1-b"]));
+    values.put(&key, of(&["s0-c"]));
+    assert_eq!(["s0-a", "s1-b", "s0-c"].map(|name| values.get(&key, name)), [None, None, Some(Some(7))]);
 }
 
 fn sample(value: i64, is_active: bool) -> Result<Sample, api_model::message::Message> {

@@ -20,16 +20,21 @@ use crate::keda::triggers::{self, Sources, Trigger};
 use crate::podautoscaler::target::Target;
 
 /// The values of the last look by metric; none for a failure.
-type ByMetric = BTreeMap<String, Option<i64>>;
+pub type ByMetric = BTreeMap<String, Option<i64>>;
 
 /// The values of the last look at triggers with `useCachedMetrics`.
 #[derive(Default)]
 pub struct CachedValues(Mutex<HashMap<ObjectKey, ByMetric>>);
 
 impl CachedValues {
-    /// Remembers a value.
-    pub fn put(&self, key: &ObjectKey, metric: &str, milli: Option<i64>) {
-        self.0.lock().entry(key.clone()).or_default().insert(metric.to_owned(), milli);
+    /// Remembers the values of an object, in place of the earlier ones.
+    pub fn put(&self, key: &ObjectKey, values: ByMetric) {
+        let mut all = self.0.lock();
+        if values.is_empty() {
+            all.remove(key)
+        } else {
+            all.insert(key.clone(), values)
+        };
     }
 
     /// Forgets the values of an object.
@@ -37,7 +42,8 @@ impl CachedValues {
         self.0.lock().remove(key);
     }
 
-    fn get(&self, key: &ObjectKey, metric: &str) -> Option<Option<i64>> {
+    /// The value of the last look.
+    pub fn get(&self, key: &ObjectKey, metric: &str) -> Option<Option<i64>> {
         self.0.lock().get(key)?.get(metric).copied()
     }
 }
@@ -70,10 +76,9 @@ impl ExternalMetrics for Values {
 impl Values {
     async fn value(&self, key: &ObjectKey, object: &ScaledObject, metric: &str) -> Result<i64, Message> {
         let spec: ScaledObjectSpec = serde_json::from_value(object.spec.clone()).map_err(|error| error.to_string())?;
-        let triggers = triggers::build_all(&self.client, &key.namespace, &spec.triggers).await;
-        let triggers = triggers.map_err(|why| format!("error getting scalers {why}"))?;
-        let named = triggers.iter().find(|trigger| trigger.external_name() == Some(metric));
-        let trigger = named.ok_or_else(|| format!("no matching metrics found for {metric}"))?;
+        let named = triggers::build_of(&self.client, &key.namespace, &spec.triggers, metric).await;
+        let named = named.map_err(|why| format!("error getting scalers {why}"))?;
+        let trigger = &named.ok_or_else(|| format!("no matching metrics found for {metric}"))?;
         let cached = self.cached.get(key, metric).filter(|_| trigger.is_cached);
         let read = match cached {
             Some(milli) => milli,
