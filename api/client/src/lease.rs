@@ -40,7 +40,7 @@ pub async fn heartbeat(client: kube::Client, node_name: &str, duration: Duration
     let mut last = None;
     loop {
         // A server that does not answer must not keep the beat from its next attempt.
-        let renewal = tokio::time::timeout(duration / 4, beat.renew(last.take()));
+        let renewal = tokio::time::timeout(duration / 4, beat.renew_from(last.take()));
         let renewed = tokio::select! {
             () = cancel.cancelled() => return,
             renewed = renewal => renewed,
@@ -80,6 +80,16 @@ struct Heartbeat {
 }
 
 impl Heartbeat {
+    /// One renewal. As the kubelet does, it begins anew at once if the Lease changed since `last`: the node's proxy writes its
+    /// annotations.
+    async fn renew_from(&self, last: Option<Lease>) -> Result<Lease, kube::Error> {
+        let is_old = last.is_some();
+        match self.renew(last).await {
+            Err(kube::Error::Api(status)) if is_old && status.code == 409 => self.renew(None).await,
+            renewed => renewed,
+        }
+    }
+
     /// One renewal of the Lease `last` written, or of a fresh read without one.
     async fn renew(&self, last: Option<Lease>) -> Result<Lease, kube::Error> {
         let current = match last {

@@ -19,6 +19,54 @@ fn client_of_silence() -> (kube::Client, Arc<AtomicUsize>) {
     (kube::Client::new(service, "default"), requests)
 }
 
+/// A client of a server with one Lease, which somebody else changes after each renewal, and the codes of the answers to
+/// writes.
+fn client_of_a_changing_lease() -> (kube::Client, Arc<parking_lot::Mutex<Vec<u16>>>) {
+    let codes = Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let version = Arc::new(AtomicUsize::new(1));
+    let written = Arc::clone(&codes);
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let (version, written) = (Arc::clone(&version), Arc::clone(&written));
+        async move {
+            let is_write = request.method() == http::Method::PUT;
+            let body = request.into_body().collect_bytes().await.expect("a body");
+            let answer = |code: u16, version: usize| {
+                let owner = serde_json::json!({"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"});
+                let metadata = serde_json::json!({"name": "n", "resourceVersion": version.to_string(), "ownerReferences": [owner]});
+                let failure =
+                    serde_json::json!({"kind": "Status", "status": "Failure", "message": "old", "reason": "Conflict", "code": 409});
+                let lease = serde_json::json!({"metadata": metadata, "spec": {}});
+                let body = if code == 200 { lease } else { failure };
+                http::Response::builder().status(code).body(kube::client::Body::from(body.to_string().into_bytes()))
+            };
+            if !is_write {
+                return Ok::<_, std::convert::Infallible>(answer(200, version.load(Ordering::Relaxed)).expect("an answer"));
+            }
+            let lease: Lease = serde_json::from_slice(&body).expect("a Lease");
+            let current = version.load(Ordering::Relaxed).to_string();
+            let code = if lease.metadata.resource_version == Some(current) { 200 } else { 409 };
+            written.lock().push(code);
+            let given = if code == 200 { version.fetch_add(1, Ordering::Relaxed) + 1 } else { 0 };
+            if code == 200 {
+                version.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(answer(code, given).expect("an answer"))
+        }
+    });
+    (kube::Client::new(service, "default"), codes)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_others_change_is_renewed_without_a_wait() {
+    let (client, codes) = client_of_a_changing_lease();
+    let cancel = CancellationToken::new();
+    let beating = tokio::spawn(heartbeat(client, "n", Duration::from_secs(40), cancel.clone()));
+    tokio::time::sleep(Duration::from_secs(25)).await;
+    cancel.cancel();
+    beating.await.expect("no panic");
+    assert_eq!(*codes.lock(), [200, 409, 200, 409, 200]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn requests_to_a_silent_server_are_repeated_and_delay_nobody() {
     let (client, requests) = client_of_silence();
