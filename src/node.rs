@@ -180,6 +180,7 @@ pub fn start(tasks: &Tasks, settings: &NodeSettings, parts: Parts, identity: Ide
         reserved_ports: vec![settings.options.kubelet_port],
         exclude: vec![settings.dns_ip],
         min_sync_period: node_proxy::Config::MIN_SYNC_PERIOD,
+        activator: None,
     };
     let (proxy_informers, stop) = (informers.clone(), cancel.clone());
     tasks.own("service-proxy", async move {

@@ -17,6 +17,8 @@ pub const OF_UP: &[&str] = &[
     "node-certificate",
     "node-agent",
     "service-proxy",
+    "service-proxy/activator",
+    "service-proxy/demand",
     "dns",
     "resolvers",
     "store/writer",

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 pub use flow::Flow;
 pub use listener::Listener;
-pub use nft::{apply, has_table};
+pub use nft::{apply, counters, has_table};
 pub use tool::NetfilterError;
 
 /// Transport of a port.

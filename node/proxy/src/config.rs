@@ -1,6 +1,6 @@
 //! The proxy's settings.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
@@ -24,6 +24,9 @@ pub struct Config {
     pub exclude: Vec<Ipv4Addr>,
     /// How long changes are gathered before they are written together.
     pub min_sync_period: Duration,
+    /// Where connections go that wait for an endpoint. None: they are rejected. [`run`](crate::run) sets the address once the
+    /// activator listens there.
+    pub activator: Option<SocketAddrV4>,
 }
 
 impl Config {

@@ -1,7 +1,8 @@
 //! Services and EndpointSlices for this crate's tests, written as their users write them.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 
+use api_client::demand::ACTIVATED_BY;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde_json::{Value, json};
@@ -21,12 +22,20 @@ pub(crate) fn config() -> Config {
         reserved_ports: vec![10250],
         exclude: vec![Ipv4Addr::new(10, 96, 0, 10)],
         min_sync_period: Config::MIN_SYNC_PERIOD,
+        activator: Some(SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 40_000)),
     }
 }
 
 /// A Service `default/<name>` with this spec.
 pub(crate) fn service(name: &str, spec: Value) -> Service {
     serde_json::from_value(json!({"metadata": {"name": name, "namespace": "default"}, "spec": spec})).expect("a Service")
+}
+
+/// A Service whose connections wait for endpoints.
+pub(crate) fn activated(name: &str, spec: Value) -> Service {
+    let mut service = service(name, spec);
+    service.metadata.annotations = Some([(ACTIVATED_BY.to_owned(), "web".to_owned())].into());
+    service
 }
 
 /// The spec of a Service on TCP port 80 at an address.

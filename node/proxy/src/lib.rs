@@ -3,10 +3,12 @@
 //! The input is Services and EndpointSlices, watched. The output is one nftables table, `<prefix>-proxy`, changed in
 //! transactions that contain only what changed. The decision is a pure function from a Service and its slices to rules
 //! ([`rules`]); writing them is thin. Left to others: addresses and routes (node-network), names (dns), which endpoints exist
-//! (the EndpointSlice controller). The proxy stops without undoing anything: connections and rules outlive it, and the next
+//! (the EndpointSlice controller). Connections to a Service that scales with them are counted, and wait in this process while it
+//! has no endpoint ([`activator`]). The proxy stops without undoing anything: other connections and rules outlive it, and the next
 //! start replaces the table in one transaction ([`remove`] removes it). Clients of a Service with session affinity are then
 //! distributed anew.
 
+mod activator;
 mod config;
 mod error;
 mod external;
@@ -20,6 +22,7 @@ mod service;
 mod state;
 mod tool;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use api_client::events::Recorder;
@@ -27,6 +30,7 @@ use api_client::informer::{Batch, Informers, ObjectKey};
 use api_tasks::Tasks;
 use k8s_openapi::api::core::v1::{ObjectReference, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
@@ -35,6 +39,8 @@ pub use error::ProxyError;
 pub use machine::Listening;
 pub use node_netfilter::Protocol;
 
+use activator::report::Reporter;
+use activator::{Activations, Activator, Limits, Shared, Slots};
 use external::Refusal;
 use machine::Machine;
 use rules::RuleSet;
@@ -64,11 +70,20 @@ pub async fn run(
 ) -> Result<(), ProxyError> {
     tool::has_table(&config.table()).await?;
     let tasks = Tasks::new(cancel.clone());
-    let recorder = Recorder::new(client, COMPONENT, Some(&config.node_name), &tasks);
+    let recorder = Recorder::new(client.clone(), COMPONENT, Some(&config.node_name), &tasks);
+    let activator = Activator::listen(&config).await;
+    let config = Config { activator: activator.as_ref().map(Activator::address), ..config };
+    let (activations, present) = watch::channel(Arc::default());
+    if let Some(activator) = activator {
+        let slots = Arc::new(Slots::new(Limits::default()));
+        let reporter = Reporter::new(client, &config, present.clone(), Arc::clone(&slots));
+        tasks.own("service-proxy/demand", reporter.run(cancel.clone()));
+        tasks.own("service-proxy/activator", activator.run(Shared { present, slots }, cancel.clone()));
+    }
     let (mut services, mut slices) = (informers.informer::<Service>().changes(), informers.informer::<EndpointSlice>().changes());
     let (mut has_services, mut has_slices) = (false, false);
     let mut state = State::new(config.clone());
-    let mut writer = Writer::new(config, recorder, listening);
+    let mut writer = Writer::new(config, recorder, listening, activations);
     let mut verify = tokio::time::interval(VERIFY_PERIOD);
     verify.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -121,6 +136,8 @@ struct Writer {
     config: Config,
     recorder: Recorder,
     listening: Listening,
+    /// What the activator must have of the rules.
+    activations: watch::Sender<Arc<Activations>>,
     /// The rules in the table; `None` when they are unknown, and the whole table is written next.
     installed: Option<RuleSet>,
     due: Option<Instant>,
@@ -131,8 +148,8 @@ struct Writer {
 }
 
 impl Writer {
-    fn new(config: Config, recorder: Recorder, listening: Listening) -> Self {
-        Self { config, recorder, listening, installed: None, due: None, written: None, retry: RETRY_MIN, warned: false }
+    fn new(config: Config, recorder: Recorder, listening: Listening, activations: watch::Sender<Arc<Activations>>) -> Self {
+        Self { config, recorder, listening, activations, installed: None, due: None, written: None, retry: RETRY_MIN, warned: false }
     }
 
     /// Sets the time of the next write, if there is anything to write.
@@ -150,6 +167,15 @@ impl Writer {
         }
         let wanted = state.rules();
         state.take_refused().into_iter().for_each(|(key, uid, refusal)| self.tell(key, uid, &refusal));
+        // Before the rules send connections to the activator.
+        let present = Activations::of(&wanted);
+        self.activations.send_if_modified(|activations| {
+            let differs = **activations != present;
+            if differs {
+                *activations = Arc::new(present);
+            }
+            differs
+        });
         let script = match &self.installed {
             Some(installed) => script::change(&self.config, installed, &wanted),
             None => script::whole(&self.config, &wanted),

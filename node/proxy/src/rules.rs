@@ -61,6 +61,18 @@ pub(crate) struct RuleSet {
     pub(crate) elements: BTreeMap<(Collection, String), String>,
     /// The endpoints of UDP flows, to find flows that outlive their endpoint.
     pub(crate) flows: BTreeMap<Front, BTreeSet<SocketAddrV4>>,
+    /// The counters of new connections, by name, with the Service that each is about.
+    pub(crate) counters: BTreeMap<String, Key>,
+    /// Where connections lead that waited at the activator.
+    pub(crate) activations: BTreeMap<Front, Activation>,
+}
+
+/// The Service whose connections to a front may wait, and the endpoints that they get.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Activation {
+    pub(crate) service: Key,
+    /// Ready endpoints in the Pod range. The activator connects to no other address.
+    pub(crate) endpoints: Vec<SocketAddrV4>,
 }
 
 /// The map in which packets to one address and port are looked up.
@@ -95,10 +107,13 @@ impl RuleSet {
         }
         fill(&mut self.sets, &other.sets);
         fill(&mut self.chains, &other.chains);
+        fill(&mut self.counters, &other.counters);
         // All before any is added: the other's own never meet each other.
         let is_new = |(collection, key): &(Collection, String)| !FRONTS.contains(collection) || !self.has_front(key);
         let elements: Vec<_> = other.elements.iter().filter(|(key, _)| is_new(key)).collect();
         let flows: Vec<_> = other.flows.iter().filter(|(front, _)| !self.has_front(&front.key(Protocol::Udp))).collect();
+        let activations: Vec<_> = other.activations.iter().filter(|(front, _)| !self.has_front(&front.key(Protocol::Tcp))).collect();
+        self.activations.extend(activations.into_iter().map(|(front, activation)| (*front, activation.clone())));
         self.flows.extend(flows.into_iter().map(|(front, endpoints)| (*front, endpoints.clone())));
         self.elements.extend(elements.into_iter().map(|(key, verdict)| (key.clone(), verdict.clone())));
     }
@@ -146,6 +161,7 @@ struct Backend {
 
 /// The input of one port's rules.
 struct Port<'a> {
+    key: &'a Key,
     service: &'a Service,
     port: &'a ServicePort,
     config: &'a Config,
@@ -154,10 +170,12 @@ struct Port<'a> {
     /// The usable endpoints of the cluster, and those of this node.
     all: Vec<Backend>,
     local: Vec<Backend>,
+    /// Where connections wait while there is no endpoint; none if they do not wait.
+    activator: Option<SocketAddrV4>,
 }
 
 impl<'a> Port<'a> {
-    fn new(key: &Key, service: &'a Service, port: &'a ServicePort, slices: &[&Slice], config: &'a Config) -> Self {
+    fn new(key: &'a Key, service: &'a Service, port: &'a ServicePort, slices: &[&Slice], config: &'a Config) -> Self {
         let words = format!("{}/{}/{}/{}", key.0, key.1, port.protocol.as_str(), port.name);
         let digest = Sha256::digest(words.as_bytes());
         let digest: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
@@ -168,13 +186,16 @@ impl<'a> Port<'a> {
                 number.into_iter().flat_map(|(_, _, number)| slice.endpoints.iter().map(|e| (Backend { ip: e.ip, port: *number }, e)))
             })
             .collect();
+        let activator = config.activator.filter(|_| service.is_activated && port.protocol == Protocol::Tcp);
         Self {
+            key,
             service,
             port,
             config,
             suffix: format!("{digest}-{words}"),
-            all: usable(endpoints.iter().copied()),
-            local: usable(endpoints.iter().copied().filter(|(_, endpoint)| endpoint.local)),
+            all: usable(endpoints.iter().copied(), activator.is_some()),
+            local: usable(endpoints.iter().copied().filter(|(_, endpoint)| endpoint.local), activator.is_some()),
+            activator,
         }
     }
 
@@ -190,6 +211,12 @@ impl<'a> Port<'a> {
         let internal = self.chain(if service.internal_local { "local" } else { "service" });
         if !used.is_empty() {
             own.chains.insert(internal.clone(), self.balance(used));
+        }
+        if let Some(activator) = self.activator {
+            own.counters.insert(self.chain("connections"), self.key.clone());
+            if self.all.is_empty() {
+                own.chains.insert(self.chain("activate"), vec![self.count(), format!("meta l4proto tcp dnat ip to {activator}")]);
+            }
         }
         for ip in &service.cluster_ips {
             self.front(own, Collection::Services, Front { ip: Some(*ip), port: self.port.port }, used, &internal);
@@ -243,6 +270,7 @@ impl<'a> Port<'a> {
         if self.local.is_empty() {
             lines.push("drop".to_owned());
         } else {
+            lines.extend(self.activator.map(|_| self.count()));
             lines.extend(self.to_one_of(&self.local));
         }
         lines
@@ -253,9 +281,14 @@ impl<'a> Port<'a> {
     fn front(&self, rules: &mut RuleSet, found: Collection, front: Front, used: &[Backend], chain: &str) {
         let key = front.key(self.port.protocol);
         let refused = if front.ip.is_some() { Collection::Refused } else { Collection::RefusedNodePorts };
+        let is_activated = self.activator.is_some() && matches!(found, Collection::Services | Collection::NodePorts);
+        if is_activated {
+            rules.activations.insert(front, Activation { service: self.key.clone(), endpoints: self.of_pods(used) });
+        }
         match (used.is_empty(), self.all.is_empty()) {
             (false, _) => rules.add(found, key, &format!("goto {chain}")),
             (true, false) => rules.add(refused, key, "drop"),
+            (true, true) if is_activated => rules.add(found, key, &format!("goto {}", self.chain("activate"))),
             (true, true) => rules.add(refused, key, "goto refuse"),
         }
         if self.port.protocol == Protocol::Udp {
@@ -267,12 +300,24 @@ impl<'a> Port<'a> {
         format!("{kind}-{}", self.suffix)
     }
 
+    /// Counts a connection: only the first packet of a connection comes to the chains of a Service.
+    fn count(&self) -> String {
+        format!("counter name {}", self.chain("connections"))
+    }
+
+    /// The endpoints that have addresses of Pods.
+    fn of_pods(&self, backends: &[Backend]) -> Vec<SocketAddrV4> {
+        let is_pod = |backend: &&Backend| self.config.cluster_cidr.contains(&backend.ip);
+        backends.iter().filter(is_pod).map(|backend| SocketAddrV4::new(backend.ip, backend.port)).collect()
+    }
+
     /// A chain that ends at one of the endpoints. Packets to a cluster address from outside of the Pod range are masqueraded,
     /// so that the answers return through this node.
     fn balance(&self, backends: &[Backend]) -> Vec<String> {
         let (ips, protocol, port) = (join(&self.service.cluster_ips), self.port.protocol.as_str(), self.port.port);
         let outside = format!("ip daddr {{ {ips} }} {protocol} dport {port} ip saddr != {}", self.config.cluster_cidr);
-        let mut lines = vec![format!("{outside} {}", mark())];
+        let mut lines: Vec<String> = self.activator.map(|_| self.count()).into_iter().collect();
+        lines.push(format!("{outside} {}", mark()));
         lines.extend(self.to_one_of(backends));
         lines
     }
@@ -318,13 +363,15 @@ impl<'a> Port<'a> {
     }
 }
 
-/// The endpoints to use: the ready ones; when there are none, those that still serve while they terminate (KEP-1669).
-fn usable<'a>(endpoints: impl Iterator<Item = (Backend, &'a Endpoint)> + Clone) -> Vec<Backend> {
+/// The endpoints to use: the ready ones; when there are none, those that still serve while they terminate (KEP-1669). If
+/// connections may wait, they wait for a ready endpoint instead: the last Pod of a workload that goes to zero stops to listen at
+/// any moment.
+fn usable<'a>(endpoints: impl Iterator<Item = (Backend, &'a Endpoint)> + Clone, may_wait: bool) -> Vec<Backend> {
     let pick = |fits: fn(&Endpoint) -> bool| -> BTreeSet<Backend> {
         endpoints.clone().filter(|(_, endpoint)| fits(endpoint)).map(|(backend, _)| backend).collect()
     };
     let mut picked = pick(|endpoint| endpoint.ready);
-    if picked.is_empty() {
+    if picked.is_empty() && !may_wait {
         picked = pick(|endpoint| endpoint.serving && endpoint.terminating);
     }
     picked.into_iter().collect()

@@ -71,7 +71,12 @@ fn fixed(config: &Config) -> String {
     // Later than the translation (-100), so that only packets without translation match.
     for hook in ["input", "forward", "output"] {
         let head = format!("type filter hook {hook} priority -10; policy accept;");
-        chain(&format!("filter-{hook}"), &[&head, "ct state new jump refusal"]);
+        // The activator is for connections to Services alone.
+        let guard = config.activator.filter(|_| hook == "input").map(|activator| {
+            format!("ip daddr {} tcp dport {} ct status & dnat == 0 reject with tcp reset", activator.ip(), activator.port())
+        });
+        let lines: Vec<&str> = [Some(head.as_str()), guard.as_deref(), Some("ct state new jump refusal")].into_iter().flatten().collect();
+        chain(&format!("filter-{hook}"), &lines);
     }
     text
 }
@@ -88,6 +93,9 @@ pub(crate) fn change(config: &Config, old: &RuleSet, new: &RuleSet) -> String {
     // Objects to which others refer come first. A set's name contains all of its definition.
     for (name, definition) in new.sets.iter().filter(|(name, _)| !old.sets.contains_key(*name)) {
         line(format!("add set ip {table} {name} {{ {definition} }}"));
+    }
+    for name in new.counters.keys().filter(|name| !old.counters.contains_key(*name)) {
+        line(format!("add counter ip {table} {name}"));
     }
     for (name, _) in &changed {
         line(format!("add chain ip {table} {name}"));
@@ -114,6 +122,9 @@ pub(crate) fn change(config: &Config, old: &RuleSet, new: &RuleSet) -> String {
     }
     for name in old.sets.keys().filter(|name| !new.sets.contains_key(*name)) {
         line(format!("delete set ip {table} {name}"));
+    }
+    for name in old.counters.keys().filter(|name| !new.counters.contains_key(*name)) {
+        line(format!("delete counter ip {table} {name}"));
     }
     text
 }

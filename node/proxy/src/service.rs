@@ -3,6 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use api_client::demand::ACTIVATED_BY;
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1 as discovery;
@@ -52,6 +53,8 @@ pub(crate) struct Service {
     pub(crate) external_local: bool,
     /// Requested addresses that are not served.
     pub(crate) refused: Vec<Refusal>,
+    /// Whether connections are counted, and wait while there is no endpoint.
+    pub(crate) is_activated: bool,
 }
 
 /// Orders Services that claim one address: the oldest keeps it. The server sets both parts, so that no user can get ahead of
@@ -130,6 +133,7 @@ impl Service {
             internal_local: is_local(&spec.internal_traffic_policy),
             external_local: is_local(&spec.external_traffic_policy),
             refused,
+            is_activated: metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(ACTIVATED_BY)),
         })
     }
 

@@ -22,7 +22,7 @@ use serde_json::json;
 use super::*;
 use crate::fixtures::{config, http, rules_of, service, slice, web};
 
-fn isolated<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send + 'static) {
+pub(crate) fn isolated<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send + 'static) {
     if !nix::unistd::geteuid().is_root() {
         eprintln!("needs root: passed over");
         return;
@@ -40,7 +40,7 @@ fn isolated<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send + 'static) {
     }
 }
 
-fn sh(line: &str) -> String {
+pub(crate) fn sh(line: &str) -> String {
     let output = Command::new("sh").args(["-ec", line]).output().expect("sh runs");
     assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
@@ -61,7 +61,7 @@ fn world() {
 }
 
 /// Runs `work` on a thread in a network namespace; the empty name is the node's own.
-fn within<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
+pub(crate) fn within<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
     let namespace = (!name.is_empty()).then(|| File::open(format!("/run/netns/{name}")).expect("opened"));
     let thread = std::thread::spawn(move || {
         if let Some(namespace) = namespace {
@@ -73,7 +73,7 @@ fn within<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'stat
 }
 
 /// Answers on TCP and UDP port 8080 of a Pod: `<pod> <address of the caller>`.
-fn serve(pod: &'static str) {
+pub(crate) fn serve(pod: &'static str) {
     let (ready, wait) = mpsc::channel();
     let namespace = File::open(format!("/run/netns/{pod}")).expect("opened");
     std::thread::spawn(move || {
@@ -97,7 +97,7 @@ fn serve(pod: &'static str) {
     wait.recv().expect("listening");
 }
 
-fn ask(from: &str, address: &str) -> Result<String, ErrorKind> {
+pub(crate) fn ask(from: &str, address: &str) -> Result<String, ErrorKind> {
     let address: SocketAddr = address.parse().expect("an address");
     within(from, move || {
         let mut stream = TcpStream::connect_timeout(&address, Duration::from_millis(1_500)).map_err(|e| e.kind())?;
@@ -121,12 +121,12 @@ fn set<const N: usize>(of: [&str; N]) -> BTreeSet<String> {
     of.into_iter().map(str::to_owned).collect()
 }
 
-fn both(name: &str) -> EndpointSlice {
+pub(crate) fn both(name: &str) -> EndpointSlice {
     http(name, &[("10.244.1.2", "here", "ready"), ("10.244.1.3", "here", "ready")])
 }
 
 /// Writes rules over those before, as the running proxy does, and keeps to what it does.
-async fn write(installed: &mut RuleSet, rules: RuleSet) {
+pub(crate) async fn write(installed: &mut RuleSet, rules: RuleSet) {
     let script =
         if *installed == RuleSet::default() { script::whole(&config(), &rules) } else { script::change(&config(), installed, &rules) };
     tool::nft(&script).await.expect("nft takes the rules");

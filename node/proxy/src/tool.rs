@@ -1,5 +1,7 @@
 //! The packet filter's tools, off the async threads.
 
+use std::collections::BTreeMap;
+
 use node_netfilter::{Flow, NetfilterError};
 
 use crate::ProxyError;
@@ -14,6 +16,12 @@ async fn blocking<T: Send + 'static>(call: impl FnOnce() -> Result<T, NetfilterE
 pub(crate) async fn nft(script: &str) -> Result<(), ProxyError> {
     let script = script.to_owned();
     blocking(move || node_netfilter::apply(&script)).await
+}
+
+/// The packets of the table's counters.
+pub(crate) async fn counters(table: &str) -> Result<BTreeMap<String, u64>, ProxyError> {
+    let table = table.to_owned();
+    blocking(move || node_netfilter::counters(&table)).await
 }
 
 /// Whether the table still exists: other programs may have flushed all rules.

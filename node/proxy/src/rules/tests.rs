@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::fixtures::{End, config, http, rules_of, service, slice, web};
+use crate::fixtures::{End, activated, config, http, rules_of, service, slice, web};
 use crate::script;
 
 /// What is written for a Service with these endpoints.
@@ -111,4 +111,42 @@ fn what_has_no_address_of_its_own_has_no_rules() {
     let mut foreign = service("web", web("10.96.0.1"));
     foreign.metadata.labels = Some([("service.kubernetes.io/service-proxy-name".to_owned(), "other".to_owned())].into());
     assert_eq!(rules_of(&foreign, &[http("web", TWO)]), Default::default());
+}
+
+#[test]
+fn connections_wait_while_there_is_no_ready_endpoint() {
+    let ports = json!([{"name": "http", "port": 80, "nodePort": 30080}, {"name": "udp", "port": 80, "protocol": "UDP"}]);
+    let spec = with(web("10.96.0.1"), json!({"type": "NodePort", "externalIPs": ["203.0.113.7"], "ports": ports}));
+    let terminating = [("10.244.1.2", "here", "serving terminating")];
+    let rules = rules_of(&activated("web", spec), &[http("web", &terminating)]);
+    insta::assert_snapshot!(script::change(&config(), &Default::default(), &rules).replace(" ip sk1-proxy ", " "));
+    let activations: Vec<String> = rules.activations.iter().map(|(front, activation)| format!("{front:?} {activation:?}")).collect();
+    let service = r#"Activation { service: ("default", "web"), endpoints: [] }"#;
+    let fronts = ["Front { ip: None, port: 30080 }", "Front { ip: Some(10.96.0.1), port: 80 }"];
+    assert_eq!(activations, fronts.map(|front| format!("{front} {service}")));
+}
+
+#[test]
+fn connections_that_scale_a_service_are_counted() {
+    // The last endpoint has no address of a Pod: the rules lead to it, the activator does not.
+    let ends = [TWO[0], TWO[1], ("198.51.100.7", "there", "ready")];
+    let rules = rules_of(&activated("web", web("10.96.0.1")), &[http("web", &ends)]);
+    insta::assert_snapshot!(script::change(&config(), &Default::default(), &rules).replace(" ip sk1-proxy ", " "));
+    let endpoints: Vec<_> = rules.activations.values().flat_map(|activation| &activation.endpoints).map(ToString::to_string).collect();
+    assert_eq!(endpoints, ["10.244.1.2:8080", "10.244.2.2:8080"]);
+    let policy = json!({"externalTrafficPolicy": "Local", "type": "NodePort", "ports": [{"name": "http", "port": 80, "nodePort": 30080}]});
+    let rules = rules_of(&activated("web", with(web("10.96.0.1"), policy)), &[http("web", TWO)]);
+    assert!(rules.chains.values().all(|lines| lines.iter().filter(|line| line.starts_with("counter")).count() <= 1), "{rules:?}");
+    let local = rules.chains.iter().find(|(name, _)| name.starts_with("external-")).expect("a chain of the node port");
+    assert!(local.1.iter().any(|line| line.starts_with("counter name connections-")), "{rules:?}");
+}
+
+#[test]
+fn nothing_waits_without_an_activator() {
+    let config = crate::Config { activator: None, ..config() };
+    let parsed = crate::service::Service::parse(&activated("web", web("10.96.0.1")), &config).expect("a Service");
+    let key = ("default".to_owned(), "web".to_owned());
+    let rules = super::rules(&key, &parsed, &[], &config, &Default::default()).own;
+    assert!(rules.activations.is_empty() && rules.counters.is_empty(), "{rules:?}");
+    assert_eq!(rules.elements.values().filter(|verdict| *verdict == "goto refuse").count(), 1);
 }
