@@ -6,6 +6,7 @@
 mod address;
 mod auth;
 mod blocking;
+mod demand;
 mod http;
 mod kinds;
 mod loops;

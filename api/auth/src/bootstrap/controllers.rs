@@ -333,7 +333,7 @@ pub const PATCHES: &[(&str, &[Grant])] = &[
 ];
 
 /// For ScaledObjects and ScaledJobs; upstream's operator has a role of its own with more rights. The controllers read the Secrets
-/// and ConfigMaps that TriggerAuthentications name.
+/// and ConfigMaps that TriggerAuthentications name, and mark the Services whose connections are triggers.
 const KEDA_OPERATOR: &[Grant] = &[
     On(PATCH, KEDA, &["scaledjobs", "scaledjobs/status", "scaledobjects", "scaledobjects/status"]),
     On(&["get"], KEDA, &["clustertriggerauthentications", "scaledjobs", "scaledobjects", "triggerauthentications"]),
@@ -342,6 +342,7 @@ const KEDA_OPERATOR: &[Grant] = &[
     On(&["create", "delete"], BATCH, &["jobs"]),
     On(&["get", "update"], ALL, &["*/scale"]),
     On(&["get"], CORE, &["configmaps", "secrets"]),
+    On(PATCH, CORE, &["services"]),
     EVENTS,
 ];
 

@@ -17,13 +17,12 @@ use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use kube::api::{DeleteParams, PropagationPolicy};
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::kinds::{self, ScaledJob};
-use super::loops::{Begun, Loops};
+use super::loops::{Begun, Look, Loops};
 use super::spec::{self, ScaledJobSpec};
 use super::status::{ACTIVE, Activity, FALSE, PARTIAL_TRIGGER_ERROR, PAUSED, READY, ScaledJobStatus, TRIGGER_ERROR, TRUE, UNKNOWN};
-use super::triggers::{self, Sources, Trigger};
+use super::triggers::{self, Sources, Trigger, connections};
 use super::{CHECK_AGAIN, FINALIZER};
 use crate::context::ControllerContext;
 use crate::failure::{Failure, gone_is_fine};
@@ -51,8 +50,8 @@ pub struct ScaledJobs {
 struct Draft {
     status: ScaledJobStatus,
     notes: Vec<Note>,
-    /// When the triggers are looked at next, if this pass does so.
-    due: Option<Instant>,
+    /// The look at the triggers, if this pass makes one.
+    look: Option<Look>,
     has_created: bool,
 }
 
@@ -114,12 +113,12 @@ impl ScaledJobs {
         let mut draft = Draft {
             status: serde_json::from_value(object.status.clone()).unwrap_or_default(),
             notes: Vec::new(),
-            due: None,
+            look: None,
             has_created: false,
         };
         draft.status.conditions.initialize();
         let synced = self.sync(key, object, &mut draft, now).await;
-        let complete = |draft: &Draft| draft.due.into_iter().for_each(|due| self.loops.complete(key, &object.metadata, due));
+        let complete = |draft: &Draft| draft.look.into_iter().for_each(|look| self.loops.complete(key, &object.metadata, look));
         if draft.has_created {
             // Whatever fails from here on: another look at once would create Jobs for the same work again.
             complete(&draft);
@@ -159,6 +158,9 @@ impl ScaledJobs {
         };
         let incorrect = "ScaledJob doesn't have correct triggers specification";
         spec::check_triggers(&spec.triggers).map_err(|_| Stop::Problem(incorrect.to_owned()))?;
+        if spec.triggers.iter().any(|trigger| trigger.type_ == connections::TYPE) {
+            return Err(Stop::Problem(format!("{} is a trigger of ScaledObjects, not of ScaledJobs", connections::TYPE)));
+        }
         let (types, authentications) = spec::types(&spec.triggers);
         (draft.status.triggers_types, draft.status.authentications_types) = (Some(types), Some(authentications));
         let triggers = triggers::build_all(&self.client, &key.namespace, &spec.triggers).await.map_err(|why| {
@@ -168,7 +170,7 @@ impl ScaledJobs {
         if spec.triggers.iter().any(|trigger| !trigger.metric_type.is_empty()) {
             return Err(Stop::Problem("Cannot set metricType in ScaledJob triggers".to_owned()));
         }
-        let (begun, due) = (self.loops.begin(key, &object.metadata), Instant::now() + spec.polling());
+        let (begun, look) = (self.loops.begin(key, &object.metadata), Look::begin(spec.polling()));
         draft.checked(begun);
         if let Begun::Waiting(wait) = begun {
             return Ok(Next::After(wait));
@@ -177,7 +179,7 @@ impl ScaledJobs {
             self.roll_out(object, &spec, draft).await?;
         }
         draft.notes.extend(spec::begun(begun, &spec.triggers));
-        draft.due = Some(due);
+        draft.look = Some(look);
         let demand = self.demand(&spec, &triggers, draft, now).await;
         self.scale(object, &spec, template, &demand, draft, now).await?;
         self.clean_up(object, &spec).await?;

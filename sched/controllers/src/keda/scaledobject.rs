@@ -3,8 +3,11 @@
 //! Watches ScaledObjects and HorizontalPodAutoscalers; reads the `scale` of the targets, of any kind, Pods, the credentials of
 //! triggers and what the triggers point to. Creates, changes and deletes the HorizontalPodAutoscaler of each ScaledObject, which
 //! scales between one replica and the most. Writes the `scale` of the targets between zero and one, and the finalizer, the label and
-//! the status of ScaledObjects. Looks at the triggers of each once in its polling interval; without any, it does nothing.
+//! the status of ScaledObjects. Marks the Services whose connections are triggers, so that the nodes report these connections in their
+//! Leases. Looks at the triggers of each ScaledObject once in its polling interval, and when its Service is used again; without any,
+//! it does nothing.
 
+mod activation;
 mod annotations;
 mod assess;
 mod autoscaler;
@@ -27,22 +30,23 @@ use api_client::informer::{Change, Informer, ObjectKey};
 use api_model::message::Message;
 use jiff::Timestamp;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use k8s_openapi::api::coordination::v1::Lease;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::kinds::{self, ScaledObject};
-use super::loops::{Begun, Loops};
+use super::loops::{Begun, Look, Loops};
 use super::spec::{self, ScaledObjectSpec};
 use super::status::{ACTIVE, FALSE, READY, ScaledObjectStatus, TRUE, UNKNOWN};
 use super::triggers::Sources;
-use super::{CHECK_AGAIN, FINALIZER, SCALED_OBJECT_NAME, status};
+use super::{CHECK_AGAIN, FINALIZER, SCALED_OBJECT_NAME, demand, status};
 use crate::context::ControllerContext;
 use crate::discovery::Resources;
 use crate::failure::Failure;
 use crate::note::{self, Note, normal, warning};
 use crate::work::{Controller, Next, WorkQueue};
 use crate::{meta, writes};
+use activation::is_triggered;
 use check::Checked;
 use values::{CachedValues, Values};
 
@@ -60,7 +64,7 @@ pub struct ScaledObjects {
     resources: Arc<Resources>,
     sources: Arc<Sources>,
     cached: Arc<CachedValues>,
-    loops: Loops,
+    loops: Arc<Loops>,
     /// The autoscalers as they were last written.
     applied: Mutex<HashMap<ObjectKey, Value>>,
 }
@@ -69,8 +73,8 @@ pub struct ScaledObjects {
 struct Draft {
     status: ScaledObjectStatus,
     notes: Vec<Note>,
-    /// When the triggers are looked at next, if this pass has done so.
-    due: Option<Instant>,
+    /// The look at the triggers, if this pass has made one.
+    look: Option<Look>,
 }
 
 /// Why a pass stops.
@@ -104,7 +108,17 @@ pub fn build(context: &mut ControllerContext) {
         cached: Arc::clone(&cached),
     }));
     let recorder = context.recorder("keda-operator");
-    let (loops, applied) = (Loops::default(), Mutex::default());
+    let (loops, applied) = (Arc::new(Loops::default()), Mutex::default());
+    let (wake_loops, wake_objects, wake_queue) = (Arc::clone(&loops), objects.clone(), Arc::clone(&queue));
+    context.on_change(&sources.reports.leases, move |change: &Change<Lease>| {
+        for service in demand::awakened(change) {
+            for object in wake_objects.in_namespace(&service.namespace).iter().filter(|object| is_triggered(object, &service)) {
+                let key = ObjectKey::from(&object.metadata);
+                wake_loops.wake(&key);
+                wake_queue.add(key);
+            }
+        }
+    });
     let controller = ScaledObjects { client, recorder, objects, autoscalers, resources, sources, cached, loops, applied };
     context.run(Arc::new(controller), queue);
 }
@@ -176,8 +190,8 @@ impl ScaledObjects {
         };
         note::record(&self.recorder, &reference(object), std::mem::take(&mut draft.notes));
         self.write_status(object, &draft.status).await?;
-        if let Some(due) = draft.due {
-            self.loops.complete(key, &object.metadata, due);
+        if let Some(look) = draft.look {
+            self.loops.complete(key, &object.metadata, look);
         }
         next
     }
@@ -196,7 +210,8 @@ impl ScaledObjects {
             }
             Checked::Scaling(checked) => checked,
         };
-        let (begun, due) = (self.loops.begin(key, &object.metadata), Instant::now() + spec.polling());
+        self.mark_services(key, &spec.triggers).await?;
+        let (begun, look) = (self.loops.begin(key, &object.metadata), Look::begin(spec.polling()));
         draft.checked(begun);
         draft.no_fallback(&spec);
         if object.status.get("originalReplicaCount").is_none() {
@@ -208,7 +223,7 @@ impl ScaledObjects {
         }
         draft.notes.extend(spec::begun(begun, &spec.triggers));
         self.poll(key, object, &spec, &mut checked, draft, now).await?;
-        draft.due = Some(due);
+        draft.look = Some(look);
         Ok(Next::After(spec.polling()))
     }
 
@@ -233,7 +248,7 @@ impl ScaledObjects {
 impl Draft {
     /// Begins with the status that is stored. One that cannot be read begins anew.
     fn new(status: &Value) -> Self {
-        Self { status: serde_json::from_value(status.clone()).unwrap_or_default(), notes: Vec::new(), due: None }
+        Self { status: serde_json::from_value(status.clone()).unwrap_or_default(), notes: Vec::new(), look: None }
     }
 
     /// The object is correct. What the last look says of the triggers stays until the next look, or until the spec changes.

@@ -1,8 +1,8 @@
 //! Triggers: what says how much work there is. One file a type; each has the metric for the autoscaler, and reads a value.
 //!
-//! A new type is a file with a struct, a variant of [`Trigger`], and a line in [`Trigger::build`]. A trigger that knows of requests
-//! before they are answered (`wasi:http`) finds its place here.
+//! A new type is a file with a struct, a variant of [`Trigger`], and a line in [`Trigger::build`].
 
+pub mod connections;
 mod cron;
 mod metrics_api;
 mod prometheus;
@@ -30,10 +30,12 @@ use tokio::time::Instant;
 
 use super::address::Addresses;
 use super::auth::{self, Credentials};
+use super::demand::Reports;
 use super::http::Http;
 use super::spec::{AuthenticationRef, TriggerSpec};
 use crate::context::ControllerContext;
 use crate::{concurrent, meta, pods};
+use connections::Connections;
 use cron::Cron;
 use metrics_api::MetricsApi;
 use prometheus::Prometheus;
@@ -67,6 +69,8 @@ pub struct Sources {
     pub pods: Informer<Pod>,
     /// Other servers.
     pub http: Http,
+    /// Connections to Services.
+    pub reports: Reports,
 }
 
 impl Sources {
@@ -75,7 +79,7 @@ impl Sources {
         let (reserved, allowed) = (context.config.reserved.clone(), context.config.triggers_may_reach.clone());
         let (services, slices) = (context.informer(), context.informer());
         let addresses = Addresses::new(services, slices, &reserved.cluster_domain, reserved.addresses, allowed);
-        Self { pods: context.informer(), http: Http::new(addresses) }
+        Self { pods: context.informer(), http: Http::new(addresses), reports: Reports::new(context) }
     }
 
     /// The number of ready Pods that a selector selects.
@@ -106,6 +110,7 @@ pub struct Trigger {
 }
 
 enum Source {
+    Connections(Connections),
     Cron(Cron),
     MetricsApi(Box<MetricsApi>),
     Prometheus(Box<Prometheus>),
@@ -119,6 +124,12 @@ impl Trigger {
     pub fn build(config: &Config<'_>) -> Result<Self, Message> {
         let (source, metric) = match config.spec.type_.as_str() {
             "cpu" | "memory" => (Source::Resource, Resource::parse(config)?),
+            connections::TYPE => {
+                let target = metric_type(config)?;
+                let connections = Connections::parse(config)?;
+                let metric = external(config, &connections.metric_name(), target, connections.target);
+                (Source::Connections(connections), metric)
+            }
             "cron" => {
                 let target = metric_type(config)?;
                 let cron = Cron::parse(config)?;
@@ -163,6 +174,7 @@ impl Trigger {
     /// Reads the value.
     pub async fn read(&self, sources: &Sources, now: Timestamp) -> Result<Sample, Message> {
         match &self.source {
+            Source::Connections(connections) => connections.read(&sources.reports),
             Source::Cron(cron) => cron.read(now),
             Source::MetricsApi(api) => api.read(&sources.http).await,
             Source::Prometheus(prometheus) => prometheus.read(&sources.http, now).await,

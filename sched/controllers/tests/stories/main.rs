@@ -3,6 +3,7 @@
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "what a story cannot do fails it")]
 
+mod activation;
 mod autoscaling;
 mod certificates;
 mod cronjobs;

@@ -31,7 +31,7 @@ use tokio::net::TcpListener;
 use crate::support::{Cluster, from, until};
 
 /// A cluster whose autoscalers are looked at often, and whose triggers may reach this process.
-async fn cluster() -> Cluster {
+pub async fn cluster() -> Cluster {
     let cluster = Cluster::start(|config| {
         config.autoscaling = Autoscaling {
             sync_period: Duration::from_millis(200),
@@ -47,12 +47,12 @@ async fn cluster() -> Cluster {
     cluster
 }
 
-fn api(cluster: &Cluster, kind: &str) -> Api<DynamicObject> {
+pub fn api(cluster: &Cluster, kind: &str) -> Api<DynamicObject> {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("keda.sh", "v1alpha1", kind));
     Api::namespaced_with(cluster.client.clone(), "default", &resource)
 }
 
-async fn deploy(cluster: &Cluster, name: &str, replicas: i32) {
+pub async fn deploy(cluster: &Cluster, name: &str, replicas: i32) {
     let template = json!({"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "c", "image": "v1"}]}});
     let spec = json!({"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template});
     let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec});
@@ -64,12 +64,12 @@ async fn create(cluster: &Cluster, kind: &str, name: &str, spec: Value) {
     api(cluster, kind).create(&PostParams::default(), &from(object)).await.unwrap_or_else(|error| panic!("{kind} {name}: {error}"));
 }
 
-async fn change(cluster: &Cluster, kind: &str, name: &str, patch: Value) {
+pub async fn change(cluster: &Cluster, kind: &str, name: &str, patch: Value) {
     api(cluster, kind).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.expect("changed");
 }
 
 /// A ScaledObject of the Deployment of the same name, which is looked at every second.
-async fn scale(cluster: &Cluster, name: &str, trigger: Value, more: Value) {
+pub async fn scale(cluster: &Cluster, name: &str, trigger: Value, more: Value) {
     let mut spec = json!({"scaleTargetRef": {"name": name}, "pollingInterval": 1, "cooldownPeriod": 0, "triggers": [trigger]});
     for (key, value) in more.as_object().expect("an object") {
         spec[key] = value.clone();
@@ -78,7 +78,7 @@ async fn scale(cluster: &Cluster, name: &str, trigger: Value, more: Value) {
 }
 
 /// Follows an object of a custom kind; null while it does not exist.
-async fn until_object(cluster: &Cluster, kind: &str, name: &str, what: &str, done: impl Fn(&Value) -> bool) -> Value {
+pub async fn until_object(cluster: &Cluster, kind: &str, name: &str, what: &str, done: impl Fn(&Value) -> bool) -> Value {
     let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
     let mut events = std::pin::pin!(watcher(api(cluster, kind), config).default_backoff());
     let (mut object, mut listed) = (Value::Null, false);
@@ -101,12 +101,12 @@ async fn until_object(cluster: &Cluster, kind: &str, name: &str, what: &str, don
     object
 }
 
-fn condition<'a>(object: &'a Value, type_: &str) -> &'a Value {
+pub fn condition<'a>(object: &'a Value, type_: &str) -> &'a Value {
     let conditions = object["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
     conditions.iter().find(|condition| condition["type"] == type_).unwrap_or(&Value::Null)
 }
 
-async fn until_condition(cluster: &Cluster, kind: &str, name: &str, type_: &str, status: &str, reason: &str) -> String {
+pub async fn until_condition(cluster: &Cluster, kind: &str, name: &str, type_: &str, status: &str, reason: &str) -> String {
     let what = format!("{name} has {type_}={status} for {reason}");
     let is_so = |object: &Value| condition(object, type_)["status"] == status && condition(object, type_)["reason"] == reason;
     let object = until_object(cluster, kind, name, &what, is_so).await;
@@ -117,11 +117,11 @@ fn replicas(deployments: &BTreeMap<String, Deployment>, name: &str) -> Option<i3
     deployments.get(name)?.spec.replicas
 }
 
-async fn until_replicas(cluster: &Cluster, name: &str, wanted: i32) {
+pub async fn until_replicas(cluster: &Cluster, name: &str, wanted: i32) {
     until(&format!("{name} has {wanted} replicas"), cluster.api::<Deployment>(), |all| replicas(all, name) == Some(wanted)).await;
 }
 
-async fn until_event(cluster: &Cluster, name: &str, reason: &str, message: &str) {
+pub async fn until_event(cluster: &Cluster, name: &str, reason: &str, message: &str) {
     until(&format!("{name} has event {reason} {message}"), cluster.api::<Event>(), |events| {
         events.values().any(|event| {
             event.involved_object.name.as_deref() == Some(name)

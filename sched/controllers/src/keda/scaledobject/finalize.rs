@@ -1,4 +1,4 @@
-//! The end of a ScaledObject: its autoscaler is deleted, and its target gets back its replicas if the user wants that.
+//! The end of a ScaledObject: its marks on Services are removed, its autoscaler is deleted, and its target gets back its replicas if the user wants that.
 
 use api_client::events::reference;
 use api_client::informer::ObjectKey;
@@ -21,6 +21,7 @@ impl ScaledObjects {
         if !meta::has_finalizer(&object.metadata, FINALIZER) {
             return Ok(());
         }
+        self.mark_services(key, &[]).await?;
         let status = Draft::new(&object.status).status;
         // Upstream leaves the autoscaler to the garbage collector. Until then, it would scale the target that was restored.
         self.delete_autoscaler(&ObjectKey::new(&key.namespace, &status.hpa_name), object).await?;

@@ -52,6 +52,7 @@ fn the_metrics_are_upstreams() {
             "",
             external("s2-metric-api-a-b", average("7k")),
         ),
+        ("service-connections", json!({"service": "web"}), "", external("s2-connections-web", average("100"))),
         (
             "cpu",
             json!({"value": "60"}),
@@ -381,5 +382,6 @@ pub fn sources_reaching(range: &str) -> Sources {
     let allowed = vec![range.parse().expect("a range")];
     let (services, slices) = (Informer::detached(), Informer::detached());
     let addresses = crate::keda::address::Addresses::new(services, slices, "cluster.local", Default::default(), allowed);
-    Sources { pods: Informer::detached(), http: Http::new(addresses) }
+    let reports = Reports { leases: Informer::detached(), nodes: Informer::detached(), services: Informer::detached() };
+    Sources { pods: Informer::detached(), http: Http::new(addresses), reports }
 }
