@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 mod access;
+mod activation;
 mod admission;
 mod aggregate;
 mod autoscaling;
