@@ -79,10 +79,13 @@ async fn pod(listener: TcpListener) {
 
 /// Sends a line and reads the whole answer.
 async fn ask(mut client: TcpStream, line: &str) -> io::Result<String> {
-    client.write_all(line.as_bytes()).await?;
-    let mut answer = String::new();
-    client.read_to_string(&mut answer).await?;
-    Ok(answer)
+    let asking = async {
+        client.write_all(line.as_bytes()).await?;
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await?;
+        Ok(answer)
+    };
+    tokio::time::timeout(Duration::from_secs(20), asking).await?
 }
 
 fn service(_: &TcpStream) -> io::Result<SocketAddrV4> {
