@@ -156,9 +156,12 @@ where
     }
 }
 
+/// Makes a client inside of a fence, or one without a fence.
+type MakeClient = dyn Fn(Option<&Fence>) -> kube::Client + Send + Sync;
+
 /// Makes the clients of one user.
 #[derive(Clone)]
-pub struct Clients(Arc<dyn Fn(Option<&Fence>) -> kube::Client + Send + Sync>);
+pub struct Clients(Arc<MakeClient>);
 
 impl Clients {
     /// `make` makes a client inside of a fence, or one without a fence.
