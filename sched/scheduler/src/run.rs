@@ -468,7 +468,7 @@ impl Scheduler {
 
     fn pod_assigned(&mut self, pod: Arc<PodInfo>) {
         let (was_waiting, before) = (self.queue.contains(&pod.uid), self.cache.pod(&pod.uid).cloned());
-        self.queue.delete(&pod.uid);
+        self.leave_queue(&pod.uid);
         self.cache.add_pod(Arc::clone(&pod));
         let Some(before) = before.filter(|_| !was_waiting) else {
             return self.happened(Occurrence { event: ClusterEvent::AssignedPodAdd, pod: Some(pod) });
@@ -482,9 +482,14 @@ impl Scheduler {
         }
     }
 
-    fn pod_gone(&mut self, uid: &str) {
+    /// Nobody schedules the Pod any more: it is gone, or somebody has bound it, perhaps while it waited at permit.
+    fn leave_queue(&mut self, uid: &str) {
         self.queue.delete(uid);
         self.profiles.values_mut().for_each(|running| drop(running.take_waiting(uid)));
+    }
+
+    fn pod_gone(&mut self, uid: &str) {
+        self.leave_queue(uid);
         let was_nominated = self.cache.end_nomination(uid);
         if self.cache.remove_pod(uid) || was_nominated {
             self.happened(Occurrence::new(ClusterEvent::AssignedPodDelete));

@@ -179,8 +179,16 @@ impl Scheduler {
             return self.nothing_preempted(pod, error, "no candidate node for preemption");
         };
         let Some(running) = self.profiles.get_mut(&pod.scheduler_name) else { return };
+        let started = Instant::now();
+        if let Some(message) = running.begin_cycle() {
+            return self.attempt_failed(pod, message, started);
+        }
         let snapshot = self.cache.snapshot();
-        if snapshot.node(&best.node).is_none() || cycle::fits(&running.profile, &pod, snapshot, &mut running.progress, &best.node) {
+        let fits = snapshot.node(&best.node).is_none() || cycle::fits(&running.profile, &pod, snapshot, &mut running.progress, &best.node);
+        if let Some(message) = running.external_failure() {
+            return self.attempt_failed(pod, message, started);
+        }
+        if fits {
             return self.queue.move_to_backoff(&pod.uid, Instant::now());
         }
         self.preempt(pod, best, error.to_string(), error.events());

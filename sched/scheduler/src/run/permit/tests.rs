@@ -178,6 +178,20 @@ async fn a_pod_that_is_deleted_while_it_waits_is_never_bound() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_somebody_else_binds_while_it_waits_stays_on_its_node() {
+    let (mut scheduler, plugin) = scheduler();
+    *plugin.permit.lock().expect("whole") = Some(Permit::Wait(Duration::from_secs(60)));
+    scheduler.schedule_one();
+    let spec = json!({"schedulerName": "default-scheduler", "nodeName": "n", "containers": [{"name": "c"}]});
+    let bound = json!({"metadata": {"name": "p", "namespace": "default", "uid": "u"}, "spec": spec});
+    scheduler.pod_applied(&serde_json::from_value(bound).expect("a Pod"));
+    *plugin.permit.lock().expect("whole") = Some(Permit::Deny("no".into()));
+    tokio::time::advance(Duration::from_secs(5)).await;
+    scheduler.permit_all();
+    assert_eq!((scheduler.cache.pod_count(), scheduler.writes.len()), (1, 0), "it counts, and nothing is written");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_cycle_with_a_plugin_that_failed_has_no_result() {
     let (mut scheduler, plugin) = scheduler();
     *plugin.failure.lock().expect("whole") = Some("broken".to_owned());
