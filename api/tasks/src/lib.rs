@@ -29,6 +29,7 @@ use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use futures::FutureExt as _;
@@ -166,6 +167,8 @@ impl Tasks {
         W::Output: Outcome + Send,
     {
         let shared = Arc::clone(&self.shared);
+        // Each layer around the work would have room for it twice: a task that lasts for hours should take no more memory than its work.
+        let work: Pin<Box<dyn Future<Output = W::Output> + Send>> = Box::pin(work);
         self.shared.tracker.spawn(panics::scope(name, async move {
             let ended = AssertUnwindSafe(fault::or_done(name, work)).catch_unwind().await;
             shared.ended(name, ended.map(|outcome| outcome.and_then(Outcome::error)));

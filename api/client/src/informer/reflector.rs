@@ -105,7 +105,8 @@ pub(super) fn spawn<K: Watched, S: Store<K>>(api: Api<K>, fields: &str, tasks: &
 /// Watches until `stop`.
 async fn run<K: Watched, S: Store<K>>(api: Api<K>, fields: String, store: Arc<S>, stats: Arc<Stats>, stop: CancellationToken) {
     let config = if fields.is_empty() { watcher::Config::default() } else { watcher::Config::default().fields(&fields) };
-    let events = watcher(api, config).backoff(Reconnect::default());
+    // Each function that takes the stream would have room for it twice, and the process has a hundred watches.
+    let events = watcher(api, config).backoff(Reconnect::default()).boxed();
     stop.run_until_cancelled(follow(events, &*store, &stats)).await;
 }
 
