@@ -182,11 +182,8 @@ where
             let working = work(Term { fence: fence.clone(), cancel: term.clone() });
             tokio::pin!(working);
             tokio::select! {
-                output = &mut working => {
-                    fence.end();
-                    candidate.release().await;
-                    return Some(output);
-                }
+                // At a stop, the work may end in the same moment.
+                biased;
                 () = candidate.hold(&fence, &cancel) => {
                     // Without a loss, the work may write what it has begun.
                     if !cancel.is_cancelled() {
@@ -196,6 +193,11 @@ where
                     working.await;
                     fence.end();
                     !cancel.is_cancelled()
+                }
+                output = &mut working => {
+                    fence.end();
+                    candidate.release().await;
+                    return Some(output);
                 }
             }
         };

@@ -8,8 +8,6 @@
 
 mod answer;
 mod connection;
-#[cfg(test)]
-mod packets;
 mod rates;
 pub(crate) mod report;
 mod slots;

@@ -1,6 +1,8 @@
 //! The activator with real sockets on loopback. What the kernel says about a connection is given: the rules that send connections
 //! here are tested with those of all Services.
 
+mod packets;
+
 use std::net::Ipv4Addr;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -123,7 +123,7 @@ impl Addresses {
             }
         };
         let first = addresses.first().map(SocketAddr::ip);
-        let own = self.own()?;
+        let own = self.own_addresses()?;
         let mut addresses: Vec<SocketAddr> = addresses.into_iter().filter(|address| self.allows(address.ip(), &own)).collect();
         // One request has one port.
         if let Some(port) = addresses.first().map(SocketAddr::port) {
@@ -182,7 +182,7 @@ impl Addresses {
     }
 
     /// The addresses of this machine and of all API servers.
-    fn own(&self) -> Result<BTreeSet<IpAddr>, AddressError> {
+    fn own_addresses(&self) -> Result<BTreeSet<IpAddr>, AddressError> {
         let mut own = (self.interfaces)().map_err(AddressError::Machine)?;
         own.extend(&self.own);
         let servers = self.slices.indexed(BY_SERVICE, "kubernetes");

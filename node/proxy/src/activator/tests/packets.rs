@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::*;
+use super::super::*;
 use crate::fixtures::{activated, config, http, rules_of, service, slice, web};
 use crate::tests::{ask, both, isolated, serve, write};
 use crate::tool;
