@@ -206,11 +206,18 @@ pub(super) fn a_pod_speaks_for_itself_alone(world: &World<'_>) {
     assert_eq!(neighbours(), before);
     assert_eq!(inside("tenant", "thief", &format!("wget -qO- http://{neighbour}")).ok(), "neighbour\n", "routed, as it should be");
     world.neighbour_is_well();
-    // Beyond loopback, the node listens only on ports that demand authentication and on the port of cluster DNS.
+    // Beyond loopback, the node listens only on ports that demand authentication, on the port of cluster DNS, and where connections wait
+    // for endpoints: only the rules of Services lead there.
     let listening = world.cluster.net.run("ss", &["-Htln"]).ok();
-    let open: Vec<&str> =
-        listening.lines().filter_map(|line| line.split_whitespace().nth(3)).filter(|at| !at.starts_with("127.")).collect();
-    assert!(open.iter().all(|at| ["*:6443", "0.0.0.0:6443", "0.0.0.0:10250", "*:10250", "10.96.0.10:53"].contains(at)), "{open:?}");
+    let open = listening.lines().filter_map(|line| line.split_whitespace().nth(3)).filter(|at| !at.starts_with("127."));
+    let guarded = ["*:6443", "0.0.0.0:6443", "0.0.0.0:10250", "*:10250", "10.96.0.10:53"];
+    let others: Vec<&str> = open.filter(|at| !guarded.contains(at)).collect();
+    let [activator] = others[..] else { panic!("{others:?}") };
+    assert!(activator.starts_with(&format!("{}:", world.cluster.net.ip)), "{activator}");
+    let reply = world.cluster.net.run("curl", &["-sS", "--max-time", "10", &format!("http://{activator}")]);
+    assert!(reply.stderr.contains("Failed to connect") || reply.stderr.contains("Could not connect"), "{reply}");
+    let reply = inside("tenant", "thief", &format!("wget -T 10 -qO- http://{activator}"));
+    assert!(reply.stderr.contains("Connection refused"), "{reply}");
     for path in ["pods", "metrics", "run/neighbour/good/main?cmd=id", "containerLogs/neighbour/good/main"] {
         let reply = world.cluster.net.run("curl", &["-sSk", "--max-time", "10", &format!("https://10.244.0.1:10250/{path}")]);
         // Without a certificate the connection fails.
