@@ -100,6 +100,7 @@ struct Running {
 impl Machine {
     /// A machine with an empty disk, switched off.
     pub fn new(disk_megabytes: u32) -> Self {
+        assert!(!project().starts_with("/tmp"), "the machine has a /tmp of its own: clone the project elsewhere");
         let machine = Self::off(Root::Host);
         let disk = File::create(machine.dir.path().join("disk")).expect("a file");
         disk.set_len(u64::from(disk_megabytes) << 20).expect("a size");
