@@ -1,7 +1,7 @@
 //! The scheduler's cache: the nodes and the Pods on them. A Pod is assumed on its node from the decision until the informer
 //! has the Pod with its `spec.nodeName`.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{ContainerImage, Node};
@@ -68,7 +68,7 @@ impl Cache {
     }
 
     /// Removes the images of other nodes than these.
-    pub fn retain_images(&mut self, nodes: &HashSet<String>) {
+    pub fn retain_images(&mut self, nodes: &BTreeSet<String>) {
         let gone: Vec<String> = self.images.keys().filter(|name| !nodes.contains(*name)).cloned().collect();
         gone.iter().for_each(|name| self.set_images(name, &[]));
     }

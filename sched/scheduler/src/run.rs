@@ -1,6 +1,7 @@
 //! The loop of the scheduler: one task handles the changes of the informers and the results of the bindings, and runs one
 //! cycle after the other while Pods are active.
 
+mod changes;
 mod extended;
 mod permit;
 
@@ -30,7 +31,7 @@ use crate::cycle::{self, Failure, Nomination, Progress};
 use crate::default_spread::DefaultSpread;
 use crate::extender::Extenders;
 use crate::metrics::{self, Attempt};
-use crate::node_images::{self, ImageChange, ImageWatch};
+use crate::node_images::{self, ImageWatch};
 use crate::plugins::{IMAGE_LOCALITY, Profile};
 use crate::queue::{Occurrence, SchedulingQueue};
 use crate::waiting::WaitingPods;
@@ -75,8 +76,9 @@ async fn schedule(client: kube::Client, informers: Informers, config: Config, ca
     let externals = externals(&config);
     let mut scheduler = Scheduler::new(&config.configuration, externals.clone(), DefaultSpread::new(&informers), writer, finished);
     scheduler.extension = extenders.map(Extension::new);
+    let images = scheduler.scores_images().then(|| ImageWatch::new(scheduler.writer.client.clone(), &tasks));
     tokio::select! {
-        () = scheduler.run(&informers, results, cancel) => Ok(()),
+        () = scheduler.run(&informers, images, results, cancel) => Ok(()),
         failure = tasks.failed() => Err(failure),
         () = permit::load(externals) => Ok(()),
     }
@@ -190,12 +192,17 @@ impl Scheduler {
         }
     }
 
-    async fn run(mut self, informers: &Informers, mut results: mpsc::Receiver<Finished>, cancel: CancellationToken) {
+    async fn run(
+        mut self,
+        informers: &Informers,
+        images: Option<ImageWatch>,
+        mut results: mpsc::Receiver<Finished>,
+        cancel: CancellationToken,
+    ) {
         let (mut nodes, mut pods) = (informers.informer::<Node>().changes(), informers.informer::<Pod>().changes());
         let mut namespaces = informers.informer::<Namespace>().changes();
         let mut budgets = informers.informer::<PodDisruptionBudget>().changes();
         let mut services = informers.informer::<Service>().changes();
-        let mut images = self.scores_images().then(|| ImageWatch::new(self.writer.client.clone()));
         // A cycle before the first lists are complete would know a part of the cluster only.
         let (mut has_nodes, mut has_pods, mut has_namespaces, mut has_budgets) = (false, false, false, false);
         loop {
@@ -237,10 +244,7 @@ impl Scheduler {
                     }
                     has_budgets = synced;
                 }
-                Some(change) = node_images::next(&mut images) => match change {
-                    ImageChange::Of(node, images) => self.cache.set_images(&node, &images),
-                    ImageChange::Only(nodes) => self.cache.retain_images(&nodes),
-                },
+                changes = node_images::next(images.as_ref()) => self.images_changed(changes),
                 Batch { keys, .. } = services.next() => {
                     keys.iter().for_each(|key| self.default_spread.set_service(key, services.informer().get(key).as_deref()));
                 }
@@ -402,98 +406,6 @@ impl Scheduler {
     /// Moves the unschedulable Pods that the change may help.
     fn happened(&mut self, occurrence: Occurrence) {
         self.queue.move_all_to_active_or_backoff(occurrence, Instant::now(), &self.cache.snapshot().namespaces);
-    }
-
-    fn node_changed(&mut self, key: &ObjectKey, node: Option<&Node>) {
-        let events = match node {
-            Some(node) => self.cache.update_node(node),
-            None => {
-                self.cache.remove_node(&key.name);
-                vec![ClusterEvent::NodeDelete]
-            }
-        };
-        events.into_iter().for_each(|event| self.happened(Occurrence::new(event)));
-    }
-
-    fn pod_changed(&mut self, key: &ObjectKey, pod: Option<&Pod>) {
-        let uid = pod.map(|pod| pod.metadata.uid.clone().unwrap_or_default());
-        let before = match &uid {
-            Some(uid) => self.uids.insert(key.clone(), uid.clone()),
-            None => self.uids.remove(key),
-        };
-        if let Some(gone) = before.filter(|before| uid.as_ref() != Some(before)) {
-            self.pod_gone(&gone);
-        }
-        if let Some(pod) = pod {
-            self.pod_applied(pod);
-        }
-    }
-
-    fn pod_applied(&mut self, pod: &Pod) {
-        let pod = Arc::new(PodInfo::new(pod));
-        if pod.terminated {
-            self.pod_gone(&pod.uid);
-        } else if !pod.node_name.is_empty() {
-            self.pod_assigned(pod);
-        } else if pod.deleting || !self.may_schedule(&pod) {
-            self.pod_gone(&pod.uid);
-        } else {
-            self.nomination_read(&pod);
-            self.queue.update(pod, Instant::now());
-        }
-    }
-
-    /// Whether a profile schedules the Pod now.
-    fn may_schedule(&self, pod: &PodInfo) -> bool {
-        let profile = self.profiles.get(&pod.scheduler_name);
-        profile.is_some_and(|profile| !pod.gated || !profile.has_scheduling_gates)
-    }
-
-    /// Follows the Pod's `nominatedNodeName`: another scheduler, or this one before a restart, may have made room for the Pod.
-    /// A nomination whose writing is under way stays, and an assumed Pod needs none.
-    fn nomination_read(&mut self, pod: &Arc<PodInfo>) {
-        if self.cache.pod(&pod.uid).is_some() {
-            return;
-        }
-        let before = self.queue.pod(&pod.uid).map(|pod| pod.nominated_node_name.clone()).unwrap_or_default();
-        let present = self.cache.snapshot().nominated.node_of(&pod.uid).map(str::to_owned);
-        match (before != pod.nominated_node_name, present) {
-            (true, _) if !pod.nominated_node_name.is_empty() => self.cache.nominate(Arc::clone(pod), &pod.nominated_node_name),
-            (true, _) => self.end_nomination(pod),
-            // The nomination has the newest state of the Pod.
-            (false, Some(node)) => self.cache.nominate(Arc::clone(pod), &node),
-            (false, None) => {}
-        }
-    }
-
-    fn pod_assigned(&mut self, pod: Arc<PodInfo>) {
-        let (was_waiting, before) = (self.queue.contains(&pod.uid), self.cache.pod(&pod.uid).cloned());
-        self.leave_queue(&pod.uid);
-        self.cache.add_pod(Arc::clone(&pod));
-        let Some(before) = before.filter(|_| !was_waiting) else {
-            return self.happened(Occurrence { event: ClusterEvent::AssignedPodAdd, pod: Some(pod) });
-        };
-        // A Pod with other labels may also be in nobody's way any more.
-        if before.labels != pod.labels {
-            self.happened(Occurrence::new(ClusterEvent::UpdateAssignedPodLabel));
-        }
-        if before.requests.exceeds(&pod.requests) {
-            self.happened(Occurrence::new(ClusterEvent::UpdatePodScaleDown));
-        }
-    }
-
-    /// Nobody schedules the Pod any more: it is gone, or somebody has bound it, perhaps while it waited at permit.
-    fn leave_queue(&mut self, uid: &str) {
-        self.queue.delete(uid);
-        self.profiles.values_mut().for_each(|running| drop(running.take_waiting(uid)));
-    }
-
-    fn pod_gone(&mut self, uid: &str) {
-        self.leave_queue(uid);
-        let was_nominated = self.cache.end_nomination(uid);
-        if self.cache.remove_pod(uid) || was_nominated {
-            self.happened(Occurrence::new(ClusterEvent::AssignedPodDelete));
-        }
     }
 }
 

@@ -1,0 +1,113 @@
+//! What the informers say, in the cache and in the queue.
+
+use std::sync::Arc;
+
+use api_client::informer::ObjectKey;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use sched_framework::{ClusterEvent, PodInfo};
+use tokio::time::Instant;
+
+use super::Scheduler;
+use crate::node_images::ImageChanges;
+use crate::queue::Occurrence;
+
+impl Scheduler {
+    pub(super) fn node_changed(&mut self, key: &ObjectKey, node: Option<&Node>) {
+        let events = match node {
+            Some(node) => self.cache.update_node(node),
+            None => {
+                self.cache.remove_node(&key.name);
+                vec![ClusterEvent::NodeDelete]
+            }
+        };
+        events.into_iter().for_each(|event| self.happened(Occurrence::new(event)));
+    }
+
+    pub(super) fn images_changed(&mut self, ImageChanges { only, changed }: ImageChanges) {
+        if let Some(only) = only {
+            self.cache.retain_images(&only);
+        }
+        changed.iter().for_each(|(node, images)| self.cache.set_images(node, images));
+    }
+
+    pub(super) fn pod_changed(&mut self, key: &ObjectKey, pod: Option<&Pod>) {
+        let uid = pod.map(|pod| pod.metadata.uid.clone().unwrap_or_default());
+        let before = match &uid {
+            Some(uid) => self.uids.insert(key.clone(), uid.clone()),
+            None => self.uids.remove(key),
+        };
+        if let Some(gone) = before.filter(|before| uid.as_ref() != Some(before)) {
+            self.pod_gone(&gone);
+        }
+        if let Some(pod) = pod {
+            self.pod_applied(pod);
+        }
+    }
+
+    pub(super) fn pod_applied(&mut self, pod: &Pod) {
+        let pod = Arc::new(PodInfo::new(pod));
+        if pod.terminated {
+            self.pod_gone(&pod.uid);
+        } else if !pod.node_name.is_empty() {
+            self.pod_assigned(pod);
+        } else if pod.deleting || !self.may_schedule(&pod) {
+            self.pod_gone(&pod.uid);
+        } else {
+            self.nomination_read(&pod);
+            self.queue.update(pod, Instant::now());
+        }
+    }
+
+    /// Whether a profile schedules the Pod now.
+    fn may_schedule(&self, pod: &PodInfo) -> bool {
+        let profile = self.profiles.get(&pod.scheduler_name);
+        profile.is_some_and(|profile| !pod.gated || !profile.has_scheduling_gates)
+    }
+
+    /// Follows the Pod's `nominatedNodeName`: another scheduler, or this one before a restart, may have made room for the Pod.
+    /// A nomination whose writing is under way stays, and an assumed Pod needs none.
+    fn nomination_read(&mut self, pod: &Arc<PodInfo>) {
+        if self.cache.pod(&pod.uid).is_some() {
+            return;
+        }
+        let before = self.queue.pod(&pod.uid).map(|pod| pod.nominated_node_name.clone()).unwrap_or_default();
+        let present = self.cache.snapshot().nominated.node_of(&pod.uid).map(str::to_owned);
+        match (before != pod.nominated_node_name, present) {
+            (true, _) if !pod.nominated_node_name.is_empty() => self.cache.nominate(Arc::clone(pod), &pod.nominated_node_name),
+            (true, _) => self.end_nomination(pod),
+            // The nomination has the newest state of the Pod.
+            (false, Some(node)) => self.cache.nominate(Arc::clone(pod), &node),
+            (false, None) => {}
+        }
+    }
+
+    fn pod_assigned(&mut self, pod: Arc<PodInfo>) {
+        let (was_waiting, before) = (self.queue.contains(&pod.uid), self.cache.pod(&pod.uid).cloned());
+        self.leave_queue(&pod.uid);
+        self.cache.add_pod(Arc::clone(&pod));
+        let Some(before) = before.filter(|_| !was_waiting) else {
+            return self.happened(Occurrence { event: ClusterEvent::AssignedPodAdd, pod: Some(pod) });
+        };
+        // A Pod with other labels may also be in nobody's way any more.
+        if before.labels != pod.labels {
+            self.happened(Occurrence::new(ClusterEvent::UpdateAssignedPodLabel));
+        }
+        if before.requests.exceeds(&pod.requests) {
+            self.happened(Occurrence::new(ClusterEvent::UpdatePodScaleDown));
+        }
+    }
+
+    /// Nobody schedules the Pod any more: it is gone, or somebody has bound it, perhaps while it waited at permit.
+    fn leave_queue(&mut self, uid: &str) {
+        self.queue.delete(uid);
+        self.profiles.values_mut().for_each(|running| drop(running.take_waiting(uid)));
+    }
+
+    pub(super) fn pod_gone(&mut self, uid: &str) {
+        self.leave_queue(uid);
+        let was_nominated = self.cache.end_nomination(uid);
+        if self.cache.remove_pod(uid) || was_nominated {
+            self.happened(Occurrence::new(ClusterEvent::AssignedPodDelete));
+        }
+    }
+}
