@@ -22,26 +22,16 @@ pub(crate) const CONNECTIONS_MAX: usize = 1_024;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The answers that wait for a slow client.
 const QUEUE_LEN_MAX: usize = 32;
-/// Pause after the system could not accept, for example because files ran out.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves a listener as long as the future is polled; connections end with it.
 pub(crate) async fn serve(listener: TcpListener, handler: Handler) -> std::convert::Infallible {
     let slots = ConnectionLimiter::new(CONNECTIONS_MAX);
     let mut connections = tokio::task::JoinSet::new();
     loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+        let (stream, client) = tokio::select! {
+            accepted = api_tasks::accept(&listener) => accepted,
             Some(ended) = connections.join_next() => {
                 api_tasks::joined(ended);
-                continue;
-            }
-        };
-        let (stream, client) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                tracing::debug!(%error, "accepting a connection failed");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };

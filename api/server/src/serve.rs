@@ -55,8 +55,6 @@ const RESETS_FOR_FAULTS_MAX: usize = 1_024;
 /// The interval of pings on idle HTTP/2 connections, and the longest time of the reply.
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
-/// Pause after accepting a connection failed, for example because there were too many open files.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Accepts connections until the server stops. `handler` answers their requests.
 pub(crate) async fn serve<H, F>(
@@ -74,14 +72,7 @@ where
     loop {
         let (stream, client) = tokio::select! {
             () = core.shutdown.cancelled() => return Ok(()),
-            accepted = listener.accept() => match accepted {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    tracing::warn!(%error, "accepting a connection failed");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                    continue;
-                }
-            },
+            accepted = api_tasks::accept(&listener) => accepted,
         };
         let Some(slot) = limiter.acquire(client.ip()).map(Arc::new) else {
             tracing::debug!(%client, "too many connections, one turned away");

@@ -8,14 +8,33 @@
 //! addresses of such a network.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 /// The bits of an IPv6 address that identify the network.
 const NETWORK_MASK: u128 = u128::MAX << 64;
+
+/// The pause after a connection was not accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Accepts the next connection. After an error it pauses and tries again: the process usually has too many open files, of which some are
+/// closed after a moment. Dropping the future loses no connection.
+pub async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+    loop {
+        match listener.accept().await {
+            Ok(accepted) => return accepted,
+            Err(error) => {
+                tracing::warn!(%error, "connection not accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
 
 /// Limits the connections of one server.
 #[derive(Clone, Debug)]

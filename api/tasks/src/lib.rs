@@ -6,7 +6,7 @@
 //! ends with that error, and finally the process ends. The work of one request (a connection, an exec) also has a name,
 //! but its panic does not end the process: it is logged and counted.
 //!
-//! [`ConnectionLimiter`] limits the connections of a server and shares them fairly among clients.
+//! [`accept`] accepts the connections of a server; [`ConnectionLimiter`] limits them and shares them fairly among clients.
 //!
 //! [`panics`] logs every panic of the process as one line with the task's name, and counts it. [`Pulse`] distinguishes
 //! a stuck loop from an idle one. The owner of the set decides what happens after a failure.
@@ -39,7 +39,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use checks::{Check, HealthReport, report};
-pub use connections::{ConnectionLimiter, ConnectionSlot};
+pub use connections::{ConnectionLimiter, ConnectionSlot, accept};
 pub use fault::point as fault_point;
 pub use panics::payload_text;
 pub use pulse::Pulse;

@@ -75,18 +75,9 @@ impl Server {
         let router = router(self.node.clone());
         let (slots, tasks) = (ConnectionLimiter::new(CONNECTIONS_MAX), Tasks::new(cancel.clone()));
         loop {
-            let accepted = tokio::select! {
+            let (stream, client) = tokio::select! {
                 () = cancel.cancelled() => break,
-                accepted = self.listener.accept() => accepted,
-            };
-            let (stream, client) = match accepted {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    tracing::warn!(%error, "connection not accepted");
-                    // Normally too many open files: after a moment some are closed.
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                    continue;
-                }
+                accepted = api_tasks::accept(&self.listener) => accepted,
             };
             let Some(slot) = slots.acquire(client.ip()) else {
                 tracing::debug!(%client, "too many connections, one turned away");

@@ -18,7 +18,6 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddrV4};
 use std::sync::Arc;
-use std::time::Duration;
 
 use api_client::informer::ObjectKey;
 use api_tasks::{ConnectionLimiter, Tasks};
@@ -32,9 +31,6 @@ use crate::Config;
 use crate::rules::{Activation, Front, RuleSet};
 use crate::service::Key;
 pub(crate) use slots::{Limits, Slots};
-
-/// The pause after a connection was not accepted, which usually means too many open files.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// The Services whose connections may wait, as the rules have them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -107,17 +103,9 @@ impl Activator {
         let (open, tasks) = (ConnectionLimiter::new(shared.slots.limits.connections), Tasks::new(cancel.clone()));
         let shared = Arc::new(shared);
         loop {
-            let accepted = tokio::select! {
+            let (stream, client) = tokio::select! {
                 () = cancel.cancelled() => break,
-                accepted = self.listener.accept() => accepted,
-            };
-            let (stream, client) = match accepted {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    tracing::warn!(%error, "waiting connection not accepted");
-                    tokio::time::sleep(ACCEPT_AGAIN).await;
-                    continue;
-                }
+                accepted = api_tasks::accept(&self.listener) => accepted,
             };
             let (Some(slot), Some(front)) = (open.acquire(client.ip()), self.front(&stream, &shared)) else {
                 answer::reset(stream);

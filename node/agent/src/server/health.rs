@@ -92,21 +92,14 @@ pub(crate) async fn serve(node: Arc<Node>, address: SocketAddr, cancel: Cancella
         let (router, slots) = (routes().with_state(node), Arc::new(Semaphore::new(CONNECTIONS_MAX)));
         loop {
             let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
-            match listener.accept().await {
-                Ok((stream, _)) => {
-                    let router = router.clone();
-                    tasks.request("node-agent/health-connection", async move {
-                        if tokio::time::timeout(CONNECTION_TIMEOUT, connection(stream, router)).await.is_err() {
-                            tracing::debug!("a client of the health port took too long");
-                        }
-                        drop(slot);
-                    });
+            let (stream, _) = api_tasks::accept(&listener).await;
+            let router = router.clone();
+            tasks.request("node-agent/health-connection", async move {
+                if tokio::time::timeout(CONNECTION_TIMEOUT, connection(stream, router)).await.is_err() {
+                    tracing::debug!("a client of the health port took too long");
                 }
-                Err(error) => {
-                    tracing::debug!(%error, "connection not accepted");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                }
-            }
+                drop(slot);
+            });
         }
     };
     cancel.run_until_cancelled(work).await;

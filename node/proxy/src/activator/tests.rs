@@ -4,6 +4,7 @@
 mod packets;
 
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;

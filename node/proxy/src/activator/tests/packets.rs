@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use serde_json::json;
 use tokio::task::JoinHandle;
