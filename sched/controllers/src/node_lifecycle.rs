@@ -49,12 +49,12 @@ pub fn build(context: &mut ControllerContext) {
     let node_cache = nodes.clone();
     context.feed(&queue, move |change: &Change<Node>| {
         let mut keys: Vec<String> = change.latest().map(|node| meta::name(&node.metadata).to_owned()).into_iter().collect();
-        let ready = |node: Option<&Arc<Node>>| node.map(|node| health::is_ready(node));
+        let ready = |node: Option<&Arc<Node>>| node.map(|node| nodes::is_ready(node));
         if ready(change.old.as_ref()) != ready(change.new.as_ref()) {
             // Whether lost Nodes are evicted depends on the state of the other Nodes.
             let nodes = node_cache.list();
             metrics::set_zones(zones::sizes(&nodes));
-            let lost = nodes.into_iter().filter(|node| !health::is_ready(node));
+            let lost = nodes.into_iter().filter(|node| !nodes::is_ready(node));
             keys.extend(lost.map(|node| meta::name(&node.metadata).to_owned()));
         }
         keys
@@ -65,7 +65,7 @@ pub fn build(context: &mut ControllerContext) {
     let node_cache = nodes.clone();
     let pods = context.feed(&queue, move |change: &Change<Pod>| {
         let node = change.new.as_ref().filter(|pod| pods::is_ready(pod)).and_then(|pod| pods::node_name(pod));
-        let lost = |node: &&str| node_cache.get(&ObjectKey::new("", *node)).is_some_and(|node| !health::is_ready(&node));
+        let lost = |node: &&str| node_cache.get(&ObjectKey::new("", *node)).is_some_and(|node| !nodes::is_ready(&node));
         node.filter(lost).map(str::to_owned).into_iter().collect()
     });
     let controller = NodeLifecycle {
@@ -96,7 +96,7 @@ impl Controller for NodeLifecycle {
         if let Some(conditions) = health::conditions_of_lost(&node, &health, &self.timing, clock, now) {
             writes::patch_status(&self.client, node.as_ref(), json!({"conditions": conditions})).await?;
             tracing::warn!(node = key, "node is lost");
-            if health::is_ready(&node) {
+            if nodes::is_ready(&node) {
                 self.recorder.normal(&reference(node.as_ref()), "NodeNotReady", format!("Node {key} status is now: NodeNotReady"));
             }
             return Ok(Next::OnChange);
@@ -195,14 +195,14 @@ impl NodeLifecycle {
     }
 
     fn everything_is_lost(&self) -> bool {
-        self.nodes.list().iter().all(|node| !health::is_ready(node))
+        self.nodes.list().iter().all(|node| !nodes::is_ready(node))
     }
 
     /// Takes the zone's permission to evict one more Node, or returns how long to wait for it; `None` until something changes.
     fn ration(&self, node: &Node) -> Result<(), Option<Duration>> {
         let zone = zones::zone_of(node);
         let zone_nodes: Vec<Arc<Node>> = self.nodes.list().into_iter().filter(|other| zones::zone_of(other) == zone).collect();
-        let lost = zone_nodes.iter().filter(|node| !health::is_ready(node)).count();
+        let lost = zone_nodes.iter().filter(|node| !nodes::is_ready(node)).count();
         let rate = zones::rate(zone_nodes.len(), lost, &self.timing);
         self.rations.lock().entry(zone).or_default().take(rate, Instant::now())
     }

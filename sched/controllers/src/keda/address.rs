@@ -19,7 +19,7 @@ use reqwest::Url;
 use thiserror::Error;
 
 use super::blocking::Blocking;
-use crate::{meta, slices};
+use crate::{meta, service, slices};
 
 /// Addresses that one request may try.
 const ADDRESSES_MAX: usize = 4;
@@ -155,7 +155,7 @@ impl Addresses {
     /// The ready endpoints of a Service's port. The port of a headless Service is the endpoints' own.
     fn endpoints(&self, key: &ObjectKey, service: &Service, port: u16) -> Result<Vec<SocketAddr>, AddressError> {
         let spec = service.spec.as_ref();
-        let is_headless = spec.and_then(|spec| spec.cluster_ip.as_deref()) == Some("None");
+        let is_headless = service::is_headless(service);
         let named = spec.and_then(|spec| spec.ports.iter().flatten().find(|one| one.port == i32::from(port)));
         if named.is_none() && !is_headless {
             return Err(AddressError::NoPort(key.clone(), port));

@@ -34,8 +34,7 @@ impl Reports {
     }
 
     fn is_ready(&self, node: &str) -> bool {
-        let node = self.nodes.get(&ObjectKey::new("", node));
-        node.is_some_and(|node| nodes::condition(&node, "Ready").is_some_and(|condition| condition.status == "True"))
+        self.nodes.get(&ObjectKey::new("", node)).is_some_and(|node| nodes::is_ready(&node))
     }
 }
 

@@ -28,11 +28,6 @@ pub struct Health {
     pub marked_since: Option<Timestamp>,
 }
 
-/// Whether the Node reports that it is ready.
-pub fn is_ready(node: &Node) -> bool {
-    nodes::condition(node, "Ready").is_some_and(|ready| ready.status == "True")
-}
-
 /// Records the present heartbeats. A Node without heartbeats counts from its creation, or from the start of this process when
 /// that is later: the process does not know what happened before.
 pub fn observe(before: Option<Health>, node: &Node, lease: Option<&Lease>, now: Instant) -> Health {

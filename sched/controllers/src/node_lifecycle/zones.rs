@@ -8,15 +8,14 @@ use k8s_openapi::api::core::v1::Node;
 use tokio::time::Instant;
 
 use crate::config::NodeTiming;
-use crate::meta;
+use crate::nodes;
 
 /// Only a zone with more lost Nodes than this number can be partly down.
 const LOST_NODES_MIN: usize = 2;
 
 /// Region and zone of a Node.
 pub fn zone_of(node: &Node) -> String {
-    let label = |key: &str| meta::label(&node.metadata, key).unwrap_or_default();
-    format!("{}:{}", label("topology.kubernetes.io/region"), label("topology.kubernetes.io/zone"))
+    node.metadata.labels.as_ref().map(sched_framework::zone_of).unwrap_or_default().join(":")
 }
 
 /// The Nodes of each zone, and how many of them are not ready.
@@ -25,7 +24,7 @@ pub fn sizes(nodes: &[Arc<Node>]) -> BTreeMap<String, (usize, usize)> {
     for node in nodes {
         let (all, unhealthy) = sizes.entry(zone_of(node)).or_default();
         *all += 1;
-        *unhealthy += usize::from(!super::health::is_ready(node));
+        *unhealthy += usize::from(!nodes::is_ready(node));
     }
     sizes
 }

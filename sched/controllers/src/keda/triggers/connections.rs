@@ -11,6 +11,7 @@ use super::{Config, Sample};
 use crate::keda::demand::Reports;
 use crate::keda::params::Params;
 use crate::keda::spec::TriggerSpec;
+use crate::service;
 
 /// The type.
 pub const TYPE: &str = "service-connections";
@@ -65,7 +66,8 @@ impl Connections {
 fn has_address(service: &Service) -> bool {
     let spec = service.spec.as_ref();
     let is_external = spec.and_then(|spec| spec.type_.as_deref()) == Some("ExternalName");
-    !is_external && spec.and_then(|spec| spec.cluster_ip.as_deref()).is_some_and(|ip| !ip.is_empty() && ip != "None")
+    let has_ip = spec.and_then(|spec| spec.cluster_ip.as_deref()).is_some_and(|ip| !ip.is_empty());
+    has_ip && !is_external && !service::is_headless(service)
 }
 
 /// The names of the Services whose connections are triggers.
