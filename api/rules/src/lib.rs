@@ -33,7 +33,6 @@ use api_model::field::FieldError;
 use api_model::kind::Kind;
 use serde_json::Value;
 
-pub use api_model::decode::{DecodeError, Decoded, Duplicate, decode, decode_applied, decode_strategic, yaml_complaint};
 pub use custom::{conversion, prune_converted, read_stored};
 pub use empty::drop_empty;
 pub use fields::{FieldValidation, check_body, check_fields, conversion_fault};

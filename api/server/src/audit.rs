@@ -189,7 +189,7 @@ impl Trail {
         let verb = self.state.lock().event.verb.clone();
         let object = match verb.as_str() {
             // Bounded like every other body: an apply may be YAML with aliases.
-            "patch" => api_rules::decode(bytes, true).ok().map(|decoded| decoded.value),
+            "patch" => api_model::decode::decode(bytes, true).ok().map(|decoded| decoded.value),
             // A body that cannot be read is the client's error, which the answer states.
             _ => api_wire::body::decode(headers, bytes).ok().map(|decoded| decoded.value),
         };

@@ -1,6 +1,6 @@
 //! Request bodies: read within a limit, decoded as JSON, YAML or protobuf.
 
-use api_rules::{DecodeError, Decoded};
+use api_model::decode::{self, DecodeError, Decoded};
 use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderMap, header};
@@ -41,7 +41,7 @@ pub fn decode(headers: &HeaderMap, body: &[u8]) -> ApiResult<Decoded> {
         protobuf::MEDIA => return protobuf::decode(body).map_err(Into::into),
         _ => return Err(ApiError::unsupported_media_type(ACCEPTED)),
     };
-    api_rules::decode(body, yaml).map_err(Into::into)
+    decode::decode(body, yaml).map_err(Into::into)
 }
 
 /// [`decode`] of an object of that kind: upstream's error names the kind.
@@ -57,7 +57,7 @@ pub fn decode_as(headers: &HeaderMap, body: &[u8], kind: &str) -> ApiResult<Deco
         }
         _ => return decode(headers, body),
     };
-    api_rules::decode(body, yaml).map_err(|error| {
+    decode::decode(body, yaml).map_err(|error| {
         let why = match error {
             DecodeError::Json(_) => error.to_string(),
             error => format!("couldn't get version/kind; json parse error: {error}"),

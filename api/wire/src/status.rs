@@ -387,8 +387,8 @@ impl From<StoreError> for ApiError {
     }
 }
 
-impl From<api_rules::DecodeError> for ApiError {
-    fn from(error: api_rules::DecodeError) -> Self {
+impl From<api_model::decode::DecodeError> for ApiError {
+    fn from(error: api_model::decode::DecodeError) -> Self {
         Self::bad_request(error.to_string())
     }
 }

@@ -147,7 +147,7 @@ pub fn documents(input: &[u8]) -> Vec<&[u8]> {
 
 /// A document, decoded as the server decodes a body.
 fn decoded(document: &[u8]) -> Option<Value> {
-    api_rules::decode(document, false).ok().map(|decoded| decoded.value)
+    api_model::decode::decode(document, false).ok().map(|decoded| decoded.value)
 }
 
 /// Whether two values are equal. The last digits of fractions may differ, because printing may change them.
@@ -168,7 +168,8 @@ fn same(a: &Value, b: &Value) -> bool {
 /// Checks that a value which may be stored can be read again.
 fn is_readable(value: &Value) {
     let text = value.to_string();
-    let again = api_rules::decode(text.as_bytes(), false).unwrap_or_else(|error| panic!("not readable again: {error}: {text:.200}"));
+    let again =
+        api_model::decode::decode(text.as_bytes(), false).unwrap_or_else(|error| panic!("not readable again: {error}: {text:.200}"));
     assert!(same(&again.value, value), "read again as something else: {} {value}", again.value);
     assert!(again.duplicates.is_empty());
 }

@@ -98,8 +98,8 @@ fn unknown_fields_go_and_defaults_come() {
             "template": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "nothing": 1}, "spec": {"x": 1}},
         },
     });
-    let warnings =
-        check_fields(&kind, &mut object, &[crate::Duplicate::Path("spec.size".to_owned())], FieldValidation::Warn).expect("types fit");
+    let warnings = check_fields(&kind, &mut object, &[api_model::decode::Duplicate::Path("spec.size".to_owned())], FieldValidation::Warn)
+        .expect("types fit");
     crate::default(&kind, &mut object);
     insta::assert_json_snapshot!(json!({"object": object, "warnings": warnings}));
     let mut again = object.clone();

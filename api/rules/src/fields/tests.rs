@@ -25,9 +25,13 @@ fn unknown_fields_go_whatever_the_mode() {
             json!({"apiVersion": "apps/v1", "spec": {"replicas": 1, "template": {"spec": {"containers": [{"name": "a"}]}}}})
         );
     }
-    let error =
-        check_fields(deployment(), &mut body.clone(), &[crate::Duplicate::Path("spec.replicas".to_owned())], FieldValidation::Strict)
-            .expect_err("strict");
+    let error = check_fields(
+        deployment(),
+        &mut body.clone(),
+        &[api_model::decode::Duplicate::Path("spec.replicas".to_owned())],
+        FieldValidation::Strict,
+    )
+    .expect_err("strict");
     insta::assert_snapshot!(error.to_string());
 }
 

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use api_model::decode::Duplicate;
 use api_model::kind::Kind;
 use api_model::meta;
 use api_rules::apply::Typing;
-use api_rules::{Duplicate, scale};
+use api_rules::scale;
 use axum::body::Body;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use api_model::decode::{Decoded, Duplicate, decode_applied, yaml_complaint};
 use api_model::go::json_type;
 use api_model::meta;
 use api_rules::apply::{self, Target, Typing, Writer};
-use api_rules::{Decoded, Duplicate, FieldValidation, check_fields, yaml_complaint};
+use api_rules::{FieldValidation, check_fields};
 use axum::body::Body;
 use http::{Response, StatusCode};
 use serde_json::Value;
@@ -98,7 +99,7 @@ pub(crate) struct Typed<'t> {
 /// A configuration from a request's body, which fits its type.
 pub(crate) fn decode(call: &mut Call, bytes: &[u8], typed: &Typed<'_>, options: &WriteOptions) -> ApiResult<Value> {
     let undecodable = |error: String| ApiError::bad_request(format!("error decoding patch: {error}"));
-    let Decoded { value: config, duplicates } = api_rules::decode_applied(bytes).map_err(|error| undecodable(error.to_string()))?;
+    let Decoded { value: config, duplicates } = decode_applied(bytes).map_err(|error| undecodable(error.to_string()))?;
     if !config.is_object() {
         let found = json_type(&config);
         return Err(undecodable(format!("json: cannot unmarshal {found} into Go value of type map[string]interface {{}}")));

@@ -1,10 +1,11 @@
 //! An object from a request's body: decoded, its fields checked, in internal form, with the path's namespace and without what
 //! only the server writes.
 
+use api_model::decode::{DecodeError, Decoded, Duplicate};
 use api_model::go::json_type;
 use api_model::kind::Kind;
 use api_model::{field, meta};
-use api_rules::{DecodeError, Decoded, Duplicate, check_fields};
+use api_rules::check_fields;
 use serde_json::Value;
 
 use crate::call::Call;

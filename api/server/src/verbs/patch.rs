@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use api_model::decode::{DecodeError, Decoded, Duplicate, decode, decode_strategic};
 use api_model::field::{FieldError, Path};
-use api_rules::{DecodeError, Decoded, Duplicate, FieldValidation, patch};
+use api_rules::{FieldValidation, patch};
 use axum::body::Body;
 use http::{Response, StatusCode};
 use serde_json::Value;
@@ -55,8 +56,8 @@ impl Patch {
             _ => return Err(ApiError::unsupported_media_type(PATCH_TYPES)),
         };
         let decoded = match kind {
-            PatchKind::Strategic => api_rules::decode_strategic(bytes),
-            PatchKind::Json | PatchKind::Merge => api_rules::decode(bytes, false),
+            PatchKind::Strategic => decode_strategic(bytes),
+            PatchKind::Json | PatchKind::Merge => decode(bytes, false),
         }
         .map_err(|error| match (kind, error) {
             (PatchKind::Strategic, DecodeError::Json(why)) => ApiError::bad_request(why),

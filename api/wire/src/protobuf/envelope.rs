@@ -1,6 +1,6 @@
 //! The bytes around messages: the envelope that names an object's kind, lists, and the frames of a watch.
 
-use api_rules::Decoded;
+use api_model::decode::Decoded;
 use bytes::Bytes;
 use serde_json::{Map, Value};
 

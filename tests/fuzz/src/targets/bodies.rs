@@ -1,15 +1,16 @@
 //! Bodies: decoded, checked against schemas, defaulted and validated as before an object is stored.
 
+use api_model::decode::{Decoded, decode};
 use api_model::kind::{self, Kind};
 use api_model::meta;
-use api_rules::{Decoded, FieldValidation};
+use api_rules::FieldValidation;
 use serde_json::Value;
 
 use super::{is_readable, same};
 
 /// A body in JSON.
 pub fn json(input: &[u8]) {
-    let Ok(decoded) = api_rules::decode(input, false) else { return };
+    let Ok(decoded) = decode(input, false) else { return };
     is_readable(&decoded.value);
     checked(&decoded);
     // Only JSON objects and arrays: a bare number would be a number of YAML, which has at most 64 bits. Input that the
@@ -17,7 +18,7 @@ pub fn json(input: &[u8]) {
     if !matches!(input.trim_ascii_start().first(), Some(b'{' | b'[')) || serde_json::from_slice::<Value>(input).is_err() {
         return;
     }
-    let in_yaml = api_rules::decode(input, true).unwrap_or_else(|error| panic!("JSON is YAML too: {error}"));
+    let in_yaml = decode(input, true).unwrap_or_else(|error| panic!("JSON is YAML too: {error}"));
     let mut in_json = decoded.value;
     api_model::numbers::settle_numbers(&mut in_json);
     assert!(same(&in_yaml.value, &in_json), "{} {in_json}", in_yaml.value);
@@ -25,7 +26,7 @@ pub fn json(input: &[u8]) {
 
 /// A body in YAML.
 pub fn yaml(input: &[u8]) {
-    let Ok(decoded) = api_rules::decode(input, true) else { return };
+    let Ok(decoded) = decode(input, true) else { return };
     is_readable(&decoded.value);
     checked(&decoded);
 }
