@@ -28,7 +28,8 @@ const INSUFFICIENT_STORAGE: u16 = 507;
 /// Sends events in the background; clones share one queue.
 #[derive(Clone)]
 pub struct Recorder {
-    queue: mpsc::Sender<Entry>,
+    /// Boxed: a channel allocates room for 32 values when it is made, and most recorders of an idle cluster have none.
+    queue: mpsc::Sender<Box<Entry>>,
 }
 
 struct Entry {
@@ -62,7 +63,7 @@ impl Recorder {
 
     fn record(&self, object: &ObjectReference, kind: &'static str, reason: &str, message: String) {
         let entry = Entry { object: object.clone(), kind, reason: reason.to_owned(), message, at: api_clock::now() };
-        if let Err(error) = self.queue.try_send(entry) {
+        if let Err(error) = self.queue.try_send(Box::new(entry)) {
             tracing::warn!(reason, %error, "event dropped");
         }
     }
@@ -91,7 +92,7 @@ struct Sender {
 }
 
 impl Sender {
-    async fn run(mut self, mut entries: mpsc::Receiver<Entry>, cancel: CancellationToken) {
+    async fn run(mut self, mut entries: mpsc::Receiver<Box<Entry>>, cancel: CancellationToken) {
         loop {
             let entry = tokio::select! {
                 biased;
