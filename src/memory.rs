@@ -13,6 +13,22 @@ const EVERY: Duration = Duration::from_secs(10);
 const SETTLES_AT: [u32; 2] = [1, 9];
 /// How much the memory must have grown since the last return, in pages of 4 KiB: 4 MiB.
 const GROWN_PAGES: u64 = 1_024;
+/// How much freed memory the allocator keeps at the end of each arena: [`watched`] returns it in a quiet moment. By default the
+/// allocator returns what exceeds 128 KiB with each call of `free`, and gets it from the kernel again a moment later.
+const FREE_BYTES_MAX: i32 = 64 * 1_024 * 1_024;
+/// How much more than it needs the allocator gets from the kernel at once.
+const GROWTH_BYTES: i32 = 256 * 1_024;
+
+/// Sets how the allocator grows and shrinks.
+pub fn tune() {
+    #[cfg(target_env = "gnu")]
+    for (parameter, value) in [(libc::M_TRIM_THRESHOLD, FREE_BYTES_MAX), (libc::M_TOP_PAD, GROWTH_BYTES)] {
+        // SAFETY: has no preconditions.
+        if unsafe { libc::mallopt(parameter, value) } == 0 {
+            tracing::debug!(parameter, "the allocator keeps its own value");
+        }
+    }
+}
 
 /// Runs the work. Meanwhile returns memory: twice after the start, and then whenever the memory has grown.
 pub async fn watched<T>(work: impl Future<Output = T>) -> T {
