@@ -60,11 +60,16 @@ impl Filter {
         let is_equal = match term.path.as_str() {
             "metadata.name" => *object.name == term.value,
             "metadata.namespace" => *object.namespace == term.value,
-            // Evaluated for every change of a node's Pods: too often to read it from JSON.
-            NODE_FIELD if self.node().is_some() => object.node().is_some_and(|node| **node == *term.value),
+            // Evaluated for every change of a Pod: too often to read it from JSON.
+            NODE_FIELD if self.is_of_pods() => object.node().map_or("", |node| node) == term.value,
             path => self.text(path, &object.shared_value()) == term.value,
         };
         is_equal != term.negated
+    }
+
+    /// An internal filter has no kind. Only Pods are selected by a node then.
+    fn is_of_pods(&self) -> bool {
+        self.kind.as_ref().is_none_or(|kind| kind.group.is_empty() && kind.plural == "pods")
     }
 
     fn text(&self, path: &str, value: &Value) -> String {
@@ -82,6 +87,23 @@ mod tests {
 
     fn object(value: &Value) -> Object {
         Object::new(("ns".into(), "x".into()), 1, super::super::object::encode(value), None, &Arc::default()).expect("JSON")
+    }
+
+    #[test]
+    fn pods_are_selected_by_their_node_also_when_they_have_none() {
+        let pod = |spec: Value| object(&json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "x"}, "spec": spec}));
+        let pods = [pod(json!({"nodeName": "n"})), pod(json!({"nodeName": ""})), pod(json!({}))];
+        let kind = api_model::kind::find("", "pods").cloned();
+        for (selector, expected) in [
+            ("spec.nodeName=n", [true, false, false]),
+            ("spec.nodeName!=n", [false, true, true]),
+            ("spec.nodeName=", [false, true, true]),
+            ("spec.nodeName!=", [true, false, false]),
+        ] {
+            let fields = FieldSelector::parse(selector).expect("parses");
+            let filter = Filter { fields, kind: kind.clone(), ..Filter::default() };
+            assert_eq!([0, 1, 2].map(|n: usize| filter.matches(&pods[n])), expected, "{selector}");
+        }
     }
 
     #[test]

@@ -227,8 +227,17 @@ impl Object {
 
     /// Whether a selector finds its labels.
     pub fn is_selected_by(&self, labels: &Selector) -> bool {
-        let own = self.labels.get_or_init(|| self.read_labels());
+        let own = self.own_labels();
         labels.matches_by(&|key| own.iter().find(|(found, _)| **found == *key).map(|(_, value)| &**value))
+    }
+
+    /// The object's labels.
+    pub fn labels(&self) -> BTreeMap<String, String> {
+        self.own_labels().iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
+    }
+
+    fn own_labels(&self) -> &Labels {
+        self.labels.get_or_init(|| self.read_labels())
     }
 
     /// Parses no more than the metadata, where its form allows that.
@@ -459,6 +468,7 @@ mod tests {
         for (labels, expected) in [(json!({"app": "a"}), true), (json!({"app": "a", "tier": "b"}), false), (Value::Null, false)] {
             let object = object(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"labels": labels, "name": "x"}}), 7);
             assert_eq!(object.is_selected_by(&selector), expected, "{labels}");
+            assert_eq!(json!(object.labels()), if labels.is_null() { json!({}) } else { labels.clone() });
             let _at_hand = object.value();
             assert_eq!(object.is_selected_by(&selector), expected, "{labels}");
         }

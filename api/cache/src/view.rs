@@ -1,5 +1,6 @@
 //! The cache as admission and authorization see it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api_model::kind::GroupResource;
@@ -24,6 +25,10 @@ impl Cache {
 impl View for Cache {
     fn get(&self, resource: &GroupResource, namespace: Option<&str>, name: &str) -> Option<Arc<Value>> {
         Some(self.existing(resource)?.get(namespace.unwrap_or_default(), name)?.shared_value())
+    }
+
+    fn labels(&self, resource: &GroupResource, namespace: Option<&str>, name: &str) -> Option<BTreeMap<String, String>> {
+        Some(self.existing(resource)?.get(namespace.unwrap_or_default(), name)?.labels())
     }
 
     fn list(&self, resource: &GroupResource, namespace: Option<&str>) -> Vec<Arc<Value>> {

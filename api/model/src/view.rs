@@ -1,6 +1,7 @@
 //! A read-only view of the stored objects, in memory. Admission plugins and the authorizer are pure functions of it.
 //! The server's watch cache implements it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -15,6 +16,13 @@ pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
 pub trait View: Send + Sync {
     /// The object of the given name; `namespace` is `None` for cluster-scoped kinds.
     fn get(&self, resource: &GroupResource, namespace: Option<&str>, name: &str) -> Option<Arc<Value>>;
+
+    /// The labels of the object of the given name.
+    fn labels(&self, resource: &GroupResource, namespace: Option<&str>, name: &str) -> Option<BTreeMap<String, String>> {
+        let object = self.get(resource, namespace, name)?;
+        let text = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
+        Some(meta::labels(&object).into_iter().flatten().filter_map(text).collect())
+    }
 
     /// All objects of a resource in name order, in one namespace or in all of them.
     fn list(&self, resource: &GroupResource, namespace: Option<&str>) -> Vec<Arc<Value>>;

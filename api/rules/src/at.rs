@@ -47,6 +47,11 @@ impl<'a> At<'a> {
         At::new(self.value.and_then(|v| v.get(index)), self.path.index(index))
     }
 
+    /// Whether a field of this object exists, as `get(name).exists()` without a path.
+    pub fn has(&self, name: &str) -> bool {
+        self.value.and_then(|v| v.get(name)).is_some_and(|v| !v.is_null())
+    }
+
     /// Whether the value exists.
     pub fn exists(&self) -> bool {
         self.value.is_some()
@@ -137,5 +142,14 @@ mod tests {
         let object = json!({"spec": {"containers": [{"name": "a"}]}});
         let at = At::root(&object).get("spec").get("containers").index(0).get("name");
         assert_eq!((at.text(), at.path.to_string().as_str()), ("a", "spec.containers[0].name"));
+    }
+
+    #[test]
+    fn a_field_that_is_null_does_not_exist() {
+        let object = json!({"set": 0, "null": null});
+        let at = At::root(&object);
+        for name in ["set", "null", "absent"] {
+            assert_eq!((at.has(name), at.get(name).exists()), (name == "set", name == "set"), "{name}");
+        }
     }
 }

@@ -44,19 +44,20 @@ impl Plugin for PodTopologyLabels {
             return Ok(());
         }
         let mut all = meta::labels(object).cloned().unwrap_or_default();
-        all.extend(labels);
+        all.extend(labels.into_iter().map(|(key, value)| (key, Value::from(value))));
         meta::set(object, "labels", all);
         Ok(())
     }
 }
 
 /// The topology labels of a node; empty if the node does not exist.
-fn labels_of(node: &str, view: &dyn View) -> BTreeMap<String, Value> {
-    let Some(node) = view.get(&GroupResource::new("", "nodes"), None, node).filter(|_| !node.is_empty()) else {
+fn labels_of(node: &str, view: &dyn View) -> BTreeMap<String, String> {
+    if node.is_empty() {
         return BTreeMap::new();
-    };
-    let own = meta::labels(&node);
-    COPIED.iter().filter_map(|label| Some(((*label).to_owned(), own?.get(*label)?.clone()))).collect()
+    }
+    let mut labels = view.labels(&GroupResource::new("", "nodes"), None, node).unwrap_or_default();
+    labels.retain(|label, _| COPIED.contains(&label.as_str()));
+    labels
 }
 
 #[cfg(test)]

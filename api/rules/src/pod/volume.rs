@@ -58,7 +58,7 @@ pub fn validate_all<'a>(volumes: &At<'a>, pod_name: Option<&str>, checks: &mut C
     let pod_name = pod_name.filter(|name| !name.is_empty());
     let created: HashSet<String> = volumes
         .items()
-        .filter(|volume| volume.get("ephemeral").exists())
+        .filter(|volume| volume.has("ephemeral"))
         .filter_map(|volume| pod_name.map(|pod| format!("{pod}-{}", volume.get("name").text())))
         .collect();
     for volume in volumes.items() {
@@ -86,11 +86,8 @@ pub fn validate_all<'a>(volumes: &At<'a>, pod_name: Option<&str>, checks: &mut C
 
 fn source(volume: &At<'_>, pod_name: Option<&str>, checks: &mut Checks) {
     let mut has_source = false;
-    for kind in KINDS.iter().filter(|kind| **kind != "local") {
+    for kind in KINDS.iter().filter(|kind| **kind != "local" && volume.has(kind)) {
         let source = volume.get(kind);
-        if !source.exists() {
-            continue;
-        }
         if has_source {
             checks.forbidden(&source, "may not specify more than 1 volume type");
             continue;
@@ -109,11 +106,8 @@ fn source(volume: &At<'_>, pod_name: Option<&str>, checks: &mut Checks) {
 /// Checks the sources of a PersistentVolume. Returns their number.
 pub fn persistent_source(spec: &At<'_>, checks: &mut Checks) -> usize {
     let mut count = 0;
-    for kind in KINDS {
+    for kind in KINDS.into_iter().filter(|kind| spec.has(kind)) {
         let source = spec.get(kind);
-        if !source.exists() {
-            continue;
-        }
         count += 1;
         if count > 1 {
             checks.forbidden(&source, "may not specify more than 1 volume type");

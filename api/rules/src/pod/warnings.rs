@@ -42,10 +42,8 @@ pub fn for_pod(owner: &At<'_>) -> Vec<String> {
         }
     }
     for volume in spec.get("volumes").items() {
-        for (kind, words) in OLD_VOLUMES {
-            if volume.get(kind).exists() {
-                warnings.push(format!("{}: {words}", volume.get(kind).path));
-            }
+        for (kind, words) in OLD_VOLUMES.iter().filter(|(kind, _)| volume.has(kind)) {
+            warnings.push(format!("{}: {words}", volume.get(kind).path));
         }
     }
     duplicates(&spec, &mut warnings);
