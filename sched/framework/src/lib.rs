@@ -2,6 +2,7 @@
 //! cluster, the status of a Pod on a node, and the extension points as traits. The crate does no I/O: the same snapshot, Pod
 //! and progress give the same status.
 
+mod binding;
 mod changes;
 mod disruption_budget;
 mod external;
@@ -25,6 +26,7 @@ mod topology_spread;
 mod weighted;
 mod zones;
 
+pub use binding::{BindingPlugin, PostBindPlugin, PreBindPlugin, PreBinding, Refusal, ReservePlugin};
 pub use changes::{Changes, NumberedChange};
 pub use disruption_budget::DisruptionBudget;
 pub use external::{

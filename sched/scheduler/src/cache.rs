@@ -27,6 +27,11 @@ impl Cache {
         &self.snapshot
     }
 
+    /// The snapshot, for what plugins reserve: nodes and Pods are changed by the cache alone.
+    pub fn snapshot_mut(&mut self) -> &mut Snapshot {
+        &mut self.snapshot
+    }
+
     /// Stores the new state of a Node, or adds it. Returns the changes that may help unschedulable Pods.
     pub fn update_node(&mut self, node: &Node) -> Vec<ClusterEvent> {
         let name = node.metadata.name.clone().unwrap_or_default();

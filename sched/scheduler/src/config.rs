@@ -28,7 +28,7 @@ pub(crate) use arguments::{
 };
 pub use error::ConfigurationError;
 pub(crate) use extender::{Extender, TlsConfig};
-pub(crate) use profile::KubeSchedulerProfile;
+pub(crate) use profile::{EnabledPlugins, KubeSchedulerProfile};
 
 #[cfg(test)]
 pub(crate) use default_plugins::DEFAULT_PLUGINS;

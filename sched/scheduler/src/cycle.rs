@@ -54,6 +54,8 @@ pub(crate) struct Progress {
     /// The same for the search for Pods to preempt.
     preemption_offset: usize,
     pre_filtered: Recent<PreFiltered>,
+    /// The state of the latest cycle, if plugins go on with it after the cycle, with the UID of its Pod.
+    own: Option<(String, CycleState)>,
     evaluations: Recent<Evaluation>,
 }
 
@@ -61,6 +63,20 @@ impl Progress {
     /// Drops the results of earlier cycles, which do not hold any more.
     pub fn reset(&mut self) {
         *self = Self { start: self.start, preemption_offset: self.preemption_offset, ..Self::default() };
+    }
+
+    /// Stores the state of a cycle: for the next cycles of Pods that are alike, or for the binding of this Pod.
+    fn keep(&mut self, profile: &Profile, pod: &Arc<PodInfo>, snapshot: &Snapshot, state: CycleState) {
+        if profile.binding.has_part_in(pod) {
+            self.own = Some((pod.uid.clone(), state));
+        } else {
+            self.pre_filtered.keep(pod, snapshot, state);
+        }
+    }
+
+    /// The state of the cycle that was the Pod's latest one and the latest of all, for the binding.
+    pub fn take_state(&mut self, uid: &str) -> CycleState {
+        self.own.take().filter(|(of, _)| of == uid).map(|(_, state)| state).unwrap_or_default()
     }
 }
 
@@ -81,7 +97,7 @@ pub(crate) fn schedule_pod(
         Some(_) => Nomination::Stays,
         None => make_room(profile, &mut state, pod, snapshot, &mut diagnosis, &mut progress.preemption_offset),
     };
-    progress.pre_filtered.keep(pod, snapshot, state);
+    progress.keep(profile, pod, snapshot, state);
     host.ok_or_else(|| Box::new(Failure { error: FitError::Unschedulable { nodes, diagnosis }, nomination }))
 }
 

@@ -112,3 +112,8 @@ pub(crate) fn node_reasons(nodes: usize, reasons: &BTreeMap<Reason, usize>) -> S
     let sentence = if reasons.is_empty() { String::new() } else { format!(" {}.", reasons.join(", ")) };
     format!("0/{nodes} nodes are available:{sentence}")
 }
+
+/// The sentence about the one node that was chosen, when a plugin refuses the Pod after that.
+pub(crate) fn rejected(reason: &str) -> String {
+    node_reasons(1, &BTreeMap::from([(reason.to_owned().into(), 1)]))
+}

@@ -1,6 +1,7 @@
 //! The plugins, one file each, and the profile that calls them.
 
 mod balanced_allocation;
+mod binding;
 mod default_preemption;
 mod external;
 mod image_locality;
@@ -23,6 +24,7 @@ use sched_framework::{ExternalPlugin, FilterPlugin, Filters, PermitPlugin, PostF
 use crate::config::{KubeSchedulerProfile, PluginArguments};
 
 use self::external::External;
+pub(crate) use binding::{BindingError, BindingPlugins, Handle};
 pub(crate) use default_preemption::{by_importance, select_candidate};
 pub(crate) use image_locality::IMAGE_LOCALITY;
 
@@ -32,6 +34,8 @@ pub(crate) struct Profile {
     pub post_filters: Vec<Box<dyn PostFilterPlugin>>,
     pub scores: Vec<Box<dyn ScorePlugin>>,
     pub permits: Vec<Box<dyn PermitPlugin>>,
+    /// Those of Reserve, PreBind and PostBind.
+    pub binding: BindingPlugins,
     /// The plugins among them that are not part of the program, each once.
     pub externals: Vec<Arc<dyn ExternalPlugin>>,
     /// The share of the nodes that must be feasible before the search ends, in per cent; 0 depends on the number of nodes.
@@ -40,7 +44,13 @@ pub(crate) struct Profile {
 
 impl Profile {
     /// The plugins of the configured profile, with its external plugins.
-    pub fn new(profile: &KubeSchedulerProfile, externals: Vec<Arc<dyn ExternalPlugin>>) -> Self {
+    pub fn new(profile: &KubeSchedulerProfile, externals: Vec<Arc<dyn ExternalPlugin>>, handle: &Handle) -> Self {
+        let binding = BindingPlugins::new(&profile.plugins, &profile.arguments, handle);
+        Self { binding, ..Self::of_cycle(profile, externals) }
+    }
+
+    /// The plugins that scheduling cycles call.
+    pub(crate) fn of_cycle(profile: &KubeSchedulerProfile, externals: Vec<Arc<dyn ExternalPlugin>>) -> Self {
         let KubeSchedulerProfile { plugins, arguments, percentage_of_nodes_to_score, .. } = profile;
         let external =
             |name: &str| externals.iter().find(|plugin| plugin.name() == name).map(|plugin| Box::new(External(Arc::clone(plugin))));
@@ -56,6 +66,7 @@ impl Profile {
             post_filters: plugins.post_filter.iter().filter_map(|name| post_filter_plugin(name, arguments)).collect(),
             scores: plugins.score.iter().filter_map(weighted).collect(),
             permits: plugins.permit.iter().filter_map(permit).collect(),
+            binding: BindingPlugins::default(),
             percentage_of_nodes_to_score: *percentage_of_nodes_to_score,
             externals,
         }
@@ -104,7 +115,7 @@ fn score_plugin(name: &str, arguments: &PluginArguments) -> Option<Box<dyn Score
 #[cfg(test)]
 impl Default for Profile {
     fn default() -> Self {
-        Self::new(&KubeSchedulerProfile::default(), Vec::new())
+        Self::of_cycle(&KubeSchedulerProfile::default(), Vec::new())
     }
 }
 

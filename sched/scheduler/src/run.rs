@@ -4,6 +4,7 @@
 mod changes;
 mod extended;
 mod permit;
+mod reserve;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::extended::{Answer, Extension};
+use self::reserve::Reservations;
 use crate::bind::{BindingResult, Reason, Writer};
 use crate::cache::Cache;
 use crate::config::{DefaultConstraints, KubeSchedulerConfiguration, KubeSchedulerProfile};
@@ -32,7 +34,7 @@ use crate::default_spread::DefaultSpread;
 use crate::extender::Extenders;
 use crate::metrics::{self, Attempt};
 use crate::node_images::{self, ImageWatch};
-use crate::plugins::{IMAGE_LOCALITY, Profile};
+use crate::plugins::{BindingError, Handle, IMAGE_LOCALITY, Profile};
 use crate::queue::{Occurrence, SchedulingQueue};
 use crate::waiting::WaitingPods;
 
@@ -94,6 +96,8 @@ fn externals(config: &Config) -> Option<Arc<dyn ExternalPluginSet>> {
 enum Finished {
     /// The binding of a Pod.
     Binding(Arc<PodInfo>, BindingResult),
+    /// PreBind of a Pod that is assumed on a node, whose attempt began then.
+    PreBinding(Arc<PodInfo>, Instant, Result<(), BindingError>),
     /// The deletion of the Pods that were preempted for a Pod.
     Preemption(Arc<PodInfo>, PreemptionResult),
     /// The status of a Pod that no node is feasible for.
@@ -134,9 +138,9 @@ struct RunningProfile {
 }
 
 impl RunningProfile {
-    fn new(profile: &KubeSchedulerProfile, externals: Vec<Arc<dyn ExternalPlugin>>) -> Self {
+    fn new(profile: &KubeSchedulerProfile, externals: Vec<Arc<dyn ExternalPlugin>>, handle: &Handle) -> Self {
         Self {
-            profile: Profile::new(profile, externals),
+            profile: Profile::new(profile, externals, handle),
             has_scheduling_gates: profile.plugins.has_scheduling_gates,
             default_constraints: profile.arguments.pod_topology_spread.default_constraints(),
             progress: Progress::default(),
@@ -157,6 +161,8 @@ struct Scheduler {
     default_spread: DefaultSpread,
     writer: Writer,
     writes: JoinSet<()>,
+    /// What plugins reserved for Pods that are not bound yet.
+    reservations: Reservations,
     /// The extenders and their calls, if there are some.
     extension: Option<Extension>,
     finished: mpsc::Sender<Finished>,
@@ -173,9 +179,10 @@ impl Scheduler {
         finished: mpsc::Sender<Finished>,
     ) -> Self {
         let mut plugins = externals.as_ref().map(|set| set.plugins()).unwrap_or_default().into_iter();
+        let handle = Handle { client: writer.client.clone() };
         let running = |profile: &KubeSchedulerProfile| {
             let externals = plugins.by_ref().take(profile.arguments.external.len()).collect();
-            (profile.scheduler_name.clone(), RunningProfile::new(profile, externals))
+            (profile.scheduler_name.clone(), RunningProfile::new(profile, externals, &handle))
         };
         Self {
             profiles: configuration.profiles.iter().map(running).collect(),
@@ -186,6 +193,7 @@ impl Scheduler {
             default_spread,
             writer,
             writes: JoinSet::new(),
+            reservations: Reservations::default(),
             extension: None,
             finished,
             uids: HashMap::new(),
@@ -218,9 +226,11 @@ impl Scheduler {
                 () = cancel.cancelled() => break,
                 // A write that panicked has no result, and its Pod would stay in flight for ever.
                 Some(ended) = self.writes.join_next() => drop(api_tasks::joined(ended)),
+                Some(ended) = self.reservations.ended() => drop(api_tasks::joined(ended)),
                 Some(ended) = extended::ended(&mut self.extension) => drop(api_tasks::joined(ended)),
                 Some(finished) = results.recv() => match finished {
                     Finished::Binding(pod, result) => self.binding_finished(&pod, result),
+                    Finished::PreBinding(pod, started, result) => self.pre_binding_finished(pod, started, result),
                     Finished::Preemption(pod, result) => self.preemption_finished(&pod, result),
                     Finished::Status(pod, next) => self.status_written(&pod, next),
                     Finished::Extenders(pod, started, answer) => self.extenders_answered(pod, started, answer),
@@ -260,6 +270,7 @@ impl Scheduler {
         }
         // The decisions that were made are written; the next leader makes the others.
         drop(results);
+        self.reservations.shutdown().await;
         while self.writes.join_next().await.is_some() {}
         extended::finish(&mut self.extension).await;
     }
@@ -299,11 +310,14 @@ impl Scheduler {
         }
     }
 
-    /// Puts the Pod on the node that was chosen. It is bound when the permit plugins allow it.
+    /// Puts the Pod on the node that was chosen. It is bound when what it uses is reserved and the permit plugins allow it.
     fn assume(&mut self, pod: Arc<PodInfo>, node: String, started: Instant) {
         tracing::debug!(pod = pod.key(), node, "node chosen");
         self.cache.assume_pod(Arc::clone(&pod), &node);
-        self.assumed(pod, node, started);
+        match self.reserve(&pod, &node) {
+            Ok(()) => self.assumed(pod, node, started),
+            Err(error) => self.refused(pod, error, started),
+        }
     }
 
     fn no_node(&mut self, pod: Arc<PodInfo>, Failure { error, nomination }: Failure) {
@@ -379,7 +393,8 @@ impl Scheduler {
         let message = match result {
             // The Pod stays in flight until the informer has it with its node: an older state of the Pod without a node must
             // not schedule it again.
-            BindingResult::Bound | BindingResult::PodGone => return,
+            BindingResult::Bound => return self.post_bind(pod),
+            BindingResult::PodGone => return self.unreserve(pod),
             BindingResult::Failed(error) => format!("running Bind plugin \"DefaultBinder\": {}", chain(&error)),
             BindingResult::Refused(message) => message,
         };
@@ -388,6 +403,10 @@ impl Scheduler {
         // was lost. Any other Pod is tried again.
         if self.queue.contains(&pod.uid) {
             self.binding_cycle_failed(Arc::clone(pod), Reason::SchedulerError, message);
+        } else if self.cache.pod(&pod.uid).is_some() {
+            self.post_bind(pod);
+        } else {
+            self.unreserve(pod);
         }
     }
 

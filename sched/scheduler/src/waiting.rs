@@ -2,14 +2,13 @@
 //! one difference: nobody ends the wait of a Pod from outside; the plugins are called again with all waiting Pods together, when a Pod
 //! is added and every [`PERMIT_PERIOD`].
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sched_framework::{PERMIT_WAIT_MAX, Permit, PermitCandidate, PermitPlugin, PodInfo, Snapshot};
 use tokio::time::Instant;
 
-use crate::diagnosis::node_reasons;
+use crate::diagnosis::rejected;
 
 /// The time after which the plugins are called again.
 const PERMIT_PERIOD: Duration = Duration::from_secs(1);
@@ -147,11 +146,6 @@ fn decided_by(plugin: &str, answer: Permit, waited: Duration) -> Option<Permitte
             (waited >= longest).then(|| Permitted::Rejected(rejected(&message())))
         }
     }
-}
-
-/// Upstream's `FitError` of the one node that was chosen.
-fn rejected(reason: &str) -> String {
-    node_reasons(1, &BTreeMap::from([(reason.to_owned().into(), 1)]))
 }
 
 /// Whole seconds as Go writes a duration.

@@ -45,6 +45,9 @@ pub(super) fn enabled_plugins(
         post_filter: take(ExtensionPoint::PostFilter),
         score: take(ExtensionPoint::Score).into_iter().map(weighted).collect(),
         permit: take(ExtensionPoint::Permit),
+        reserve: take(ExtensionPoint::Reserve),
+        pre_bind: take(ExtensionPoint::PreBind),
+        post_bind: take(ExtensionPoint::PostBind),
         has_scheduling_gates: !take(ExtensionPoint::PreEnqueue).is_empty(),
     }
 }
@@ -159,7 +162,12 @@ fn check_required(by_point: &ByPoint, declared: &Declared, scheduler_name: &str,
         errors
             .push(FieldError::required(&path.child(ExtensionPoint::Bind.field()), format!("at least one bind plugin is needed {profile}")));
     }
-    for (before, point) in [(ExtensionPoint::PreFilter, ExtensionPoint::Filter), (ExtensionPoint::PreScore, ExtensionPoint::Score)] {
+    for (before, point) in [
+        (ExtensionPoint::PreFilter, ExtensionPoint::Filter),
+        (ExtensionPoint::PreScore, ExtensionPoint::Score),
+        (ExtensionPoint::PreFilter, ExtensionPoint::Reserve),
+        (ExtensionPoint::Reserve, ExtensionPoint::PreBind),
+    ] {
         let implements = |name: &&&str| declared.plugin(name).is_some_and(|plugin| plugin.points.contains(&before));
         for name in names(point).iter().filter(implements).filter(|name| !names(before).contains(name)) {
             let detail = format!("Skiff cannot call {name} for {} without {}", point.field(), before.field());

@@ -33,6 +33,9 @@ pub(crate) struct EnabledPlugins {
     /// Each with its weight.
     pub score: Vec<(&'static str, i64)>,
     pub permit: Vec<&'static str>,
+    pub reserve: Vec<&'static str>,
+    pub pre_bind: Vec<&'static str>,
+    pub post_bind: Vec<&'static str>,
     /// Whether Pods with scheduling gates wait.
     pub has_scheduling_gates: bool,
 }

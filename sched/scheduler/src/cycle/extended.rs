@@ -51,7 +51,7 @@ pub(crate) fn feasible_nodes(
         true => Some(make_room(profile, &mut state, pod, snapshot, &mut diagnosis, &mut progress.preemption_offset)),
         false => None,
     };
-    progress.pre_filtered.keep(pod, snapshot, state);
+    progress.keep(profile, pod, snapshot, state);
     match nomination {
         Some(nomination) => Err(Box::new(Failure { error: FitError::Unschedulable { nodes, diagnosis }, nomination })),
         None => Ok(Offer { nominated, nodes: feasible, diagnosis, layout: snapshot.layout }),
@@ -105,7 +105,7 @@ pub(crate) fn best_of(
         }
     }
     let best = best(profile, &mut state, pod, &feasible).map(|node| node.name.clone());
-    progress.pre_filtered.keep(pod, snapshot, state);
+    progress.keep(profile, pod, snapshot, state);
     best
 }
 
@@ -158,7 +158,7 @@ pub(crate) fn unschedulable(
     }
     diagnosis.wait_for(EXTENDER_EVENTS);
     let nomination = make_room(profile, &mut state, pod, snapshot, &mut diagnosis, &mut progress.preemption_offset);
-    progress.pre_filtered.keep(pod, snapshot, state);
+    progress.keep(profile, pod, snapshot, state);
     Some(Failure { error: FitError::Unschedulable { nodes: snapshot.nodes.len(), diagnosis }, nomination })
 }
 
@@ -166,7 +166,7 @@ pub(crate) fn unschedulable(
 pub(crate) fn fits(profile: &Profile, pod: &Arc<PodInfo>, snapshot: &Snapshot, progress: &mut Progress, node: &str) -> bool {
     let Ok(mut state) = progress.pre_filtered.pre_filter(profile, pod, snapshot) else { return false };
     let fits = snapshot.node(node).is_some_and(|node| profile.filters.filter_with_nominated(&mut state, pod, node, snapshot).is_ok());
-    progress.pre_filtered.keep(pod, snapshot, state);
+    progress.keep(profile, pod, snapshot, state);
     fits
 }
 

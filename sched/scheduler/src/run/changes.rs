@@ -97,10 +97,13 @@ impl Scheduler {
         }
     }
 
-    /// Nobody schedules the Pod any more: it is gone, or somebody has bound it, perhaps while it waited at permit.
+    /// Nobody schedules the Pod any more: it is gone, or somebody has bound it, perhaps while it waited at permit or in PreBind.
     fn leave_queue(&mut self, uid: &str) {
         self.queue.delete(uid);
-        self.profiles.values_mut().for_each(|running| drop(running.take_waiting(uid)));
+        for waiting in self.profiles.values_mut().filter_map(|running| running.take_waiting(uid)).collect::<Vec<_>>() {
+            self.unreserve(&waiting.pod);
+        }
+        self.end_pre_binding(uid);
     }
 
     pub(super) fn pod_gone(&mut self, uid: &str) {

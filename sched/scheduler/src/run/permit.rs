@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::{Finished, Next, RunningProfile, Scheduler};
 use crate::bind::{BindingResult, Reason};
+use crate::diagnosis;
 use crate::metrics::{self, Attempt};
 use crate::queue::Occurrence;
 use crate::waiting::{Permitted, WaitingPod};
@@ -90,7 +91,7 @@ impl Scheduler {
                 running.waiting.add(WaitingPod::new(pod, node, started));
                 self.permit(&name);
             }
-            _ => self.bind(pod, node, started),
+            _ => self.pre_bind(pod, node, started),
         }
     }
 
@@ -119,7 +120,7 @@ impl Scheduler {
 
     fn permitted(&mut self, WaitingPod { pod, node, started, .. }: WaitingPod, decision: Permitted) {
         let (attempt, reason, message) = match decision {
-            Permitted::Allowed => return self.bind(pod, node, started),
+            Permitted::Allowed => return self.pre_bind(pod, node, started),
             Permitted::Rejected(message) => (Attempt::Unschedulable, Reason::Unschedulable, message),
             Permitted::Failed(message) => (Attempt::Error, Reason::SchedulerError, message),
         };
@@ -131,26 +132,30 @@ impl Scheduler {
     /// its back-off (upstream's `handleBindingCycleError`).
     pub(super) fn binding_cycle_failed(&mut self, pod: Arc<PodInfo>, reason: Reason, message: String) {
         tracing::debug!(pod = pod.key(), message, "not bound");
+        self.unreserve(&pod);
         self.cache.forget_pod(&pod.uid);
         self.happened(Occurrence::new(ClusterEvent::AssignedPodDelete));
         self.write_status(pod, reason, message, Some(""), Next::Backoff);
     }
 
-    /// Rejects the victims of a preemption that wait at permit: they go back to the queue. Returns the others, which are to be deleted,
+    /// Rejects the victims of a preemption that wait at permit or are in PreBind: they go back to the queue. Returns the others, which are to be deleted,
     /// after them.
     pub(super) fn reject_waiting(&mut self, victims: Vec<Arc<PodInfo>>) -> (Vec<Arc<PodInfo>>, Vec<Arc<PodInfo>>) {
-        let is_waiting = |victim: &Arc<PodInfo>| self.profiles.values().any(|running| running.waiting.contains(&victim.uid));
+        let at_permit = |uid: &str| self.profiles.values().any(|running| running.waiting.contains(uid));
+        let is_waiting = |victim: &Arc<PodInfo>| at_permit(&victim.uid) || self.reservations.in_pre_bind(&victim.uid);
         let (rejected, others): (Vec<_>, Vec<_>) = victims.into_iter().partition(is_waiting);
         for victim in &rejected {
             if let Some(waiting) = self.profiles.values_mut().find_map(|running| running.take_waiting(&victim.uid)) {
                 self.permitted(waiting, Permitted::preempted());
+            } else {
+                self.binding_cycle_failed(Arc::clone(victim), Reason::Unschedulable, diagnosis::rejected("preempted"));
             }
         }
         (rejected, others)
     }
 
     /// Writes the binding beside the next cycles.
-    fn bind(&mut self, pod: Arc<PodInfo>, node: String, started: Instant) {
+    pub(super) fn bind(&mut self, pod: Arc<PodInfo>, node: String, started: Instant) {
         let (writer, finished) = (self.writer.clone(), self.finished.clone());
         let visit = self.extension.as_ref().and_then(|extension| extension.extenders.begin_binding(&pod));
         let (binder, binds) = match (&mut self.extension, visit) {

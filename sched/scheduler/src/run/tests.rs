@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 
 /// A scheduler whose API server does not answer.
-fn scheduler() -> Scheduler {
+pub(super) fn scheduler() -> Scheduler {
     configured(&KubeSchedulerConfiguration::default())
 }
 
@@ -14,17 +14,17 @@ fn configured(configuration: &KubeSchedulerConfiguration) -> Scheduler {
     Scheduler::new(configuration, None, DefaultSpread::default(), Writer { client, recorders: Arc::default() }, finished)
 }
 
-fn pod(more: Value) -> Pod {
+pub(super) fn pod(more: Value) -> Pod {
     let spec = json!({"schedulerName": "default-scheduler", "containers": [{"name": "c"}], "nodeName": more});
     serde_json::from_value(json!({"metadata": {"name": "p", "namespace": "default", "uid": "u"}, "spec": spec})).expect("a Pod")
 }
 
-fn node() -> Node {
+pub(super) fn node() -> Node {
     let status = json!({"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}});
     serde_json::from_value(json!({"metadata": {"name": "n"}, "status": status})).expect("a Node")
 }
 
-fn failure() -> BindingResult {
+pub(super) fn failure() -> BindingResult {
     BindingResult::Failed(kube::Error::Service(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into()))
 }
 

@@ -187,7 +187,7 @@ fn the_number_of_candidates_is_configured() {
         "DefaultPreemption",
         &json!({"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": 1}),
     );
-    let profile = Profile::new(&crate::config::KubeSchedulerProfile { arguments, ..Default::default() }, Vec::new());
+    let profile = Profile::of_cycle(&crate::config::KubeSchedulerProfile { arguments, ..Default::default() }, Vec::new());
     let failure = schedule_pod(&profile, &Arc::new(preemptor("2", 11)), &all, &mut Progress::default()).expect_err("no node is feasible");
     let Nomination::Preempts { best: preemption, .. } = failure.nomination else { panic!("{:?}", failure.nomination) };
     assert_eq!(preemption.node, "a");

@@ -1,0 +1,246 @@
+use std::sync::Mutex;
+use std::time::Duration;
+
+use api_client::informer::ObjectKey;
+use sched_framework::{BindingPlugin, Plugin, PostBindPlugin, PreBindPlugin, PreBinding, Refusal, ReservePlugin, Snapshot};
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+
+use super::*;
+use crate::bind::BindingResult;
+use crate::run::tests::{failure, node, pod, scheduler};
+
+type Log = Arc<Mutex<Vec<String>>>;
+
+/// A plugin that logs its calls, and does what the test says.
+#[derive(Default)]
+struct Scripted {
+    name: &'static str,
+    has_part: bool,
+    log: Log,
+    refuses: Option<Refusal>,
+    /// What PreBind waits for; without it, there is nothing to do.
+    work: Mutex<Option<oneshot::Receiver<Result<(), Refusal>>>>,
+}
+
+impl Scripted {
+    fn log(&self, what: &str) {
+        self.log.lock().expect("whole").push(format!("{what} {}", self.name));
+    }
+}
+
+impl Plugin for Scripted {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+impl BindingPlugin for Scripted {
+    fn has_part_in(&self, _: &PodInfo) -> bool {
+        self.has_part
+    }
+}
+
+impl ReservePlugin for Scripted {
+    fn reserve(&self, state: &mut CycleState, _: &PodInfo, node: &str, _: &mut Snapshot) -> Result<(), Refusal> {
+        self.log("reserve");
+        state.write(self.name, node.to_owned());
+        self.refuses.clone().map_or(Ok(()), Err)
+    }
+
+    fn unreserve(&self, state: &mut CycleState, _: &PodInfo, node: &str, _: &mut Snapshot) {
+        let reserved = state.read::<String>(self.name).cloned();
+        assert!(reserved.as_deref().is_none_or(|reserved| reserved == node));
+        self.log(if reserved.is_some() { "unreserve" } else { "unreserve nothing of" });
+    }
+}
+
+impl PreBindPlugin for Scripted {
+    fn pre_bind(&self, state: &CycleState, _: &Arc<PodInfo>, node: &str) -> Option<PreBinding> {
+        assert_eq!(state.read::<String>(self.name).map(String::as_str), Some(node));
+        let work = self.work.lock().expect("whole").take()?;
+        let (log, name) = (Arc::clone(&self.log), self.name);
+        Some(Box::pin(async move {
+            let result = work.await.expect("the test answers");
+            log.lock().expect("whole").push(format!("pre-bind {name}"));
+            result
+        }))
+    }
+}
+
+impl PostBindPlugin for Scripted {
+    fn post_bind(&self, _: &CycleState, _: &PodInfo, node: &str) {
+        self.log(&format!("post-bind {node}"));
+    }
+}
+
+fn plugin(name: &'static str, log: &Log) -> Scripted {
+    Scripted { name, has_part: true, log: Arc::clone(log), ..Scripted::default() }
+}
+
+/// A scheduler whose default profile has the plugins, with one node and a Pod, and the results of its writes.
+fn with_plugins(plugins: Vec<Scripted>) -> (Scheduler, mpsc::Receiver<Finished>) {
+    let mut scheduler = scheduler();
+    let (finished, results) = mpsc::channel(4);
+    scheduler.finished = finished;
+    let running = scheduler.profiles.get_mut("default-scheduler").expect("the profile");
+    let binding = &mut running.profile.binding;
+    for plugin in plugins.into_iter().map(Arc::new) {
+        binding.reserves.push(plugin.clone());
+        binding.pre_binds.push(plugin.clone());
+        binding.post_binds.push(plugin);
+    }
+    scheduler.node_changed(&ObjectKey::new("", "n"), Some(&node()));
+    scheduler.pod_applied(&pod(Value::Null));
+    (scheduler, results)
+}
+
+fn logged(log: &Log) -> String {
+    std::mem::take(&mut *log.lock().expect("whole")).join(", ")
+}
+
+/// The Pods on nodes, the writes under way, the Pods in PreBind and the reservations.
+fn counts(scheduler: &Scheduler) -> [usize; 4] {
+    let reservations = &scheduler.reservations;
+    [scheduler.cache.pod_count(), scheduler.writes.len(), reservations.pre_bindings.len(), reservations.by_uid.len()]
+}
+
+async fn handle_pre_binding(scheduler: &mut Scheduler, results: &mut mpsc::Receiver<Finished>) {
+    let Some(Finished::PreBinding(pod, started, result)) = results.recv().await else { panic!("another result") };
+    scheduler.reservations.ended().await.expect("a task").expect("no panic");
+    scheduler.pre_binding_finished(pod, started, result);
+}
+
+fn the_pod() -> Arc<PodInfo> {
+    Arc::new(PodInfo::new(&pod(Value::Null)))
+}
+
+#[tokio::test]
+async fn a_pod_without_a_part_for_plugins_is_bound_at_once() {
+    let log = Log::default();
+    let (mut scheduler, _results) = with_plugins(vec![Scripted { has_part: false, ..plugin("A", &log) }]);
+    scheduler.schedule_one();
+    assert_eq!(counts(&scheduler), [1, 1, 0, 0]);
+    scheduler.binding_finished(&the_pod(), BindingResult::Bound);
+    assert_eq!(logged(&log), "");
+}
+
+#[tokio::test]
+async fn plugins_reserve_in_order_and_learn_of_the_binding() {
+    let log = Log::default();
+    let (mut scheduler, _results) = with_plugins(vec![plugin("A", &log), plugin("B", &log)]);
+    scheduler.schedule_one();
+    assert_eq!((logged(&log), counts(&scheduler)), ("reserve A, reserve B".to_owned(), [1, 1, 0, 1]), "nothing to do before the binding");
+    scheduler.binding_finished(&the_pod(), BindingResult::Bound);
+    assert_eq!((logged(&log), counts(&scheduler)), ("post-bind n A, post-bind n B".to_owned(), [1, 1, 0, 0]));
+}
+
+#[tokio::test]
+async fn a_plugin_that_refuses_a_pod_at_reserve_takes_all_back() {
+    for refusal in [Refusal::Error("broken".into()), Refusal::Unschedulable("gone".into())] {
+        let log = Log::default();
+        let refusing = Scripted { refuses: Some(refusal.clone()), ..plugin("B", &log) };
+        let (mut scheduler, mut results) = with_plugins(vec![plugin("A", &log), refusing, plugin("C", &log)]);
+        scheduler.schedule_one();
+        assert_eq!(logged(&log), "reserve A, reserve B, unreserve nothing of C, unreserve B, unreserve A", "{refusal:?}");
+        assert_eq!(counts(&scheduler), [0, 1, 0, 0], "its status is written");
+        let Some(Finished::Status(pod, next)) = results.recv().await else { panic!("another result") };
+        scheduler.status_written(&pod, next);
+        assert!(scheduler.queue.next_flush().is_some(), "it is tried again");
+    }
+}
+
+#[tokio::test]
+async fn a_binding_waits_for_pre_bind_and_other_pods_do_not() {
+    let log = Log::default();
+    let ((first, first_work), (second, second_work)) = (oneshot::channel(), oneshot::channel());
+    let plugins =
+        [("A", first_work), ("B", second_work)].map(|(name, work)| Scripted { work: Mutex::new(Some(work)), ..plugin(name, &log) });
+    let (mut scheduler, mut results) = with_plugins(plugins.into());
+    scheduler.schedule_one();
+    assert_eq!((logged(&log), counts(&scheduler)), ("reserve A, reserve B".to_owned(), [1, 0, 1, 1]));
+    let mut other = pod(Value::Null);
+    (other.metadata.name, other.metadata.uid) = (Some("other".to_owned()), Some("other".to_owned()));
+    scheduler.pod_applied(&other);
+    scheduler.schedule_one();
+    assert_eq!(counts(&scheduler), [2, 1, 1, 2], "its plugins have nothing to do");
+    logged(&log);
+    second.send(Ok(())).expect("waiting");
+    first.send(Ok(())).expect("waiting");
+    handle_pre_binding(&mut scheduler, &mut results).await;
+    assert_eq!((logged(&log), counts(&scheduler)), ("pre-bind A, pre-bind B".to_owned(), [2, 2, 0, 2]), "it is bound now");
+}
+
+#[tokio::test]
+async fn an_error_of_pre_bind_ends_the_attempt() {
+    let log = Log::default();
+    let (answer, work) = oneshot::channel();
+    let (mut scheduler, mut results) =
+        with_plugins(vec![plugin("A", &log), Scripted { work: Mutex::new(Some(work)), ..plugin("B", &log) }]);
+    scheduler.schedule_one();
+    answer.send(Err(Refusal::Error("no volume".into()))).expect("waiting");
+    let Some(Finished::PreBinding(pod, started, result)) = results.recv().await else { panic!("another result") };
+    let message = result.clone().expect_err("refused").to_string();
+    assert_eq!(message, "running PreBind plugin \"B\": no volume");
+    scheduler.pre_binding_finished(pod, started, result);
+    assert_eq!(logged(&log), "reserve A, reserve B, pre-bind B, unreserve B, unreserve A");
+    assert_eq!((counts(&scheduler)[0], counts(&scheduler)[3]), (0, 0));
+    let Some(Finished::Status(pod, next)) = results.recv().await else { panic!("another result") };
+    scheduler.status_written(&pod, next);
+    assert!(scheduler.queue.next_flush().is_some(), "it is tried again");
+}
+
+/// Deleted, or bound by somebody else.
+#[tokio::test]
+async fn a_pod_that_leaves_the_queue_during_pre_bind_is_never_bound() {
+    for is_deleted in [true, false] {
+        let log = Log::default();
+        let (answer, work) = oneshot::channel();
+        let (mut scheduler, mut results) = with_plugins(vec![Scripted { work: Mutex::new(Some(work)), ..plugin("A", &log) }]);
+        scheduler.schedule_one();
+        // The work ended, and the loop has not read that yet.
+        answer.send(Ok(())).expect("waiting");
+        let Some(Finished::PreBinding(gone, started, result)) = results.recv().await else { panic!("another result") };
+        match is_deleted {
+            true => scheduler.pod_gone("u"),
+            false => scheduler.pod_applied(&pod(serde_json::json!("n"))),
+        }
+        scheduler.pre_binding_finished(gone, started, result);
+        assert_eq!(logged(&log), "reserve A, pre-bind A, unreserve A", "deleted: {is_deleted}");
+        assert_eq!(counts(&scheduler), [usize::from(!is_deleted), 0, counts(&scheduler)[2], 0]);
+    }
+}
+
+#[tokio::test]
+async fn the_work_of_pre_bind_ends_with_its_pod_and_with_the_scheduler() {
+    let log = Log::default();
+    let (mut answer, work) = oneshot::channel();
+    let (mut scheduler, _results) = with_plugins(vec![Scripted { work: Mutex::new(Some(work)), ..plugin("A", &log) }]);
+    scheduler.schedule_one();
+    scheduler.pod_gone("u");
+    tokio::time::timeout(Duration::from_secs(10), answer.closed()).await.expect("the work is dropped");
+    let (mut answer, work) = oneshot::channel();
+    let (mut scheduler, _results) = with_plugins(vec![Scripted { work: Mutex::new(Some(work)), ..plugin("A", &log) }]);
+    scheduler.schedule_one();
+    tokio::time::timeout(Duration::from_secs(10), scheduler.reservations.shutdown()).await.expect("it does not wait for the work");
+    tokio::time::timeout(Duration::from_secs(10), answer.closed()).await.expect("the work is dropped");
+}
+
+#[tokio::test]
+async fn a_binding_that_failed_takes_reservations_back_unless_only_its_answer_was_lost() {
+    for (is_bound, wanted) in [(false, "reserve A, unreserve A"), (true, "reserve A, post-bind n A")] {
+        let log = Log::default();
+        let (mut scheduler, _results) = with_plugins(vec![plugin("A", &log)]);
+        scheduler.schedule_one();
+        if is_bound {
+            scheduler.pod_applied(&pod(serde_json::json!("n")));
+        }
+        scheduler.binding_finished(&the_pod(), failure());
+        assert_eq!((logged(&log), counts(&scheduler)[3]), (wanted.to_owned(), 0));
+    }
+    let log = Log::default();
+    let (mut scheduler, _results) = with_plugins(vec![plugin("A", &log)]);
+    scheduler.schedule_one();
+    scheduler.binding_finished(&the_pod(), BindingResult::PodGone);
+    assert_eq!(logged(&log), "reserve A, unreserve A");
+}
