@@ -7,13 +7,14 @@ use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Container, Endpoints, Namespace, Node, PersistentVolumeClaim, Pod, PodSpec, ReplicationController, Secret, Service,
-    ServiceAccount,
+    ConfigMap, Container, Endpoints, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodSpec, ReplicationController, Secret,
+    Service, ServiceAccount,
 };
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::ClusterRole;
+use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{Cached, Index};
@@ -24,10 +25,20 @@ pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration
 pub const BY_CONTROLLER: &str = "controller";
 /// Pods by the name of the Node that they are bound to.
 pub const BY_NODE: &str = "node";
+/// PersistentVolumes by the UID of the claim that they are bound to.
+pub const BY_CLAIM_UID: &str = "claim-uid";
+/// PersistentVolumes that are reserved for a claim whose UID is not set yet, by the claim's name.
+pub const BY_RESERVED_NAME: &str = "reserved-name";
+/// PersistentVolumeClaims by the name of the volume that they name.
+pub const BY_VOLUME: &str = "volume";
+/// PersistentVolumeClaims that name no volume yet, by their class; those without a class have the empty value.
+pub const UNBOUND_BY_CLASS: &str = "unbound-class";
 /// EndpointSlices by the name of their Service.
 pub const BY_SERVICE: &str = "service";
 
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
+/// The annotation for the class of a claim, older than the field.
+const OLD_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
 impl Cached for CertificateSigningRequest {}
 impl Cached for ClusterRole {}
@@ -39,13 +50,13 @@ impl Cached for Endpoints {}
 impl Cached for HorizontalPodAutoscaler {}
 impl Cached for Lease {}
 impl Cached for Namespace {}
-impl Cached for PersistentVolumeClaim {}
 impl Cached for PodDisruptionBudget {}
 impl Cached for RuntimeClass {}
 impl Cached for Secret {}
 impl Cached for Service {}
 impl Cached for ServiceAccount {}
 impl Cached for StatefulSet {}
+impl Cached for StorageClass {}
 impl Cached for ValidatingAdmissionPolicy {}
 
 impl Cached for ControllerRevision {
@@ -65,6 +76,26 @@ impl Cached for EndpointSlice {
 
 impl Cached for Job {
     const INDEXES: &'static [Index<Self>] = &[Index { name: BY_CONTROLLER, value: |job| Some(controller_uid(&job.metadata)) }];
+}
+
+impl Cached for PersistentVolume {
+    const INDEXES: &'static [Index<Self>] = &[
+        Index { name: BY_CLAIM_UID, value: |volume| non_empty(volume.spec.as_ref()?.claim_ref.as_ref()?.uid.as_deref()) },
+        Index {
+            name: BY_RESERVED_NAME,
+            value: |volume| {
+                let claim = volume.spec.as_ref()?.claim_ref.as_ref()?;
+                claim.name.as_deref().filter(|_| non_empty(claim.uid.as_deref()).is_none())
+            },
+        },
+    ];
+}
+
+impl Cached for PersistentVolumeClaim {
+    const INDEXES: &'static [Index<Self>] = &[
+        Index { name: BY_VOLUME, value: |claim| volume_of(claim) },
+        Index { name: UNBOUND_BY_CLASS, value: |claim| if volume_of(claim).is_none() { Some(class_of(claim)) } else { None } },
+    ];
 }
 
 impl Cached for ReplicaSet {
@@ -132,7 +163,7 @@ fn trim_pod_spec(spec: &mut PodSpec) {
     spec.image_pull_secrets = None;
     spec.security_context = None;
     if let Some(volumes) = &mut spec.volumes {
-        volumes.retain(|volume| volume.persistent_volume_claim.is_some());
+        volumes.retain(|volume| volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some());
     }
     spec.containers.shrink_to_fit();
     shrink(&mut spec.init_containers);
@@ -145,6 +176,22 @@ fn trim_pod_spec(spec: &mut PodSpec) {
 /// have a kilobyte.
 pub(super) fn shrink<T>(list: &mut Option<Vec<T>>) {
     list.iter_mut().for_each(Vec::shrink_to_fit);
+}
+
+fn non_empty(text: Option<&str>) -> Option<&str> {
+    text.filter(|text| !text.is_empty())
+}
+
+/// The volume that a claim names.
+fn volume_of(claim: &PersistentVolumeClaim) -> Option<&str> {
+    non_empty(claim.spec.as_ref()?.volume_name.as_deref())
+}
+
+/// The class of a claim; empty without one.
+fn class_of(claim: &PersistentVolumeClaim) -> &str {
+    let old = claim.metadata.annotations.as_ref().and_then(|annotations| annotations.get(OLD_CLASS));
+    let class = old.or_else(|| claim.spec.as_ref()?.storage_class_name.as_ref());
+    class.map_or("", String::as_str)
 }
 
 fn controller_uid(meta: &ObjectMeta) -> &str {
