@@ -5,6 +5,7 @@
 //! has exactly one row) and against the sources (the named part mentions the field, and no part mentions a field without
 //! effect).
 
+mod csi;
 mod kinds;
 mod pod;
 mod workloads;

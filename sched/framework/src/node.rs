@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Taint};
 
-use crate::{Changes, DisruptionBudget, HostPort, ImageId, ImageStates, NamespaceLabels, NominatedPods, NumberedChange, PodInfo, Resource};
+use crate::{
+    Changes, DisruptionBudget, HostPort, ImageId, ImageStates, NamespaceLabels, NominatedPods, NumberedChange, PodInfo, Resource, Volumes,
+};
 
 /// A node with the sums over its Pods, as plugins see it.
 #[derive(Clone, Debug, Default)]
@@ -99,6 +101,8 @@ pub struct Snapshot {
     pub nominated: NominatedPods,
     /// The PodDisruptionBudgets, by `namespace/name`.
     pub budgets: HashMap<String, DisruptionBudget>,
+    /// What the volumes of Pods depend on.
+    pub volumes: Volumes,
     /// Another number after each change of a node or of a namespace, but for the Pods on the nodes.
     pub generation: u64,
     /// Another number after the removal of a node, which changes the indexes of nodes.

@@ -44,6 +44,11 @@ impl NominatedPods {
         of_node.into_iter().flatten().filter(|other| other.priority >= pod.priority && other.uid != pod.uid)
     }
 
+    /// The Pods nominated to the node.
+    pub fn to_node(&self, node: &str) -> impl Iterator<Item = &Arc<PodInfo>> {
+        self.by_node.get(node).into_iter().flatten()
+    }
+
     /// The Pods nominated to the node that go after the Pod: those of a lower priority.
     pub fn after<'a>(&'a self, pod: &'a PodInfo, node: &str) -> impl Iterator<Item = &'a Arc<PodInfo>> {
         self.by_node.get(node).into_iter().flatten().filter(|other| other.priority < pod.priority)

@@ -29,6 +29,26 @@ pub enum ClusterEvent {
     AssignedPodDelete,
     /// A Pod on a node requests less than before.
     UpdatePodScaleDown,
+    /// A PersistentVolumeClaim appeared or changed.
+    PersistentVolumeClaim,
+    /// A PersistentVolume appeared.
+    PersistentVolumeAdd,
+    /// A PersistentVolume changed.
+    PersistentVolumeUpdate,
+    /// The labels of a PersistentVolume changed that say where it is.
+    PersistentVolumeTopology,
+    /// A StorageClass appeared.
+    StorageClassAdd,
+    /// The allowed topologies of a StorageClass changed.
+    StorageClassTopologies,
+    /// A node has a CSI driver more, or a driver allows more volumes on it.
+    CsiNode,
+    /// A CSI driver does not report its free storage any more.
+    CsiDriver,
+    /// More storage is free.
+    CsiStorageCapacity,
+    /// A volume was detached from a node.
+    VolumeAttachmentDelete,
     /// An external plugin has another version. Upstream has no such event.
     ExternalPluginUpdate,
     /// Any change, also one of which a Pod's own fields say that it does not help: of a Pod for which something outside of the

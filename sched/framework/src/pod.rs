@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{Container, NodeAffinity, Pod, PodSpec, PodStatu
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::collections::BTreeMap;
 
-use crate::{HostPort, NamespaceLabels, PodAffinityTerm, PodAffinityTerms, Resource, TopologySpread, image_names};
+use crate::{HostPort, NamespaceLabels, PodAffinityTerm, PodAffinityTerms, PodVolume, Resource, TopologySpread, image_names};
 
 /// The CPU that scores count for a container without a CPU request, as upstream: a tenth of a core.
 const DEFAULT_CPU_MILLI: i64 = 100;
@@ -67,6 +67,8 @@ pub struct PodInfo {
     pub topology_spread: Vec<TopologySpread>,
     /// Tolerations.
     pub tolerations: Vec<Toleration>,
+    /// The volumes that the placement depends on.
+    pub volumes: Vec<PodVolume>,
     /// The names of the images of a Pod without a node.
     pub images: Vec<String>,
     /// The controller of a Pod without a node.
@@ -100,6 +102,21 @@ impl PodInfo {
     /// `namespace/name`.
     pub fn key(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
+    }
+
+    /// The keys of the Pod's claims, `namespace/name`, each with whether the claim must be the Pod's own.
+    pub fn claim_keys(&self) -> impl Iterator<Item = (String, bool)> {
+        self.volumes.iter().filter_map(|volume| match volume {
+            PodVolume::Claim { name, is_ephemeral } => Some((format!("{}/{name}", self.namespace), *is_ephemeral)),
+            PodVolume::Disk(_) => None,
+        })
+    }
+
+    /// Whether the Pod uses the claim of that key.
+    pub fn uses_claim(&self, key: &str) -> bool {
+        let rest = key.strip_prefix(self.namespace.as_str()).and_then(|rest| rest.strip_prefix('/'));
+        let is_it = |volume: &PodVolume| matches!(volume, PodVolume::Claim { name, .. } if Some(name.as_str()) == rest);
+        self.volumes.iter().any(is_it)
     }
 
     /// Copies what the scheduler needs from the Pod.
@@ -138,6 +155,7 @@ impl PodInfo {
             pod_affinity: PodAffinityTerms::new(pod),
             topology_spread: TopologySpread::of_pod(pod),
             tolerations: spec.tolerations.clone().unwrap_or_default(),
+            volumes: PodVolume::of_pod(pod),
             images: if spec.node_name.is_none() { image_names(spec) } else { Vec::new() },
             controller: spec.node_name.is_none().then(|| PodController::new(pod)).flatten().map(Box::new),
         }
@@ -179,7 +197,7 @@ impl PodInfo {
 
     fn placement(&self) -> impl PartialEq {
         let of_pod = (&self.namespace, &self.labels, self.priority, self.may_preempt, &self.scheduler_name);
-        (of_pod, self.on_node(), &self.pod_affinity, &self.topology_spread)
+        (of_pod, self.on_node(), &self.pod_affinity, &self.topology_spread, &self.volumes)
     }
 
     fn on_node(&self) -> impl PartialEq {

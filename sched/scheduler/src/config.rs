@@ -24,7 +24,7 @@ use leader_election::LeaderElection;
 
 pub(crate) use arguments::{
     DefaultConstraints, DefaultPreemptionArgs, InterPodAffinityArgs, NodeAffinityArgs, NodeResourcesBalancedAllocationArgs,
-    NodeResourcesFitArgs, PluginArguments, ResourceSpec, ScoringStrategyType, UtilizationShapePoint,
+    NodeResourcesFitArgs, PluginArguments, ResourceSpec, ScoringStrategyType, UtilizationShapePoint, VolumeBindingArgs,
 };
 pub use error::ConfigurationError;
 pub(crate) use extender::{Extender, TlsConfig};

@@ -67,7 +67,8 @@ impl Progress {
 
     /// Stores the state of a cycle: for the next cycles of Pods that are alike, or for the binding of this Pod.
     fn keep(&mut self, profile: &Profile, pod: &Arc<PodInfo>, snapshot: &Snapshot, state: CycleState) {
-        if profile.binding.has_part_in(pod) {
+        // What volumes a Pod gets changes without a change of nodes and Pods.
+        if !pod.volumes.is_empty() || profile.binding.has_part_in(pod) {
             self.own = Some((pod.uid.clone(), state));
         } else {
             self.pre_filtered.keep(pod, snapshot, state);

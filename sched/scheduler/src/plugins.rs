@@ -11,15 +11,21 @@ mod node_name;
 mod node_ports;
 mod node_resources_fit;
 mod node_unschedulable;
+mod node_volume_limits;
 mod pod_topology_spread;
 mod resource_allocation;
 mod scoring_strategy;
 mod taint_toleration;
 mod topology;
+mod volume_binding;
+#[cfg(test)]
+mod volume_fixtures;
+mod volume_restrictions;
+mod volume_zone;
 
 use std::sync::Arc;
 
-use sched_framework::{ExternalPlugin, FilterPlugin, Filters, PermitPlugin, PostFilterPlugin, ScorePlugin, Weighted};
+use sched_framework::{ExternalPlugin, FilterPlugin, Filters, PermitPlugin, PostFilterPlugin, Reason, ScorePlugin, Weighted};
 
 use crate::config::{KubeSchedulerProfile, PluginArguments};
 
@@ -27,6 +33,8 @@ use self::external::External;
 pub(crate) use binding::{BindingError, BindingPlugins, Handle};
 pub(crate) use default_preemption::{by_importance, select_candidate};
 pub(crate) use image_locality::IMAGE_LOCALITY;
+pub(crate) use volume_binding::storage_limit;
+pub(crate) use volume_zone::topologies;
 
 /// The plugins of a profile, in the order in which the cycle calls them.
 pub(crate) struct Profile {
@@ -82,10 +90,19 @@ fn filter_plugin(name: &str, arguments: &PluginArguments) -> Option<Box<dyn Filt
         "NodeAffinity" => Box::new(node_affinity::NodeAffinity::new(&arguments.node_affinity)),
         "NodePorts" => Box::new(node_ports::NodePorts),
         "NodeResourcesFit" => Box::new(node_resources_fit::NodeResourcesFit::new(&arguments.node_resources_fit)),
+        "VolumeRestrictions" => Box::new(volume_restrictions::VolumeRestrictions),
+        "NodeVolumeLimits" => Box::new(node_volume_limits::NodeVolumeLimits),
+        volume_binding::NAME => Box::new(volume_binding::VolumeBinding),
+        "VolumeZone" => Box::new(volume_zone::VolumeZone),
         "PodTopologySpread" => Box::new(pod_topology_spread::PodTopologySpread),
         "InterPodAffinity" => Box::new(inter_pod_affinity::InterPodAffinity::new(&arguments.inter_pod_affinity)),
         _ => return None,
     })
+}
+
+/// Why a Pod cannot be scheduled whose claim does not exist.
+fn claim_not_found(name: &str) -> Reason {
+    format!("persistentvolumeclaim {name:?} not found").into()
 }
 
 /// The post-filter plugin of that name.
@@ -133,6 +150,7 @@ mod tests {
                     ExtensionPoint::Filter => filter_plugin(plugin.name, &arguments).map(|built| built.name()),
                     ExtensionPoint::PostFilter => post_filter_plugin(plugin.name, &arguments).map(|built| built.name()),
                     ExtensionPoint::Score => score_plugin(plugin.name, &arguments).map(|built| built.name()),
+                    ExtensionPoint::Reserve => binding::reserve_plugin(plugin.name).map(|built| built.name()),
                     _ => continue,
                 };
                 assert_eq!(name, Some(plugin.name), "{point:?}");
@@ -214,7 +232,7 @@ pub(crate) mod fixtures {
         pod(name, json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu, "memory": memory}}}]}))
     }
 
-    fn merge(into: &mut Value, from: Value) {
+    pub(crate) fn merge(into: &mut Value, from: Value) {
         match (into, from) {
             (Value::Object(into), Value::Object(from)) => {
                 from.into_iter().for_each(|(k, v)| merge(into.entry(k).or_insert(Value::Null), v))

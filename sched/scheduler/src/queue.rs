@@ -35,12 +35,24 @@ pub(crate) struct Occurrence {
     pub event: ClusterEvent,
     /// The Pod that came to a node, or the Pod whose nomination ended, if that is the event.
     pub pod: Option<Arc<PodInfo>>,
+    /// The key of the claim that appeared or changed, `namespace/name`, if that is the event.
+    pub claim: Option<String>,
 }
 
 impl Occurrence {
     /// An event that may help every Pod that waits for such events.
     pub fn new(event: ClusterEvent) -> Self {
-        Self { event, pod: None }
+        Self { event, pod: None, claim: None }
+    }
+
+    /// An event of the Pod.
+    pub fn of_pod(event: ClusterEvent, pod: Arc<PodInfo>) -> Self {
+        Self { pod: Some(pod), ..Self::new(event) }
+    }
+
+    /// A claim appeared or changed.
+    pub fn of_claim(key: String) -> Self {
+        Self { claim: Some(key), ..Self::new(ClusterEvent::PersistentVolumeClaim) }
     }
 
     /// Whether an unschedulable Pod that waits so may fit now: upstream's queueing hint.
@@ -53,6 +65,7 @@ impl Occurrence {
                 pod.may_follow(added, namespaces) || waits.spread.iter().any(|constraint| added.is_spread_by(constraint, &pod.namespace))
             }
             (ClusterEvent::AssignedPodDelete, Some(deleted)) => pod.priority <= deleted.priority,
+            (ClusterEvent::PersistentVolumeClaim, _) => self.claim.as_ref().is_none_or(|claim| pod.uses_claim(claim)),
             _ => true,
         }
     }

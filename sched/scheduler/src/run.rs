@@ -5,6 +5,7 @@ mod changes;
 mod extended;
 mod permit;
 mod reserve;
+mod volumes;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -19,13 +20,14 @@ use futures::future::join_all;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use sched_framework::{ClusterEvent, DisruptionBudget, ExternalPlugin, ExternalPluginSet, ExternalPlugins, PodInfo, Preemption};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::extended::{Answer, Extension};
 use self::reserve::Reservations;
+use self::volumes::VolumeWatches;
 use crate::bind::{BindingResult, Reason, Writer};
 use crate::cache::Cache;
 use crate::config::{DefaultConstraints, KubeSchedulerConfiguration, KubeSchedulerProfile};
@@ -76,7 +78,8 @@ async fn schedule(client: kube::Client, informers: Informers, config: Config, ca
     let extenders = Extenders::new(&config.configuration.extenders, &writer.client, &tasks);
     let (finished, results) = mpsc::channel(WRITES_IN_FLIGHT_MAX);
     let externals = externals(&config);
-    let mut scheduler = Scheduler::new(&config.configuration, externals.clone(), DefaultSpread::new(&informers), writer, finished);
+    let (spread, handle) = (DefaultSpread::new(&informers), Handle::new(writer.client.clone(), &informers));
+    let mut scheduler = Scheduler::new(&config.configuration, externals.clone(), spread, writer, finished, &handle);
     scheduler.extension = extenders.map(Extension::new);
     let images = scheduler.scores_images().then(|| ImageWatch::new(scheduler.writer.client.clone(), &tasks));
     tokio::select! {
@@ -163,6 +166,8 @@ struct Scheduler {
     writes: JoinSet<()>,
     /// What plugins reserved for Pods that are not bound yet.
     reservations: Reservations,
+    /// Wakes the work of PreBind.
+    pre_bind_changes: Arc<watch::Sender<u64>>,
     /// The extenders and their calls, if there are some.
     extension: Option<Extension>,
     finished: mpsc::Sender<Finished>,
@@ -177,12 +182,12 @@ impl Scheduler {
         default_spread: DefaultSpread,
         writer: Writer,
         finished: mpsc::Sender<Finished>,
+        handle: &Handle,
     ) -> Self {
         let mut plugins = externals.as_ref().map(|set| set.plugins()).unwrap_or_default().into_iter();
-        let handle = Handle { client: writer.client.clone() };
         let running = |profile: &KubeSchedulerProfile| {
             let externals = plugins.by_ref().take(profile.arguments.external.len()).collect();
-            (profile.scheduler_name.clone(), RunningProfile::new(profile, externals, &handle))
+            (profile.scheduler_name.clone(), RunningProfile::new(profile, externals, handle))
         };
         Self {
             profiles: configuration.profiles.iter().map(running).collect(),
@@ -194,6 +199,7 @@ impl Scheduler {
             writer,
             writes: JoinSet::new(),
             reservations: Reservations::default(),
+            pre_bind_changes: Arc::clone(&handle.changes),
             extension: None,
             finished,
             uids: HashMap::new(),
@@ -211,6 +217,7 @@ impl Scheduler {
         let mut namespaces = informers.informer::<Namespace>().changes();
         let mut budgets = informers.informer::<PodDisruptionBudget>().changes();
         let mut services = informers.informer::<Service>().changes();
+        let mut volumes = VolumeWatches::new(informers);
         // A cycle before the first lists are complete would know a part of the cluster only.
         let (mut has_nodes, mut has_pods, mut has_namespaces, mut has_budgets) = (false, false, false, false);
         loop {
@@ -219,7 +226,7 @@ impl Scheduler {
             let flush_at = self.queue.next_flush();
             let (permit_at, externals, has_externals) = (self.next_permit(), self.externals.clone(), self.has_externals());
             let externals_by = (!has_externals).then_some(self.externals_by);
-            let has_all = has_nodes && has_pods && has_namespaces && has_budgets && has_externals;
+            let has_all = has_nodes && has_pods && has_namespaces && has_budgets && has_externals && volumes.are_synced();
             let may_schedule = has_all && self.queue.has_active() && self.writes.len() < WRITES_IN_FLIGHT_MAX;
             tokio::select! {
                 biased;
@@ -254,6 +261,7 @@ impl Scheduler {
                     }
                     has_budgets = synced;
                 }
+                changes = volumes.next() => self.volumes_changed(changes),
                 changes = node_images::next(images.as_ref()) => self.images_changed(changes),
                 Batch { keys, .. } = services.next() => {
                     keys.iter().for_each(|key| self.default_spread.set_service(key, services.informer().get(key).as_deref()));
@@ -418,7 +426,7 @@ impl Scheduler {
     /// Ends the nomination of a Pod, which may help less important Pods.
     fn end_nomination(&mut self, pod: &Arc<PodInfo>) {
         if self.cache.end_nomination(&pod.uid) {
-            self.happened(Occurrence { event: ClusterEvent::AssignedPodDelete, pod: Some(Arc::clone(pod)) });
+            self.happened(Occurrence::of_pod(ClusterEvent::AssignedPodDelete, Arc::clone(pod)));
         }
     }
 

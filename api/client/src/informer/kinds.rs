@@ -8,13 +8,13 @@ use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{
     ConfigMap, Container, Endpoints, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodSpec, ReplicationController, Secret,
-    Service, ServiceAccount,
+    Service, ServiceAccount, Volume,
 };
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::ClusterRole;
-use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{Cached, Index};
@@ -40,6 +40,9 @@ const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// The annotation for the class of a claim, older than the field.
 const OLD_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
+impl Cached for CSIDriver {}
+impl Cached for CSINode {}
+impl Cached for CSIStorageCapacity {}
 impl Cached for CertificateSigningRequest {}
 impl Cached for ClusterRole {}
 impl Cached for ConfigMap {}
@@ -58,6 +61,7 @@ impl Cached for ServiceAccount {}
 impl Cached for StatefulSet {}
 impl Cached for StorageClass {}
 impl Cached for ValidatingAdmissionPolicy {}
+impl Cached for VolumeAttachment {}
 
 impl Cached for ControllerRevision {
     const INDEXES: &'static [Index<Self>] = &[Index { name: BY_CONTROLLER, value: |revision| Some(controller_uid(&revision.metadata)) }];
@@ -163,13 +167,20 @@ fn trim_pod_spec(spec: &mut PodSpec) {
     spec.image_pull_secrets = None;
     spec.security_context = None;
     if let Some(volumes) = &mut spec.volumes {
-        volumes.retain(|volume| volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some());
+        volumes.retain(decides_placement);
     }
     spec.containers.shrink_to_fit();
     shrink(&mut spec.init_containers);
     shrink(&mut spec.tolerations);
     shrink(&mut spec.topology_spread_constraints);
     shrink(&mut spec.volumes);
+}
+
+/// Whether the scheduler or a controller reads the volume: claims, and disks that not every number of Pods may mount.
+fn decides_placement(volume: &Volume) -> bool {
+    let is_claim = volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some();
+    let is_disk = volume.gce_persistent_disk.is_some() || volume.aws_elastic_block_store.is_some();
+    is_claim || is_disk || volume.iscsi.is_some() || volume.rbd.is_some()
 }
 
 /// Frees the spare room of a list. A list that was read from JSON has room for at least four elements, and an element may

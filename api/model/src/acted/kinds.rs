@@ -1,6 +1,7 @@
 //! The rows of all other kinds: Services and related kinds, storage, access, policies, the API itself.
 
 use super::Part::{ApiServer, Clients, Controller, Dns, Proxy};
+use super::csi;
 use super::workloads::CLIENTS;
 use super::{Field, Fields, Part, Row};
 
@@ -30,10 +31,10 @@ pub(super) const ROWS: &[Row] = &[
     Row::nobody("", "PersistentVolumeClaim", "PersistentVolumeClaims are stored but no controller acts on them yet"),
     Row::nobody("", "PersistentVolume", "PersistentVolumes are stored but no controller acts on them yet"),
     Row::nobody("storage.k8s.io", "StorageClass", "StorageClasses are stored but nothing provisions volumes of them yet"),
-    Row::nobody("storage.k8s.io", "CSIDriver", "CSIDrivers are stored but nothing acts on them yet"),
-    Row::nobody("storage.k8s.io", "CSINode", "CSINodes are stored but nothing acts on them yet"),
-    Row::nobody("storage.k8s.io", "CSIStorageCapacity", "CSIStorageCapacities are stored but nothing acts on them yet"),
-    Row::nobody("storage.k8s.io", "VolumeAttachment", "VolumeAttachments are stored but nothing acts on them yet"),
+    Row::new("storage.k8s.io", "CSIDriver", &[Fields { prefix: "spec", rows: csi::DRIVER }]),
+    Row::new("storage.k8s.io", "CSINode", &[Fields { prefix: "spec", rows: csi::NODE }]),
+    Row::new("storage.k8s.io", "CSIStorageCapacity", &[Fields { prefix: "", rows: csi::STORAGE_CAPACITY }]),
+    Row::new("storage.k8s.io", "VolumeAttachment", &[Fields { prefix: "spec", rows: csi::ATTACHMENT }]),
     Row::nobody("storage.k8s.io", "VolumeAttributesClass", "VolumeAttributesClasses are stored but nothing acts on them yet"),
     Row::nobody("resource.k8s.io", "DeviceClass", "DeviceClasses are stored but nothing acts on them yet"),
     Row::nobody("resource.k8s.io", "DeviceTaintRule", "DeviceTaintRules are stored but nothing acts on them yet"),

@@ -224,7 +224,7 @@ const A_HOOK: &[Field] =
     &[Field::by(NODE, "exec", HOOKS), Field::by(NODE, "sleep", HOOKS), Field::nobody("tcpSocket").although("probes have it too")];
 
 const VOLUME: &[Field] = &[
-    Field::nobody("awsElasticBlockStore"),
+    Field::nobody("awsElasticBlockStore").although("the scheduler keeps Pods with the same disk apart"),
     Field::nobody("azureDisk"),
     Field::nobody("azureFile").although(SECRETS),
     Field::nobody("cephfs").although(SECRETS),
@@ -235,7 +235,7 @@ const VOLUME: &[Field] = &[
     Field::nobody("fc"),
     Field::nobody("flexVolume").although(SECRETS),
     Field::nobody("flocker"),
-    Field::nobody("gcePersistentDisk"),
+    Field::nobody("gcePersistentDisk").although("the scheduler keeps Pods with the same disk apart"),
     Field::nobody("gitRepo"),
     Field::nobody("glusterfs"),
     Field::by(NODE, "hostPath", "node/volumes/src/host_path.rs"),

@@ -7,6 +7,7 @@ mod node_resources_balanced_allocation;
 mod node_resources_fit;
 mod pod_topology_spread;
 mod resource_spec;
+mod volume_binding;
 pub(crate) mod wasm_plugin;
 
 use api_model::field::{FieldError, Path};
@@ -24,6 +25,7 @@ pub(crate) use node_resources_fit::{NodeResourcesFitArgs, ScoringStrategyType, U
 pub(crate) use pod_topology_spread::DefaultConstraints;
 use pod_topology_spread::PodTopologySpreadArgs;
 pub(crate) use resource_spec::ResourceSpec;
+pub(crate) use volume_binding::VolumeBindingArgs;
 
 /// The arguments of all plugins.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +36,7 @@ pub(crate) struct PluginArguments {
     pub node_resources_balanced_allocation: NodeResourcesBalancedAllocationArgs,
     pub node_resources_fit: NodeResourcesFitArgs,
     pub pod_topology_spread: PodTopologySpreadArgs,
+    pub volume_binding: VolumeBindingArgs,
     /// The declared plugins.
     pub external: Vec<ExternalPluginSpec>,
 }
@@ -64,6 +67,7 @@ impl PluginArguments {
             "NodeResourcesBalancedAllocation" => self.node_resources_balanced_allocation = decode(name, args, path, errors)?,
             "NodeResourcesFit" => self.node_resources_fit = decode(name, args, path, errors)?,
             "PodTopologySpread" => self.pod_topology_spread = decode(name, args, path, errors)?,
+            "VolumeBinding" => self.volume_binding = decode(name, args, path, errors)?,
             _ => return Ok(false),
         }
         Ok(true)

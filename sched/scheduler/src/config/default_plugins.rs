@@ -1,7 +1,9 @@
 //! The plugins of Skiff, in upstream's default order and with upstream's default weights (`getDefaultPlugins`). Upstream's plugins
 //! that Skiff lacks are named, so that a configuration with one of them is rejected with this reason.
 
-use super::extension_point::ExtensionPoint::{self, Bind, Filter, PostFilter, PreEnqueue, PreFilter, PreScore, QueueSort, Score};
+use super::extension_point::ExtensionPoint::{
+    self, Bind, Filter, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, Reserve, Score,
+};
 
 /// A plugin that every profile has by default.
 #[derive(Debug)]
@@ -27,6 +29,10 @@ pub(crate) const DEFAULT_PLUGINS: &[DefaultPlugin] = &[
     DefaultPlugin { name: "NodeAffinity", points: FILTER_AND_SCORE, weight: 2 },
     DefaultPlugin { name: "NodePorts", points: &[PreFilter, Filter], weight: 1 },
     DefaultPlugin { name: "NodeResourcesFit", points: FILTER_AND_SCORE, weight: 1 },
+    DefaultPlugin { name: "VolumeRestrictions", points: &[PreFilter, Filter], weight: 1 },
+    DefaultPlugin { name: "NodeVolumeLimits", points: &[PreFilter, Filter], weight: 1 },
+    DefaultPlugin { name: "VolumeBinding", points: &[PreFilter, Filter, Reserve, PreBind], weight: 1 },
+    DefaultPlugin { name: "VolumeZone", points: &[PreFilter, Filter], weight: 1 },
     DefaultPlugin { name: "PodTopologySpread", points: FILTER_AND_SCORE, weight: 2 },
     DefaultPlugin { name: "InterPodAffinity", points: FILTER_AND_SCORE, weight: 2 },
     DefaultPlugin { name: "DefaultPreemption", points: &[PostFilter], weight: 1 },
@@ -40,13 +46,9 @@ pub(super) const ABSENT_PLUGINS: &[&str] = &[
     "DynamicResources",
     "GangScheduling",
     "NodeDeclaredFeatures",
-    "NodeVolumeLimits",
     "PlacementBinPacking",
     "PodGroupPodsCount",
     "TopologyPlacementGenerator",
-    "VolumeBinding",
-    "VolumeRestrictions",
-    "VolumeZone",
 ];
 
 /// The plugins that upstream has removed.

@@ -2,14 +2,39 @@
 
 use std::sync::Arc;
 
+use api_client::informer::{Informer, Informers};
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
 use sched_framework::{CycleState, PodInfo, PostBindPlugin, PreBindPlugin, PreBinding, Refusal, ReservePlugin, Snapshot};
 
+use tokio::sync::watch;
+
+use super::volume_binding::{self, VolumeBinding, VolumePreBinding};
 use crate::config::{EnabledPlugins, PluginArguments};
 
 /// What plugins that do I/O are built with: upstream's `Handle`.
 pub(crate) struct Handle {
     /// Writes as the scheduler.
     pub client: kube::Client,
+    pub claims: Informer<PersistentVolumeClaim>,
+    pub volumes: Informer<PersistentVolume>,
+    pub nodes: Informer<Node>,
+    /// Another number after each change of an object that the work of PreBind may wait for.
+    pub changes: Arc<watch::Sender<u64>>,
+}
+
+impl Handle {
+    /// Reads from the informers of the process.
+    pub fn new(client: kube::Client, informers: &Informers) -> Self {
+        let (claims, volumes, nodes) = (informers.informer(), informers.informer(), informers.informer());
+        Self { client, claims, volumes, nodes, changes: Arc::new(watch::Sender::new(0)) }
+    }
+
+    /// Reads from informers without watches.
+    #[cfg(test)]
+    pub fn detached(client: kube::Client) -> Self {
+        let (claims, volumes, nodes) = (Informer::detached(), Informer::detached(), Informer::detached());
+        Self { client, claims, volumes, nodes, changes: Arc::new(watch::Sender::new(0)) }
+    }
 }
 
 /// The plugins, in the order of their calls.
@@ -44,9 +69,10 @@ impl BindingPlugins {
     /// The enabled plugins.
     pub fn new(enabled: &EnabledPlugins, arguments: &PluginArguments, handle: &Handle) -> Self {
         Self {
-            reserves: enabled.reserve.iter().filter_map(|name| reserve_plugin(name, arguments)).collect(),
+            reserves: enabled.reserve.iter().filter_map(|name| reserve_plugin(name)).collect(),
             pre_binds: enabled.pre_bind.iter().filter_map(|name| pre_bind_plugin(name, arguments, handle)).collect(),
-            post_binds: enabled.post_bind.iter().filter_map(|name| post_bind_plugin(name, arguments)).collect(),
+            // None of upstream's plugins has PostBind.
+            post_binds: Vec::new(),
         }
     }
 
@@ -95,16 +121,17 @@ impl BindingPlugins {
 }
 
 /// The plugin of Reserve of that name.
-fn reserve_plugin(_name: &str, _arguments: &PluginArguments) -> Option<Arc<dyn ReservePlugin>> {
-    None
+pub(super) fn reserve_plugin(name: &str) -> Option<Arc<dyn ReservePlugin>> {
+    Some(match name {
+        volume_binding::NAME => Arc::new(VolumeBinding),
+        _ => return None,
+    })
 }
 
 /// The plugin of PreBind of that name.
-fn pre_bind_plugin(_name: &str, _arguments: &PluginArguments, Handle { client: _ }: &Handle) -> Option<Arc<dyn PreBindPlugin>> {
-    None
-}
-
-/// The plugin of PostBind of that name.
-fn post_bind_plugin(_name: &str, _arguments: &PluginArguments) -> Option<Arc<dyn PostBindPlugin>> {
-    None
+pub(super) fn pre_bind_plugin(name: &str, arguments: &PluginArguments, handle: &Handle) -> Option<Arc<dyn PreBindPlugin>> {
+    Some(match name {
+        volume_binding::NAME => Arc::new(VolumePreBinding::new(&arguments.volume_binding, handle)),
+        _ => return None,
+    })
 }

@@ -20,6 +20,9 @@ impl Scheduler {
                 vec![ClusterEvent::NodeDelete]
             }
         };
+        if !events.is_empty() {
+            self.wake_pre_bindings();
+        }
         events.into_iter().for_each(|event| self.happened(Occurrence::new(event)));
     }
 
@@ -86,7 +89,7 @@ impl Scheduler {
         self.leave_queue(&pod.uid);
         self.cache.add_pod(Arc::clone(&pod));
         let Some(before) = before.filter(|_| !was_waiting) else {
-            return self.happened(Occurrence { event: ClusterEvent::AssignedPodAdd, pod: Some(pod) });
+            return self.happened(Occurrence::of_pod(ClusterEvent::AssignedPodAdd, pod));
         };
         // A Pod with other labels may also be in nobody's way any more.
         if before.labels != pod.labels {

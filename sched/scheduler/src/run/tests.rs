@@ -11,7 +11,8 @@ fn configured(configuration: &KubeSchedulerConfiguration) -> Scheduler {
     let silent = kube::Config::new("http://127.0.0.1:1".parse().expect("a URL"));
     let client = kube::Client::try_from(silent).expect("a client");
     let (finished, _results) = mpsc::channel(1);
-    Scheduler::new(configuration, None, DefaultSpread::default(), Writer { client, recorders: Arc::default() }, finished)
+    let handle = Handle::detached(client.clone());
+    Scheduler::new(configuration, None, DefaultSpread::default(), Writer { client, recorders: Arc::default() }, finished, &handle)
 }
 
 pub(super) fn pod(more: Value) -> Pod {

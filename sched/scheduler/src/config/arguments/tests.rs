@@ -35,11 +35,7 @@ fn unknown_fields_and_other_kinds_are_errors() {
         ),
         ("NodeResourcesFit", "apiVersion: v1", "were not of kind NodeResourcesFitArgs".to_owned()),
         ("NodeName", "a: b", "profiles[0].pluginConfig[0]: Forbidden: the plugin NodeName has no arguments".to_owned()),
-        (
-            "VolumeBinding",
-            "bindTimeoutSeconds: 3",
-            "profiles[0].pluginConfig[0]: Forbidden: Skiff does not have the plugin VolumeBinding".to_owned(),
-        ),
+        ("GangScheduling", "a: b", "profiles[0].pluginConfig[0]: Forbidden: Skiff does not have the plugin GangScheduling".to_owned()),
         ("Nothing", "", "profiles[0].pluginConfig[0]: Invalid value: \"Nothing\": plugin \"Nothing\" does not exist".to_owned()),
     ];
     for (plugin, args, wanted) in cases {
@@ -69,6 +65,17 @@ fn values_are_checked_as_upstream_does() {
         ("DefaultPreemption", "minCandidateNodesPercentage: 0", ""),
         ("InterPodAffinity", "hardPodAffinityWeight: 101", "hardPodAffinityWeight: Invalid value: 101: not in valid range [0, 100]"),
         ("InterPodAffinity", "hardPodAffinityWeight: 0, ignorePreferredTermsOfExistingPods: true", ""),
+        ("VolumeBinding", "bindTimeoutSeconds: 3", ""),
+        (
+            "VolumeBinding",
+            "bindTimeoutSeconds: -1",
+            "bindTimeoutSeconds: Invalid value: -1: invalid BindTimeoutSeconds, should not be a negative value",
+        ),
+        (
+            "VolumeBinding",
+            "shape: []",
+            "shape: Invalid value: \"\": unexpected field `shape`, feature StorageCapacityScoring is not enabled",
+        ),
         ("NodeResourcesBalancedAllocation", "resources: [{name: cpu, weight: 2}]", "resources[0].weight: Invalid value: 2: must be 1"),
         ("NodeResourcesBalancedAllocation", "resources: [{name: a}, {name: a}]", "resources[1].name: Duplicate value: \"a\""),
     ];

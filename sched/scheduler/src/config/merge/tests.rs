@@ -8,8 +8,7 @@ fn merged(plugins: &str) -> Result<EnabledPlugins, Vec<String>> {
     if errors.is_empty() { Ok(enabled) } else { Err(errors.iter().map(ToString::to_string).collect()) }
 }
 
-const FILTERS: &str =
-    "NodeUnschedulable NodeName TaintToleration NodeAffinity NodePorts NodeResourcesFit PodTopologySpread InterPodAffinity";
+const FILTERS: &str = "NodeUnschedulable NodeName TaintToleration NodeAffinity NodePorts NodeResourcesFit VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone PodTopologySpread InterPodAffinity";
 const SCORES: &str = "TaintToleration=3 NodeAffinity=2 NodeResourcesFit=1 PodTopologySpread=2 InterPodAffinity=2 \
                       NodeResourcesBalancedAllocation=1 ImageLocality=1";
 
@@ -31,7 +30,7 @@ fn multi_point_changes_the_default_plugins_as_in_upstream() {
         (
             "a plugin less",
             "multiPoint: {disabled: [{name: TaintToleration}]}",
-            "NodeUnschedulable NodeName NodeAffinity NodePorts NodeResourcesFit PodTopologySpread InterPodAffinity",
+            "NodeUnschedulable NodeName NodeAffinity NodePorts NodeResourcesFit VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone PodTopologySpread InterPodAffinity",
             "NodeAffinity=2 NodeResourcesFit=1 PodTopologySpread=2 InterPodAffinity=2 NodeResourcesBalancedAllocation=1 ImageLocality=1",
             "DefaultPreemption",
         ),
@@ -45,7 +44,7 @@ fn multi_point_changes_the_default_plugins_as_in_upstream() {
         (
             "disabled and enabled again is last",
             "multiPoint: {disabled: [{name: NodeName}], enabled: [{name: NodeName}]}",
-            "NodeUnschedulable TaintToleration NodeAffinity NodePorts NodeResourcesFit PodTopologySpread InterPodAffinity NodeName",
+            "NodeUnschedulable TaintToleration NodeAffinity NodePorts NodeResourcesFit VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone PodTopologySpread InterPodAffinity NodeName",
             SCORES,
             "DefaultPreemption",
         ),
@@ -89,7 +88,7 @@ fn an_extension_point_goes_before_multi_point_as_in_upstream() {
         (
             "a plugin that multiPoint lacks follows",
             "{multiPoint: {disabled: [{name: NodeAffinity}]}, preScore: {enabled: [{name: NodeAffinity}]}, score: {enabled: [{name: NodeAffinity, weight: 4}]}}",
-            "NodeUnschedulable NodeName TaintToleration NodePorts NodeResourcesFit PodTopologySpread InterPodAffinity",
+            "NodeUnschedulable NodeName TaintToleration NodePorts NodeResourcesFit VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone PodTopologySpread InterPodAffinity",
             "TaintToleration=3 NodeResourcesFit=1 PodTopologySpread=2 InterPodAffinity=2 NodeResourcesBalancedAllocation=1 ImageLocality=1 NodeAffinity=4",
             "DefaultPreemption",
         ),
@@ -97,7 +96,7 @@ fn an_extension_point_goes_before_multi_point_as_in_upstream() {
         (
             "no filter of one plugin",
             "filter: {disabled: [{name: NodePorts}]}",
-            "NodeUnschedulable NodeName TaintToleration NodeAffinity NodeResourcesFit PodTopologySpread InterPodAffinity",
+            "NodeUnschedulable NodeName TaintToleration NodeAffinity NodeResourcesFit VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone PodTopologySpread InterPodAffinity",
             SCORES,
             "DefaultPreemption",
         ),
@@ -107,7 +106,7 @@ fn an_extension_point_goes_before_multi_point_as_in_upstream() {
 
 #[test]
 fn plugins_that_cannot_be_called_are_named() {
-    let cases: [(&str, &[&str]); 8] = [
+    let cases: [(&str, &[&str]); 9] = [
         (
             "score: {enabled: [{name: Nothing}]}",
             &["plugins.score.enabled[0]: Invalid value: \"Nothing\": ScorePlugin \"Nothing\" does not exist"],
@@ -117,8 +116,8 @@ fn plugins_that_cannot_be_called_are_named() {
             &["plugins.multiPoint.enabled[0]: Invalid value: \"Nothing\": PreFilterPlugin \"Nothing\" does not exist"],
         ),
         (
-            "multiPoint: {enabled: [{name: NodeName}, {name: VolumeBinding}]}",
-            &["plugins.multiPoint.enabled[1]: Forbidden: Skiff does not have the plugin VolumeBinding"],
+            "multiPoint: {enabled: [{name: NodeName}, {name: GangScheduling}]}",
+            &["plugins.multiPoint.enabled[1]: Forbidden: Skiff does not have the plugin GangScheduling"],
         ),
         (
             "filter: {enabled: [{name: EBSLimits}]}",
@@ -145,6 +144,10 @@ fn plugins_that_cannot_be_called_are_named() {
         (
             "preFilter: {disabled: [{name: NodePorts}]}",
             &["plugins.preFilter: Forbidden: Skiff cannot call NodePorts for filter without preFilter"],
+        ),
+        (
+            "reserve: {disabled: [{name: VolumeBinding}]}",
+            &["plugins.reserve: Forbidden: Skiff cannot call VolumeBinding for preBind without reserve"],
         ),
     ];
     for (plugins, wanted) in cases {
@@ -174,8 +177,8 @@ fn a_plugin_at_an_extension_point_without_plugins_gets_upstreams_message() {
             "plugins.postBind.enabled[0]: Invalid value: \"Nothing\": PostBindPlugin \"Nothing\" does not exist",
         ),
         (
-            "reserve: {enabled: [{name: VolumeBinding}]}",
-            "plugins.reserve.enabled[0]: Forbidden: Skiff does not have the plugin VolumeBinding",
+            "reserve: {enabled: [{name: GangScheduling}]}",
+            "plugins.reserve.enabled[0]: Forbidden: Skiff does not have the plugin GangScheduling",
         ),
         (
             "preBind: {enabled: [{name: DynamicResources}]}",
@@ -186,5 +189,7 @@ fn a_plugin_at_an_extension_point_without_plugins_gets_upstreams_message() {
     }
     let disabled =
         "{reserve: {disabled: [{name: '*'}]}, preBind: {disabled: [{name: VolumeBinding}]}, postBind: {disabled: [{name: '*'}]}}";
-    assert_eq!(merged(disabled), merged("{}"), "what is not enabled may be disabled");
+    let (without, default) = (merged(disabled).expect("valid"), merged("{}").expect("valid"));
+    assert_eq!((default.reserve, default.pre_bind, default.post_bind), (vec!["VolumeBinding"], vec!["VolumeBinding"], vec![]));
+    assert_eq!((without.reserve, without.pre_bind, without.filter), (vec![], vec![], default.filter));
 }

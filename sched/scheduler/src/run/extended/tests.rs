@@ -10,6 +10,7 @@ use crate::config::KubeSchedulerConfiguration;
 use crate::cycle::Rejected;
 use crate::default_spread::DefaultSpread;
 use crate::extender::VISITS_MAX;
+use crate::plugins::Handle;
 use api_client::informer::ObjectKey;
 use api_tasks::Tasks;
 use tokio_util::sync::CancellationToken;
@@ -24,9 +25,10 @@ fn scheduler() -> Scheduler {
     let silent = kube::Config::new("http://127.0.0.1:1".parse().expect("a URL"));
     let client = kube::Client::try_from(silent).expect("a client");
     let (finished, _results) = mpsc::channel(1);
+    let handle = Handle::detached(client.clone());
     let extenders = Extenders::new(&configuration.extenders, &client, &Tasks::new(CancellationToken::new()));
     let mut scheduler =
-        Scheduler::new(&configuration, None, DefaultSpread::default(), Writer { client, recorders: Arc::default() }, finished);
+        Scheduler::new(&configuration, None, DefaultSpread::default(), Writer { client, recorders: Arc::default() }, finished, &handle);
     scheduler.extension = extenders.map(Extension::new);
     for name in ["a", "b"] {
         let status = json!({"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}});

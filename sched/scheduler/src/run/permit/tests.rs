@@ -11,6 +11,7 @@ use super::*;
 use crate::bind::Writer;
 use crate::config::KubeSchedulerConfiguration;
 use crate::default_spread::DefaultSpread;
+use crate::plugins::Handle;
 
 /// A plugin that does what the test says.
 #[derive(Default)]
@@ -94,7 +95,8 @@ fn with_set(is_ready: bool) -> (Scheduler, Arc<Scripted>) {
     let writer = Writer { client: kube::Client::try_from(silent).expect("a client"), recorders: Arc::default() };
     let plugin = Arc::new(Scripted::default());
     let externals: Arc<dyn ExternalPluginSet> = Arc::new(One(plugin.clone(), is_ready));
-    let mut scheduler = Scheduler::new(&configuration, Some(externals), DefaultSpread::default(), writer, mpsc::channel(1).0);
+    let handle = Handle::detached(writer.client.clone());
+    let mut scheduler = Scheduler::new(&configuration, Some(externals), DefaultSpread::default(), writer, mpsc::channel(1).0, &handle);
     let status = json!({"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}});
     let node: Node = serde_json::from_value(json!({"metadata": {"name": "n"}, "status": status})).expect("a Node");
     scheduler.cache.update_node(&node);

@@ -34,6 +34,11 @@ pub struct Cluster {
 impl Cluster {
     /// A cluster of these nodes of four cores, whose scheduler has these extenders.
     pub async fn start(nodes: &[&str], extenders: Value) -> Self {
+        Self::configured(nodes, json!({"extenders": extenders})).await
+    }
+
+    /// A cluster of these nodes of four cores, whose scheduler has this configuration.
+    pub async fn configured(nodes: &[&str], configuration: Value) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let pki = Arc::new(Pki::open(directory.path(), &PkiConfig::for_cluster("cluster.local")).expect("keys"));
         let address = "127.0.0.1:6443".parse().expect("an address");
@@ -45,14 +50,8 @@ impl Cluster {
         let client = client_of(UserInfo::new("system:admin", &["system:masters"]));
         let account: ServiceAccount = from(json!({"metadata": {"name": "default"}}));
         Api::default_namespaced(client.clone()).create(&PostParams::default(), &account).await.expect("an account");
-        let file = json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "extenders": extenders});
-        let configuration = KubeSchedulerConfiguration::parse(&file.to_string()).expect("a valid configuration");
         let cancel = CancellationToken::new();
-        let manager = client_of(UserInfo::new("system:kube-controller-manager", &["system:authenticated"]));
-        let informers = Informers::new(manager, Tasks::new(cancel.clone()));
-        let config = Config { configuration, ..Config::default() };
-        let user = client_of(UserInfo::new("system:kube-scheduler", &["system:authenticated"]));
-        let scheduler = tokio::spawn(sched_scheduler::run(Clients::new(move |_| user.clone()), informers, config, cancel.clone()));
+        let scheduler = scheduler(&server, configuration, &cancel);
         let cluster = Self { client, server, cancel, scheduler, _pki: directory };
         for name in nodes {
             cluster.node(name).await;
@@ -65,6 +64,15 @@ impl Cluster {
         self.cancel.cancel();
         tokio::time::timeout(DEADLINE, self.scheduler).await.expect("the scheduler ends").expect("no panic").expect("no failure");
         self.server.shutdown().await;
+    }
+
+    /// The cluster after its scheduler was killed, with another scheduler.
+    pub async fn with_another_scheduler(self, extenders: Value) -> Self {
+        self.scheduler.abort();
+        self.cancel.cancel();
+        let cancel = CancellationToken::new();
+        let scheduler = scheduler(&self.server, json!({"extenders": extenders}), &cancel);
+        Self { cancel, scheduler, ..self }
     }
 
     pub fn api<K>(&self) -> Api<K>
@@ -127,6 +135,21 @@ impl Cluster {
         let events = self.api::<Event>().list(&ListParams::default().fields(&fields)).await.expect("events");
         events.into_iter().filter_map(|event| event.message).collect()
     }
+}
+
+/// Starts a scheduler.
+fn scheduler(
+    server: &api_server::Server,
+    mut configuration: Value,
+    cancel: &CancellationToken,
+) -> tokio::task::JoinHandle<Result<(), TaskFailure>> {
+    configuration["apiVersion"] = json!("kubescheduler.config.k8s.io/v1");
+    configuration["kind"] = json!("KubeSchedulerConfiguration");
+    let configuration = KubeSchedulerConfiguration::parse(&configuration.to_string()).expect("a valid configuration");
+    let client_of = |name: &str| Client::new(server.client(UserInfo::new(name, &["system:authenticated"])), "default");
+    let informers = Informers::new(client_of("system:kube-controller-manager"), Tasks::new(cancel.clone()));
+    let (config, user) = (Config { configuration, ..Config::default() }, client_of("system:kube-scheduler"));
+    tokio::spawn(sched_scheduler::run(Clients::new(move |_| user.clone()), informers, config, cancel.clone()))
 }
 
 pub fn from<K: DeserializeOwned + Debug>(value: Value) -> K {

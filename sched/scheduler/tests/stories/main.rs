@@ -1,4 +1,4 @@
-//! The scheduler with extenders: the real API server in this process, on a store in memory, and extenders over HTTP on loopback.
+//! The scheduler with the real API server in this process, on a store in memory: Pods with claims, and extenders over HTTP on loopback.
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "what a story cannot do fails it")]
 
@@ -10,3 +10,4 @@ mod images;
 mod preempt;
 mod support;
 mod tls;
+mod volumes;

@@ -1,0 +1,91 @@
+use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, StorageClass};
+use serde_json::json;
+
+use super::*;
+use crate::plugins::fixtures::{node, pod, snapshot};
+use crate::plugins::volume_fixtures::{bound, claim, claiming, reasons, store, text, volume};
+
+const DRIVER: &str = "csi.example.com";
+
+/// Node `a` attaches `count` volumes of the driver, node `b` has the driver without a limit, node `c` has no driver. The Pods are on `a`.
+fn cluster(count: i32, on_a: Vec<PodInfo>) -> Snapshot {
+    let mut a = node("a", json!({}));
+    on_a.into_iter().for_each(|pod| a.add_pod(Arc::new(pod)));
+    let mut all = snapshot(vec![a, node("b", json!({})), node("c", json!({}))]);
+    let csi = |name: &str| volume(name, json!({"spec": {"csi": {"driver": DRIVER, "volumeHandle": name}}}));
+    let mut claims: Vec<_> = ["v1", "v2", "v3"].iter().map(|name| bound(name, name)).collect();
+    claims.push(claim("unbound", json!({"spec": {"storageClassName": "csi"}})));
+    claims.push(bound("local", "local"));
+    store(&mut all, claims, ["v1", "v2", "v3", "v4"].map(csi).into_iter().chain([volume("local", json!({}))]).collect());
+    let class = json!({"metadata": {"name": "csi"}, "provisioner": DRIVER, "volumeBindingMode": "WaitForFirstConsumer"});
+    all.volumes.classes.insert("csi".to_owned(), Arc::new(serde_json::from_value::<StorageClass>(class).expect("a class")));
+    for (name, allocatable) in [("a", json!({"count": count})), ("b", json!(null))] {
+        let driver = json!({"name": DRIVER, "nodeID": name, "allocatable": allocatable});
+        let csi_node = json!({"metadata": {"name": name}, "spec": {"drivers": [driver]}});
+        all.volumes.csi_nodes.insert(name.to_owned(), Arc::new(serde_json::from_value::<CSINode>(csi_node).expect("a CSINode")));
+    }
+    all
+}
+
+#[test]
+fn each_volume_counts_once_up_to_the_limit_of_the_node() {
+    let cases: [(&str, i32, &[&str], Vec<PodInfo>, &str); 10] = [
+        ("no volumes", 0, &[], vec![], ""),
+        ("one fits", 1, &["v1"], vec![], ""),
+        ("none fits", 0, &["v1"], vec![], LIMIT_EXCEEDED),
+        ("two do not fit", 1, &["v1", "v2"], vec![], LIMIT_EXCEEDED),
+        ("a second one does not fit", 1, &["v1"], vec![claiming("x", &["v2"])], LIMIT_EXCEEDED),
+        ("the same one fits", 1, &["v1"], vec![claiming("x", &["v1"]), claiming("y", &["v1"])], ""),
+        ("one that is to be provisioned counts", 1, &["unbound"], vec![claiming("x", &["v2"])], LIMIT_EXCEEDED),
+        ("one that is to be provisioned fits", 2, &["unbound"], vec![claiming("x", &["v2"])], ""),
+        ("volumes without a driver do not count", 1, &["v1", "local"], vec![claiming("x", &["local"])], ""),
+        ("claims that are gone do not count", 1, &["v1"], vec![claiming("x", &["gone"])], ""),
+    ];
+    for (what, count, claims, on_a, wanted) in cases {
+        assert_eq!(reasons(&NodeVolumeLimits, &claiming("p", claims), &cluster(count, on_a)), [wanted, "", ""], "{what}");
+    }
+}
+
+#[test]
+fn volumes_that_are_attached_without_a_pod_count() {
+    let attachment = |volume: &str, node: &str| {
+        let spec = json!({"attacher": DRIVER, "nodeName": node, "source": {"persistentVolumeName": volume}});
+        Arc::new(serde_json::from_value::<VolumeAttachment>(json!({"metadata": {"name": "x"}, "spec": spec})).expect("an attachment"))
+    };
+    for (volume, node, wanted) in [("v4", "a", LIMIT_EXCEEDED), ("v4", "b", ""), ("v2", "a", "")] {
+        let mut all = cluster(2, vec![claiming("x", &["v2"])]);
+        all.volumes.attachments.insert("x".to_owned(), attachment(volume, node));
+        assert_eq!(reasons(&NodeVolumeLimits, &claiming("p", &["v1"]), &all), [wanted, "", ""], "{volume} on {node}");
+    }
+}
+
+#[test]
+fn a_preemption_frees_the_volumes_of_its_victims() {
+    let victim = claiming("x", &["v2"]);
+    let (all, pod) = (cluster(1, vec![victim]), claiming("p", &["v1"]));
+    let mut state = CycleState::default();
+    assert_eq!(NodeVolumeLimits.pre_filter(&mut state, &pod, &all), Status::Success);
+    let mut a = NodeInfo::clone(&all.nodes[0]);
+    assert_eq!(text(&NodeVolumeLimits.filter(&state, &pod, &a)), LIMIT_EXCEEDED);
+    a.remove_pod("x");
+    assert_eq!(NodeVolumeLimits.filter(&state, &pod, &a), Status::Success);
+}
+
+#[test]
+fn a_driver_may_ask_for_nodes_where_it_is_installed() {
+    let mut all = cluster(9, vec![]);
+    let driver = json!({"metadata": {"name": DRIVER}, "spec": {"preventPodSchedulingIfMissing": true}});
+    all.volumes.csi_drivers.insert(DRIVER.to_owned(), Arc::new(serde_json::from_value::<CSIDriver>(driver).expect("a driver")));
+    let missing = "csi.example.com CSI driver is not installed on the node";
+    assert_eq!(reasons(&NodeVolumeLimits, &claiming("p", &["v1"]), &all), ["", "", missing]);
+    assert_eq!(reasons(&NodeVolumeLimits, &claiming("p", &["local"]), &all), ["", "", ""]);
+}
+
+#[test]
+fn a_pod_that_no_limit_concerns_is_skipped() {
+    for pod in [pod("p", json!({})), claiming("p", &["local"])] {
+        let mut state = CycleState::default();
+        assert_eq!(NodeVolumeLimits.pre_filter(&mut state, &pod, &cluster(0, vec![])), Status::Success);
+        assert!(!NodeVolumeLimits.may_reject(&state, &pod));
+    }
+}
