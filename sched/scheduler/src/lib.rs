@@ -1,8 +1,9 @@
 //! The scheduler: binds each Pod without a node to the best node that fits.
 //!
-//! It watches Pods, Nodes, Namespaces, Services, the controllers of Pods and PodDisruptionBudgets; it writes Pod bindings, nominations, the `PodScheduled`
-//! condition and events, and deletes the Pods that are preempted for more important ones. One task owns the cache and the
-//! scheduling queue and runs one cycle after the other; a cycle works on memory alone. Other tasks write the decisions, while
+//! It watches Pods, Nodes, Namespaces, Services, the controllers of Pods, PodDisruptionBudgets, PersistentVolumes with their claims and
+//! classes, and what CSI drivers report; it writes Pod bindings, nominations, the `PodScheduled` condition and events, which claim a volume
+//! is for and which node a volume is provisioned for, and deletes the Pods that are preempted for more important ones. One task owns the
+//! cache and the scheduling queue and runs one cycle after the other; a cycle works on memory alone. Other tasks write the decisions, while
 //! the cache assumes them, and call the extenders of the configuration.
 
 mod bind;
