@@ -27,9 +27,12 @@ fn cluster(count: i32, on_a: Vec<PodInfo>) -> Snapshot {
     all
 }
 
+/// A name, the limit, the Pod's claims, the Pods on the node, and the reason.
+type Case = (&'static str, i32, &'static [&'static str], Vec<PodInfo>, &'static str);
+
 #[test]
 fn each_volume_counts_once_up_to_the_limit_of_the_node() {
-    let cases: [(&str, i32, &[&str], Vec<PodInfo>, &str); 10] = [
+    let cases: [Case; 10] = [
         ("no volumes", 0, &[], vec![], ""),
         ("one fits", 1, &["v1"], vec![], ""),
         ("none fits", 0, &["v1"], vec![], LIMIT_EXCEEDED),

@@ -143,7 +143,7 @@ fn two_claims_get_two_volumes_and_the_larger_claim_the_larger_one() {
     let large = claim("large", json!({"spec": {"storageClassName": "late", "resources": {"requests": {"storage": "2Gi"}}}}));
     let of_size = |name: &str, size: &str| local(name, "late", "a", json!({"spec": {"capacity": {"storage": size}}}));
     let all = cluster(vec![large, of_class("small", "late")], vec![of_size("big", "5Gi"), of_size("little", "1Gi")]);
-    let claims = PodClaims::of_pod(&claiming("p", &["large", "small"]), &all.volumes).ok().expect("usable claims");
+    let claims = PodClaims::of_pod(&claiming("p", &["large", "small"]), &all.volumes).expect("usable claims");
     let found = find(&claims, &all.nodes[0]).expect("both");
     let names = found.bindings.iter().map(|(claim, volume)| format!("{}={}", key_of(claim), volume.metadata.name.clone().expect("a name")));
     assert_eq!(names.collect::<Vec<_>>(), ["default/small=little", "default/large=big"]);
