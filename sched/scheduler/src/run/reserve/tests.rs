@@ -244,3 +244,38 @@ async fn a_binding_that_failed_takes_reservations_back_unless_only_its_answer_wa
     scheduler.binding_finished(&the_pod(), BindingResult::PodGone);
     assert_eq!(logged(&log), "reserve A, unreserve A");
 }
+
+/// Nobody answers where the API server would be: a deletion fails.
+#[tokio::test]
+async fn a_victim_in_pre_bind_goes_back_to_the_queue_and_is_not_deleted() {
+    let log = Log::default();
+    let (mut answer, work) = oneshot::channel();
+    let (mut scheduler, mut results) = with_plugins(vec![Scripted { work: Mutex::new(Some(work)), ..plugin("A", &log) }]);
+    let spec = |priority: i32, cpu: &str| {
+        let container = serde_json::json!({"name": "c", "resources": {"requests": {"cpu": cpu}}});
+        serde_json::json!({"schedulerName": "default-scheduler", "priority": priority, "containers": [container]})
+    };
+    let with_spec = |name: &str, spec: Value| -> k8s_openapi::api::core::v1::Pod {
+        let pod = serde_json::json!({"metadata": {"name": name, "namespace": "default", "uid": name}, "spec": spec});
+        serde_json::from_value(pod).expect("a Pod")
+    };
+    scheduler.pod_gone("u");
+    scheduler.pod_applied(&with_spec("victim", spec(0, "1")));
+    scheduler.schedule_one();
+    assert_eq!((logged(&log), counts(&scheduler)), ("reserve A".to_owned(), [1, 0, 1, 1]));
+    scheduler.pod_applied(&with_spec("urgent", spec(9, "4")));
+    scheduler.schedule_one();
+    assert_eq!((logged(&log), scheduler.cache.pod_count()), ("unreserve A".to_owned(), 0), "its node is free");
+    tokio::time::timeout(Duration::from_secs(10), answer.closed()).await.expect("the work is dropped");
+    for _ in 0..2 {
+        match results.recv().await.expect("a result") {
+            Finished::Status(pod, next) => {
+                assert_eq!(pod.uid, "victim");
+                scheduler.status_written(&pod, next);
+            }
+            Finished::Preemption(_, result) => assert!(result.is_complete, "nothing is deleted"),
+            _ => panic!("another result"),
+        }
+    }
+    assert!(scheduler.queue.next_flush().is_some(), "it is tried again");
+}
