@@ -6,7 +6,8 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Node, Taint};
 
 use crate::{
-    Changes, DisruptionBudget, HostPort, ImageId, ImageStates, NamespaceLabels, NominatedPods, NumberedChange, PodInfo, Resource, Volumes,
+    Changes, DisruptionBudget, HostPort, ImageId, ImageStates, NamespaceLabels, NominatedPods, NumberedChange, PodInfo, PodSet, Resource,
+    Volumes,
 };
 
 /// A node with the sums over its Pods, as plugins see it.
@@ -34,8 +35,8 @@ pub struct NodeInfo {
     pub non_zero_requested: Resource,
     /// The host ports of the node's Pods.
     pub used_ports: Vec<HostPort>,
-    /// The node's Pods by UID.
-    pub pods: HashMap<String, Arc<PodInfo>>,
+    /// The node's Pods.
+    pub pods: PodSet,
     /// The node's images by their numbers in [`Snapshot::images`], in order.
     pub images: Arc<[ImageId]>,
 }
@@ -65,7 +66,7 @@ impl NodeInfo {
         self.requested.add(&pod.requests);
         self.non_zero_requested.add(&pod.non_zero_requests);
         self.used_ports.extend(pod.ports.iter().cloned());
-        self.pods.insert(pod.uid.clone(), pod);
+        self.pods.insert(pod);
     }
 
     /// Takes a Pod out of the node's sums. Returns the Pod if the node had it.

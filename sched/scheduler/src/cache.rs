@@ -36,7 +36,9 @@ impl Cache {
     pub fn update_node(&mut self, node: &Node) -> Vec<ClusterEvent> {
         let name = node.metadata.name.clone().unwrap_or_default();
         if let Some(info) = self.node_mut(&name) {
-            let before = NodeInfo { pods: HashMap::new(), ..info.clone() };
+            let pods = std::mem::take(&mut info.pods);
+            let before = info.clone();
+            info.pods = pods;
             info.set_node(node);
             let events = changes(&before, info);
             let is_moved = zone_of(&before.labels) != zone_of(&info.labels);
@@ -199,11 +201,8 @@ impl Cache {
     fn replace(&mut self, pod: &Arc<PodInfo>, node: &str) -> bool {
         let index = self.snapshot.node_index.get(node).filter(|_| self.pod_nodes.get(&pod.uid).is_some_and(|on| on == node));
         let info = index.and_then(|index| self.snapshot.nodes.get_mut(*index)).map(Arc::make_mut);
-        let Some(before) = info.and_then(|info| info.pods.get_mut(&pod.uid)) else { return false };
-        if !before.counts_as(pod) {
-            return false;
-        }
-        before.clone_from(pod);
+        let Some(info) = info.filter(|info| info.pods.get(&pod.uid).is_some_and(|before| before.counts_as(pod))) else { return false };
+        info.pods.insert(Arc::clone(pod));
         if let Some((with_affinity, _)) = self.snapshot.pods_with_affinity.get_mut(&pod.uid) {
             with_affinity.clone_from(pod);
         }

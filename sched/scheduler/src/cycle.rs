@@ -487,7 +487,7 @@ mod tests {
                 && let Some(leaving) = bound.get(step % 5)
             {
                 let on = cache.pod(&leaving.uid).map(|_| PodInfo { deleting: true, ..PodInfo::clone(leaving) });
-                let node = cache.snapshot().nodes.iter().find(|node| node.pods.contains_key(&leaving.uid)).map(|node| node.name.clone());
+                let node = cache.snapshot().nodes.iter().find(|node| node.pods.get(&leaving.uid).is_some()).map(|node| node.name.clone());
                 on.into_iter().zip(node).for_each(|(pod, node_name)| cache.add_pod(Arc::new(PodInfo { node_name, ..pod })));
             }
             if step % 50 == 49 {

@@ -218,7 +218,7 @@ pub(crate) mod fixtures {
         let mut snapshot = Snapshot::default();
         for (index, node) in nodes.into_iter().enumerate() {
             let node = NodeInfo { index, ..node };
-            let with_affinity = node.pods.values().filter(|pod| !pod.pod_affinity.is_empty());
+            let with_affinity = node.pods.iter().filter(|pod| !pod.pod_affinity.is_empty());
             let by_uid = with_affinity.map(|pod| (pod.uid.clone(), (Arc::clone(pod), node.name.clone())));
             snapshot.pods_with_affinity.extend(by_uid);
             snapshot.node_index.insert(node.name.clone(), index);

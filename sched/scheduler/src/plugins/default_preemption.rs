@@ -95,7 +95,7 @@ fn ineligible(pod: &PodInfo, snapshot: &Snapshot, resolvable: &[usize]) -> Optio
     let index = *snapshot.node_index.get(snapshot.nominated.node_of(&pod.uid)?)?;
     let node = snapshot.nodes.get(index).filter(|_| resolvable.contains(&index))?;
     let is_leaving = |other: &Arc<PodInfo>| other.priority < pod.priority && other.deleting && other.preempted;
-    node.pods.values().any(is_leaving).then_some("not eligible due to a terminating pod on the nominated node.")
+    node.pods.iter().any(is_leaving).then_some("not eligible due to a terminating pod on the nominated node.")
 }
 
 /// The Pods of the node that have to go: all of a lower priority, but for those that fit beside the Pod (upstream's
@@ -107,7 +107,7 @@ fn select_victims(
     snapshot: &Snapshot,
     node: &NodeInfo,
 ) -> Result<Preemption, Vec<Reason>> {
-    let mut potential: Vec<&Arc<PodInfo>> = node.pods.values().filter(|other| other.priority < pod.priority).collect();
+    let mut potential: Vec<&Arc<PodInfo>> = node.pods.iter().filter(|other| other.priority < pod.priority).collect();
     if potential.is_empty() {
         return Err(vec!["No preemption victims found for incoming pod".into()]);
     }

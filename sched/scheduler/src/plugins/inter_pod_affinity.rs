@@ -57,7 +57,7 @@ impl Plugin for InterPodAffinity {
 
 /// Calls `visit` with each Pod on a node, and its node.
 fn for_each_pod(snapshot: &Snapshot, visit: &mut dyn FnMut(&PodInfo, &NodeInfo)) {
-    snapshot.nodes.iter().for_each(|node| node.pods.values().for_each(|pod| visit(pod, node)));
+    snapshot.nodes.iter().for_each(|node| node.pods.iter().for_each(|pod| visit(pod, node)));
 }
 
 /// The same for the Pods that have terms.

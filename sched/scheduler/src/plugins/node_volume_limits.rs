@@ -106,7 +106,7 @@ impl Limits {
         if !node.counts.is_empty() {
             let of_node = |attachment: &&Arc<VolumeAttachment>| attachment.spec.node_name == name;
             node.attached = volumes.attachments.values().filter(of_node).filter_map(|one| attached(one, volumes)).collect();
-            let pods = snapshot.node(name).into_iter().flat_map(|node| node.pods.values());
+            let pods = snapshot.node(name).into_iter().flat_map(|node| node.pods.iter());
             pods.chain(snapshot.nominated.to_node(name)).for_each(|pod| self.add_claims(pod, volumes));
         }
         self.nodes.insert(name.to_owned(), node);
@@ -128,7 +128,7 @@ impl Limits {
             return Status::Unschedulable(vec![format!("{driver} CSI driver is not installed on the node").into()]);
         }
         let Some(limits) = limits.filter(|limits| !limits.counts.is_empty()) else { return Status::Success };
-        let claims = node.pods.values().filter(|pod| !pod.volumes.is_empty()).flat_map(|pod| pod.claim_keys());
+        let claims = node.pods.iter().filter(|pod| !pod.volumes.is_empty()).flat_map(|pod| pod.claim_keys());
         let of_pods: Vec<CsiVolume> = claims.filter_map(|(key, _)| self.by_claim.get(&key).cloned()).collect();
         let used: HashSet<&CsiVolume> = of_pods.iter().chain(&limits.attached).collect();
         for (driver, count) in &limits.counts {

@@ -49,7 +49,7 @@ fn includes(constraint: &TopologySpread, pod: &PodInfo, node: &NodeInfo) -> bool
 }
 
 fn count(constraint: &TopologySpread, pod: &PodInfo, node: &NodeInfo) -> i64 {
-    let counted = node.pods.values().filter(|other| !other.deleting && other.is_spread_by(constraint, &pod.namespace)).count();
+    let counted = node.pods.iter().filter(|other| !other.deleting && other.is_spread_by(constraint, &pod.namespace)).count();
     i64::try_from(counted).unwrap_or(i64::MAX)
 }
 

@@ -63,7 +63,7 @@ impl FilterPlugin for VolumeRestrictions {
             }
         }
         if !claims.keys.is_empty() {
-            let pods = snapshot.nodes.iter().flat_map(|node| node.pods.values());
+            let pods = snapshot.nodes.iter().flat_map(|node| node.pods.iter());
             claims.uses = pods.map(|other| claims.used_by(other)).sum();
             state.write(NAME, claims);
         }
@@ -81,7 +81,7 @@ impl FilterPlugin for VolumeRestrictions {
     }
 
     fn filter(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
-        let conflicts = |disk: &Disk| node.pods.values().any(|other| disks(other).any(|used| disk.conflicts(used)));
+        let conflicts = |disk: &Disk| node.pods.iter().any(|other| disks(other).any(|used| disk.conflicts(used)));
         if disks(pod).any(conflicts) {
             return Status::Unschedulable(vec![DISK_CONFLICT.into()]);
         }

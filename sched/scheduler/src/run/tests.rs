@@ -198,7 +198,7 @@ async fn the_scheduler_name_of_a_pod_chooses_the_profile() {
     assert!(!scheduler.queue.has_active() && !scheduler.queue.contains("other"), "left alone");
     let on = |node: &str| {
         let node = scheduler.cache.snapshot().node(node).expect("a node");
-        let mut names: Vec<_> = node.pods.values().map(|pod| pod.name.clone()).collect();
+        let mut names: Vec<_> = node.pods.iter().map(|pod| pod.name.clone()).collect();
         names.sort();
         names.join(" ")
     };
@@ -249,5 +249,5 @@ async fn a_pod_that_must_be_spread_by_default_is_tried_again_when_another_one_is
     assert_eq!(scheduler.queue.counts(), [0, 1, 0]);
     tokio::time::advance(std::time::Duration::from_secs(1)).await;
     scheduler.schedule_one();
-    assert!(scheduler.cache.snapshot().node("a").is_some_and(|node| node.pods.contains_key("p")));
+    assert!(scheduler.cache.snapshot().node("a").is_some_and(|node| node.pods.get("p").is_some()));
 }

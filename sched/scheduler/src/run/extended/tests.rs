@@ -69,7 +69,7 @@ fn answer(scheduler: &mut Scheduler, pod: Arc<PodInfo>, offer: Offer, evaluated:
 /// The node of a Pod in the cache.
 fn node_of(scheduler: &Scheduler, uid: &str) -> String {
     let nodes = &scheduler.cache.snapshot().nodes;
-    nodes.iter().find(|node| node.pods.contains_key(uid)).map_or_else(String::new, |node| node.name.clone())
+    nodes.iter().find(|node| node.pods.get(uid).is_some()).map_or_else(String::new, |node| node.name.clone())
 }
 
 #[tokio::test]
@@ -181,7 +181,7 @@ async fn extenders_have_a_say_in_a_preemption() {
     let pod = Arc::clone(scheduler.queue.in_flight("p").expect("in flight"));
     assert_eq!(scheduler.cache.snapshot().nominated.node_of("p"), None, "the extender is called first");
     let preemption = |node: &str| {
-        let victims = scheduler.cache.snapshot().node(node).expect("a node").pods.values().cloned().collect();
+        let victims = scheduler.cache.snapshot().node(node).expect("a node").pods.iter().cloned().collect();
         Preemption { node: node.to_owned(), victims, violations: 0 }
     };
     let (left, again) = (vec![preemption("b")], vec![preemption("b")]);
