@@ -10,6 +10,7 @@ pub mod format;
 pub mod go;
 pub mod json_path;
 pub mod kind;
+pub mod local_path;
 pub mod message;
 pub mod meta;
 pub mod numbers;

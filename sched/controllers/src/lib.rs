@@ -49,6 +49,7 @@ mod slices;
 mod statefulset;
 mod taint_eviction;
 mod ttl_after_finished;
+mod volumes;
 mod writes;
 
 pub mod work;
@@ -100,12 +101,17 @@ const CONTROLLERS: &[Row] = &[
     ("endpoints-controller", Account::Named("endpoint-controller"), endpoints::build),
     ("endpointslice-controller", Account::Named("endpointslice-controller"), endpointslice::build),
     ("endpointslice-mirroring-controller", Account::Named("endpointslicemirroring-controller"), endpointslice_mirroring::build),
+    ("ephemeral-volume-controller", Account::Named("ephemeral-volume-controller"), volumes::ephemeral::build),
     ("garbage-collector-controller", Account::Named("generic-garbage-collector"), garbage::build),
     ("horizontal-pod-autoscaler-controller", Account::Named("horizontal-pod-autoscaler"), podautoscaler::build),
     ("job-controller", Account::Named("job-controller"), job::build),
+    ("local-path-provisioner-controller", Account::Named("local-path-provisioner"), volumes::local_path::build),
     ("namespace-controller", Account::Named("namespace-controller"), namespace::build),
     ("node-ipam-controller", Account::Named("node-controller"), node_ipam::build),
     ("node-lifecycle-controller", Account::Named("node-controller"), node_lifecycle::build),
+    ("persistentvolume-binder-controller", Account::Named("persistent-volume-binder"), volumes::binder::build),
+    ("persistentvolume-protection-controller", Account::Named("pv-protection-controller"), volumes::protection::build_volumes),
+    ("persistentvolumeclaim-protection-controller", Account::Named("pvc-protection-controller"), volumes::protection::build_claims),
     ("pod-garbage-collector-controller", Account::Named("pod-garbage-collector"), pod_gc::build),
     ("replicaset-controller", Account::Named("replicaset-controller"), replicaset::build::<ReplicaSet>),
     ("replicationcontroller-controller", Account::Named("replication-controller"), replicaset::build::<ReplicationController>),
@@ -129,6 +135,11 @@ pub fn controller_names() -> Vec<&'static str> {
 /// Whether the list of [`Config::controllers`] selects a controller that acts on the kinds of `keda.sh`.
 pub fn acts_on_scaled_objects(controllers: &[String]) -> bool {
     ["scaledjob-controller", "scaledobject-controller"].iter().any(|name| config::enabled(controllers, name))
+}
+
+/// Whether the list of [`Config::controllers`] selects the provisioner of the built-in StorageClass.
+pub fn provisions_local_volumes(controllers: &[String]) -> bool {
+    config::enabled(controllers, "local-path-provisioner-controller")
 }
 
 /// Runs the selected controllers until cancelled. While another server leads, it waits. The informers' client acts as

@@ -325,7 +325,14 @@ pub const PATCHES: &[(&str, &[Grant])] = &[
     ("horizontal-pod-autoscaler", &[On(PATCH, &["autoscaling"], &["horizontalpodautoscalers/status"])]),
     ("job-controller", &[On(PATCH, BATCH, &["jobs/status"])]),
     ("keda-operator", KEDA_OPERATOR),
+    ("local-path-provisioner", LOCAL_PATH),
     ("namespace-controller", &[On(PATCH, CORE, &["namespaces/status"])]),
+    (
+        "persistent-volume-binder",
+        &[On(PATCH, CORE, &["persistentvolumeclaims", "persistentvolumeclaims/status", "persistentvolumes", "persistentvolumes/status"])],
+    ),
+    ("pv-protection-controller", &[On(PATCH, CORE, &["persistentvolumes"])]),
+    ("pvc-protection-controller", &[On(PATCH, CORE, &["persistentvolumeclaims"])]),
     ("replicaset-controller", &[On(PATCH, &["apps"], &["replicasets", "replicasets/status"])]),
     ("replication-controller", &[On(PATCH, CORE, &["replicationcontrollers/status"])]),
     ("root-ca-cert-publisher", &[On(PATCH, CORE, &["configmaps"])]),
@@ -343,6 +350,17 @@ const KEDA_OPERATOR: &[Grant] = &[
     On(&["get", "update"], ALL, &["*/scale"]),
     On(&["get"], CORE, &["configmaps", "secrets"]),
     On(PATCH, CORE, &["services"]),
+    EVENTS,
+];
+
+/// The built-in provisioner: upstream's role of provisioners with patches, and the removal of directories by the nodes that have
+/// them.
+const LOCAL_PATH: &[Grant] = &[
+    On(&["create", "delete", "get", "patch"], CORE, &["persistentvolumes"]),
+    On(&["get", "patch"], CORE, &["persistentvolumeclaims"]),
+    On(PATCH, CORE, &["persistentvolumeclaims/status"]),
+    On(&["get"], CORE, &["nodes"]),
+    On(&["delete"], CORE, &["nodes/proxy"]),
     EVENTS,
 ];
 

@@ -21,3 +21,4 @@ mod rollout;
 mod scaling;
 mod statefulsets;
 mod support;
+mod volumes;

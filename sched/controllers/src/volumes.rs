@@ -1,0 +1,15 @@
+//! PersistentVolumeClaims and PersistentVolumes: binding, protection while they are used, ephemeral volumes, and the built-in
+//! provisioner.
+
+pub mod binder;
+pub mod ephemeral;
+pub mod local_path;
+pub mod protection;
+
+mod annotations;
+mod available;
+mod class;
+mod matching;
+#[cfg(test)]
+mod testing;
+mod users;

@@ -1,0 +1,66 @@
+//! What a volume of the provisioner needs. Pure.
+
+use api_client::informer::ObjectKey;
+use api_model::local_path::{NODE, PROVISIONED_BY, PROVISIONER, is_volume_name};
+use k8s_openapi::api::core::v1::PersistentVolume;
+
+use super::FINALIZER;
+use crate::meta;
+
+/// What is to be done for a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Nothing.
+    Nothing,
+    /// Add the finalizer.
+    Protect,
+    /// Remove the finalizer: the directory stays.
+    Release,
+    /// Remove the directory, then the volume.
+    Remove {
+        /// The node that has the directory.
+        node: String,
+    },
+}
+
+/// Whether this provisioner made the volume.
+pub fn is_ours(volume: &PersistentVolume) -> bool {
+    meta::annotation(&volume.metadata, PROVISIONED_BY) == Some(PROVISIONER)
+}
+
+/// The claim that the volume was made for.
+pub fn claim(volume: &PersistentVolume) -> Option<ObjectKey> {
+    let reference = volume.spec.as_ref()?.claim_ref.as_ref()?;
+    Some(ObjectKey::new(reference.namespace.clone()?, reference.name.clone()?))
+}
+
+fn policy(volume: &PersistentVolume) -> &str {
+    volume.spec.as_ref().and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref()).unwrap_or("Retain")
+}
+
+fn phase(volume: &PersistentVolume) -> &str {
+    volume.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
+}
+
+/// Whether its claim is gone and its policy is `Delete`.
+pub fn is_to_go(volume: &PersistentVolume) -> bool {
+    phase(volume) == "Released" && policy(volume) == "Delete"
+}
+
+/// The action for a volume of this provisioner.
+pub fn plan(volume: &PersistentVolume) -> Action {
+    let is_protected = meta::has_finalizer(&volume.metadata, FINALIZER);
+    let is_deleting = meta::is_deleting(&volume.metadata);
+    if is_to_go(volume) {
+        // Without the finalizer, a volume that is being deleted has no directory any more.
+        return match meta::annotation(&volume.metadata, NODE).filter(|_| is_volume_name(meta::name(&volume.metadata))) {
+            Some(node) if is_protected || !is_deleting => Action::Remove { node: node.to_owned() },
+            _ => Action::Nothing,
+        };
+    }
+    match policy(volume) {
+        "Delete" if !is_protected && !is_deleting && phase(volume) == "Bound" => Action::Protect,
+        "Retain" | "Recycle" if is_protected => Action::Release,
+        _ => Action::Nothing,
+    }
+}
