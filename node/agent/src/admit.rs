@@ -1,7 +1,7 @@
 //! Admission of a Pod that was bound to the node, with upstream's reasons and words. It rejects Pods that no scheduler
 //! weighed, and Pods that raced with others. Pure.
 
-use k8s_openapi::api::core::v1::{Container, Node, NodeSelectorRequirement, NodeSelectorTerm, Pod};
+use k8s_openapi::api::core::v1::{Container, Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod};
 use node_volumes::Allocatable;
 
 use crate::container;
@@ -92,15 +92,22 @@ fn fits_node(pod: &Pod, node: &Node) -> bool {
         .affinity
         .as_ref()
         .and_then(|affinity| affinity.node_affinity.as_ref()?.required_during_scheduling_ignored_during_execution.as_ref());
+    selected && required.is_none_or(|required| selects(required, node))
+}
+
+/// Whether one of the selector's terms selects the node.
+pub(crate) fn selects(selector: &NodeSelector, node: &Node) -> bool {
+    let labels = node.metadata.labels.as_ref();
+    let label = |key: &str| labels.and_then(|labels| labels.get(key)).map(String::as_str);
     let term_fits = |term: &NodeSelectorTerm| {
         let (expressions, fields) =
             (term.match_expressions.as_deref().unwrap_or_default(), term.match_fields.as_deref().unwrap_or_default());
         let name = node.metadata.name.as_deref();
-        let labelled = expressions.iter().all(|requirement| matches(requirement, labels.get(&requirement.key).map(String::as_str)));
+        let labelled = expressions.iter().all(|requirement| matches(requirement, label(&requirement.key)));
         let named = fields.iter().all(|requirement| requirement.key == "metadata.name" && matches(requirement, name));
         !(expressions.is_empty() && fields.is_empty()) && labelled && named
     };
-    selected && required.is_none_or(|required| required.node_selector_terms.iter().any(term_fits))
+    selector.node_selector_terms.iter().any(term_fits)
 }
 
 fn matches(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {

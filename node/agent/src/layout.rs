@@ -51,6 +51,11 @@ impl Layout {
         self.kubelet().join("pods")
     }
 
+    /// Directory of the volumes that Skiff's provisioner made, by name. The Node object has it in an annotation.
+    pub(crate) fn local_volumes(&self) -> PathBuf {
+        self.data_dir.join("volumes")
+    }
+
     /// Directory of the seccomp profiles that `Localhost` names.
     pub(crate) fn seccomp_profiles(&self) -> PathBuf {
         self.data_dir.join("kubelet/seccomp")

@@ -175,7 +175,7 @@ fn make_node(
     tasks: &Tasks,
 ) -> Result<Node, AgentError> {
     let layout = Layout::new(&config.data_dir, &config.prefix);
-    for path in [layout.kubelet(), layout.pods(), layout.logs()] {
+    for path in [layout.kubelet(), layout.pods(), layout.logs(), layout.local_volumes()] {
         private_dir(&path).map_err(|source| AgentError::Io { doing: "making", path, source })?;
     }
     let cgroups = if config.cgroups { Some(Cgroups::detect().map_err(|error| AgentError::Cgroups(chain(&error)))?) } else { None };
@@ -187,9 +187,9 @@ fn make_node(
         made.map_err(|error| AgentError::Cgroups(chain(&error)))?;
     }
     Ok(Node {
-        objects: Objects::new(client.clone(), informers),
+        objects: Objects::new(client.clone(), informers, &config.node_name),
         recorder: Recorder::new(client.clone(), "kubelet", Some(&config.node_name), tasks),
-        volumes: Volumes::new(layout.pods()),
+        volumes: Volumes::new(layout.pods(), layout.local_volumes()),
         machine,
         pulls: FairQueue::new(pull_limits(config.pulls_max)),
         preparations: FairQueue::new(PREPARATIONS),

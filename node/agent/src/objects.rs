@@ -6,17 +6,20 @@ use std::sync::Arc;
 use api_client::informer::{Informer, Informers, ObjectKey, Registration};
 use async_trait::async_trait;
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret, Service, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, NodeSelector, PersistentVolume, PersistentVolumeClaim, Secret, Service, ServiceAccount};
 use k8s_openapi::api::node::v1::RuntimeClass;
 use kube::Api;
 use kube::api::PostParams;
 use node_volumes::{Source, SourceError, Token, TokenAsk};
 use tokio::sync::watch;
 
+use crate::admit;
+
 /// The node's view of the API.
 #[derive(Clone)]
 pub(crate) struct Objects {
     client: kube::Client,
+    node_name: String,
     services: Informer<Service>,
     classes: Informer<RuntimeClass>,
     nodes: Informer<Node>,
@@ -26,12 +29,12 @@ pub(crate) struct Objects {
 }
 
 impl Objects {
-    pub(crate) fn new(client: kube::Client, informers: &Informers) -> Self {
+    pub(crate) fn new(client: kube::Client, informers: &Informers, node_name: &str) -> Self {
         let nodes = informers.informer::<Node>();
         let (changed, nodes_changed) = watch::channel(());
         let registration = nodes.on_change(move |_| changed.send_replace(()));
         let (services, classes) = (informers.informer(), informers.informer());
-        Self { client, services, classes, nodes, nodes_changed, _registration: Arc::new(registration) }
+        Self { client, node_name: node_name.to_owned(), services, classes, nodes, nodes_changed, _registration: Arc::new(registration) }
     }
 
     /// Whether all of them have been listed once.
@@ -93,6 +96,20 @@ impl Source for Objects {
     async fn secret(&self, namespace: &str, name: &str) -> Result<Secret, SourceError> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
         found(secrets.get_opt(name).await, "secret", name)
+    }
+
+    async fn claim(&self, namespace: &str, name: &str) -> Result<PersistentVolumeClaim, SourceError> {
+        let claims: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), namespace);
+        found(claims.get_opt(name).await, "persistentvolumeclaims", name)
+    }
+
+    async fn volume(&self, name: &str) -> Result<PersistentVolume, SourceError> {
+        let volumes: Api<PersistentVolume> = Api::all(self.client.clone());
+        found(volumes.get_opt(name).await, "persistentvolumes", name)
+    }
+
+    fn selects_node(&self, selector: &NodeSelector) -> bool {
+        self.node(&self.node_name).is_some_and(|node| admit::selects(selector, &node))
     }
 
     async fn token(&self, ask: &TokenAsk) -> Result<Token, SourceError> {

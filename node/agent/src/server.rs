@@ -8,6 +8,7 @@ mod command;
 mod exec;
 mod health;
 mod identity;
+mod local_volumes;
 mod log;
 mod over_spdy;
 mod over_websocket;
@@ -25,7 +26,7 @@ use api_tasks::{ConnectionLimiter, ConnectionSlot, Tasks};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{delete, get};
 use axum::{Json, Router, middleware};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
@@ -121,6 +122,7 @@ fn router(node: Arc<Node>) -> Router {
         .route("/exec/{namespace}/{pod}/{container}", get(exec::exec).post(exec::exec))
         .route("/attach/{namespace}/{pod}/{container}", get(attach::attach).post(attach::attach))
         .route("/portForward/{namespace}/{pod}", get(port_forward::port_forward).post(port_forward::port_forward))
+        .route(&format!("/{}/{{name}}", api_model::local_path::REMOVAL), delete(local_volumes::remove))
         .route("/stats/summary", get(stats::summary))
         .route("/metrics", get(stats::metrics))
         .route_layer(middleware::from_fn_with_state(node.clone(), authorize::check))

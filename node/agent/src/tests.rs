@@ -2,6 +2,7 @@
 //! and network made of nothing.
 
 mod adoption;
+mod claims;
 mod evictions;
 mod joining;
 mod lifecycle;

@@ -31,7 +31,7 @@ impl VolumeKind for ConfigMapVolume {
         Ok(None)
     }
 
-    fn read_only(&self) -> bool {
+    fn read_only(&self, _volume: &Volume) -> bool {
         true
     }
 }

@@ -27,7 +27,7 @@ impl VolumeKind for DownwardVolume {
         Ok(None)
     }
 
-    fn read_only(&self) -> bool {
+    fn read_only(&self, _volume: &Volume) -> bool {
         true
     }
 }

@@ -32,6 +32,44 @@ pub enum VolumeError {
     /// A `fieldRef` or `resourceFieldRef` that has no value.
     #[error("{0}")]
     BadField(String),
+    /// The claim of a volume, or its PersistentVolume, cannot be used; upstream's words.
+    #[error(
+        "Unable to attach or mount volumes: unmounted volumes=[{volume}], unattached volumes=[], failed to process volumes=[{volume}]: \
+         error processing PVC {namespace}/{claim}: {fault}"
+    )]
+    Claim {
+        /// The volume of the Pod.
+        volume: String,
+        /// The claim's namespace.
+        namespace: String,
+        /// The claim.
+        claim: String,
+        /// What is wrong.
+        fault: Box<ClaimFault>,
+    },
+    /// The PersistentVolume belongs to other nodes; upstream's words.
+    #[error("MountVolume.NodeAffinity check failed for volume {0:?} : no matching NodeSelectorTerms")]
+    NodeAffinity(String),
+    /// The PersistentVolume has mount options, and nothing is mounted; upstream's words.
+    #[error("MountVolume.MountOptionSupport check failed for volume {volume:?} : Mount options are not supported for volume type {kind:?}")]
+    MountOptions {
+        /// The PersistentVolume.
+        volume: String,
+        /// Upstream's name of the plugin.
+        kind: &'static str,
+    },
+    /// The path of a local volume does not exist; upstream's words.
+    #[error("path {:?} does not exist", .0)]
+    NoLocalPath(PathBuf),
+    /// The path of a local volume is a file; upstream's words.
+    #[error("only directory and block device are supported")]
+    LocalType,
+    /// A directory that is to be removed belongs to a Pod of the node.
+    #[error("{} is used by a Pod of this node", .0.display())]
+    InUse(PathBuf),
+    /// Not the name of a volume that the provisioner made.
+    #[error("{0:?} is not a volume of this node")]
+    NotAVolume(String),
     /// A hostPath of another type than the requested one; upstream's words.
     #[error("hostPath type check failed: {} is not a {wanted}", .path.display())]
     HostPathType {
@@ -91,8 +129,66 @@ impl VolumeError {
     }
 
     pub(crate) fn in_volume(self, volume: &str) -> Self {
-        Self::Volume { volume: volume.to_owned(), source: Box::new(self) }
+        match self {
+            // They say already which volume it is.
+            Self::Claim { .. } | Self::NodeAffinity(_) | Self::MountOptions { .. } => self,
+            other => Self::Volume { volume: volume.to_owned(), source: Box::new(other) },
+        }
     }
+}
+
+/// Why a claim cannot be used; upstream's words.
+#[derive(Debug, Error)]
+pub enum ClaimFault {
+    /// The claim could not be read.
+    #[error("failed to fetch PVC from API server: {0}")]
+    Fetch(SourceError),
+    /// The claim is being deleted.
+    #[error("PVC is being deleted")]
+    Deleting,
+    /// The claim has no volume yet.
+    #[error("PVC is not bound")]
+    NotBound,
+    /// The claim says that it is bound and names no volume.
+    #[error("PVC has empty pvc.Spec.VolumeName")]
+    NoVolumeName,
+    /// The claim of an ephemeral volume belongs to somebody else.
+    #[error("PVC {claim} was not created for pod {pod} (pod is not owner)")]
+    NotOwner {
+        /// Namespace and name of the claim.
+        claim: String,
+        /// Namespace and name of the Pod.
+        pod: String,
+    },
+    /// The PersistentVolume could not be read.
+    #[error("failed to fetch PV {volume} from API server: {source}")]
+    FetchVolume {
+        /// The PersistentVolume.
+        volume: String,
+        /// The answer.
+        source: SourceError,
+    },
+    /// The PersistentVolume has no claim.
+    #[error("found PV object {0} but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim")]
+    NoReference(String),
+    /// The PersistentVolume has another claim.
+    #[error("found PV object {volume} but its pv.Spec.ClaimRef.UID {refers_to} does not point to claim.UID {claim}")]
+    OtherClaim {
+        /// The PersistentVolume.
+        volume: String,
+        /// The UID that it has.
+        refers_to: String,
+        /// The UID of the claim.
+        claim: String,
+    },
+    /// The PersistentVolume is a device.
+    #[error("volume {volume} has volumeMode {mode}, but is specified in volumeMounts")]
+    Mode {
+        /// The volume of the Pod.
+        volume: String,
+        /// The mode.
+        mode: String,
+    },
 }
 
 impl From<Interrupted> for VolumeError {

@@ -36,7 +36,7 @@ impl VolumeKind for HostPathVolume {
 
 /// Creates or checks the path as its type requires. Without a type a missing directory is created, which upstream leaves to the
 /// runtime.
-fn check(path: &Path, kind: &str) -> Result<(), VolumeError> {
+pub(crate) fn check(path: &Path, kind: &str) -> Result<(), VolumeError> {
     let found = fs::metadata(path).ok().map(|metadata| metadata.file_type());
     match (kind, found.is_some()) {
         ("" | "DirectoryOrCreate", false) => {

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodSpec, Volume};
 
+use crate::local::Local;
 use crate::{Allocatable, Source, VolumeError};
 
 /// What a kind needs to set up a volume.
@@ -18,14 +19,16 @@ pub struct Context<'a> {
     pub allocatable: Allocatable,
     /// The source of the objects.
     pub source: &'a dyn Source,
+    /// The directories of the provisioner's volumes.
+    pub(crate) local: Local,
     /// The present time, for the rotation of tokens.
     pub now: Timestamp,
 }
 
 impl<'a> Context<'a> {
     /// As of now.
-    pub fn new(pod_dir: PathBuf, pod: &'a Pod, allocatable: Allocatable, source: &'a dyn Source) -> Self {
-        Self { pod_dir, pod, allocatable, source, now: api_clock::now() }
+    pub(crate) fn new(pod_dir: PathBuf, pod: &'a Pod, allocatable: Allocatable, source: &'a dyn Source, local: Local) -> Self {
+        Self { pod_dir, pod, allocatable, source, local, now: api_clock::now() }
     }
 
     /// The Pod's namespace.
@@ -37,6 +40,12 @@ impl<'a> Context<'a> {
     pub fn fs_group(&self) -> Option<u32> {
         let group = self.spec()?.security_context.as_ref()?.fs_group?;
         u32::try_from(group).ok()
+    }
+
+    /// Whether `fsGroup` is applied only where the top of the volume does not have it yet.
+    pub fn fs_group_on_mismatch(&self) -> bool {
+        let policy = self.spec().and_then(|spec| spec.security_context.as_ref()?.fs_group_change_policy.as_deref());
+        policy == Some("OnRootMismatch")
     }
 
     /// The user of all containers, if they have the same one in their specs: that user owns token files.
@@ -61,7 +70,8 @@ impl<'a> Context<'a> {
 /// One kind of volume.
 ///
 /// Promises: `set_up` may be called any number of times, also after a kill in the middle, and updates the content so that a
-/// reader never sees half of it; it creates files below the Pod's directory only (hostPath creates none there); `path` does no
+/// reader never sees half of it; it creates files below the Pod's directory only (hostPath creates none there, and
+/// the provisioner's volumes have a directory of their own); `path` does no
 /// I/O.
 #[async_trait]
 pub trait VolumeKind: Send + Sync {
@@ -77,7 +87,12 @@ pub trait VolumeKind: Send + Sync {
     }
 
     /// Whether containers can only read it.
-    fn read_only(&self) -> bool {
+    fn read_only(&self, _volume: &Volume) -> bool {
         false
+    }
+
+    /// What is behind [`VolumeKind::path`] if that is a link, once the volume is set up. Blocks.
+    fn target(&self, path: PathBuf) -> Result<PathBuf, VolumeError> {
+        Ok(path)
     }
 }

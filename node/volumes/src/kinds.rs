@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::Volume;
 
 use crate::kind::VolumeKind;
-use crate::{VolumeError, config_map, downward, empty_dir, host_path, projected, secret};
+use crate::{VolumeError, config_map, downward, empty_dir, host_path, persistent, projected, secret};
 
 /// The kind of a volume.
 pub(crate) fn kind_of_volume(volume: &Volume) -> Result<&'static dyn VolumeKind, VolumeError> {
@@ -17,6 +17,8 @@ pub(crate) fn kind_of_volume(volume: &Volume) -> Result<&'static dyn VolumeKind,
         Ok(&downward::DownwardVolume)
     } else if volume.host_path.is_some() {
         Ok(&host_path::HostPathVolume)
+    } else if volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some() {
+        Ok(&persistent::PersistentVolumeKind)
     } else if volume.empty_dir.is_some() {
         Ok(&empty_dir::EmptyDirVolume)
     } else {

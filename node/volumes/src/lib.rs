@@ -13,9 +13,11 @@ mod error;
 mod host_path;
 pub mod kind;
 mod kinds;
+mod local;
 mod mount_table;
 mod ownership;
 mod payload;
+mod persistent;
 mod projected;
 mod secret;
 mod source;
@@ -29,12 +31,13 @@ use runtimes_contract::{Mount, Propagation};
 use runtimes_host::blocking;
 
 pub use downward::{FieldError, metadata_field, resource_field};
-pub use error::VolumeError;
+pub use error::{ClaimFault, VolumeError};
 pub use source::{Source, SourceError, Token, TokenAsk};
 
 use crate::empty_dir::EmptyDirVolume;
 use crate::kind::{Context, VolumeKind as _};
 use crate::kinds::kind_of_volume;
+use crate::local::Local;
 
 /// The node's amounts for containers without limits, which `resourceFieldRef` uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,12 +58,15 @@ pub struct UnknownVariable(pub String);
 #[derive(Clone, Debug)]
 pub struct Volumes {
     root: PathBuf,
+    local: Local,
 }
 
 impl Volumes {
-    /// Volumes under `root`, which is created when it is first needed.
-    pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into() }
+    /// Volumes under `root`, which is created when it is first needed. `local` has the directories of the volumes that Skiff's
+    /// provisioner made.
+    pub fn new(root: impl Into<PathBuf>, local: impl Into<PathBuf>) -> Self {
+        let root = root.into();
+        Self { local: Local::new(local.into(), root.clone()), root }
     }
 
     /// The directory of everything of a Pod.
@@ -79,7 +85,7 @@ impl Volumes {
     /// again at the latest because a token must be rotated. The failure of one volume does not stop the others: a ConfigMap
     /// that was deleted must not stop the rotation of a running Pod's token. The error is the first one.
     pub async fn set_up(&self, pod: &Pod, allocatable: Allocatable, source: &dyn Source) -> Result<Option<Timestamp>, VolumeError> {
-        let context = Context::new(self.pod_dir(uid(pod)?), pod, allocatable, source);
+        let context = Context::new(self.pod_dir(uid(pod)?), pod, allocatable, source, self.local.clone());
         let (mut again, mut failed): (Option<Timestamp>, Option<VolumeError>) = (None, None);
         for volume in spec_volumes(pod) {
             match set_up_one(&context, volume).await {
@@ -112,6 +118,7 @@ impl Volumes {
                 .ok_or_else(|| VolumeError::NoSuchVolume { volume: wanted.name.clone(), container: container.name.clone() })?;
             let kind = kind_of_volume(volume)?;
             let path = kind.path(&dir, volume);
+            let path = blocking(move || kind.target(path)).await.map_err(|error| error.in_volume(&volume.name))?;
             let sub = sub_path_of(wanted, expand)?;
             let source = match sub {
                 None => path,
@@ -120,7 +127,7 @@ impl Volumes {
                     blocking(move || sub_path::bind(&path, &sub, &at)).await.map_err(|error| error.in_volume(&volume.name))?
                 }
             };
-            let read_only = wanted.read_only.unwrap_or(false) || kind.read_only();
+            let read_only = wanted.read_only.unwrap_or(false) || kind.read_only(volume);
             let propagation = match wanted.mount_propagation.as_deref() {
                 Some("HostToContainer") => Propagation::FromNode,
                 Some("Bidirectional") => Propagation::BothWays,
@@ -146,6 +153,13 @@ impl Volumes {
             Ok(at)
         })
         .await
+    }
+
+    /// Removes the directory of a volume that Skiff's provisioner made, by the volume's name. Refuses while a Pod of this node
+    /// uses it; no error when there is none.
+    pub async fn remove_local(&self, name: &str) -> Result<(), VolumeError> {
+        let (local, name) = (self.local.clone(), name.to_owned());
+        blocking(move || local.remove(&name)).await
     }
 
     /// Unmounts and removes everything of a Pod; no error when it has nothing.

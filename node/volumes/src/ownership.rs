@@ -2,7 +2,7 @@
 //! volume is read-only), and new files inherit it.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, lchown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown};
 use std::path::Path;
 
 use crate::VolumeError;
@@ -11,6 +11,14 @@ use crate::VolumeError;
 const READ_WRITE: u32 = 0o660;
 const READ_ONLY: u32 = 0o440;
 const DIRECTORY: u32 = 0o2110;
+
+/// Whether the top of a tree has the group and its permissions already: then everything in it has, for
+/// `fsGroupChangePolicy: OnRootMismatch`.
+pub(crate) fn is_given(path: &Path, group: u32) -> Result<bool, VolumeError> {
+    let metadata = fs::metadata(path).map_err(VolumeError::io("reading", path))?;
+    let wanted = READ_WRITE | DIRECTORY;
+    Ok(metadata.gid() == group && metadata.permissions().mode() & wanted == wanted)
+}
 
 /// Changes the group of a tree. The group of symbolic links themselves is changed; they are never followed.
 pub(crate) fn give_to_group(path: &Path, group: u32, read_only: bool) -> Result<(), VolumeError> {

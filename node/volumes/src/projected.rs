@@ -57,7 +57,7 @@ impl VolumeKind for ProjectedVolume {
         Ok(due)
     }
 
-    fn read_only(&self) -> bool {
+    fn read_only(&self, _volume: &Volume) -> bool {
         true
     }
 }

@@ -32,7 +32,7 @@ impl VolumeKind for SecretVolume {
         Ok(None)
     }
 
-    fn read_only(&self) -> bool {
+    fn read_only(&self, _volume: &Volume) -> bool {
         true
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, NodeSelector, PersistentVolume, PersistentVolumeClaim, Secret};
 use thiserror::Error;
 
 /// Returns the present objects that volumes show.
@@ -15,6 +15,15 @@ pub trait Source: Send + Sync {
 
     /// A Secret; missing is [`SourceError::NotFound`].
     async fn secret(&self, namespace: &str, name: &str) -> Result<Secret, SourceError>;
+
+    /// A claim; missing is [`SourceError::NotFound`].
+    async fn claim(&self, namespace: &str, name: &str) -> Result<PersistentVolumeClaim, SourceError>;
+
+    /// A PersistentVolume; missing is [`SourceError::NotFound`].
+    async fn volume(&self, name: &str) -> Result<PersistentVolume, SourceError>;
+
+    /// Whether a selector selects this node.
+    fn selects_node(&self, selector: &NodeSelector) -> bool;
 
     /// A token of a ServiceAccount, bound to the Pod.
     async fn token(&self, ask: &TokenAsk) -> Result<Token, SourceError>;
@@ -52,7 +61,7 @@ pub enum SourceError {
     /// It does not exist; upstream's words.
     #[error("{resource} {name:?} not found")]
     NotFound {
-        /// `configmap` or `secret`, as upstream's kubelet writes it.
+        /// `configmap`, `secret`, … as upstream's kubelet writes it.
         resource: &'static str,
         /// Its name.
         name: String,

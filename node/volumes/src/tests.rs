@@ -7,16 +7,20 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use async_trait::async_trait;
 use jiff::SignedDuration;
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, NodeSelector, PersistentVolume, PersistentVolumeClaim, Secret};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::*;
 
+mod persistent;
+
 #[derive(Default)]
 struct Objects {
     maps: Mutex<BTreeMap<String, BTreeMap<String, String>>>,
     secrets: BTreeMap<String, BTreeMap<String, Vec<u8>>>,
+    claims: Mutex<BTreeMap<String, PersistentVolumeClaim>>,
+    persistent: Mutex<BTreeMap<String, PersistentVolume>>,
     tokens: Mutex<u32>,
     /// By how many seconds this machine's clock is ahead of the server's.
     ahead_s: Mutex<i64>,
@@ -35,6 +39,21 @@ impl Source for Objects {
         let missing = SourceError::NotFound { resource: "secret", name: name.to_owned() };
         let data = data.map(|data| data.into_iter().map(|(key, bytes)| (key, ByteString(bytes))).collect());
         data.map(|data| Secret { data: Some(data), ..Secret::default() }).ok_or(missing)
+    }
+
+    async fn claim(&self, _namespace: &str, name: &str) -> Result<PersistentVolumeClaim, SourceError> {
+        let missing = SourceError::NotFound { resource: "persistentvolumeclaims", name: name.to_owned() };
+        self.claims.lock().get(name).cloned().ok_or(missing)
+    }
+
+    async fn volume(&self, name: &str) -> Result<PersistentVolume, SourceError> {
+        let missing = SourceError::NotFound { resource: "persistentvolumes", name: name.to_owned() };
+        self.persistent.lock().get(name).cloned().ok_or(missing)
+    }
+
+    fn selects_node(&self, selector: &NodeSelector) -> bool {
+        let values = selector.node_selector_terms.iter().flat_map(|term| term.match_expressions.iter().flatten());
+        values.flat_map(|one| one.values.iter().flatten()).any(|value| value == "here")
     }
 
     async fn token(&self, ask: &TokenAsk) -> Result<Token, SourceError> {
@@ -61,7 +80,7 @@ impl Node {
             .lock()
             .insert("settings".to_owned(), BTreeMap::from([("a".to_owned(), "1".to_owned()), ("b".to_owned(), "2".to_owned())]));
         let secrets = BTreeMap::from([("keys".to_owned(), BTreeMap::from([("tls.key".to_owned(), b"k".to_vec())]))]);
-        Self { volumes: Volumes::new(dir.path().join("pods")), dir, objects: Objects { secrets, ..objects } }
+        Self { volumes: Volumes::new(dir.path().join("pods"), dir.path().join("local")), dir, objects: Objects { secrets, ..objects } }
     }
 
     async fn set_up(&self, pod: &Pod) -> Result<Option<Timestamp>, VolumeError> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use api_model::local_path;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
     DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeRuntimeHandler, NodeSpec, NodeStatus, NodeSystemInfo,
@@ -13,6 +14,7 @@ use serde_json::Value;
 
 use crate::config::Config;
 use crate::eviction::Pressure;
+use crate::layout::Layout;
 use crate::machine::Machine;
 use crate::status::time;
 
@@ -51,8 +53,15 @@ pub(crate) fn node(config: &Config, facts: &Facts, present: Option<&Node>) -> No
     .map(|(key, value)| (key.to_owned(), value.to_owned()))
     .collect();
     labels.extend(config.labels.clone());
+    let volumes = Layout::new(&config.data_dir, &config.prefix).local_volumes();
+    let annotations = BTreeMap::from([(local_path::DIRECTORY.to_owned(), volumes.display().to_string())]);
     Node {
-        metadata: ObjectMeta { name: Some(config.node_name.clone()), labels: Some(labels), ..ObjectMeta::default() },
+        metadata: ObjectMeta {
+            name: Some(config.node_name.clone()),
+            labels: Some(labels),
+            annotations: Some(annotations),
+            ..ObjectMeta::default()
+        },
         spec: Some(NodeSpec { taints: Some(config.taints.clone()).filter(|taints| !taints.is_empty()), ..NodeSpec::default() }),
         status: Some(status(config, facts, present)),
     }

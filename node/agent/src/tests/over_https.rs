@@ -33,11 +33,19 @@ pub(super) async fn connect(port: u16, who: Option<(&str, &[&str])>) -> std::io:
 }
 
 async fn get(port: u16, who: Option<(&str, &[&str])>, path: &str) -> Result<(u16, String), String> {
+    send(port, who, http::Method::GET, path).await
+}
+
+pub(super) async fn send(port: u16, who: Option<(&str, &[&str])>, method: http::Method, path: &str) -> Result<(u16, String), String> {
     let stream = connect(port, who).await.map_err(|error| error.to_string())?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
     tokio::spawn(connection);
-    let request =
-        http::Request::get(path).header("host", "localhost").body(http_body_util::Empty::<bytes::Bytes>::new()).expect("a request");
+    let request = http::Request::builder()
+        .method(method)
+        .uri(path)
+        .header("host", "localhost")
+        .body(http_body_util::Empty::<bytes::Bytes>::new())
+        .expect("a request");
     let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
     let status = answer.status().as_u16();
     let body = answer.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();

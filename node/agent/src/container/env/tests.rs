@@ -1,5 +1,5 @@
 use async_trait::async_trait;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, NodeSelector, PersistentVolume, PersistentVolumeClaim, Secret};
 use node_volumes::{Token, TokenAsk};
 use serde_json::{Value, json};
 
@@ -17,6 +17,18 @@ impl Source for Objects {
 
     async fn secret(&self, _namespace: &str, name: &str) -> Result<Secret, SourceError> {
         Err(SourceError::NotFound { resource: "secret", name: name.to_owned() })
+    }
+
+    async fn claim(&self, _namespace: &str, name: &str) -> Result<PersistentVolumeClaim, SourceError> {
+        Err(SourceError::NotFound { resource: "persistentvolumeclaims", name: name.to_owned() })
+    }
+
+    async fn volume(&self, name: &str) -> Result<PersistentVolume, SourceError> {
+        Err(SourceError::NotFound { resource: "persistentvolumes", name: name.to_owned() })
+    }
+
+    fn selects_node(&self, _selector: &NodeSelector) -> bool {
+        false
     }
 
     async fn token(&self, _ask: &TokenAsk) -> Result<Token, SourceError> {

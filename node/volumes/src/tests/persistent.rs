@@ -1,0 +1,194 @@
+//! Volumes behind claims.
+
+use super::*;
+
+const OURS: &str = "skiff.internal/local-path";
+const NAME: &str = "pvc-0a1b2c3d";
+
+fn claim(more: &Value) -> PersistentVolumeClaim {
+    let mut object =
+        json!({"metadata": {"name": "c", "namespace": "ns", "uid": "claim"}, "spec": {"volumeName": "v"}, "status": {"phase": "Bound"}});
+    merge(&mut object, more);
+    serde_json::from_value(object).expect("a claim")
+}
+
+/// A volume for the claim.
+fn persistent(name: &str, more: &Value) -> PersistentVolume {
+    let mut object = json!({"metadata": {"name": name}, "spec": {"claimRef": {"namespace": "ns", "name": "c", "uid": "claim"}}});
+    merge(&mut object, more);
+    serde_json::from_value(object).expect("a volume")
+}
+
+fn merge(into: &mut Value, from: &Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                merge(into.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (into, from) => *into = from.clone(),
+    }
+}
+
+impl Node {
+    fn give(&self, claim: PersistentVolumeClaim, volume: PersistentVolume) {
+        self.objects.claims.lock().insert(claim.metadata.name.clone().expect("a name"), claim);
+        self.objects.persistent.lock().insert(volume.metadata.name.clone().expect("a name"), volume);
+    }
+
+    /// A volume of the provisioner, and its claim.
+    fn provision(&self) -> PathBuf {
+        let path = self.dir.path().join("local").join(NAME);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("the provisioner's directory");
+        let volume = json!({"metadata": {"annotations": {"pv.kubernetes.io/provisioned-by": OURS}}, "spec": {"local": {"path": path}}});
+        self.give(claim(&json!({"spec": {"volumeName": NAME}})), persistent(NAME, &volume));
+        path
+    }
+}
+
+fn by_claim() -> Value {
+    json!({"name": "v", "persistentVolumeClaim": {"claimName": "c"}})
+}
+
+#[tokio::test]
+async fn a_provisioned_directory_is_made_once_and_removed_when_no_pod_uses_it() {
+    let node = Node::new();
+    let path = node.provision();
+    let (pod, source) = node.one(by_claim()).await.expect("set up");
+    assert_eq!(source, path);
+    assert_eq!(fs::metadata(&path).expect("it").permissions().mode() & 0o7777, 0o777, "any user may write");
+    fs::write(path.join("data"), "1").expect("writing");
+
+    let refused = node.volumes.remove_local(NAME).await.expect_err("it is used");
+    assert!(matches!(refused, VolumeError::InUse(_)), "{refused}");
+    // A running Pod needs neither claim nor server.
+    node.objects.claims.lock().clear();
+    node.set_up(&pod).await.expect("a refresh");
+    node.volumes.tear_down("u-1").await.expect("torn down");
+    assert_eq!(fs::read_to_string(path.join("data")).expect("the data"), "1", "the data outlives the Pod");
+
+    node.volumes.remove_local(NAME).await.expect("removed");
+    assert!(!path.exists());
+    node.volumes.remove_local(NAME).await.expect("it may be repeated");
+    // Killed between the two steps of a removal.
+    let left = path.with_file_name(format!(".removing-{NAME}"));
+    fs::create_dir_all(left.join("deep")).expect("a leftover");
+    node.volumes.remove_local(NAME).await.expect("removed");
+    assert!(!left.exists());
+    for name in ["..", "pvc-../../x", "", ".", "other"] {
+        assert!(matches!(node.volumes.remove_local(name).await, Err(VolumeError::NotAVolume(_))), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_host_path_or_local_volume_is_mounted_like_the_path() {
+    let node = Node::new();
+    let host = node.dir.path().join("host");
+    node.give(claim(&json!({})), persistent("v", &json!({"spec": {"hostPath": {"path": host, "type": "DirectoryOrCreate"}}})));
+    let (pod, source) = node.one(by_claim()).await.expect("set up");
+    assert_eq!((source, host.is_dir()), (host.clone(), true));
+    // The path within the volume, resolved below it.
+    fs::create_dir(host.join("sub")).expect("a directory");
+    fs::write(host.join("sub/file"), "2").expect("writing");
+    let mounts = json!([{"name": "v", "mountPath": "/a", "subPath": "sub"}, {"name": "v", "mountPath": "/b", "subPath": "../etc"}]);
+    let container = |mount: usize| serde_json::from_value(json!({"name": "c", "volumeMounts": [mounts[mount]]})).expect("a container");
+    let below = node.volumes.mounts(&pod, &container(0), &|text| Ok(text.to_owned())).await.expect("mounted");
+    assert_eq!(fs::read_to_string(below[0].source.join("file")).expect("the file"), "2");
+    let escape = node.volumes.mounts(&pod, &container(1), &|text| Ok(text.to_owned())).await.expect_err("outside");
+    assert!(escape.to_string().contains("outside of the volume"), "{escape}");
+    node.volumes.tear_down("u-1").await.expect("torn down");
+    assert!(host.join("sub/file").exists(), "tearing down a Pod removes no data");
+
+    // A local volume must exist, and belong to this node. The reader of it is told to only read.
+    let disk = node.dir.path().join("disk");
+    let affinity =
+        |host: &str| json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "h", "operator": "In", "values": [host]}]}]}});
+    let local = |host: &str| persistent("v", &json!({"spec": {"local": {"path": disk}, "nodeAffinity": affinity(host)}}));
+    node.give(claim(&json!({})), local("elsewhere"));
+    let failed = |volume: Value| {
+        let node = &node;
+        async move { node.one(volume).await.expect_err("not set up").to_string() }
+    };
+    assert_eq!(failed(by_claim()).await, "MountVolume.NodeAffinity check failed for volume \"v\" : no matching NodeSelectorTerms");
+    node.give(claim(&json!({})), local("here"));
+    assert_eq!(failed(by_claim()).await, format!("MountVolume.SetUp failed for volume \"v\" : path {disk:?} does not exist"));
+    fs::create_dir(&disk).expect("a disk");
+    let read_only = json!({"name": "v", "persistentVolumeClaim": {"claimName": "c", "readOnly": true}});
+    let pod = super::pod(json!([read_only]), json!([{"name": "v", "mountPath": "/v"}]));
+    node.set_up(&pod).await.expect("set up");
+    assert!(node.mounts(&pod).await.expect("mounts")[0].read_only);
+}
+
+#[tokio::test]
+async fn a_claim_that_is_not_ready_says_why_in_upstreams_words() {
+    let node = Node::new();
+    let say = |volume: Value| {
+        let node = &node;
+        async move {
+            let error = node.one(volume).await.expect_err("not set up").to_string();
+            let start = "Unable to attach or mount volumes: unmounted volumes=[v], unattached volumes=[], failed to process volumes=[v]: \
+                         error processing PVC default/";
+            error.strip_prefix(start).map_or(error.clone(), str::to_owned)
+        }
+    };
+    assert_eq!(say(by_claim()).await, "c: failed to fetch PVC from API server: persistentvolumeclaims \"c\" not found");
+    let volume = |more: &Value| persistent("v", more);
+    let host = json!({"spec": {"hostPath": {"path": "/tmp"}}});
+    node.give(claim(&json!({"status": {"phase": "Pending"}})), volume(&host));
+    assert_eq!(say(by_claim()).await, "c: PVC is not bound");
+    node.give(claim(&json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})), volume(&host));
+    assert_eq!(say(by_claim()).await, "c: PVC is being deleted");
+    node.give(claim(&json!({"spec": {"volumeName": "gone"}})), volume(&host));
+    assert_eq!(say(by_claim()).await, "c: failed to fetch PV gone from API server: persistentvolumes \"gone\" not found");
+    // Somebody else's volume, which this claim names.
+    node.give(claim(&json!({})), volume(&json!({"spec": {"hostPath": {"path": "/tmp"}, "claimRef": {"uid": "other"}}})));
+    let words = "c: found PV object v but its pv.Spec.ClaimRef.UID other does not point to claim.UID claim";
+    assert_eq!(say(by_claim()).await, words);
+    node.give(claim(&json!({})), volume(&json!({"spec": {"hostPath": {"path": "/tmp"}, "volumeMode": "Block"}})));
+    assert_eq!(say(by_claim()).await, "c: volume v has volumeMode Block, but is specified in volumeMounts");
+    node.give(claim(&json!({})), volume(&json!({"spec": {"local": {"path": "/a/../etc"}}})));
+    assert!(say(by_claim()).await.contains("must be relative and not contain '..'"));
+    node.give(claim(&json!({})), volume(&json!({"spec": {"nfs": {"server": "s", "path": "/"}}})));
+    assert_eq!(
+        say(by_claim()).await,
+        "MountVolume.SetUp failed for volume \"v\" : no volume plugin matched name: the source of PersistentVolume v"
+    );
+
+    // An ephemeral volume takes no claim that is not the Pod's own.
+    let ephemeral = json!({"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}});
+    node.give(claim(&json!({"metadata": {"name": "web-v"}})), volume(&host));
+    assert_eq!(say(ephemeral.clone()).await, "web-v: PVC default/web-v was not created for pod default/web (pod is not owner)");
+    let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": "u-1", "controller": true});
+    node.give(claim(&json!({"metadata": {"name": "web-v", "ownerReferences": [owner]}})), volume(&host));
+    assert_eq!(node.one(ephemeral).await.expect("set up").1, PathBuf::from("/tmp"));
+}
+
+#[tokio::test]
+async fn the_group_of_the_first_pod_is_given_to_a_local_volume() {
+    let node = Node::new();
+    let path = node.provision();
+    let grouped = |uid: &str, group: u32, policy: &str| {
+        let mut pod = pod(json!([by_claim()]), json!([{"name": "v", "mountPath": "/v"}]));
+        pod.metadata.uid = Some(uid.to_owned());
+        let context = json!({"fsGroup": group, "fsGroupChangePolicy": policy});
+        pod.spec.as_mut().expect("a spec").security_context = Some(serde_json::from_value(context).expect("a context"));
+        pod
+    };
+    let gid = |of: &std::path::Path| fs::metadata(of).expect("it").gid();
+    node.set_up(&grouped("first", 1_234, "Always")).await.expect("set up");
+    assert_eq!((gid(&path), fs::metadata(&path).expect("it").permissions().mode() & 0o2070), (1_234, 0o2070));
+    // The first Pod goes on using it.
+    node.set_up(&grouped("second", 99, "Always")).await.expect("set up");
+    assert_eq!(gid(&path), 1_234);
+    for uid in ["first", "second"] {
+        node.volumes.tear_down(uid).await.expect("torn down");
+    }
+    let file = path.join("file");
+    fs::write(&file, "").expect("writing");
+    std::os::unix::fs::chown(&file, None, Some(7)).expect("a group");
+    node.set_up(&grouped("third", 1_234, "OnRootMismatch")).await.expect("set up");
+    assert_eq!(gid(&file), 7, "the top has the group");
+    node.volumes.tear_down("third").await.expect("torn down");
+    node.set_up(&grouped("fourth", 1_234, "Always")).await.expect("set up");
+    assert_eq!(gid(&file), 1_234);
+}
