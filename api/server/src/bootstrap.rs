@@ -1,5 +1,5 @@
 //! What every cluster has from its first moment: namespaces, roles, priority classes, runtime
-//! classes, the Services of the API server and of the DNS, what a node needs to join, and the kinds of `keda.sh`.
+//! classes, the built-in StorageClass, the Services of the API server and of the DNS, what a node needs to join, and the kinds of `keda.sh`.
 //!
 //! All objects go through the loopback client. Objects that exist stay as they are, but for those that upstream keeps up to date
 //! too: roles and bindings regain what they lost (unless they are marked otherwise), and the `kubernetes` endpoints follow the
@@ -11,6 +11,7 @@ mod network;
 mod objects;
 mod roles;
 mod scaling;
+mod storage;
 
 pub(crate) use join::PUBLISHED_AUTHORITY;
 
@@ -44,7 +45,12 @@ pub(crate) async fn run(loopback: &Loopback) -> Result<(), BootstrapError> {
     if core.config.scaled_objects {
         rest.extend(scaling::changes(&*core.cache));
     }
-    loopback.ensure(rest).await
+    loopback.ensure(rest).await?;
+    if core.config.local_volumes {
+        loopback.ensure(storage::class(&*core.cache)).await?;
+        loopback.ensure(storage::mark(&*core.cache)).await?;
+    }
+    Ok(())
 }
 
 /// Publishes these servers as the endpoints of the `kubernetes` Service. Creates the Service if somebody deleted it.

@@ -57,6 +57,8 @@ pub struct Config {
     pub components: Vec<String>,
     /// Whether the server creates the definitions of `keda.sh`: for controllers that act on ScaledObjects and ScaledJobs.
     pub scaled_objects: bool,
+    /// Whether a new cluster gets the StorageClass `local-path`: whether something provisions its volumes.
+    pub local_volumes: bool,
     /// Whether the server of a node may be on loopback, as in the tests of this crate.
     pub(crate) nodes_on_loopback: bool,
 }
@@ -103,6 +105,7 @@ impl Config {
             event_ttl: Duration::from_secs(3_600),
             components: Vec::new(),
             scaled_objects: false,
+            local_volumes: false,
             nodes_on_loopback: false,
         }
     }

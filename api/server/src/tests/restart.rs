@@ -38,3 +38,28 @@ async fn sqlite_holds_the_same_cluster() {
     let second = cluster_on(Arc::new(open().await.expect("opens again"))).await;
     assert_eq!(second.get(&format!("{CONFIG_MAPS}/a")).await.ok(), created);
 }
+
+/// A class that came back as the newest default one would take the claims of a cluster that has replaced it.
+#[tokio::test]
+async fn the_built_in_class_is_made_once() {
+    const CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
+    let config = || Config { local_volumes: true, ..config() };
+    let default = |class: &Value| class["metadata"]["annotations"]["storageclass.kubernetes.io/is-default-class"].clone();
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let first = cluster_with(config(), Arc::clone(&store)).await;
+    let class = first.get(&format!("{CLASSES}/local-path")).await.ok();
+    assert_eq!((default(&class), &class["provisioner"]), (json!("true"), &json!("skiff.internal/local-path")));
+    first.delete(&format!("{CLASSES}/local-path")).await.ok();
+    first.server.shutdown().await;
+    let second = cluster_with(config(), Arc::clone(&store)).await;
+    assert_eq!(second.get(&format!("{CLASSES}/local-path")).await.status, StatusCode::NOT_FOUND);
+
+    // A cluster of an older version has a default class of its own.
+    let (store, mine): (Arc<dyn Store>, _) = (Arc::new(MemoryStore::new()), json!({"storageclass.kubernetes.io/is-default-class": "true"}));
+    let older = cluster_on(Arc::clone(&store)).await;
+    let own = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "own", "annotations": mine}, "provisioner": "example.com/p"});
+    older.post(CLASSES, own).await.ok();
+    older.server.shutdown().await;
+    let newer = cluster_with(config(), store).await;
+    assert_eq!(default(&newer.get(&format!("{CLASSES}/local-path")).await.ok()), "false");
+}
