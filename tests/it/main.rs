@@ -48,4 +48,5 @@ mod side_by_side;
 mod streams;
 mod tasks;
 mod two_nodes;
+mod volumes;
 mod webhooks;

@@ -8,6 +8,7 @@
 mod csi;
 mod kinds;
 mod pod;
+mod storage;
 mod workloads;
 
 use crate::kind::Kind;

@@ -1,9 +1,8 @@
 //! The rows of all other kinds: Services and related kinds, storage, access, policies, the API itself.
 
 use super::Part::{ApiServer, Clients, Controller, Dns, Proxy};
-use super::csi;
 use super::workloads::CLIENTS;
-use super::{Field, Fields, Part, Row};
+use super::{Field, Fields, Part, Row, csi, storage};
 
 const SERVER: &[Part] = &[ApiServer];
 const SLICES: &[Part] = &[Controller("endpointslice-controller"), Controller("endpoints-controller")];
@@ -28,9 +27,9 @@ pub(super) const ROWS: &[Row] = &[
     Row::nobody("networking.k8s.io", "NetworkPolicy", "NetworkPolicies are stored but nothing enforces them yet"),
     Row::nobody("networking.k8s.io", "ServiceCIDR", "ServiceCIDRs are stored but nothing acts on them yet"),
     Row::nobody("networking.k8s.io", "IPAddress", "IPAddresses are stored but nothing acts on them yet"),
-    Row::nobody("", "PersistentVolumeClaim", "PersistentVolumeClaims are stored but no controller acts on them yet"),
-    Row::nobody("", "PersistentVolume", "PersistentVolumes are stored but no controller acts on them yet"),
-    Row::nobody("storage.k8s.io", "StorageClass", "StorageClasses are stored but nothing provisions volumes of them yet"),
+    Row::new("", "PersistentVolumeClaim", &[Fields { prefix: "spec", rows: storage::CLAIM }]),
+    Row::new("", "PersistentVolume", &[Fields { prefix: "spec", rows: storage::VOLUME }]),
+    Row::new("storage.k8s.io", "StorageClass", &[Fields { prefix: "", rows: storage::CLASS }]),
     Row::new("storage.k8s.io", "CSIDriver", &[Fields { prefix: "spec", rows: csi::DRIVER }]),
     Row::new("storage.k8s.io", "CSINode", &[Fields { prefix: "spec", rows: csi::NODE }]),
     Row::new("storage.k8s.io", "CSIStorageCapacity", &[Fields { prefix: "", rows: csi::STORAGE_CAPACITY }]),

@@ -122,7 +122,7 @@ const TOP: &[Field] = &[
 const SECURITY_CONTEXT: &[Field] = &[
     Field::by(NODE, "appArmorProfile", ENFORCE),
     Field::by(NODE, "fsGroup", "node/volumes/src/kind.rs"),
-    Field::nobody("fsGroupChangePolicy").moot(&["\"Always\""]),
+    Field::by(NODE, "fsGroupChangePolicy", "node/volumes/src/kind.rs"),
     Field::by(NODE, "runAsGroup", SECURITY),
     Field::by(NODE, "runAsNonRoot", SECURITY),
     Field::by(NODE, "runAsUser", SECURITY),
@@ -223,6 +223,8 @@ const HTTP_GET: &[Field] = &[
 const A_HOOK: &[Field] =
     &[Field::by(NODE, "exec", HOOKS), Field::by(NODE, "sleep", HOOKS), Field::nobody("tcpSocket").although("probes have it too")];
 
+const EPHEMERAL: &[Part] = &[NodeAgent, Scheduler, Controller("ephemeral-volume-controller")];
+
 const VOLUME: &[Field] = &[
     Field::nobody("awsElasticBlockStore").although("the scheduler keeps Pods with the same disk apart"),
     Field::nobody("azureDisk"),
@@ -231,7 +233,7 @@ const VOLUME: &[Field] = &[
     Field::nobody("cinder").although(SECRETS),
     Field::nobody("csi").although(SECRETS),
     Field::by(NODE, "emptyDir", "node/volumes/src/empty_dir.rs"),
-    Field::nobody("ephemeral").although(WORD),
+    Field::by(EPHEMERAL, "ephemeral", "sched/controllers/src/volumes/ephemeral.rs"),
     Field::nobody("fc"),
     Field::nobody("flexVolume").although(SECRETS),
     Field::nobody("flocker"),
@@ -243,7 +245,7 @@ const VOLUME: &[Field] = &[
     Field::nobody("iscsi").although(SECRETS),
     Field::by(NODE, "name", VOLUMES),
     Field::nobody("nfs"),
-    Field::nobody("persistentVolumeClaim").although("the controllers keep it in what they cache"),
+    Field::by(PLACED, "persistentVolumeClaim", "node/volumes/src/persistent.rs"),
     Field::nobody("photonPersistentDisk"),
     Field::nobody("portworxVolume"),
     Field::nobody("quobyte"),

@@ -1,0 +1,28 @@
+;; A WASI preview 1 module that adds an `x` to the file `visits` in its first directory and prints the file.
+(module
+  (import "wasi_snapshot_preview1" "path_open"
+    (func $path_open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_write" (func $fd_write (param i32 i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_read" (func $fd_read (param i32 i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "proc_exit" (func $proc_exit (param i32)))
+  (memory (export "memory") 1)
+  (data (i32.const 0) "visits")
+  (data (i32.const 16) "x")
+  ;; 32: the vector to write, 48: the vector to read, 64: the descriptor, 68: the number of bytes
+  (func $check (param $errno i32)
+    (if (local.get $errno) (then (call $proc_exit (local.get $errno)))))
+  (func (export "_start")
+    (i32.store (i32.const 32) (i32.const 16))
+    (i32.store (i32.const 36) (i32.const 1))
+    (i32.store (i32.const 48) (i32.const 256))
+    (i32.store (i32.const 52) (i32.const 1024))
+    ;; create and append (right: fd_write)
+    (call $check (call $path_open (i32.const 3) (i32.const 0) (i32.const 0) (i32.const 6) (i32.const 1)
+      (i64.const 0x40) (i64.const 0) (i32.const 1) (i32.const 64)))
+    (call $check (call $fd_write (i32.load (i32.const 64)) (i32.const 32) (i32.const 1) (i32.const 68)))
+    ;; read (right: fd_read)
+    (call $check (call $path_open (i32.const 3) (i32.const 0) (i32.const 0) (i32.const 6) (i32.const 0)
+      (i64.const 0x2) (i64.const 0) (i32.const 0) (i32.const 64)))
+    (call $check (call $fd_read (i32.load (i32.const 64)) (i32.const 48) (i32.const 1) (i32.const 68)))
+    (i32.store (i32.const 52) (i32.load (i32.const 68)))
+    (call $check (call $fd_write (i32.const 1) (i32.const 48) (i32.const 1) (i32.const 68)))))
