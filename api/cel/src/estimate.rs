@@ -22,6 +22,11 @@ pub(crate) fn cost(root: &Node, schema: &Structural) -> u64 {
     node(root, &Variables::new(schema)).cost
 }
 
+/// The same for an expression with one variable.
+pub(crate) fn cost_of_variable(root: &Node, name: &str, schema: &Structural) -> u64 {
+    node(root, &Variables::default().with([(name, Inferred { schema: Some(schema), size: None })])).cost
+}
+
 /// The estimate of a node.
 #[derive(Clone, Copy, Default)]
 struct Estimate<'s> {

@@ -145,7 +145,7 @@ impl<'v> Run<'_, 'v> {
     /// Limits the size and nesting of the value of a variable. Other values can contain such a value many times and
     /// nest it deeper each time. Drop, comparison and output of a value are recursive.
     pub(super) fn bounded(&mut self, value: Value<'v>) -> Outcome<'v> {
-        if !matches!(value, Value::List(_) | Value::Map(_) | Value::Message(_) | Value::Optional(Some(_))) {
+        if !matches!(value, Value::List(_) | Value::Map(_) | Value::MapWithDefault(_) | Value::Message(_) | Value::Optional(Some(_))) {
             return Ok(value);
         }
         match size::made(&value, VALUE_DEPTH_MAX, self.meter.left().saturating_mul(10)) {

@@ -1,5 +1,5 @@
 //! The Common Expression Language as in Kubernetes: for `x-kubernetes-validations` of custom resources, match conditions of
-//! webhooks and admission policies.
+//! webhooks, admission policies and selectors of devices.
 //!
 //! The input is the text of an expression and the declarations of its variables ([`Env`]). The output is an [`Expression`]
 //! whose names, functions and types are checked. It is evaluated with the values of a [`Scope`] within a [`Budget`]. The
@@ -15,6 +15,7 @@ pub mod admission;
 mod authorizer;
 mod budget;
 mod check;
+pub mod device;
 mod env;
 mod error;
 mod estimate;
@@ -78,6 +79,11 @@ impl Expression {
     /// The upper bound of the cost of one evaluation when `self` and `oldSelf` have this schema.
     pub fn estimate(&self, schema: &Structural) -> u64 {
         estimate::cost(&self.root, schema)
+    }
+
+    /// The upper bound of the cost of one evaluation when the variable of that name has this schema.
+    pub fn estimate_variable(&self, name: &str, schema: &Structural) -> u64 {
+        estimate::cost_of_variable(&self.root, name, schema)
     }
 
     /// Evaluates the expression. The budget pays for it even if the evaluation fails.

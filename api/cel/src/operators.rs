@@ -61,7 +61,7 @@ pub(crate) fn same(left: &Value<'_>, right: &Value<'_>, meter: &mut Meter) -> Re
 
 /// Whether a value has parts.
 fn is_composite(value: &Value<'_>) -> bool {
-    matches!(value, Value::List(_) | Value::Map(_) | Value::Message(_) | Value::Json(..) | Value::Optional(_))
+    matches!(value, Value::List(_) | Value::Map(_) | Value::MapWithDefault(_) | Value::Message(_) | Value::Json(..) | Value::Optional(_))
 }
 
 /// The number of parts in a value, counted up to the limit that the meter can pay for.
@@ -96,6 +96,7 @@ impl Count {
             Value::Json(json, _) => self.json(json),
             Value::List(list) => self.add(1) && list.iter().all(|value| self.value(value)),
             Value::Map(map) => self.add(1) && map.values().all(|value| self.value(value)),
+            Value::MapWithDefault(map) => self.add(1) && map.0.values().all(|value| self.value(value)),
             Value::Message(message) => self.add(1) && message.1.values().all(|value| self.value(value)),
             Value::Optional(Some(value)) => self.value(value),
             value => self.add(usize::try_from(value.size()).unwrap_or(usize::MAX)),
@@ -222,7 +223,7 @@ fn remainder<'v>(left: &Value<'v>, right: &Value<'v>) -> Outcome<'v> {
 fn is_in(wanted: &Value<'_>, container: &Value<'_>, meter: &mut Meter) -> Result<bool, EvaluateError> {
     if container.is_map() {
         meter.pay(1)?;
-        return Ok(Key::from_value(wanted).is_some_and(|key| container.at_key(&key).is_some()));
+        return Ok(Key::from_value(wanted).is_some_and(|key| container.contains_key(&key)));
     }
     let elements = container.elements().ok_or_else(EvaluateError::no_overload)?;
     meter.pay(container.size().max(1))?;

@@ -51,6 +51,8 @@ pub enum Value<'v> {
     List(Arc<Vec<Value<'v>>>),
     /// A map.
     Map(Arc<BTreeMap<Key, Value<'v>>>),
+    /// A map in which a missing key has the second value. The key is not in the map all the same.
+    MapWithDefault(Arc<(BTreeMap<Key, Value<'v>>, Value<'v>)>),
     /// A message: the name of its type and its fields.
     Message(Arc<(String, BTreeMap<Key, Value<'v>>)>),
     /// A JSON list or object, with its shape.
@@ -174,7 +176,7 @@ impl<'v> Value<'v> {
             Self::Duration(_) => Type::Duration,
             Self::Timestamp(_) => Type::Timestamp,
             Self::List(_) | Self::Json(Json::Array(_), _) => Type::list(Type::Dyn),
-            Self::Map(_) | Self::Json(..) => Type::Map(Arc::new(Type::Dyn), Arc::new(Type::Dyn)),
+            Self::Map(_) | Self::MapWithDefault(_) | Self::Json(..) => Type::Map(Arc::new(Type::Dyn), Arc::new(Type::Dyn)),
             Self::Message(message) => Type::built(&message.0),
             Self::Optional(_) => Type::optional(Type::Dyn),
             Self::Type(_) => Type::Type(Arc::new(Type::Dyn)),
@@ -206,6 +208,7 @@ impl<'v> Value<'v> {
             Self::Bytes(bytes) => bytes.len(),
             Self::List(list) => list.len(),
             Self::Map(map) => map.len(),
+            Self::MapWithDefault(map) => map.0.len(),
             Self::Message(message) => message.1.len(),
             Self::Json(Json::Array(list), _) => list.len(),
             Self::Json(Json::Object(map), _) => map.len(),
@@ -229,6 +232,7 @@ impl<'v> Value<'v> {
     pub(crate) fn entries(&self) -> Option<Vec<(Key, Self)>> {
         match self {
             Self::Map(map) => Some(map.iter().map(|(key, value)| (key.clone(), value.clone())).collect()),
+            Self::MapWithDefault(map) => Some(map.0.iter().map(|(key, value)| (key.clone(), value.clone())).collect()),
             Self::Message(message) => Some(message.1.iter().map(|(key, value)| (key.clone(), value.clone())).collect()),
             Self::Json(Json::Object(map), shape) => Some(json::entries(map, *shape)),
             _ => None,
@@ -239,6 +243,7 @@ impl<'v> Value<'v> {
     pub(crate) fn at_key(&self, key: &Key) -> Option<Self> {
         match self {
             Self::Map(map) => map.get(key).cloned(),
+            Self::MapWithDefault(map) => Some(map.0.get(key).unwrap_or(&map.1).clone()),
             Self::Message(message) => message.1.get(key).cloned(),
             Self::Json(Json::Object(map), shape) => match key {
                 Key::String(name) => json::field(map, name, *shape),
@@ -257,7 +262,15 @@ impl<'v> Value<'v> {
     }
 
     pub(crate) fn is_map(&self) -> bool {
-        matches!(self, Self::Map(_) | Self::Message(_) | Self::Json(Json::Object(_), _))
+        matches!(self, Self::Map(_) | Self::MapWithDefault(_) | Self::Message(_) | Self::Json(Json::Object(_), _))
+    }
+
+    /// Whether the key is in the map (the operator `in`).
+    pub(crate) fn contains_key(&self, key: &Key) -> bool {
+        match self {
+            Self::MapWithDefault(map) => map.0.contains_key(key),
+            map => map.at_key(key).is_some(),
+        }
     }
 }
 

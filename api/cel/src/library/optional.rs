@@ -24,7 +24,9 @@ fn is_zero(value: &Value<'_>) -> bool {
     match value {
         Value::Null | Value::Bool(false) | Value::Int(0) | Value::Uint(0) | Value::Duration(0) | Value::Optional(None) => true,
         Value::Double(number) => *number == 0.0,
-        Value::String(_) | Value::Bytes(_) | Value::List(_) | Value::Map(_) | Value::Json(..) => value.size() == 0,
+        Value::String(_) | Value::Bytes(_) | Value::List(_) | Value::Map(_) | Value::MapWithDefault(_) | Value::Json(..) => {
+            value.size() == 0
+        }
         _ => false,
     }
 }

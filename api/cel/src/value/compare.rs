@@ -47,7 +47,8 @@ fn is_number(value: &Value<'_>) -> bool {
 
 fn maps(left: &Value<'_>, right: &Value<'_>) -> bool {
     let (Some(left), Some(others)) = (left.entries(), right.entries()) else { return false };
-    left.len() == others.len() && left.iter().all(|(key, value)| right.at_key(key).is_some_and(|other| equals(value, &other)))
+    left.len() == others.len()
+        && left.iter().all(|(key, value)| right.contains_key(key) && right.at_key(key).is_some_and(|other| equals(value, &other)))
 }
 
 fn lists(left: &Value<'_>, right: &Value<'_>) -> bool {

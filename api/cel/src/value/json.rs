@@ -91,6 +91,7 @@ pub(super) fn write(value: &Value<'_>) -> Result<Json, EvaluateError> {
         Value::Timestamp(time) => Json::String(time.to_string()),
         Value::List(list) => Json::Array(list.iter().map(write).collect::<Result<_, _>>()?),
         Value::Map(map) => Json::Object(fields(map.iter())?),
+        Value::MapWithDefault(map) => Json::Object(fields(map.0.iter())?),
         Value::Message(message) => Json::Object(fields(message.1.iter())?),
         Value::Json(json, _) => (*json).clone(),
         Value::Ip(ip) => Json::String(ip.to_string()),

@@ -35,6 +35,7 @@ impl Walk {
         match value {
             Value::List(list) => self.take(1) && list.iter().all(|value| self.value(value, depth)),
             Value::Map(map) => self.take(1) && map.values().all(|value| self.value(value, depth)),
+            Value::MapWithDefault(map) => self.take(1) && map.0.values().all(|value| self.value(value, depth)),
             Value::Message(message) => self.take(1) && message.1.values().all(|value| self.value(value, depth)),
             Value::Optional(Some(value)) => self.value(value, depth),
             Value::Json(json, _) if self.into_json => self.json(json),
