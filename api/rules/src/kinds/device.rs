@@ -12,6 +12,7 @@ mod taint;
 
 use std::collections::HashSet;
 
+use api_cel::device::{SELECTOR_COST_MAX, Selector};
 use api_model::field::FieldError;
 use serde_json::Value;
 
@@ -91,6 +92,14 @@ fn selectors(selectors: &At<'_>, checks: &mut Checks) {
             checks.required(&selector.get("cel"), "");
         } else if expression.text().len() > EXPRESSION_LEN_MAX {
             checks.too_long(&expression, EXPRESSION_LEN_MAX);
+        } else {
+            match Selector::compile(expression.text()) {
+                Err(error) => checks.invalid(&expression, error.to_string()),
+                Ok(compiled) if compiled.estimate() > SELECTOR_COST_MAX => {
+                    checks.push(FieldError::forbidden(&expression.path, "too complex, exceeds cost limit"));
+                }
+                Ok(_) => {}
+            }
         }
     });
 }

@@ -216,6 +216,19 @@ fn claims_for_devices() {
         create_problems(kind("resource.k8s.io", "deviceclasses"), "spec: {extendedResourceName: gpu, selectors: [{}], config: [{}]}")
             .contains("spec.extendedResourceName: Invalid value: \"gpu\": must be a valid extended resource name")
     );
+    let selecting = |expression: &str| {
+        let classes = kind("resource.k8s.io", "deviceclasses");
+        create_problems(classes, &format!("spec: {{selectors: [{{cel: {{expression: {}}}}}]}}", serde_json::json!(expression)))
+    };
+    assert_eq!(selecting("device.driver == 'd.example.com'"), "ok");
+    assert!(
+        selecting("device.name == 'x'")
+            .contains("spec.selectors[0].cel.expression: Invalid value: \"device.name == 'x'\": compilation failed: ")
+    );
+    assert!(selecting("1").contains("Invalid value: \"1\": must evaluate to bool or the unknown type, not int"));
+    let ten = "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]";
+    let costly = (0..6).fold("int('1'.find('[0-9]*')) < 100".to_owned(), |inner, n| format!("{ten}.all(v{n}, {inner})"));
+    assert!(selecting(&costly).contains("spec.selectors[0].cel.expression: Forbidden: too complex, exceeds cost limit"));
     refused(
         "resource.k8s.io",
         "devicetaintrules",
