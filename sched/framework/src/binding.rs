@@ -46,6 +46,11 @@ pub trait PreBindPlugin: BindingPlugin {
     /// The work for the Pod; `None` when there is nothing to do (upstream's `PreBindPreFlight`). The method itself does no I/O. An error
     /// of the work takes the Pod's reservations back.
     fn pre_bind(&self, state: &CycleState, pod: &Arc<PodInfo>, node: &str) -> Option<PreBinding>;
+
+    /// What is to be written for a Pod that no node is feasible for, as PostFilter of the plugin decided; `None` when there is nothing.
+    fn make_room(&self, _state: &CycleState, _pod: &Arc<PodInfo>) -> Option<PreBinding> {
+        None
+    }
 }
 
 /// Learns that a Pod is bound: upstream's `PostBindPlugin`.

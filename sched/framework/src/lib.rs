@@ -5,6 +5,7 @@
 mod binding;
 mod changes;
 mod disruption_budget;
+mod dra_manager;
 mod external;
 mod filters;
 mod host_port;
@@ -20,6 +21,7 @@ mod pod_affinity;
 mod pod_set;
 mod pod_volume;
 mod post_filter;
+mod resource_claim;
 mod resources;
 mod score;
 mod status;
@@ -32,6 +34,7 @@ mod zones;
 pub use binding::{BindingPlugin, PostBindPlugin, PreBindPlugin, PreBinding, Refusal, ReservePlugin};
 pub use changes::{Changes, NumberedChange};
 pub use disruption_budget::DisruptionBudget;
+pub use dra_manager::{AllocationWrite, ClaimChange, DeviceId, DraManager, PoolId};
 pub use external::{
     ExternalPlugin, ExternalPluginSet, ExternalPluginSpec, ExternalPlugins, ExternalPoints, FailurePolicy, ImagePullPolicy, Pending,
 };
@@ -49,6 +52,7 @@ pub use pod_affinity::{PodAffinityTerm, PodAffinityTerms};
 pub use pod_set::PodSet;
 pub use pod_volume::{Disk, PodVolume};
 pub use post_filter::{PostFilterPlugin, PostFilterResult, Preemption};
+pub use resource_claim::{ClaimSource, PodResourceClaim};
 pub use resources::{Resource, is_extended_resource};
 pub use score::{Normalization, SCORE_MAX, ScoreRange};
 pub use status::{Reason, Status};

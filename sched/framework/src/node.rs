@@ -6,8 +6,8 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Node, Taint};
 
 use crate::{
-    Changes, DisruptionBudget, HostPort, ImageId, ImageStates, NamespaceLabels, NominatedPods, NumberedChange, PodInfo, PodSet, Resource,
-    Volumes,
+    Changes, DisruptionBudget, DraManager, HostPort, ImageId, ImageStates, NamespaceLabels, NominatedPods, NumberedChange, PodInfo, PodSet,
+    Resource, Volumes,
 };
 
 /// A node with the sums over its Pods, as plugins see it.
@@ -104,6 +104,8 @@ pub struct Snapshot {
     pub budgets: HashMap<String, DisruptionBudget>,
     /// What the volumes of Pods depend on.
     pub volumes: Volumes,
+    /// The claims for devices, and the devices.
+    pub dra: Arc<DraManager>,
     /// Another number after each change of a node or of a namespace, but for the Pods on the nodes.
     pub generation: u64,
     /// Another number after the removal of a node, which changes the indexes of nodes.

@@ -49,6 +49,12 @@ pub enum ClusterEvent {
     CsiStorageCapacity,
     /// A volume was detached from a node.
     VolumeAttachmentDelete,
+    /// A ResourceClaim of the Pod appeared or has another status, or a claim was deallocated.
+    ResourceClaimUpdate,
+    /// A DeviceClass appeared or changed.
+    DeviceClassUpdate,
+    /// A ResourceSlice or a DeviceTaintRule appeared or changed.
+    ResourceSliceUpdate,
     /// An external plugin has another version. Upstream has no such event.
     ExternalPluginUpdate,
     /// Any change, also one of which a Pod's own fields say that it does not help: of a Pod for which something outside of the

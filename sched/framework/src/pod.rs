@@ -5,7 +5,9 @@ use k8s_openapi::api::core::v1::{Container, NodeAffinity, Pod, PodSpec, PodStatu
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::collections::BTreeMap;
 
-use crate::{HostPort, NamespaceLabels, PodAffinityTerm, PodAffinityTerms, PodVolume, Resource, TopologySpread, image_names};
+use crate::{
+    HostPort, NamespaceLabels, PodAffinityTerm, PodAffinityTerms, PodResourceClaim, PodVolume, Resource, TopologySpread, image_names,
+};
 
 /// The CPU that scores count for a container without a CPU request, as upstream: a tenth of a core.
 const DEFAULT_CPU_MILLI: i64 = 100;
@@ -69,6 +71,8 @@ pub struct PodInfo {
     pub tolerations: Vec<Toleration>,
     /// The volumes that the placement depends on.
     pub volumes: Vec<PodVolume>,
+    /// The claims for devices of a Pod without a node.
+    pub resource_claims: Vec<PodResourceClaim>,
     /// The names of the images of a Pod without a node.
     pub images: Vec<String>,
     /// The controller of a Pod without a node.
@@ -156,6 +160,7 @@ impl PodInfo {
             topology_spread: TopologySpread::of_pod(pod),
             tolerations: spec.tolerations.clone().unwrap_or_default(),
             volumes: PodVolume::of_pod(pod),
+            resource_claims: if spec.node_name.is_none() { PodResourceClaim::of_pod(pod) } else { Vec::new() },
             images: if spec.node_name.is_none() { image_names(spec) } else { Vec::new() },
             controller: spec.node_name.is_none().then(|| PodController::new(pod)).flatten().map(Box::new),
         }
@@ -175,6 +180,12 @@ impl PodInfo {
     /// Whether a topology spread constraint of a Pod in `namespace` selects the Pod.
     pub fn is_spread_by(&self, constraint: &TopologySpread, namespace: &str) -> bool {
         self.namespace == namespace && constraint.selects(&self.labels)
+    }
+
+    /// Whether the Pod uses the ResourceClaim of that `namespace/name`.
+    pub fn uses_resource_claim(&self, key: &str) -> bool {
+        let name = key.split_once('/').filter(|(namespace, _)| *namespace == self.namespace).map(|(_, name)| name);
+        name.is_some_and(|name| self.resource_claims.iter().any(|claim| claim.claim_name() == Some(name)))
     }
 
     /// Whether a field that the placement depends on differs between two Pods, or two states of a Pod.
@@ -197,7 +208,7 @@ impl PodInfo {
 
     fn placement(&self) -> impl PartialEq {
         let of_pod = (&self.namespace, &self.labels, self.priority, self.may_preempt, &self.scheduler_name);
-        (of_pod, self.on_node(), &self.pod_affinity, &self.topology_spread, &self.volumes)
+        (of_pod, self.on_node(), &self.pod_affinity, &self.topology_spread, &self.volumes, &self.resource_claims)
     }
 
     fn on_node(&self) -> impl PartialEq {

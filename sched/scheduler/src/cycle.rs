@@ -271,7 +271,7 @@ fn make_room(
         match result {
             PostFilterResult::Preempt { best, others } => return Nomination::Preempts { best, others },
             PostFilterResult::Unschedulable { message, stays_nominated } => {
-                diagnosis.post_filter = Some(message);
+                diagnosis.add_post_filter(message);
                 if !stays_nominated {
                     nomination = Nomination::Ends;
                 }

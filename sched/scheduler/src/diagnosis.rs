@@ -69,6 +69,15 @@ impl Diagnosis {
         }
     }
 
+    /// Says why a plugin cannot make room for the Pod. A plugin that has no part in the Pod says nothing.
+    pub fn add_post_filter(&mut self, message: String) {
+        self.post_filter = Some(match self.post_filter.take() {
+            Some(before) if !before.is_empty() && !message.is_empty() => format!("{before}, {message}"),
+            Some(before) if message.is_empty() => before,
+            _ => message,
+        });
+    }
+
     /// Counts a node that was not searched because the plugins allow other nodes alone.
     pub fn add_unsearched(&mut self, plugins: &[&str]) {
         self.count(&format!("node(s) didn't satisfy plugin(s) [{}]", plugins.join(" ")).into());
@@ -100,7 +109,10 @@ impl Diagnosis {
             Some(reasons) => format!("0/{nodes} nodes are available: {reasons}."),
             None => node_reasons(nodes, &self.node_count),
         };
-        self.post_filter.as_ref().map_or(message.clone(), |post_filter| format!("{message} {post_filter}"))
+        match self.post_filter.as_deref() {
+            None | Some("") => message,
+            Some(post_filter) => format!("{message} {post_filter}"),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 mod balanced_allocation;
 mod binding;
 mod default_preemption;
+mod dynamic_resources;
 mod external;
 mod image_locality;
 mod inter_pod_affinity;
@@ -32,6 +33,7 @@ use crate::config::{KubeSchedulerProfile, PluginArguments};
 use self::external::External;
 pub(crate) use binding::{BindingError, BindingPlugins, Handle};
 pub(crate) use default_preemption::{by_importance, select_candidate};
+pub(crate) use dynamic_resources::{DYNAMIC_RESOURCES, awaited_claim};
 pub(crate) use image_locality::IMAGE_LOCALITY;
 pub(crate) use volume_binding::storage_limit;
 pub(crate) use volume_zone::topologies;
@@ -96,6 +98,7 @@ fn filter_plugin(name: &str, arguments: &PluginArguments) -> Option<Box<dyn Filt
         "VolumeZone" => Box::new(volume_zone::VolumeZone),
         "PodTopologySpread" => Box::new(pod_topology_spread::PodTopologySpread),
         "InterPodAffinity" => Box::new(inter_pod_affinity::InterPodAffinity::new(&arguments.inter_pod_affinity)),
+        DYNAMIC_RESOURCES => Box::new(dynamic_resources::DynamicResources::default()),
         _ => return None,
     })
 }
@@ -108,6 +111,7 @@ fn claim_not_found(name: &str) -> Reason {
 /// The post-filter plugin of that name.
 fn post_filter_plugin(name: &str, arguments: &PluginArguments) -> Option<Box<dyn PostFilterPlugin>> {
     Some(match name {
+        DYNAMIC_RESOURCES => Box::new(dynamic_resources::DynamicResources::default()),
         "DefaultPreemption" => Box::new(default_preemption::DefaultPreemption::new(&arguments.default_preemption)),
         _ => return None,
     })

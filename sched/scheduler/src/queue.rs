@@ -55,6 +55,11 @@ impl Occurrence {
         Self { claim: Some(key), ..Self::new(ClusterEvent::PersistentVolumeClaim) }
     }
 
+    /// The ResourceClaim of that key has another status.
+    pub fn of_resource_claim(key: String) -> Self {
+        Self { claim: Some(key), ..Self::new(ClusterEvent::ResourceClaimUpdate) }
+    }
+
     /// Whether an unschedulable Pod that waits so may fit now: upstream's queueing hint.
     fn may_help(&self, pod: &PodInfo, waits: &Wait, namespaces: &NamespaceLabels) -> bool {
         match (self.event, &self.pod) {
@@ -66,6 +71,7 @@ impl Occurrence {
             }
             (ClusterEvent::AssignedPodDelete, Some(deleted)) => pod.priority <= deleted.priority,
             (ClusterEvent::PersistentVolumeClaim, _) => self.claim.as_ref().is_none_or(|claim| pod.uses_claim(claim)),
+            (ClusterEvent::ResourceClaimUpdate, _) => self.claim.as_ref().is_none_or(|claim| pod.uses_resource_claim(claim)),
             _ => true,
         }
     }

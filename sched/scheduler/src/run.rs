@@ -2,6 +2,7 @@
 //! cycle after the other while Pods are active.
 
 mod changes;
+mod devices;
 mod extended;
 mod permit;
 mod reserve;
@@ -25,6 +26,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use self::devices::{ClaimWaits, DeviceInformers};
 use self::extended::{Answer, Extension};
 use self::reserve::Reservations;
 use self::volumes::VolumeWatches;
@@ -36,7 +38,7 @@ use crate::default_spread::DefaultSpread;
 use crate::extender::Extenders;
 use crate::metrics::{self, Attempt};
 use crate::node_images::{self, ImageWatch};
-use crate::plugins::{BindingError, Handle, IMAGE_LOCALITY, Profile};
+use crate::plugins::{BindingError, DYNAMIC_RESOURCES, Handle, IMAGE_LOCALITY, Profile};
 use crate::queue::{Occurrence, SchedulingQueue};
 use crate::waiting::WaitingPods;
 
@@ -131,6 +133,8 @@ struct PreemptionResult {
 struct RunningProfile {
     profile: Profile,
     has_scheduling_gates: bool,
+    /// Whether Pods wait for the claims that are made for them.
+    has_dynamic_resources: bool,
     /// The constraints of Pods that have none.
     default_constraints: DefaultConstraints,
     progress: Progress,
@@ -145,6 +149,7 @@ impl RunningProfile {
         Self {
             profile: Profile::new(profile, externals, handle),
             has_scheduling_gates: profile.plugins.has_scheduling_gates,
+            has_dynamic_resources: profile.plugins.filter.contains(&DYNAMIC_RESOURCES),
             default_constraints: profile.arguments.pod_topology_spread.default_constraints(),
             progress: Progress::default(),
             generations: Vec::new(),
@@ -168,6 +173,8 @@ struct Scheduler {
     reservations: Reservations,
     /// Wakes the work of PreBind.
     pre_bind_changes: Arc<watch::Sender<u64>>,
+    /// The Pods whose claims are not there yet.
+    claim_waits: ClaimWaits,
     /// The extenders and their calls, if there are some.
     extension: Option<Extension>,
     finished: mpsc::Sender<Finished>,
@@ -200,6 +207,7 @@ impl Scheduler {
             writes: JoinSet::new(),
             reservations: Reservations::default(),
             pre_bind_changes: Arc::clone(&handle.changes),
+            claim_waits: ClaimWaits::default(),
             extension: None,
             finished,
             uids: HashMap::new(),
@@ -218,6 +226,7 @@ impl Scheduler {
         let mut budgets = informers.informer::<PodDisruptionBudget>().changes();
         let mut services = informers.informer::<Service>().changes();
         let mut volumes = VolumeWatches::new(informers);
+        let mut devices = DeviceInformers::new(informers);
         // A cycle before the first lists are complete would know a part of the cluster only.
         let (mut has_nodes, mut has_pods, mut has_namespaces, mut has_budgets) = (false, false, false, false);
         loop {
@@ -262,6 +271,7 @@ impl Scheduler {
                     has_budgets = synced;
                 }
                 changes = volumes.next() => self.volumes_changed(changes),
+                change = devices.next() => self.devices_changed(change, &devices, pods.informer()),
                 changes = node_images::next(images.as_ref()) => self.images_changed(changes),
                 Batch { keys, .. } = services.next() => {
                     keys.iter().for_each(|key| self.default_spread.set_service(key, services.informer().get(key).as_deref()));
@@ -331,6 +341,7 @@ impl Scheduler {
     fn no_node(&mut self, pod: Arc<PodInfo>, Failure { error, nomination }: Failure) {
         let message = error.to_string();
         tracing::debug!(pod = pod.key(), message, ?nomination, "no node fits");
+        self.make_room(&pod);
         let nominated = match nomination {
             Nomination::Preempts { best, others } => return self.preempt_or_consult(pod, best, others, error),
             Nomination::Stays => None,

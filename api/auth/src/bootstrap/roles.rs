@@ -328,7 +328,7 @@ const SCHEDULER: &[Grant] = &[
     On(READ, STORAGE, &["csidrivers"]),
     On(READ, STORAGE, &["csistoragecapacities"]),
     On(READ, STORAGE, &["volumeattachments"]),
-    On(READ, RESOURCE, &["deviceclasses", "resourceclaims", "resourceslices"]),
+    On(READ, RESOURCE, &["deviceclasses", "devicetaintrules", "resourceclaims", "resourceslices"]),
     On(&["patch", "update"], RESOURCE, &["resourceclaims", "resourceclaims/status"]),
     On(UPDATE, CORE, &["pods/finalizers"]),
 ];

@@ -14,6 +14,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::ClusterRole;
+use k8s_openapi::api::resource::v1::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice};
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -49,11 +50,15 @@ impl Cached for ConfigMap {}
 impl Cached for CronJob {}
 impl Cached for DaemonSet {}
 impl Cached for Deployment {}
+impl Cached for DeviceClass {}
+impl Cached for DeviceTaintRule {}
 impl Cached for Endpoints {}
 impl Cached for HorizontalPodAutoscaler {}
 impl Cached for Lease {}
 impl Cached for Namespace {}
 impl Cached for PodDisruptionBudget {}
+impl Cached for ResourceClaimTemplate {}
+impl Cached for ResourceSlice {}
 impl Cached for RuntimeClass {}
 impl Cached for Secret {}
 impl Cached for Service {}
@@ -100,6 +105,10 @@ impl Cached for PersistentVolumeClaim {
         Index { name: BY_VOLUME, value: |claim| volume_of(claim) },
         Index { name: UNBOUND_BY_CLASS, value: |claim| if volume_of(claim).is_none() { Some(class_of(claim)) } else { None } },
     ];
+}
+
+impl Cached for ResourceClaim {
+    const INDEXES: &'static [Index<Self>] = &[Index { name: BY_CONTROLLER, value: |claim| Some(controller_uid(&claim.metadata)) }];
 }
 
 impl Cached for ReplicaSet {

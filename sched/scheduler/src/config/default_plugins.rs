@@ -19,9 +19,12 @@ pub(crate) struct DefaultPlugin {
 /// A filter whose sums are computed once a cycle, and a score likewise.
 const FILTER_AND_SCORE: &[ExtensionPoint] = &[PreFilter, Filter, PreScore, Score];
 
+/// The plugin for which Pods with scheduling gates wait.
+pub(super) const SCHEDULING_GATES: &str = "SchedulingGates";
+
 /// The plugins, in the order of their calls. A new plugin gets a line here, and one in `plugins.rs`.
 pub(crate) const DEFAULT_PLUGINS: &[DefaultPlugin] = &[
-    DefaultPlugin { name: "SchedulingGates", points: &[PreEnqueue], weight: 1 },
+    DefaultPlugin { name: SCHEDULING_GATES, points: &[PreEnqueue], weight: 1 },
     DefaultPlugin { name: "PrioritySort", points: &[QueueSort], weight: 1 },
     DefaultPlugin { name: "NodeUnschedulable", points: &[Filter], weight: 1 },
     DefaultPlugin { name: "NodeName", points: &[Filter], weight: 1 },
@@ -35,6 +38,8 @@ pub(crate) const DEFAULT_PLUGINS: &[DefaultPlugin] = &[
     DefaultPlugin { name: "VolumeZone", points: &[PreFilter, Filter], weight: 1 },
     DefaultPlugin { name: "PodTopologySpread", points: FILTER_AND_SCORE, weight: 2 },
     DefaultPlugin { name: "InterPodAffinity", points: FILTER_AND_SCORE, weight: 2 },
+    // Before a preemption: it is better to deallocate an idle claim than to end a Pod.
+    DefaultPlugin { name: "DynamicResources", points: &[PreEnqueue, PreFilter, Filter, PostFilter, Reserve, PreBind], weight: 1 },
     DefaultPlugin { name: "DefaultPreemption", points: &[PostFilter], weight: 1 },
     DefaultPlugin { name: "NodeResourcesBalancedAllocation", points: &[PreScore, Score], weight: 1 },
     DefaultPlugin { name: "ImageLocality", points: &[Score], weight: 1 },
@@ -43,7 +48,6 @@ pub(crate) const DEFAULT_PLUGINS: &[DefaultPlugin] = &[
 
 /// Upstream's plugins that Skiff lacks.
 pub(super) const ABSENT_PLUGINS: &[&str] = &[
-    "DynamicResources",
     "GangScheduling",
     "NodeDeclaredFeatures",
     "PlacementBinPacking",

@@ -7,7 +7,7 @@ use api_model::field::{FieldError, Path};
 
 use super::API_VERSION;
 use super::declared::Declared;
-use super::default_plugins::{ABSENT_PLUGINS, DEFAULT_PLUGINS, DefaultPlugin, REMOVED_PLUGINS};
+use super::default_plugins::{ABSENT_PLUGINS, DEFAULT_PLUGINS, DefaultPlugin, REMOVED_PLUGINS, SCHEDULING_GATES};
 use super::document::{Plugin, PluginSet, Plugins};
 use super::extension_point::ExtensionPoint;
 use super::profile::EnabledPlugins;
@@ -48,7 +48,7 @@ pub(super) fn enabled_plugins(
         reserve: take(ExtensionPoint::Reserve),
         pre_bind: take(ExtensionPoint::PreBind),
         post_bind: take(ExtensionPoint::PostBind),
-        has_scheduling_gates: !take(ExtensionPoint::PreEnqueue).is_empty(),
+        has_scheduling_gates: take(ExtensionPoint::PreEnqueue).contains(&SCHEDULING_GATES),
     }
 }
 

@@ -8,6 +8,7 @@ use sched_framework::{CycleState, PodInfo, PostBindPlugin, PreBindPlugin, PreBin
 
 use tokio::sync::watch;
 
+use super::dynamic_resources::{DYNAMIC_RESOURCES, DynamicResources, DynamicResourcesBinding};
 use super::volume_binding::{self, VolumeBinding, VolumePreBinding};
 use crate::config::{EnabledPlugins, PluginArguments};
 
@@ -114,6 +115,11 @@ impl BindingPlugins {
         })
     }
 
+    /// What is to be written for a Pod that no node is feasible for.
+    pub fn make_room(&self, state: &CycleState, pod: &Arc<PodInfo>) -> Vec<PreBinding> {
+        self.pre_binds.iter().filter(|plugin| plugin.has_part_in(pod)).filter_map(|plugin| plugin.make_room(state, pod)).collect()
+    }
+
     /// Calls PostBind.
     pub fn post_bind(&self, state: &CycleState, pod: &PodInfo, node: &str) {
         self.post_binds.iter().filter(|plugin| plugin.has_part_in(pod)).for_each(|plugin| plugin.post_bind(state, pod, node));
@@ -124,6 +130,7 @@ impl BindingPlugins {
 pub(super) fn reserve_plugin(name: &str) -> Option<Arc<dyn ReservePlugin>> {
     Some(match name {
         volume_binding::NAME => Arc::new(VolumeBinding),
+        DYNAMIC_RESOURCES => Arc::new(DynamicResources::default()),
         _ => return None,
     })
 }
@@ -132,6 +139,7 @@ pub(super) fn reserve_plugin(name: &str) -> Option<Arc<dyn ReservePlugin>> {
 pub(super) fn pre_bind_plugin(name: &str, arguments: &PluginArguments, handle: &Handle) -> Option<Arc<dyn PreBindPlugin>> {
     Some(match name {
         volume_binding::NAME => Arc::new(VolumePreBinding::new(&arguments.volume_binding, handle)),
+        DYNAMIC_RESOURCES => Arc::new(DynamicResourcesBinding::new(handle.client.clone())),
         _ => return None,
     })
 }

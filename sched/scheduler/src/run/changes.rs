@@ -42,6 +42,7 @@ impl Scheduler {
         if let Some(gone) = before.filter(|before| uid.as_ref() != Some(before)) {
             self.pod_gone(&gone);
         }
+        self.claim_waits.remove(key);
         if let Some(pod) = pod {
             self.pod_applied(pod);
         }
@@ -55,6 +56,9 @@ impl Scheduler {
             self.pod_assigned(pod);
         } else if pod.deleting || !self.may_schedule(&pod) {
             self.pod_gone(&pod.uid);
+        } else if let Some(claim) = self.awaited_claim(&pod) {
+            self.pod_gone(&pod.uid);
+            self.claim_waits.add(ObjectKey::new(&pod.namespace, &pod.name), claim);
         } else {
             self.nomination_read(&pod);
             self.queue.update(pod, Instant::now());

@@ -121,6 +121,23 @@ impl Scheduler {
         }
     }
 
+    /// Writes what plugins decided for a Pod that no node is feasible for. A failure leaves things as they are: the Pod is tried again.
+    pub(super) fn make_room(&mut self, pod: &Arc<PodInfo>) {
+        let Some(running) = self.profiles.get_mut(&pod.scheduler_name) else { return };
+        if !running.profile.binding.has_part_in(pod) {
+            return;
+        }
+        let state = running.progress.take_state(&pod.uid);
+        for work in running.profile.binding.make_room(&state, pod) {
+            let pod = pod.key();
+            self.writes.spawn(api_tasks::named("scheduler/make-room", async move {
+                if let Err(error) = work.await {
+                    tracing::warn!(pod, error = api_client::error::chain(&error), "no room was made");
+                }
+            }));
+        }
+    }
+
     /// Calls PostBind for a Pod that is bound.
     pub(super) fn post_bind(&mut self, pod: &PodInfo) {
         let Some(Reservation { pod, node, state, .. }) = self.reservations.by_uid.remove(&pod.uid) else { return };

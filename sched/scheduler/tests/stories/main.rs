@@ -4,6 +4,7 @@
 
 mod bind;
 mod broken;
+mod devices;
 mod extender;
 mod filter;
 mod images;

@@ -8,7 +8,7 @@ fn merged(plugins: &str) -> Result<EnabledPlugins, Vec<String>> {
     if errors.is_empty() { Ok(enabled) } else { Err(errors.iter().map(ToString::to_string).collect()) }
 }
 
-const FILTERS: &str = "NodeUnschedulable NodeName TaintToleration NodeAffinity NodePorts NodeResourcesFit VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone PodTopologySpread InterPodAffinity";
+const FILTERS: &str = "NodeUnschedulable NodeName TaintToleration NodeAffinity NodePorts NodeResourcesFit VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone PodTopologySpread InterPodAffinity DynamicResources";
 const SCORES: &str = "TaintToleration=3 NodeAffinity=2 NodeResourcesFit=1 PodTopologySpread=2 InterPodAffinity=2 \
                       NodeResourcesBalancedAllocation=1 ImageLocality=1";
 
@@ -26,27 +26,27 @@ fn check((name, plugins, filters, scores, post_filters): &Case) {
 #[test]
 fn multi_point_changes_the_default_plugins_as_in_upstream() {
     let cases: &[Case] = &[
-        ("the default", "{}", FILTERS, SCORES, "DefaultPreemption"),
+        ("the default", "{}", FILTERS, SCORES, "DynamicResources DefaultPreemption"),
         (
             "a plugin less",
             "multiPoint: {disabled: [{name: TaintToleration}]}",
-            "NodeUnschedulable NodeName NodeAffinity NodePorts NodeResourcesFit VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone PodTopologySpread InterPodAffinity",
+            "NodeUnschedulable NodeName NodeAffinity NodePorts NodeResourcesFit VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone PodTopologySpread InterPodAffinity DynamicResources",
             "NodeAffinity=2 NodeResourcesFit=1 PodTopologySpread=2 InterPodAffinity=2 NodeResourcesBalancedAllocation=1 ImageLocality=1",
-            "DefaultPreemption",
+            "DynamicResources DefaultPreemption",
         ),
         (
             "a weight in multiPoint stays at the plugin's default position",
             "multiPoint: {enabled: [{name: NodeResourcesFit, weight: 7}, {name: NodeAffinity}]}",
             FILTERS,
             "TaintToleration=3 NodeAffinity=1 NodeResourcesFit=7 PodTopologySpread=2 InterPodAffinity=2 NodeResourcesBalancedAllocation=1 ImageLocality=1",
-            "DefaultPreemption",
+            "DynamicResources DefaultPreemption",
         ),
         (
             "disabled and enabled again is last",
             "multiPoint: {disabled: [{name: NodeName}], enabled: [{name: NodeName}]}",
-            "NodeUnschedulable TaintToleration NodeAffinity NodePorts NodeResourcesFit VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone PodTopologySpread InterPodAffinity NodeName",
+            "NodeUnschedulable TaintToleration NodeAffinity NodePorts NodeResourcesFit VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone PodTopologySpread InterPodAffinity DynamicResources NodeName",
             SCORES,
-            "DefaultPreemption",
+            "DynamicResources DefaultPreemption",
         ),
         (
             "a list of its own",
@@ -67,38 +67,44 @@ fn an_extension_point_goes_before_multi_point_as_in_upstream() {
             "score: {disabled: [{name: VolumeBinding}, {name: Nothing}]}",
             FILTERS,
             SCORES,
-            "DefaultPreemption",
+            "DynamicResources DefaultPreemption",
         ),
-        ("no scores", "{preScore: {disabled: [{name: '*'}]}, score: {disabled: [{name: '*'}]}}", FILTERS, "", "DefaultPreemption"),
-        ("no score is enough", "score: {disabled: [{name: '*'}]}", FILTERS, "", "DefaultPreemption"),
+        (
+            "no scores",
+            "{preScore: {disabled: [{name: '*'}]}, score: {disabled: [{name: '*'}]}}",
+            FILTERS,
+            "",
+            "DynamicResources DefaultPreemption",
+        ),
+        ("no score is enough", "score: {disabled: [{name: '*'}]}", FILTERS, "", "DynamicResources DefaultPreemption"),
         (
             "one score alone",
             "score: {disabled: [{name: '*'}], enabled: [{name: NodeResourcesFit, weight: 5}]}",
             FILTERS,
             "NodeResourcesFit=5",
-            "DefaultPreemption",
+            "DynamicResources DefaultPreemption",
         ),
         (
             "a weight at the extension point goes first, and is 1 if it is not given",
             "score: {enabled: [{name: InterPodAffinity, weight: 9}, {name: TaintToleration}]}",
             FILTERS,
             "InterPodAffinity=9 TaintToleration=1 NodeAffinity=2 NodeResourcesFit=1 PodTopologySpread=2 NodeResourcesBalancedAllocation=1 ImageLocality=1",
-            "DefaultPreemption",
+            "DynamicResources DefaultPreemption",
         ),
         (
             "a plugin that multiPoint lacks follows",
             "{multiPoint: {disabled: [{name: NodeAffinity}]}, preScore: {enabled: [{name: NodeAffinity}]}, score: {enabled: [{name: NodeAffinity, weight: 4}]}}",
-            "NodeUnschedulable NodeName TaintToleration NodePorts NodeResourcesFit VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone PodTopologySpread InterPodAffinity",
+            "NodeUnschedulable NodeName TaintToleration NodePorts NodeResourcesFit VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone PodTopologySpread InterPodAffinity DynamicResources",
             "TaintToleration=3 NodeResourcesFit=1 PodTopologySpread=2 InterPodAffinity=2 NodeResourcesBalancedAllocation=1 ImageLocality=1 NodeAffinity=4",
-            "DefaultPreemption",
+            "DynamicResources DefaultPreemption",
         ),
-        ("no preemption", "postFilter: {disabled: [{name: DefaultPreemption}]}", FILTERS, SCORES, ""),
+        ("no preemption", "postFilter: {disabled: [{name: DefaultPreemption}]}", FILTERS, SCORES, "DynamicResources"),
         (
             "no filter of one plugin",
             "filter: {disabled: [{name: NodePorts}]}",
-            "NodeUnschedulable NodeName TaintToleration NodeAffinity NodeResourcesFit VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone PodTopologySpread InterPodAffinity",
+            "NodeUnschedulable NodeName TaintToleration NodeAffinity NodeResourcesFit VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone PodTopologySpread InterPodAffinity DynamicResources",
             SCORES,
-            "DefaultPreemption",
+            "DynamicResources DefaultPreemption",
         ),
     ];
     cases.iter().for_each(check);
@@ -181,15 +187,15 @@ fn a_plugin_at_an_extension_point_without_plugins_gets_upstreams_message() {
             "plugins.reserve.enabled[0]: Forbidden: Skiff does not have the plugin GangScheduling",
         ),
         (
-            "preBind: {enabled: [{name: DynamicResources}]}",
-            "plugins.preBind.enabled[0]: Forbidden: Skiff does not have the plugin DynamicResources",
+            "preBind: {enabled: [{name: GangScheduling}]}",
+            "plugins.preBind.enabled[0]: Forbidden: Skiff does not have the plugin GangScheduling",
         ),
     ] {
         assert_eq!(merged(plugins).expect_err(plugins), [wanted], "{plugins}");
     }
-    let disabled =
-        "{reserve: {disabled: [{name: '*'}]}, preBind: {disabled: [{name: VolumeBinding}]}, postBind: {disabled: [{name: '*'}]}}";
+    let disabled = "{reserve: {disabled: [{name: '*'}]}, preBind: {disabled: [{name: '*'}]}, postBind: {disabled: [{name: '*'}]}}";
     let (without, default) = (merged(disabled).expect("valid"), merged("{}").expect("valid"));
-    assert_eq!((default.reserve, default.pre_bind, default.post_bind), (vec!["VolumeBinding"], vec!["VolumeBinding"], vec![]));
+    let both = vec!["VolumeBinding", "DynamicResources"];
+    assert_eq!((default.reserve, default.pre_bind, default.post_bind), (both.clone(), both, vec![]));
     assert_eq!((without.reserve, without.pre_bind, without.filter), (vec![], vec![], default.filter));
 }

@@ -1,0 +1,300 @@
+//! The objects of dynamic resource allocation that plugins read, and the allocations that are not written yet: upstream's
+//! `SharedDRAManager`.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use k8s_openapi::api::resource::v1::{
+    AllocationResult, Device, DeviceClass, DeviceTaintRule, DeviceTaintSelector, ResourceClaim, ResourceSlice,
+};
+
+/// The identity of a device.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DeviceId {
+    /// The driver that publishes the device.
+    pub driver: String,
+    /// The pool of the driver.
+    pub pool: String,
+    /// The name in the pool.
+    pub device: String,
+}
+
+impl fmt::Display for DeviceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.driver, self.pool, self.device)
+    }
+}
+
+/// The identity of a pool: its driver and its name.
+pub type PoolId = (String, String);
+
+/// What a change of a ResourceClaim may mean for Pods.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClaimChange {
+    /// `namespace/name` of the claim when it is new or has another status: Pods that use it may fit.
+    pub key: Option<String>,
+    /// Whether devices became free: any Pod with claims may fit.
+    pub is_deallocated: bool,
+}
+
+/// An allocation that was decided, until the informer has the claim with it.
+#[derive(Clone, Debug)]
+struct PendingAllocation {
+    /// `namespace/name` of the claim.
+    key: String,
+    devices: Vec<DeviceId>,
+    write: AllocationWrite,
+    /// Whether the Pod for which it was decided is not bound after all.
+    is_abandoned: bool,
+}
+
+/// How far the writing of an allocation is. The task that writes reports it; clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct AllocationWrite(Arc<AtomicU64>);
+
+impl AllocationWrite {
+    const FAILED: u64 = u64::MAX;
+    const STARTED: u64 = u64::MAX - 1;
+
+    /// The write begins: from now on the allocation may be in the store.
+    pub fn start(&self) {
+        self.0.store(Self::STARTED, Ordering::Release);
+    }
+
+    /// The claim was written with the allocation at this revision.
+    pub fn written(&self, revision: u64) {
+        self.0.store(revision, Ordering::Release);
+    }
+
+    /// The allocation is not in the store.
+    pub fn failed(&self) {
+        self.0.store(Self::FAILED, Ordering::Release);
+    }
+}
+
+/// ResourceClaims, ResourceSlices with the taints of DeviceTaintRules, DeviceClasses, and the devices in use.
+#[derive(Clone, Debug, Default)]
+pub struct DraManager {
+    /// By `namespace/name`.
+    claims: HashMap<String, Arc<ResourceClaim>>,
+    /// By the UID of the claim.
+    pending: HashMap<String, PendingAllocation>,
+    /// The numbers of claims that each device is allocated to or will be allocated to. Administrators' access does not count.
+    allocated: HashMap<DeviceId, usize>,
+    classes: HashMap<String, Arc<DeviceClass>>,
+    taint_rules: BTreeMap<String, Arc<DeviceTaintRule>>,
+    /// As their drivers publish them, by name.
+    published: BTreeMap<String, Arc<ResourceSlice>>,
+    /// The same with the taints of the rules.
+    slices: BTreeMap<String, Arc<ResourceSlice>>,
+    /// The names of the slices with devices of one node, by the name of the node; those for several nodes have the empty name.
+    by_node: HashMap<String, BTreeSet<String>>,
+    by_pool: HashMap<PoolId, BTreeSet<String>>,
+}
+
+impl DraManager {
+    /// The claim of that name.
+    pub fn claim(&self, namespace: &str, name: &str) -> Option<&Arc<ResourceClaim>> {
+        self.claims.get(&format!("{namespace}/{name}"))
+    }
+
+    /// The class of that name.
+    pub fn class(&self, name: &str) -> Option<&Arc<DeviceClass>> {
+        self.classes.get(name)
+    }
+
+    /// Whether a claim uses the device, or will use it.
+    pub fn is_allocated(&self, device: &DeviceId) -> bool {
+        self.allocated.contains_key(device)
+    }
+
+    /// Whether the allocation of the claim with this UID was decided and the claim does not have it yet.
+    pub fn claim_has_pending_allocation(&self, uid: &str) -> bool {
+        self.pending.contains_key(uid)
+    }
+
+    /// The slices that may have devices for the node: those of the node, and all for several nodes.
+    pub fn slices_for_node(&self, node: &str) -> impl Iterator<Item = &Arc<ResourceSlice>> {
+        let named = |name: &str| self.by_node.get(name).into_iter().flatten().filter_map(|slice| self.slices.get(slice));
+        named(node).chain(named(""))
+    }
+
+    /// All slices of a pool, of any generation and for any node.
+    pub fn slices_of_pool(&self, pool: &PoolId) -> impl Iterator<Item = &Arc<ResourceSlice>> {
+        self.by_pool.get(pool).into_iter().flatten().filter_map(|slice| self.slices.get(slice))
+    }
+
+    /// Stores the new state of a claim, or removes a claim that is gone. `key` is `namespace/name`.
+    pub fn set_claim(&mut self, key: &str, claim: Option<Arc<ResourceClaim>>) -> ClaimChange {
+        let before = match &claim {
+            Some(claim) => self.claims.insert(key.to_owned(), Arc::clone(claim)),
+            None => self.claims.remove(key),
+        };
+        let (old, new) = (before.as_deref().and_then(allocation), claim.as_deref().and_then(allocation));
+        old.into_iter().flat_map(devices_in_use).for_each(|device| self.release(&device));
+        new.into_iter().flat_map(devices_in_use).for_each(|device| self.take(device));
+        let is_deallocated = old.is_some() && new.is_none();
+        let has_status = claim.as_deref().is_some_and(|claim| before.as_deref().is_none_or(|before| before.status != claim.status));
+        self.end_all_pending();
+        ClaimChange { key: has_status.then(|| key.to_owned()), is_deallocated }
+    }
+
+    /// Stores the new state of a class, or removes one that is gone.
+    pub fn set_class(&mut self, name: &str, class: Option<Arc<DeviceClass>>) {
+        match class {
+            Some(class) => self.classes.insert(name.to_owned(), class),
+            None => self.classes.remove(name),
+        };
+    }
+
+    /// Stores the new state of a slice, or removes one that is gone.
+    pub fn set_slice(&mut self, name: &str, slice: Option<Arc<ResourceSlice>>) {
+        if let Some(before) = self.slices.remove(name) {
+            remove(&mut self.by_node, &node_of(&before), name);
+            remove(&mut self.by_pool, &pool_of(&before), name);
+        }
+        let Some(slice) = slice else {
+            self.published.remove(name);
+            return;
+        };
+        self.by_node.entry(node_of(&slice)).or_default().insert(name.to_owned());
+        self.by_pool.entry(pool_of(&slice)).or_default().insert(name.to_owned());
+        self.slices.insert(name.to_owned(), self.tainted(&slice));
+        self.published.insert(name.to_owned(), slice);
+    }
+
+    /// Stores the new state of a DeviceTaintRule, or removes one that is gone.
+    pub fn set_taint_rule(&mut self, name: &str, rule: Option<Arc<DeviceTaintRule>>) {
+        match rule {
+            Some(rule) => self.taint_rules.insert(name.to_owned(), rule),
+            None => self.taint_rules.remove(name),
+        };
+        self.slices = self.published.iter().map(|(name, slice)| (name.clone(), self.tainted(slice))).collect();
+    }
+
+    /// The allocation of a claim was decided: its devices are in use. The task that writes it reports to the result.
+    pub fn signal_claim_pending_allocation(&mut self, claim: &ResourceClaim, allocation: &AllocationResult) -> AllocationWrite {
+        let (uid, write) = (claim.metadata.uid.clone().unwrap_or_default(), AllocationWrite::default());
+        self.end_pending(&uid);
+        let devices: Vec<DeviceId> = devices_in_use(allocation).collect();
+        devices.iter().for_each(|device| self.take(device.clone()));
+        self.pending.insert(uid, PendingAllocation { key: claim_key(claim), devices, write: write.clone(), is_abandoned: false });
+        write
+    }
+
+    /// The Pod for which the allocation of the claim with this UID was decided is not bound. An allocation that is being written stays
+    /// until it is clear whether it was.
+    pub fn remove_claim_pending_allocation(&mut self, uid: &str) {
+        if let Some(pending) = self.pending.get_mut(uid) {
+            pending.is_abandoned = true;
+        }
+        self.end_all_pending();
+    }
+
+    /// Ends the pending allocations that the informer has as they were written, and those that will never be in the store.
+    fn end_all_pending(&mut self) {
+        if self.pending.is_empty() {
+            return;
+        }
+        let has_ended = |uid: &String, pending: &PendingAllocation| {
+            let claim = self.claims.get(&pending.key).filter(|claim| claim.metadata.uid.as_ref() == Some(uid));
+            // A claim that is gone has no devices.
+            let Some(claim) = claim else { return true };
+            match pending.write.0.load(Ordering::Acquire) {
+                0 => pending.is_abandoned,
+                AllocationWrite::STARTED => false,
+                AllocationWrite::FAILED => true,
+                written => {
+                    let revision = claim.metadata.resource_version.as_ref().and_then(|revision| revision.parse::<u64>().ok());
+                    revision.is_none_or(|revision| revision >= written)
+                }
+            }
+        };
+        let ended: Vec<String> = self.pending.iter().filter(|(uid, pending)| has_ended(uid, pending)).map(|(uid, _)| uid.clone()).collect();
+        ended.iter().for_each(|uid| self.end_pending(uid));
+    }
+
+    fn end_pending(&mut self, uid: &str) {
+        if let Some(pending) = self.pending.remove(uid) {
+            pending.devices.iter().for_each(|device| self.release(device));
+        }
+    }
+
+    fn take(&mut self, device: DeviceId) {
+        *self.allocated.entry(device).or_default() += 1;
+    }
+
+    fn release(&mut self, device: &DeviceId) {
+        match self.allocated.get_mut(device) {
+            Some(claims) if *claims > 1 => *claims -= 1,
+            Some(_) => drop(self.allocated.remove(device)),
+            None => {}
+        }
+    }
+
+    /// The slice with the taints of the rules that select its devices.
+    fn tainted(&self, slice: &Arc<ResourceSlice>) -> Arc<ResourceSlice> {
+        let of_slice = |selector: &DeviceTaintSelector| {
+            selector.driver.as_ref().is_none_or(|driver| *driver == slice.spec.driver)
+                && selector.pool.as_ref().is_none_or(|pool| *pool == slice.spec.pool.name)
+        };
+        let rules = self.taint_rules.values().filter_map(|rule| Some((rule.spec.device_selector.as_ref()?, &rule.spec.taint)));
+        let rules: Vec<_> = rules.filter(|(selector, _)| of_slice(selector)).collect();
+        if rules.is_empty() {
+            return Arc::clone(slice);
+        }
+        let mut tainted = ResourceSlice::clone(slice);
+        for device in tainted.spec.devices.iter_mut().flatten() {
+            let of_device =
+                |selector: &DeviceTaintSelector, device: &Device| selector.device.as_ref().is_none_or(|name| *name == device.name);
+            let taints: Vec<_> =
+                rules.iter().filter(|(selector, _)| of_device(selector, device)).map(|(_, taint)| (*taint).clone()).collect();
+            if !taints.is_empty() {
+                device.taints.get_or_insert_default().extend(taints);
+            }
+        }
+        Arc::new(tainted)
+    }
+}
+
+/// `namespace/name` of a claim.
+fn claim_key(claim: &ResourceClaim) -> String {
+    let part = |part: &Option<String>| part.clone().unwrap_or_default();
+    format!("{}/{}", part(&claim.metadata.namespace), part(&claim.metadata.name))
+}
+
+fn allocation(claim: &ResourceClaim) -> Option<&AllocationResult> {
+    claim.status.as_ref()?.allocation.as_ref()
+}
+
+/// The devices that nobody else may use. Administrators' access does not keep others from a device.
+fn devices_in_use(allocation: &AllocationResult) -> impl Iterator<Item = DeviceId> + '_ {
+    let results = allocation.devices.as_ref().and_then(|devices| devices.results.as_ref()).into_iter().flatten();
+    results.filter(|result| result.admin_access != Some(true)).map(|result| DeviceId {
+        driver: result.driver.clone(),
+        pool: result.pool.clone(),
+        device: result.device.clone(),
+    })
+}
+
+fn node_of(slice: &ResourceSlice) -> String {
+    slice.spec.node_name.clone().unwrap_or_default()
+}
+
+fn pool_of(slice: &ResourceSlice) -> PoolId {
+    (slice.spec.driver.clone(), slice.spec.pool.name.clone())
+}
+
+fn remove<K: std::hash::Hash + Eq>(index: &mut HashMap<K, BTreeSet<String>>, key: &K, name: &str) {
+    if let Some(names) = index.get_mut(key) {
+        names.remove(name);
+        if names.is_empty() {
+            index.remove(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,260 @@
+//! Devices for the claims of Pods (upstream's `DynamicResources`): only nodes are feasible on which all claims of the Pod are allocated, or
+//! can be. Reserve takes the devices of the node that was chosen. `binding.rs` writes the allocations.
+//!
+//! The plugin has no part in a Pod without claims.
+
+mod allocator;
+mod binding;
+mod claims;
+mod constraint;
+mod error;
+#[cfg(test)]
+pub(crate) mod fixtures;
+mod outcome;
+mod pools;
+mod requests;
+mod search;
+mod selectors;
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use k8s_openapi::api::resource::v1::{AllocationResult, ResourceClaim};
+use parking_lot::Mutex;
+use sched_framework::{
+    AllocationWrite, BindingPlugin, ClusterEvent, CycleState, DraManager, FilterPlugin, Filters, NodeInfo, Plugin, PodInfo,
+    PostFilterPlugin, PostFilterResult, Reason, Refusal, ReservePlugin, Scope, Snapshot, Status, selector_matches,
+};
+
+use self::allocator::{Allocator, Effort};
+use self::selectors::SelectorCache;
+pub(crate) use binding::DynamicResourcesBinding;
+pub(crate) use claims::awaited as awaited_claim;
+
+/// Upstream's name of the plugin.
+pub(crate) const DYNAMIC_RESOURCES: &str = "DynamicResources";
+
+/// The plugin, but for its writes.
+#[derive(Default)]
+pub(crate) struct DynamicResources {
+    selectors: SelectorCache,
+}
+
+/// What the plugin has to do for a Pod in a cycle.
+#[derive(Default)]
+struct PodClaims {
+    /// All claims of the Pod.
+    claims: Vec<Arc<ResourceClaim>>,
+    /// Those that are not allocated.
+    unallocated: Vec<Arc<ResourceClaim>>,
+    /// The objects of the cycle, until its end.
+    dra: Option<Arc<DraManager>>,
+    progress: Mutex<Progress>,
+    /// The allocations for the node that was chosen.
+    reserved: Vec<ReservedClaim>,
+}
+
+/// A claim whose allocation was decided.
+#[derive(Clone)]
+struct ReservedClaim {
+    claim: Arc<ResourceClaim>,
+    allocation: AllocationResult,
+    write: AllocationWrite,
+}
+
+/// What the filter found on nodes.
+struct Progress {
+    /// By the name of the node. A cycle may filter a node several times.
+    nodes: HashMap<String, Result<Vec<AllocationResult>, Status>>,
+    effort: Effort,
+    /// Something is wrong with a claim, a class or a slice: no node is feasible.
+    failure: Option<Reason>,
+    /// The indexes of claims that are allocated for other nodes than one that was filtered.
+    unavailable: BTreeSet<usize>,
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self { nodes: HashMap::new(), effort: Effort::of_cycle(), failure: None, unavailable: BTreeSet::new() }
+    }
+}
+
+fn unschedulable(reason: impl Into<Reason>) -> Status {
+    Status::UnschedulableAndUnresolvable(vec![reason.into()])
+}
+
+impl Plugin for DynamicResources {
+    fn name(&self) -> &'static str {
+        DYNAMIC_RESOURCES
+    }
+
+    fn scope(&self) -> Scope {
+        Scope::Cluster
+    }
+}
+
+impl FilterPlugin for DynamicResources {
+    fn pre_filter(&self, state: &mut CycleState, pod: &PodInfo, snapshot: &Snapshot) -> Status {
+        if pod.resource_claims.is_empty() {
+            return Status::Success;
+        }
+        state.write(DYNAMIC_RESOURCES, PodClaims::default());
+        let claims = match claims::of_pod(pod, &snapshot.dra) {
+            Ok(claims) => claims,
+            Err(error) => return unschedulable(error.to_string()),
+        };
+        if let Err(error) = claims::check(&claims, &snapshot.dra) {
+            return unschedulable(error.to_string());
+        }
+        let unallocated: Vec<_> = claims.iter().filter(|claim| claims::allocation(claim).is_none()).cloned().collect();
+        let dra = (!unallocated.is_empty()).then(|| Arc::clone(&snapshot.dra));
+        state.write(DYNAMIC_RESOURCES, PodClaims { claims, unallocated, dra, ..PodClaims::default() });
+        Status::Success
+    }
+
+    fn may_reject(&self, _state: &CycleState, pod: &PodInfo) -> bool {
+        !pod.resource_claims.is_empty()
+    }
+
+    fn filter(&self, state: &CycleState, _pod: &PodInfo, node: &NodeInfo) -> Status {
+        let Some(claims) = state.read::<PodClaims>(DYNAMIC_RESOURCES) else { return Status::Success };
+        let mut progress = claims.progress.lock();
+        if let Some(failure) = &progress.failure {
+            return unschedulable(failure.clone());
+        }
+        if !progress.nodes.contains_key(&node.name) {
+            let result = self.filter_node(claims, node, &mut progress);
+            progress.nodes.insert(node.name.clone(), result);
+        }
+        match progress.nodes.get(&node.name) {
+            Some(Err(status)) => status.clone(),
+            Some(Ok(_)) | None => Status::Success,
+        }
+    }
+
+    fn events_to_register(&self) -> &'static [ClusterEvent] {
+        &[
+            ClusterEvent::NodeAdd,
+            ClusterEvent::UpdateNodeLabel,
+            ClusterEvent::ResourceClaimUpdate,
+            ClusterEvent::DeviceClassUpdate,
+            ClusterEvent::ResourceSliceUpdate,
+            // A Pod that is not bound after all leaves its devices to others. Upstream's Pods wait for the next flush.
+            ClusterEvent::AssignedPodDelete,
+        ]
+    }
+}
+
+impl DynamicResources {
+    /// The allocations on the node, or why there are none.
+    fn filter_node(&self, claims: &PodClaims, node: &NodeInfo, progress: &mut Progress) -> Result<Vec<AllocationResult>, Status> {
+        let allocations = match &claims.dra {
+            Some(dra) => self.allocate(dra, claims, node, progress)?,
+            None => Vec::new(),
+        };
+        let is_elsewhere = |claim: &ResourceClaim| {
+            let selector = claims::allocation(claim).and_then(|allocation| allocation.node_selector.as_ref());
+            selector.is_some_and(|selector| !selector_matches(selector, &node.name, &node.labels))
+        };
+        let elsewhere: Vec<usize> =
+            claims.claims.iter().enumerate().filter(|(_, claim)| is_elsewhere(claim)).map(|(index, _)| index).collect();
+        if elsewhere.is_empty() {
+            return Ok(allocations);
+        }
+        progress.unavailable.extend(elsewhere);
+        Err(unschedulable("resourceclaim not available on the node"))
+    }
+
+    fn allocate(
+        &self,
+        dra: &DraManager,
+        claims: &PodClaims,
+        node: &NodeInfo,
+        progress: &mut Progress,
+    ) -> Result<Vec<AllocationResult>, Status> {
+        let before = progress.effort.for_node();
+        let mut effort = before.clone();
+        let result = Allocator::new(dra, &self.selectors, &claims.unallocated).allocate(node, &mut effort);
+        progress.effort.spend(&before, &effort);
+        match result {
+            Ok(Some(allocations)) => Ok(allocations),
+            Ok(None) => Err(unschedulable("cannot allocate all claims")),
+            Err(error) if error.concerns_node() => Err(unschedulable(error.to_string())),
+            Err(error) => {
+                let reason = Reason::from(error.to_string());
+                progress.failure = Some(reason.clone());
+                Err(unschedulable(reason))
+            }
+        }
+    }
+}
+
+impl PostFilterPlugin for DynamicResources {
+    /// Finds a claim that is allocated for nodes that do not fit and that nobody uses. [`DynamicResourcesBinding`] deallocates it.
+    fn post_filter(
+        &self,
+        _filters: &Filters,
+        state: &mut CycleState,
+        pod: &PodInfo,
+        _snapshot: &Snapshot,
+        _resolvable: &[usize],
+        _offset: usize,
+    ) -> PostFilterResult {
+        let message = match state.read::<PodClaims>(DYNAMIC_RESOURCES) {
+            _ if pod.resource_claims.is_empty() => "",
+            Some(claims) if !claims.claims.is_empty() => match idle(claims, pod) {
+                Some(_) => "deallocation of ResourceClaim completed",
+                None => "still not schedulable",
+            },
+            _ => "no new claims to deallocate",
+        };
+        PostFilterResult::Unschedulable { message: message.to_owned(), stays_nominated: true }
+    }
+}
+
+/// A claim of the Pod whose allocation is of no use to anybody.
+fn idle<'c>(claims: &'c PodClaims, pod: &PodInfo) -> Option<&'c Arc<ResourceClaim>> {
+    let progress = claims.progress.lock();
+    let mut unavailable = progress.unavailable.iter().filter_map(|index| claims.claims.get(*index));
+    unavailable.find(|claim| claims::reserved_for(claim).iter().all(|consumer| consumer.uid == pod.uid))
+}
+
+impl BindingPlugin for DynamicResources {
+    fn has_part_in(&self, pod: &PodInfo) -> bool {
+        !pod.resource_claims.is_empty()
+    }
+}
+
+impl ReservePlugin for DynamicResources {
+    fn reserve(&self, state: &mut CycleState, _pod: &PodInfo, node: &str, snapshot: &mut Snapshot) -> Result<(), Refusal> {
+        let Some(claims) = state.read_mut::<PodClaims>(DYNAMIC_RESOURCES) else { return Ok(()) };
+        // The objects are changed below: nobody else may have them then.
+        claims.dra = None;
+        if claims.unallocated.is_empty() {
+            return Ok(());
+        }
+        let Some(Ok(allocations)) = claims.progress.get_mut().nodes.remove(node) else {
+            return Err(Refusal::Error("claim allocation not found for node".into()));
+        };
+        let dra = Arc::make_mut(&mut snapshot.dra);
+        for (claim, allocation) in claims.unallocated.iter().zip(allocations) {
+            let write = dra.signal_claim_pending_allocation(claim, &allocation);
+            claims.reserved.push(ReservedClaim { claim: Arc::clone(claim), allocation, write });
+        }
+        Ok(())
+    }
+
+    fn unreserve(&self, state: &mut CycleState, _pod: &PodInfo, _node: &str, snapshot: &mut Snapshot) {
+        let Some(claims) = state.read_mut::<PodClaims>(DYNAMIC_RESOURCES) else { return };
+        claims.dra = None;
+        if !claims.reserved.is_empty() {
+            let dra = Arc::make_mut(&mut snapshot.dra);
+            for reserved in claims.reserved.drain(..) {
+                dra.remove_claim_pending_allocation(reserved.claim.metadata.uid.as_deref().unwrap_or_default());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,297 @@
+//! The allocator: finds devices for the claims of a Pod on a node. It is pure, and it tries one device after the other, for one request
+//! after the other, until all requests have theirs (upstream's `structured.Allocator`).
+//!
+//! The search is exhaustive, so a hostile claim could keep it busy for years. Each search has a number of steps, where upstream has a
+//! time: the same claims and slices give the same result on every machine. The search has no recursion, because the number of a Pod's
+//! claims has no limit.
+
+use std::sync::Arc;
+
+use api_cel::Budget;
+use api_cel::device::{DeviceValue, SELECTOR_COST_MAX};
+use k8s_openapi::api::resource::v1::{
+    AllocationResult, Device, DeviceSelector, DeviceTaint, DeviceToleration, ResourceClaim, ResourceSlice,
+};
+use sched_framework::{DeviceId, DraManager, NodeInfo};
+
+use super::constraint::Constraint;
+use super::error::{AllocationError, DEVICES_MAX, RequestError};
+use super::outcome;
+use super::pools::{self, Counters, Pool, PoolState};
+use super::requests::{self, Alternatives, Request, Wanted, claim_name};
+use super::search::Search;
+use super::selectors::SelectorCache;
+
+/// What a search, or all searches of a scheduling cycle together, may still spend.
+#[derive(Clone, Debug)]
+pub(crate) struct Effort {
+    /// Devices that are tried.
+    pub steps: u64,
+    /// The cost of selectors.
+    pub selectors: Budget,
+}
+
+impl Effort {
+    /// The effort for one node: some ten milliseconds.
+    pub fn of_node() -> Self {
+        Self { steps: 100_000, selectors: Budget::new(2 * SELECTOR_COST_MAX) }
+    }
+
+    /// The effort for all nodes in one scheduling cycle: some hundred milliseconds.
+    pub fn of_cycle() -> Self {
+        Self { steps: 1_000_000, selectors: Budget::new(10 * SELECTOR_COST_MAX) }
+    }
+
+    /// The effort for one node that a cycle can still afford.
+    pub fn for_node(&self) -> Self {
+        let node = Self::of_node();
+        let selectors = Budget::new(node.selectors.left().min(self.selectors.left()));
+        Self { steps: node.steps.min(self.steps), selectors }
+    }
+
+    /// Takes away what `before` became `after` by.
+    pub fn spend(&mut self, before: &Self, after: &Self) {
+        self.steps = self.steps.saturating_sub(before.steps - after.steps.min(before.steps));
+        self.selectors.pay(before.selectors.left().saturating_sub(after.selectors.left()));
+    }
+
+    /// Takes one step.
+    pub fn step(&mut self) -> Result<(), AllocationError> {
+        self.steps = self.steps.checked_sub(1).ok_or(AllocationError::TimedOut)?;
+        Ok(())
+    }
+}
+
+/// Finds devices for these claims, on one node after the other.
+pub(crate) struct Allocator<'a> {
+    dra: &'a DraManager,
+    selectors: &'a SelectorCache,
+    claims: &'a [Arc<ResourceClaim>],
+}
+
+/// A device for the node.
+#[derive(Debug)]
+pub(super) struct Candidate {
+    pub id: DeviceId,
+    pub slice: Arc<ResourceSlice>,
+    /// The index in the slice.
+    index: usize,
+    /// The index of the pool.
+    pub pool: usize,
+    /// Whether a claim has the device.
+    pub is_allocated: bool,
+    /// The amounts of counters that the device consumes.
+    pub counters: Vec<((String, String), i128)>,
+}
+
+impl Candidate {
+    pub fn device(&self) -> Option<&Device> {
+        self.slice.spec.devices.as_ref()?.get(self.index)
+    }
+}
+
+/// A device for a request.
+#[derive(Debug)]
+pub(super) struct Chosen<'s> {
+    pub request: &'s Request<'s>,
+    pub candidate: &'s Candidate,
+}
+
+/// A claim to be allocated.
+pub(super) struct ClaimPlan<'a> {
+    pub claim: &'a ResourceClaim,
+    /// Each request of the claim with its alternatives.
+    pub requests: Vec<Vec<RequestPlan<'a>>>,
+}
+
+/// An alternative of a request, with the devices that are eligible for it.
+pub(super) struct RequestPlan<'a> {
+    pub request: Request<'a>,
+    pub devices: usize,
+    /// All devices that match, for a request for all.
+    pub all: Option<Vec<usize>>,
+}
+
+impl<'a> Allocator<'a> {
+    pub fn new(dra: &'a DraManager, selectors: &'a SelectorCache, claims: &'a [Arc<ResourceClaim>]) -> Self {
+        Self { dra, selectors, claims }
+    }
+
+    /// An allocation for each claim, or `None` when the node does not have the devices.
+    pub fn allocate(&self, node: &NodeInfo, effort: &mut Effort) -> Result<Option<Vec<AllocationResult>>, AllocationError> {
+        let pools = pools::gather(self.dra, node);
+        let mut eligible = Eligible { selectors: self.selectors, node, candidates: self.candidates(&pools), effort };
+        let plans = self.claims.iter().map(|claim| self.plan(claim, &pools, &mut eligible)).collect::<Result<Vec<_>, _>>()?;
+        let counters: Vec<&Counters> = pools.iter().map(|pool| &pool.counters).collect();
+        let mut constraints = self.claims.iter().map(|claim| constraints(claim)).collect::<Result<Vec<_>, _>>()?;
+        let candidates = std::mem::take(&mut eligible.candidates);
+        let mut search = Search::new(&plans, &candidates, counters, &mut constraints);
+        if !search.run(&mut eligible)? {
+            let is_invalid = pools.iter().any(|pool| pool.state == PoolState::Invalid);
+            return if is_invalid { Err(AllocationError::InvalidPools) } else { Ok(None) };
+        }
+        let result = search.chosen();
+        let allocation = |(plan, chosen): (&ClaimPlan<'_>, Vec<(usize, usize, usize)>)| {
+            let alternative = |request: usize| chosen.iter().find(|(of, ..)| *of == request).map_or(0, |(_, alternative, _)| *alternative);
+            let requests: Vec<&Request<'_>> = plan
+                .requests
+                .iter()
+                .enumerate()
+                .filter_map(|(index, alternatives)| Some(&alternatives.get(alternative(index))?.request))
+                .collect();
+            let chosen: Vec<Chosen<'_>> = chosen
+                .iter()
+                .filter_map(|(request, alternative, device)| {
+                    Some(Chosen { request: &plan.requests.get(*request)?.get(*alternative)?.request, candidate: candidates.get(*device)? })
+                })
+                .collect();
+            outcome::allocation(plan.claim, &requests, &chosen, &node.name)
+        };
+        plans.iter().zip(result).map(allocation).collect::<Result<Vec<_>, _>>().map(Some)
+    }
+
+    /// The devices that may be allocated on the node.
+    fn candidates(&self, pools: &[Pool]) -> Vec<Candidate> {
+        let mut candidates = Vec::new();
+        for (pool, slice) in pools.iter().enumerate().flat_map(|(index, pool)| pool.slices.iter().map(move |slice| (index, slice))) {
+            for (index, device) in slice.spec.devices.iter().flatten().enumerate() {
+                let Some(counters) = pools::consumed(device).filter(|_| pools::is_supported(slice, device)) else { continue };
+                let id = pools::device_id(slice, device);
+                let is_allocated = self.dra.is_allocated(&id);
+                candidates.push(Candidate { id, slice: Arc::clone(slice), index, pool, is_allocated, counters });
+            }
+        }
+        candidates
+    }
+
+    /// Checks the claim, and how many devices each of its requests is for.
+    fn plan(&self, claim: &'a Arc<ResourceClaim>, pools: &[Pool], eligible: &mut Eligible<'_>) -> Result<ClaimPlan<'a>, AllocationError> {
+        let name = || claim_name(claim);
+        let mut plans: Vec<Vec<RequestPlan<'a>>> = Vec::new();
+        for alternatives in requests::of_claim(claim, self.dra)? {
+            let mut of_request = Vec::new();
+            for request in Alternatives::into_iter(alternatives) {
+                of_request.push(self.plan_request(claim, request, pools, eligible)?);
+            }
+            plans.push(of_request);
+        }
+        let fewest = plans.iter().map(|alternatives| alternatives.iter().map(|plan| plan.devices).min().unwrap_or_default());
+        let devices = fewest.fold(0, usize::saturating_add);
+        if devices > DEVICES_MAX {
+            return Err(AllocationError::TooManyDevices { claim: name(), devices });
+        }
+        Ok(ClaimPlan { claim, requests: plans })
+    }
+
+    fn plan_request(
+        &self,
+        claim: &ResourceClaim,
+        request: Request<'a>,
+        pools: &[Pool],
+        eligible: &mut Eligible<'_>,
+    ) -> Result<RequestPlan<'a>, AllocationError> {
+        let devices = match request.wanted {
+            Wanted::Exactly(devices) => return Ok(RequestPlan { request, devices, all: None }),
+            Wanted::All => eligible.candidates.len(),
+        };
+        // "All" is unknown as long as the driver replaces slices.
+        for pool in pools {
+            let reason = match pool.state {
+                PoolState::Usable => continue,
+                PoolState::Incomplete => RequestError::Incomplete(pool.name()),
+                PoolState::Invalid => RequestError::Invalid(pool.name()),
+            };
+            return Err(AllocationError::Request { claim: claim_name(claim), request: request.full_name, reason });
+        }
+        let mut all = Vec::new();
+        for index in 0..devices {
+            if eligible.is_selectable(claim, &request, index)? {
+                all.push(index);
+            }
+        }
+        Ok(RequestPlan { request, devices: all.len(), all: Some(all) })
+    }
+}
+
+fn constraints(claim: &ResourceClaim) -> Result<Vec<Constraint<'_>>, AllocationError> {
+    let constraints = claim.spec.as_ref().and_then(|spec| spec.devices.as_ref()?.constraints.as_ref());
+    let built = constraints.into_iter().flatten().enumerate().map(|(index, constraint)| {
+        Constraint::new(constraint).ok_or_else(|| AllocationError::Constraint { claim: claim_name(claim), index })
+    });
+    built.collect()
+}
+
+/// Which devices a request may have, whatever other requests have.
+pub(super) struct Eligible<'e> {
+    selectors: &'e SelectorCache,
+    node: &'e NodeInfo,
+    candidates: Vec<Candidate>,
+    pub effort: &'e mut Effort,
+}
+
+impl Eligible<'_> {
+    fn is_selectable(&mut self, claim: &ResourceClaim, request: &Request<'_>, index: usize) -> Result<bool, AllocationError> {
+        let candidates = std::mem::take(&mut self.candidates);
+        let result = candidates.get(index).map_or(Ok(false), |candidate| self.selects(claim, request, candidate));
+        self.candidates = candidates;
+        result
+    }
+
+    /// Whether class and request select the device, and the node can use it.
+    pub fn selects(&mut self, claim: &ResourceClaim, request: &Request<'_>, candidate: &Candidate) -> Result<bool, AllocationError> {
+        self.effort.step()?;
+        let Some(device) = candidate.device() else { return Ok(false) };
+        if candidate.slice.spec.per_device_node_selection == Some(true) && !pools::device_matches(device, self.node) {
+            return Ok(false);
+        }
+        let class = || format!("class {}", request.class.metadata.name.as_deref().unwrap_or_default());
+        let of_class = request.class.spec.as_ref().and_then(|spec| spec.selectors.as_deref()).unwrap_or_default();
+        Ok(self.all_match(&class, of_class, candidate, device)?
+            && self.all_match(&|| format!("claim {}", claim_name(claim)), request.selectors, candidate, device)?)
+    }
+
+    fn all_match(
+        &mut self,
+        owner: &dyn Fn() -> String,
+        selectors: &[DeviceSelector],
+        candidate: &Candidate,
+        device: &Device,
+    ) -> Result<bool, AllocationError> {
+        for (index, selector) in selectors.iter().enumerate() {
+            let expression = selector.cel.as_ref().map_or("", |cel| cel.expression.as_str());
+            let compiled = self.selectors.get_or_compile(expression);
+            let compiled = compiled.map_err(|error| AllocationError::Compile { owner: owner(), index, error })?;
+            let value = DeviceValue::new(&candidate.id.driver, device);
+            match value.and_then(|value| compiled.matches(&value, &mut self.effort.selectors)) {
+                Ok(true) => {}
+                Ok(false) => return Ok(false),
+                Err(error) if error.is_out_of_budget() => return Err(AllocationError::TimedOut),
+                Err(error) => return Err(AllocationError::Runtime { owner: owner(), index, device: candidate.id.clone(), error }),
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Whether a taint of the device keeps the request from it.
+pub(super) fn taint_prevents_allocation(device: &Device, request: &Request<'_>) -> bool {
+    // Other effects, also those of later versions, have no say here.
+    let prevents = |taint: &&DeviceTaint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute");
+    let tolerated = |taint: &DeviceTaint| request.tolerations.iter().any(|toleration| tolerates(toleration, taint));
+    device.taints.iter().flatten().filter(prevents).any(|taint| !tolerated(taint))
+}
+
+fn tolerates(toleration: &DeviceToleration, taint: &DeviceTaint) -> bool {
+    let is_or_empty = |wanted: &Option<String>, is: &str| wanted.as_deref().is_none_or(|wanted| wanted.is_empty() || wanted == is);
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    is_or_empty(&toleration.effect, &taint.effect)
+        && is_or_empty(&toleration.key, &taint.key)
+        && match toleration.operator.as_deref().unwrap_or_default() {
+            "" | "Equal" => text(&toleration.value) == text(&taint.value),
+            "Exists" => true,
+            _ => false,
+        }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,208 @@
+use std::collections::VecDeque;
+
+use http_body_util::BodyExt;
+use kube::client::Body;
+use sched_framework::{FilterPlugin, ReservePlugin, Snapshot, Status};
+
+use super::super::DynamicResources;
+use super::super::fixtures::{DRIVER, devices_of, parsed};
+use super::super::tests::{allocated, cluster, using, wanted};
+use super::*;
+
+/// What the server answers next: a status with an object, or no answer.
+type Answers = Arc<Mutex<VecDeque<Option<(u16, Value)>>>>;
+type Requests = Arc<Mutex<Vec<String>>>;
+
+/// A client of a server with these answers, and the requests that it got.
+fn client(answers: Vec<Option<(u16, Value)>>) -> (kube::Client, Requests) {
+    let (answers, requests): (Answers, Requests) = (Arc::new(Mutex::new(answers.into())), Arc::default());
+    let log = Arc::clone(&requests);
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let (answers, log) = (Arc::clone(&answers), Arc::clone(&log));
+        async move {
+            let (parts, body) = request.into_parts();
+            let body: Value = serde_json::from_slice(&body.collect().await?.to_bytes()).unwrap_or_default();
+            let path = parts.uri.path().rsplit("resourceclaims/").next().unwrap_or_default().to_owned();
+            log.lock().push(format!("{} {path} {}", parts.method, summary(&body)));
+            let answer = answers.lock().pop_front().expect("an answer");
+            let (status, object) = answer.ok_or_else(|| std::io::Error::from(std::io::ErrorKind::ConnectionReset))?;
+            let response = http::Response::builder().status(status).body(Body::from(object.to_string().into_bytes()));
+            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(response?)
+        }
+    });
+    (kube::Client::new(service, "default"), requests)
+}
+
+/// What a patch says, in a line.
+fn summary(body: &Value) -> String {
+    let version = body["metadata"]["resourceVersion"].as_str().unwrap_or("-");
+    let finalizers = &body["metadata"]["finalizers"];
+    let devices = body.pointer("/status/allocation/devices/results/0/device").and_then(Value::as_str);
+    let pods: Vec<_> = body["status"]["reservedFor"].as_array().into_iter().flatten().filter_map(|one| one["name"].as_str()).collect();
+    let mut parts = vec![format!("at {version}")];
+    parts.extend((!finalizers.is_null()).then(|| finalizers.to_string()));
+    parts.extend(devices.map(str::to_owned));
+    parts.extend((!pods.is_empty()).then(|| format!("for {}", pods.join(" "))));
+    parts.join(", ")
+}
+
+fn at(mut claim: Value, revision: u64) -> Value {
+    claim["apiVersion"] = json!("resource.k8s.io/v1");
+    claim["kind"] = json!("ResourceClaim");
+    claim["metadata"]["resourceVersion"] = json!(revision.to_string());
+    claim
+}
+
+fn with_finalizer(mut claim: Value) -> Value {
+    claim["metadata"]["finalizers"] = json!([FINALIZER]);
+    claim
+}
+
+fn status(code: u16, reason: &str) -> Option<(u16, Value)> {
+    Some((code, json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": reason, "code": code})))
+}
+
+/// A Pod for which the device `a` was reserved.
+struct Reserved {
+    all: Snapshot,
+    state: CycleState,
+    pod: Arc<PodInfo>,
+}
+
+impl Reserved {
+    fn new(claims: &[Value]) -> Self {
+        let mut all = cluster(&[devices_of("n1", &["a"])], claims);
+        let (plugin, mut state, pod) = (DynamicResources::default(), CycleState::default(), Arc::new(using("p", &["c"])));
+        assert_eq!(plugin.pre_filter(&mut state, &pod, &all), Status::Success);
+        assert_eq!(plugin.filter(&state, &pod, &all.nodes[0]), Status::Success);
+        plugin.reserve(&mut state, &pod, "n1", &mut all).expect("reserved");
+        Self { all, state, pod }
+    }
+
+    async fn pre_bind(&self, client: kube::Client) -> Result<(), Refusal> {
+        DynamicResourcesBinding::new(client).pre_bind(&self.state, &self.pod, "n1").expect("work").await
+    }
+
+    /// Takes the reservation back. Returns whether the device is in use all the same.
+    fn unreserve(&mut self) -> bool {
+        DynamicResources::default().unreserve(&mut self.state, &self.pod, "n1", &mut self.all);
+        self.is_in_use()
+    }
+
+    fn is_in_use(&self) -> bool {
+        let device = sched_framework::DeviceId { driver: DRIVER.to_owned(), pool: "n1".to_owned(), device: "a".to_owned() };
+        self.all.dra.is_allocated(&device)
+    }
+
+    fn informed(&mut self, claim: &Value) {
+        Arc::make_mut(&mut self.all.dra).set_claim("default/c", Some(parsed(claim)));
+    }
+}
+
+#[tokio::test]
+async fn an_allocation_is_written_before_the_pod_is_bound() {
+    let mut reserved = Reserved::new(&[wanted("c")]);
+    let stored = at(with_finalizer(allocated("c", "n1", "a", &["p"])), 3);
+    let (client, requests) = client(vec![Some((200, at(with_finalizer(wanted("c")), 2))), Some((200, stored.clone()))]);
+    assert_eq!(reserved.pre_bind(client).await, Ok(()));
+    let finalizer = format!("PATCH c at 1, [\"{FINALIZER}\"]");
+    assert_eq!(*requests.lock(), [finalizer.as_str(), "PATCH c/status at 2, a, for p"]);
+    assert!(reserved.unreserve(), "the claim has it in the store");
+    reserved.informed(&stored);
+    assert!(reserved.is_in_use());
+    reserved.informed(&at(wanted("c"), 4));
+    assert!(!reserved.is_in_use());
+}
+
+#[tokio::test]
+async fn an_allocated_claim_is_reserved_for_another_pod() {
+    let reserved = Reserved::new(&[allocated("c", "n1", "a", &["q"])]);
+    let (client, requests) = client(vec![Some((200, at(allocated("c", "n1", "a", &["q", "p"]), 2)))]);
+    assert_eq!(reserved.pre_bind(client).await, Ok(()));
+    assert_eq!(*requests.lock(), ["PATCH c/status at 1, for q p"]);
+    let reserved = Reserved::new(&[allocated("c", "n1", "a", &["p"])]);
+    let (client, _) = self::client(Vec::new());
+    assert!(DynamicResourcesBinding::new(client).pre_bind(&reserved.state, &reserved.pod, "n1").is_none(), "an earlier attempt did it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_is_tried_again_with_the_present_claim() {
+    let mut reserved = Reserved::new(&[with_finalizer(wanted("c"))]);
+    let (client, requests) = client(vec![
+        status(409, "Conflict"),
+        Some((200, at(with_finalizer(wanted("c")), 5))),
+        Some((200, at(with_finalizer(allocated("c", "n1", "a", &["p"])), 6))),
+    ]);
+    assert_eq!(reserved.pre_bind(client).await, Ok(()));
+    assert_eq!(*requests.lock(), ["PATCH c/status at 1, a, for p", "GET c at -", "PATCH c/status at 5, a, for p"]);
+    reserved.informed(&at(wanted("c"), 5));
+    assert!(reserved.unreserve(), "the informer does not have the write yet");
+
+    let mut reserved = Reserved::new(&[with_finalizer(wanted("c"))]);
+    let (client, _) = self::client(vec![status(409, "Conflict"), Some((200, at(allocated("c", "n2", "b", &["q"]), 5)))]);
+    let error = reserved.pre_bind(client).await;
+    assert_eq!(error, Err(Refusal::Error("claim default/c got allocated elsewhere in the meantime".into())));
+    assert!(!reserved.unreserve());
+
+    let mut reserved = Reserved::new(&[with_finalizer(wanted("c"))]);
+    let conflicts = (0..ATTEMPTS_MAX).flat_map(|_| [status(409, "Conflict"), Some((200, at(with_finalizer(wanted("c")), 5)))]);
+    let (client, requests) = self::client(conflicts.collect());
+    let Err(Refusal::Error(error)) = reserved.pre_bind(client).await else { panic!("no error") };
+    assert!(error.starts_with("add allocation and reservation to claim default/c: "), "{error}");
+    assert_eq!(requests.lock().len(), 9, "five attempts");
+    assert!(!reserved.unreserve());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_was_deleted_is_an_error() {
+    let deleted = Err(Refusal::Error("claim default/c got deleted in the meantime".into()));
+    for answers in [vec![status(404, "NotFound")], vec![status(409, "Conflict"), status(404, "NotFound")]] {
+        let mut reserved = Reserved::new(&[wanted("c")]);
+        let (client, _) = client(answers);
+        assert_eq!(reserved.pre_bind(client).await, deleted);
+        assert!(!reserved.unreserve());
+    }
+    let mut reserved = Reserved::new(&[wanted("c")]);
+    let mut other = wanted("c");
+    other["metadata"]["uid"] = json!("other");
+    let (client, _) = client(vec![status(409, "Conflict"), Some((200, at(other, 7)))]);
+    assert_eq!(reserved.pre_bind(client).await, deleted, "another claim has the name");
+    assert!(!reserved.unreserve());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_store_decides_when_the_answer_is_lost() {
+    for (stored, is_bound) in [(allocated("c", "n1", "a", &["p"]), true), (wanted("c"), false)] {
+        let mut reserved = Reserved::new(&[with_finalizer(wanted("c"))]);
+        let (client, _) = client(vec![None, None, Some((200, at(with_finalizer(stored), 8)))]);
+        assert_eq!(reserved.pre_bind(client).await.is_ok(), is_bound);
+        assert_eq!(reserved.unreserve(), is_bound);
+    }
+}
+
+#[tokio::test]
+async fn a_write_goes_on_when_nobody_waits_for_it() {
+    let mut reserved = Reserved::new(&[with_finalizer(wanted("c"))]);
+    let (client, requests) = client(vec![Some((200, at(with_finalizer(allocated("c", "n1", "a", &["p"])), 2)))]);
+    let plugin = DynamicResourcesBinding::new(client);
+    drop(plugin.pre_bind(&reserved.state, &reserved.pod, "n1").expect("work"));
+    assert!(reserved.unreserve(), "the write may succeed");
+    let mut writes = std::mem::take(&mut *plugin.writes.lock());
+    writes.join_next().await.expect("a write").expect("no panic");
+    assert_eq!(requests.lock().len(), 1);
+    reserved.informed(&at(allocated("c", "n1", "a", &["p"]), 2));
+    assert!(reserved.is_in_use());
+}
+
+#[tokio::test]
+async fn an_idle_allocation_is_removed_for_a_pod_that_cannot_use_it() {
+    let all = cluster(&[devices_of("n1", &["a"])], &[allocated("c", "n3", "a", &["p"])]);
+    let (plugin, mut state, pod) = (DynamicResources::default(), CycleState::default(), Arc::new(using("p", &["c"])));
+    assert_eq!(plugin.pre_filter(&mut state, &pod, &all), Status::Success);
+    let (client, requests) = client(vec![Some((200, at(wanted("c"), 2)))]);
+    let binding = DynamicResourcesBinding::new(client);
+    assert!(binding.make_room(&state, &pod).is_none(), "no node was filtered");
+    assert_ne!(plugin.filter(&state, &pod, &all.nodes[0]), Status::Success);
+    binding.make_room(&state, &pod).expect("work").await.expect("written");
+    assert_eq!(*requests.lock(), ["PATCH c/status at 1"]);
+}

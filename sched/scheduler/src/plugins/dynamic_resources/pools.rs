@@ -1,0 +1,169 @@
+//! The pools of devices that a node can use. Of a pool, the newest generation counts alone, and only when all its slices are there.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use api_model::quantity;
+use k8s_openapi::api::core::v1::NodeSelector;
+use k8s_openapi::api::resource::v1::{Counter, Device, DeviceAttribute, ResourceSlice};
+use sched_framework::{DeviceId, DraManager, NodeInfo, PoolId, selector_matches};
+
+/// Amounts by the names of the counter set and of the counter, in billionths.
+pub(super) type Counters = HashMap<(String, String), i128>;
+
+/// A pool with devices for the node.
+#[derive(Debug)]
+pub(super) struct Pool {
+    pub id: PoolId,
+    pub state: PoolState,
+    /// The slices with devices for the node, by their names.
+    pub slices: Vec<Arc<ResourceSlice>>,
+    /// What is left of the counters that the devices of the pool share. Less than nothing is no error.
+    pub counters: Counters,
+}
+
+/// Whether devices of a pool may be allocated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PoolState {
+    Usable,
+    /// The driver is replacing the slices.
+    Incomplete,
+    /// Two devices have one name, or a device consumes counters that do not exist.
+    Invalid,
+}
+
+impl Pool {
+    /// The name in messages.
+    pub fn name(&self) -> String {
+        format!("{}/{}", self.id.0, self.id.1)
+    }
+}
+
+/// The pools with devices for the node, by driver and name.
+pub(super) fn gather(dra: &DraManager, node: &NodeInfo) -> Vec<Pool> {
+    let mut newest: BTreeMap<PoolId, Vec<Arc<ResourceSlice>>> = BTreeMap::new();
+    for slice in dra.slices_for_node(&node.name).filter(|slice| is_relevant(slice, node)) {
+        let id = (slice.spec.driver.clone(), slice.spec.pool.name.clone());
+        let slices = newest.entry(id).or_default();
+        let generation = slices.first().map(|first| first.spec.pool.generation);
+        match generation.map(|generation| slice.spec.pool.generation.cmp(&generation)) {
+            Some(std::cmp::Ordering::Less) => {}
+            Some(std::cmp::Ordering::Greater) => *slices = vec![Arc::clone(slice)],
+            Some(std::cmp::Ordering::Equal) | None => slices.push(Arc::clone(slice)),
+        }
+    }
+    newest.into_iter().filter_map(|(id, slices)| pool(dra, id, slices)).collect()
+}
+
+/// Whether the slice has devices for the node, or counters. A slice that selects its nodes in another way is not used.
+fn is_relevant(slice: &ResourceSlice, node: &NodeInfo) -> bool {
+    let spec = &slice.spec;
+    if spec.shared_counters.as_ref().is_some_and(|counters| !counters.is_empty()) {
+        return true;
+    }
+    if spec.per_device_node_selection == Some(true) {
+        return spec.devices.iter().flatten().any(|device| device_matches(device, node));
+    }
+    node_matches(spec.node_name.as_deref(), spec.all_nodes, spec.node_selector.as_ref(), node)
+}
+
+/// Whether a device that selects its nodes itself can be used from the node.
+pub(super) fn device_matches(device: &Device, node: &NodeInfo) -> bool {
+    node_matches(device.node_name.as_deref(), device.all_nodes, device.node_selector.as_ref(), node)
+}
+
+fn node_matches(name: Option<&str>, all: Option<bool>, selector: Option<&NodeSelector>, node: &NodeInfo) -> bool {
+    match (name.filter(|name| !name.is_empty()), all, selector) {
+        (Some(name), ..) => name == node.name,
+        (None, Some(true), _) => true,
+        (None, _, Some(selector)) => selector_matches(selector, &node.name, &node.labels),
+        (None, _, None) => false,
+    }
+}
+
+/// The pool of these slices, which are of one generation; `None` when a newer generation has no devices for the node.
+fn pool(dra: &DraManager, id: PoolId, mut slices: Vec<Arc<ResourceSlice>>) -> Option<Pool> {
+    let first = &slices.first()?.spec.pool;
+    let (generation, wanted) = (first.generation, first.resource_slice_count);
+    let mut all = Vec::new();
+    for slice in dra.slices_of_pool(&id) {
+        match slice.spec.pool.generation.cmp(&generation) {
+            std::cmp::Ordering::Greater => return None,
+            std::cmp::Ordering::Equal => all.push(slice),
+            std::cmp::Ordering::Less => {}
+        }
+    }
+    if i64::try_from(all.len()).ok() != Some(wanted) {
+        return Some(Pool { id, state: PoolState::Incomplete, slices: Vec::new(), counters: Counters::new() });
+    }
+    slices.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+    slices.retain(|slice| slice.spec.shared_counters.as_ref().is_none_or(Vec::is_empty));
+    let counters = has_distinct_devices(&slices).then(|| counters_left(dra, &all)).flatten();
+    match counters {
+        Some(counters) => Some(Pool { id, state: PoolState::Usable, slices, counters }),
+        None => Some(Pool { id, state: PoolState::Invalid, slices: Vec::new(), counters: Counters::new() }),
+    }
+}
+
+fn has_distinct_devices(slices: &[Arc<ResourceSlice>]) -> bool {
+    let mut names = HashSet::new();
+    slices.iter().flat_map(|slice| slice.spec.devices.iter().flatten()).all(|device| names.insert(device.name.as_str()))
+}
+
+/// The counters of the pool without what allocated devices consume; `None` when sets or counters do not fit together.
+fn counters_left(dra: &DraManager, all: &[&Arc<ResourceSlice>]) -> Option<Counters> {
+    let (mut left, mut sets) = (Counters::new(), BTreeSet::new());
+    for set in all.iter().flat_map(|slice| slice.spec.shared_counters.iter().flatten()) {
+        if !sets.insert(set.name.as_str()) {
+            return None;
+        }
+        for (counter, amount) in &set.counters {
+            left.insert((set.name.clone(), counter.clone()), nano(amount)?);
+        }
+    }
+    for slice in all {
+        for device in slice.spec.devices.iter().flatten() {
+            let id = device_id(slice, device);
+            for (counter, amount) in consumed(device)? {
+                let left = left.get_mut(&counter)?;
+                if dra.is_allocated(&id) {
+                    *left -= amount;
+                }
+            }
+        }
+    }
+    Some(left)
+}
+
+/// The amounts of counters that the device consumes; `None` when one is no quantity.
+pub(super) fn consumed(device: &Device) -> Option<Vec<((String, String), i128)>> {
+    let of_sets = device.consumes_counters.iter().flatten();
+    let all = of_sets.flat_map(|of| of.counters.iter().map(|(counter, amount)| ((of.counter_set.clone(), counter.clone()), nano(amount))));
+    all.map(|(counter, amount)| Some((counter, amount?))).collect()
+}
+
+fn nano(counter: &Counter) -> Option<i128> {
+    quantity::nano(&counter.value.0).ok()
+}
+
+/// The identity of a device of a slice.
+pub(super) fn device_id(slice: &ResourceSlice, device: &Device) -> DeviceId {
+    DeviceId { driver: slice.spec.driver.clone(), pool: slice.spec.pool.name.clone(), device: device.name.clone() }
+}
+
+/// Whether all fields of slice and device that an allocation depends on are supported. A device is not allocated when one is not:
+/// capacity that several claims share, binding conditions, lists as attributes, resources of the node, compatibility groups, and
+/// operations of the node that are skipped.
+pub(super) fn is_supported(slice: &ResourceSlice, device: &Device) -> bool {
+    let is_list = |attribute: &DeviceAttribute| {
+        attribute.bools.is_some() || attribute.ints.is_some() || attribute.strings.is_some() || attribute.versions.is_some()
+    };
+    let is_empty = |list: &Option<Vec<String>>| list.as_ref().is_none_or(Vec::is_empty);
+    device.allow_multiple_allocations != Some(true)
+        && is_empty(&device.binding_conditions)
+        && is_empty(&device.binding_failure_conditions)
+        && is_empty(&slice.spec.skip_node_operations)
+        && device.node_allocatable_resources.as_ref().is_none_or(BTreeMap::is_empty)
+        && !device.attributes.iter().flatten().any(|(_, attribute)| is_list(attribute))
+        && device.consumes_counters.iter().flatten().all(|consumes| is_empty(&consumes.compatibility_groups))
+}

@@ -1,0 +1,202 @@
+use serde_json::{Value, json};
+
+use super::fixtures::{DRIVER, claim, devices_of, exactly, manager, set_claim};
+use super::*;
+use crate::plugins::fixtures::{node, pod, snapshot};
+
+/// A Pod that uses these claims.
+pub(super) fn using(name: &str, claims: &[&str]) -> PodInfo {
+    let claims: Vec<_> = claims.iter().map(|claim| json!({"name": claim, "resourceClaimName": claim})).collect();
+    pod(name, json!({"resourceClaims": claims}))
+}
+
+/// A cluster of the nodes `n1` and `n2` with these devices and claims.
+pub(super) fn cluster(slices: &[Value], claims: &[Value]) -> Snapshot {
+    let mut all = snapshot(vec![node("n1", json!({})), node("n2", json!({}))]);
+    all.dra = Arc::new(manager(slices, claims));
+    all
+}
+
+/// A claim for one device.
+pub(super) fn wanted(name: &str) -> Value {
+    claim(name, json!([exactly("r", json!({}))]))
+}
+
+/// The same, allocated on a node and reserved for Pods.
+pub(super) fn allocated(name: &str, node: &str, device: &str, pods: &[&str]) -> Value {
+    let mut claim = wanted(name);
+    let selector = json!({"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]});
+    let result = json!({"request": "r", "driver": DRIVER, "pool": node, "device": device});
+    let consumer = |pod: &&str| json!({"resource": "pods", "name": pod, "uid": pod});
+    claim["status"] = json!({
+        "allocation": {"devices": {"results": [result]}, "nodeSelector": selector},
+        "reservedFor": pods.iter().map(consumer).collect::<Vec<_>>(),
+    });
+    claim
+}
+
+/// What the plugin says of the Pod on both nodes, in the same state.
+fn filter(plugin: &DynamicResources, state: &mut CycleState, pod: &PodInfo, all: &Snapshot) -> [String; 2] {
+    let text = |status: Status| match status {
+        Status::Success => "fits".to_owned(),
+        Status::Unschedulable(reasons) => format!("resolvable: {}", reasons.join(", ")),
+        Status::UnschedulableAndUnresolvable(reasons) => reasons.join(", "),
+    };
+    match plugin.pre_filter(state, pod, all) {
+        Status::Success => {}
+        status => return [text(status), String::new()],
+    }
+    ["n1", "n2"].map(|name| text(plugin.filter(state, pod, all.node(name).expect("a node"))))
+}
+
+fn post_filter(plugin: &DynamicResources, state: &mut CycleState, pod: &PodInfo, all: &Snapshot) -> String {
+    match plugin.post_filter(&Filters::new(Vec::new()), state, pod, all, &[], 0) {
+        PostFilterResult::Unschedulable { message, stays_nominated: true } => message,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_pod_without_claims_has_no_part() {
+    let (plugin, mut state, all) = (DynamicResources::default(), CycleState::default(), cluster(&[], &[]));
+    let pod = pod("p", json!({}));
+    assert!(!plugin.may_reject(&state, &pod) && !plugin.has_part_in(&pod));
+    assert_eq!(filter(&plugin, &mut state, &pod, &all), ["fits", "fits"]);
+    assert!(state.read::<PodClaims>(DYNAMIC_RESOURCES).is_none());
+    assert_eq!(post_filter(&plugin, &mut state, &pod, &all), "");
+}
+
+#[test]
+fn claims_decide_which_nodes_are_feasible() {
+    let slices = [devices_of("n1", &["a"])];
+    let cases: [(&str, Vec<Value>, PodInfo, [&str; 2], &str); 8] = [
+        ("a device of one node", vec![wanted("c")], using("p", &["c"]), ["fits", "cannot allocate all claims"], "still not schedulable"),
+        (
+            "in use",
+            vec![wanted("c"), allocated("d", "n1", "a", &["q"])],
+            using("p", &["c"]),
+            ["cannot allocate all claims", "cannot allocate all claims"],
+            "still not schedulable",
+        ),
+        (
+            "shared with another Pod",
+            vec![allocated("c", "n1", "a", &["q"])],
+            using("p", &["c"]),
+            ["fits", "resourceclaim not available on the node"],
+            "still not schedulable",
+        ),
+        (
+            "of no use where it is",
+            vec![allocated("c", "n3", "a", &["p"])],
+            using("p", &["c"]),
+            ["resourceclaim not available on the node", "resourceclaim not available on the node"],
+            "deallocation of ResourceClaim completed",
+        ),
+        ("missing", vec![], using("p", &["c"]), [r#"could not find ResourceClaim "default/c""#, ""], "no new claims to deallocate"),
+        (
+            "for an unknown class",
+            vec![claim("c", json!([exactly("r", json!({"deviceClassName": "tpu"}))]))],
+            using("p", &["c"]),
+            ["request r: device class tpu does not exist", ""],
+            "no new claims to deallocate",
+        ),
+        (
+            "of an unknown kind",
+            vec![claim("c", json!([{"name": "r"}]))],
+            using("p", &["c"]),
+            ["resource claim default/c, request r: unknown request type", ""],
+            "no new claims to deallocate",
+        ),
+        (
+            "broken",
+            vec![claim("c", json!([exactly("r", json!({"selectors": [{"cel": {"expression": "device.attributes['x'].y"}}]}))]))],
+            using("p", &["c"]),
+            ["claim default/c: selector #0 on device gpu.example.com/n1/a: CEL runtime error: no such key: y. Consider using CEL \
+                 optional chaining (?), has() macro, or orValue() for optional fields"; 2],
+            "still not schedulable",
+        ),
+    ];
+    for (name, claims, pod, expected, room) in cases {
+        let (plugin, mut state, all) = (DynamicResources::default(), CycleState::default(), cluster(&slices, &claims));
+        assert_eq!(filter(&plugin, &mut state, &pod, &all), expected, "{name}");
+        assert_eq!(post_filter(&plugin, &mut state, &pod, &all), room, "{name}");
+    }
+}
+
+#[test]
+fn claims_made_by_templates_belong_to_their_pod() {
+    let mut of_other = wanted("p-gpu-x");
+    of_other["metadata"]["ownerReferences"] = json!([{"apiVersion": "v1", "kind": "Pod", "name": "q", "uid": "q", "controller": true}]);
+    let mut deleting = wanted("shared");
+    deleting["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+    let all = cluster(&[devices_of("n1", &["a"])], &[of_other, deleting]);
+    let generated = |source: ClaimSource| PodInfo {
+        resource_claims: vec![sched_framework::PodResourceClaim { name: "gpu".to_owned(), source }],
+        ..pod("p", json!({}))
+    };
+    use sched_framework::ClaimSource;
+    for (source, reason) in [
+        (ClaimSource::NotCreated, r#"pod "default/p": ResourceClaim not created yet"#),
+        (
+            ClaimSource::Generated("p-gpu-x".to_owned()),
+            "ResourceClaim default/p-gpu-x was not created for pod default/p (pod is not owner)",
+        ),
+        (ClaimSource::Unsupported, r#"pod "default/p", spec.resourceClaim "gpu": none of the supported fields are set"#),
+        (ClaimSource::Named("shared".to_owned()), r#"resourceclaim "shared" is being deleted"#),
+        (ClaimSource::NotNeeded, "fits"),
+    ] {
+        let (plugin, mut state) = (DynamicResources::default(), CycleState::default());
+        assert_eq!(filter(&plugin, &mut state, &generated(source), &all)[0], reason);
+    }
+    assert_eq!(claims::awaited(&generated(ClaimSource::NotCreated), &all.dra).as_deref(), Some(""));
+    assert_eq!(claims::awaited(&generated(ClaimSource::Generated("later".to_owned())), &all.dra).as_deref(), Some("default/later"));
+    assert_eq!(claims::awaited(&generated(ClaimSource::Generated("p-gpu-x".to_owned())), &all.dra), None);
+    assert_eq!(claims::awaited(&generated(ClaimSource::Named("later".to_owned())), &all.dra), None);
+}
+
+#[test]
+fn what_is_reserved_is_in_use_until_it_is_not() {
+    let (plugin, mut state) = (DynamicResources::default(), CycleState::default());
+    let mut all = cluster(&[devices_of("n1", &["a"])], &[wanted("c"), wanted("d")]);
+    let (first, second) = (using("p", &["c"]), using("q", &["d"]));
+    assert_eq!(filter(&plugin, &mut state, &first, &all)[0], "fits");
+    plugin.reserve(&mut state, &first, "n1", &mut all).expect("reserved");
+    let others = |all: &Snapshot, pod: &PodInfo| filter(&plugin, &mut CycleState::default(), pod, all)[0].clone();
+    assert_eq!(others(&all, &second), "cannot allocate all claims");
+    assert_eq!(others(&all, &using("r", &["c"])), "resource claim default/c is in the process of being allocated");
+    plugin.unreserve(&mut state, &first, "n1", &mut all);
+    assert_eq!((others(&all, &second), others(&all, &first)), ("fits".to_owned(), "fits".to_owned()));
+
+    let error = plugin.reserve(&mut CycleState::default(), &first, "n1", &mut all);
+    assert_eq!(error, Ok(()), "the plugin has nothing to do");
+    assert_eq!(filter(&plugin, &mut state, &first, &all), ["fits", "cannot allocate all claims"]);
+    let error = plugin.reserve(&mut state, &first, "n2", &mut all);
+    assert_eq!(error, Err(Refusal::Error("claim allocation not found for node".into())));
+}
+
+#[test]
+fn a_cycle_has_an_effort_for_all_nodes() {
+    let slices: Vec<Value> = (1..=2).map(|n| devices_of(&format!("n{n}"), &["a"])).collect();
+    let all = cluster(&slices, &[wanted("c")]);
+    let (plugin, mut state, pod) = (DynamicResources::default(), CycleState::default(), using("p", &["c"]));
+    assert_eq!(plugin.pre_filter(&mut state, &pod, &all), Status::Success);
+    let left = |state: &CycleState| state.read::<PodClaims>(DYNAMIC_RESOURCES).expect("claims").progress.lock().effort.steps;
+    let before = left(&state);
+    assert_eq!(plugin.filter(&state, &pod, &all.nodes[0]), Status::Success);
+    let after = left(&state);
+    assert!(after < before);
+    assert_eq!(plugin.filter(&state, &pod, &all.nodes[0]), Status::Success);
+    assert_eq!(left(&state), after, "a node is searched once");
+    state.read_mut::<PodClaims>(DYNAMIC_RESOURCES).expect("claims").progress.get_mut().effort.steps = 1;
+    let timed_out = plugin.filter(&state, &pod, &all.nodes[1]);
+    assert_eq!(timed_out, unschedulable("timed out trying to allocate devices"));
+}
+
+#[test]
+fn a_deallocated_claim_is_free_again() {
+    let mut dra = manager(&[devices_of("n1", &["a"])], &[allocated("c", "n1", "a", &["q"])]);
+    set_claim(&mut dra, &wanted("c"));
+    let mut all = cluster(&[], &[]);
+    all.dra = Arc::new(dra);
+    assert_eq!(filter(&DynamicResources::default(), &mut CycleState::default(), &using("p", &["c"]), &all)[0], "fits");
+}

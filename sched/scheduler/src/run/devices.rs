@@ -1,0 +1,201 @@
+//! The objects of dynamic resource allocation in the cache and in the queue, and the Pods whose claims are still to be made.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use api_client::informer::{Batch, Cached, Changes, Informer, Informers, ObjectKey};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::resource::v1::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
+use sched_framework::{ClusterEvent, DraManager, PodInfo};
+
+use super::Scheduler;
+use crate::plugins::awaited_claim;
+use crate::queue::Occurrence;
+
+/// The changes of the four kinds.
+pub(super) struct DeviceInformers {
+    claims: Changes<ResourceClaim>,
+    classes: Changes<DeviceClass>,
+    slices: Changes<ResourceSlice>,
+    taint_rules: Changes<DeviceTaintRule>,
+    synced: Synced,
+}
+
+/// Of which kinds the first list was taken.
+#[derive(Default)]
+struct Synced {
+    claims: bool,
+    classes: bool,
+    slices: bool,
+    taint_rules: bool,
+}
+
+/// A change of one kind.
+pub(super) enum DeviceChange {
+    Claims(Batch),
+    Classes(Batch),
+    Slices(Batch),
+    TaintRules(Batch),
+}
+
+impl DeviceInformers {
+    pub fn new(informers: &Informers) -> Self {
+        Self {
+            claims: informers.informer().changes(),
+            classes: informers.informer().changes(),
+            slices: informers.informer().changes(),
+            taint_rules: informers.informer().changes(),
+            synced: Synced::default(),
+        }
+    }
+
+    /// Waits for a change. Dropping the future loses nothing.
+    pub async fn next(&mut self) -> DeviceChange {
+        let Self { claims, classes, slices, taint_rules, synced } = self;
+        let change = tokio::select! {
+            biased;
+            batch = classes.next() => DeviceChange::Classes(batch),
+            batch = taint_rules.next() => DeviceChange::TaintRules(batch),
+            batch = slices.next() => DeviceChange::Slices(batch),
+            batch = claims.next() => DeviceChange::Claims(batch),
+        };
+        match &change {
+            DeviceChange::Claims(batch) => synced.claims = batch.synced,
+            DeviceChange::Classes(batch) => synced.classes = batch.synced,
+            DeviceChange::Slices(batch) => synced.slices = batch.synced,
+            DeviceChange::TaintRules(batch) => synced.taint_rules = batch.synced,
+        }
+        change
+    }
+
+    /// Whether the first lists of all kinds were taken: a cycle before would take devices that are in use.
+    fn are_synced(&self) -> bool {
+        let Synced { claims, classes, slices, taint_rules } = self.synced;
+        claims && classes && slices && taint_rules
+    }
+}
+
+/// The Pods that are not tried because a claim that is made for them is not there yet (upstream's PreEnqueue). Each waits for one claim,
+/// or for a change of its own status, or for the first lists.
+#[derive(Default)]
+pub(super) struct ClaimWaits {
+    /// Whether the first lists are complete.
+    is_synced: bool,
+    by_claim: HashMap<String, BTreeSet<ObjectKey>>,
+    of_pod: HashMap<ObjectKey, String>,
+}
+
+impl ClaimWaits {
+    /// The Pod waits for the claim of that `namespace/name`.
+    pub fn add(&mut self, pod: ObjectKey, claim: String) {
+        self.by_claim.entry(claim.clone()).or_default().insert(pod.clone());
+        self.of_pod.insert(pod, claim);
+    }
+
+    /// The Pod does not wait any more.
+    pub fn remove(&mut self, pod: &ObjectKey) {
+        if self.of_pod.is_empty() {
+            return;
+        }
+        let Some(claim) = self.of_pod.remove(pod) else { return };
+        if let Some(pods) = self.by_claim.get_mut(&claim) {
+            pods.remove(pod);
+            if pods.is_empty() {
+                self.by_claim.remove(&claim);
+            }
+        }
+    }
+
+    /// Takes the Pods that wait for the claim.
+    fn take(&mut self, claim: &str) -> BTreeSet<ObjectKey> {
+        let pods = self.by_claim.remove(claim).unwrap_or_default();
+        pods.iter().for_each(|pod| drop(self.of_pod.remove(pod)));
+        pods
+    }
+
+    /// Takes all Pods.
+    fn take_all(&mut self) -> Vec<ObjectKey> {
+        self.by_claim.clear();
+        self.of_pod.drain().map(|(pod, _)| pod).collect()
+    }
+}
+
+impl Scheduler {
+    /// What the Pod waits for before it is tried: the key of a claim, or an empty one.
+    pub(super) fn awaited_claim(&self, pod: &PodInfo) -> Option<String> {
+        let profile = self.profiles.get(&pod.scheduler_name).filter(|_| !pod.resource_claims.is_empty());
+        if !profile.is_some_and(|profile| profile.has_dynamic_resources) || self.cache.pod(&pod.uid).is_some() {
+            return None;
+        }
+        if !self.claim_waits.is_synced {
+            return Some(String::new());
+        }
+        awaited_claim(pod, &self.cache.snapshot().dra)
+    }
+
+    pub(super) fn devices_changed(&mut self, change: DeviceChange, informers: &DeviceInformers, pods: &Informer<Pod>) {
+        match change {
+            DeviceChange::Claims(batch) => {
+                for key in &batch.keys {
+                    self.claim_changed(key, informers.claims.informer().get(key), pods);
+                }
+            }
+            DeviceChange::Classes(batch) => {
+                self.stored(&batch, &informers.classes, ClusterEvent::DeviceClassUpdate, DraManager::set_class);
+            }
+            DeviceChange::Slices(batch) => {
+                self.stored(&batch, &informers.slices, ClusterEvent::ResourceSliceUpdate, DraManager::set_slice);
+            }
+            DeviceChange::TaintRules(batch) => {
+                self.stored(&batch, &informers.taint_rules, ClusterEvent::ResourceSliceUpdate, DraManager::set_taint_rule);
+            }
+        }
+        if informers.are_synced() {
+            self.devices_synced(pods);
+        }
+    }
+
+    /// The cache has all devices and claims: Pods with claims may be tried.
+    pub(super) fn devices_synced(&mut self, pods: &Informer<Pod>) {
+        if !std::mem::replace(&mut self.claim_waits.is_synced, true) {
+            let waiting = self.claim_waits.take_all();
+            self.apply_again(waiting, pods);
+        }
+    }
+
+    /// Stores the new state of the objects.
+    fn stored<K: Cached>(
+        &mut self,
+        batch: &Batch,
+        changes: &Changes<K>,
+        event: ClusterEvent,
+        set: fn(&mut DraManager, &str, Option<Arc<K>>),
+    ) {
+        let dra = Arc::make_mut(&mut self.cache.snapshot_mut().dra);
+        batch.keys.iter().for_each(|key| set(dra, &key.name, changes.informer().get(key)));
+        if !batch.keys.is_empty() {
+            self.happened(Occurrence::new(event));
+        }
+    }
+
+    pub(super) fn claim_changed(&mut self, key: &ObjectKey, claim: Option<Arc<ResourceClaim>>, pods: &Informer<Pod>) {
+        let change = Arc::make_mut(&mut self.cache.snapshot_mut().dra).set_claim(&key.to_string(), claim);
+        if change.is_deallocated {
+            // Devices are free: any Pod may fit.
+            self.happened(Occurrence::new(ClusterEvent::ResourceClaimUpdate));
+        } else if let Some(key) = change.key {
+            self.happened(Occurrence::of_resource_claim(key));
+        }
+        let waiting = self.claim_waits.take(&key.to_string());
+        self.apply_again(waiting, pods);
+    }
+
+    /// Tries the Pods, unless they wait for something else.
+    fn apply_again(&mut self, waiting: impl IntoIterator<Item = ObjectKey>, pods: &Informer<Pod>) {
+        for key in waiting {
+            if let Some(pod) = pods.get(&key) {
+                self.pod_applied(&pod);
+            }
+        }
+    }
+}
