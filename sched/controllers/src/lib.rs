@@ -41,6 +41,7 @@ mod podautoscaler;
 mod pods;
 mod policy_status;
 mod replicaset;
+mod resourceclaim;
 mod revisions;
 mod root_ca;
 mod service;
@@ -115,6 +116,7 @@ const CONTROLLERS: &[Row] = &[
     ("pod-garbage-collector-controller", Account::Named("pod-garbage-collector"), pod_gc::build),
     ("replicaset-controller", Account::Named("replicaset-controller"), replicaset::build::<ReplicaSet>),
     ("replicationcontroller-controller", Account::Named("replication-controller"), replicaset::build::<ReplicationController>),
+    ("resourceclaim-controller", Account::Named("resource-claim-controller"), resourceclaim::build),
     ("root-ca-certificate-publisher-controller", Account::Named("root-ca-cert-publisher"), root_ca::build),
     ("scaledjob-controller", Account::Named("keda-operator"), keda::scaledjob::build),
     ("scaledobject-controller", Account::Named("keda-operator"), keda::scaledobject::build),

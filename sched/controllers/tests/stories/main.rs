@@ -6,6 +6,7 @@
 mod activation;
 mod autoscaling;
 mod certificates;
+mod claims;
 mod cronjobs;
 mod daemonsets;
 mod disruption;
