@@ -13,6 +13,7 @@ pub mod bootstrap;
 mod cleanup;
 mod config;
 mod container;
+mod devices;
 mod enforce;
 mod error;
 mod eviction;

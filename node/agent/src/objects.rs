@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, NodeSelector, PersistentVolume, PersistentVolumeClaim, Secret, Service, ServiceAccount};
 use k8s_openapi::api::node::v1::RuntimeClass;
+use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::Api;
 use kube::api::PostParams;
 use node_volumes::{Source, SourceError, Token, TokenAsk};
@@ -56,6 +57,11 @@ impl Objects {
         }
         let classes: Api<RuntimeClass> = Api::all(self.client.clone());
         Ok(classes.get_opt(class).await?.map(|found| found.handler))
+    }
+
+    /// A ResourceClaim of a Pod of this node, as the server has it; `None` when there is no such claim.
+    pub(crate) async fn resource_claim(&self, namespace: &str, name: &str) -> Result<Option<ResourceClaim>, kube::Error> {
+        Api::namespaced(self.client.clone(), namespace).get_opt(name).await
     }
 
     /// A Node as the cache has it.

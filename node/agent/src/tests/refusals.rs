@@ -132,3 +132,30 @@ async fn a_module_at_fault_is_said_and_backed_off() {
     assert_eq!(waiting(&status).1, "unknown import: `env::foo`");
     cluster.event("broken", "Failed: Error: unknown import").await;
 }
+
+#[tokio::test]
+async fn a_pod_with_devices_waits_for_their_driver() {
+    let (cluster, _agent) = Cluster::running().await;
+    let claims: Api<k8s_openapi::api::resource::v1::ResourceClaim> = Api::default_namespaced(cluster.client.clone());
+    let requests = json!([{"name": "r", "exactly": {"deviceClassName": "gpu"}}]);
+    let claim = json!({"metadata": {"name": "gpu"}, "spec": {"devices": {"requests": requests}}});
+    claims.create(&PostParams::default(), &serde_json::from_value(claim).expect("a claim")).await.expect("created");
+    let mut spec = one("web:1");
+    spec["resourceClaims"] = json!([{"name": "gpu", "resourceClaimName": "gpu"}]);
+    cluster.create("device", spec).await;
+    cluster.event("device", "FailedPrepareDynamicResources: Failed to prepare dynamic resources: pod device(").await;
+    let pods: Api<Pod> = Api::default_namespaced(cluster.client.clone());
+    let uid = pods.get("device").await.expect("a Pod").metadata.uid;
+    let result = json!({"request": "r", "driver": "gpu.example.com", "pool": NODE, "device": "gpu-0"});
+    let reserved = json!([{"resource": "pods", "name": "device", "uid": uid}]);
+    let status = json!({"status": {"allocation": {"devices": {"results": [result]}}, "reservedFor": reserved}});
+    claims.patch_status("gpu", &PatchParams::default(), &Patch::Merge(status)).await.expect("allocated");
+    let message = "FailedPrepareDynamicResources: Failed to prepare dynamic resources: DRA driver gpu.example.com is not registered";
+    cluster.event("device", message).await;
+    let pod = pods.get("device").await.expect("a Pod");
+    let status = pod.status.unwrap_or_default();
+    assert_eq!(status.phase.as_deref(), Some("Pending"));
+    assert!(status.container_statuses.iter().flatten().all(|container| container.restart_count == 0 && container.container_id.is_none()));
+    cluster.delete("device", 30).await;
+    cluster.gone("device").await;
+}

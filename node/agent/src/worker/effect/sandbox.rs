@@ -13,6 +13,7 @@ use thiserror::Error;
 use super::{Effects, volume_text};
 use crate::container::resolv::Cluster;
 use crate::container::{self, files, resources};
+use crate::devices;
 use crate::enforce;
 use crate::error::chain;
 use crate::layout::PodName;
@@ -64,6 +65,7 @@ impl Effects {
             return Err(SandboxError::Unsupported(fault).into());
         }
         let class = self.runtime_class().await?;
+        devices::prepare(&self.pod, &self.node.objects).await?;
         let volumes = async {
             let set_up = self.node.volumes.set_up(&self.pod, self.node.allocatable(), &self.node.objects).await;
             set_up.map_err(|error| Reason::new("FailedMount", volume_text(&error)))
