@@ -13,6 +13,7 @@ mod convert;
 mod crash;
 mod curl;
 mod custom;
+mod devices;
 mod etcd;
 mod extenders;
 mod fairness;

@@ -1,6 +1,6 @@
 //! The rows of all other kinds: Services and related kinds, storage, access, policies, the API itself.
 
-use super::Part::{ApiServer, Clients, Controller, Dns, Proxy};
+use super::Part::{ApiServer, Clients, Controller, Dns, Proxy, Scheduler};
 use super::workloads::CLIENTS;
 use super::{Field, Fields, Part, Row, csi, storage};
 
@@ -35,11 +35,23 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("storage.k8s.io", "CSIStorageCapacity", &[Fields { prefix: "", rows: csi::STORAGE_CAPACITY }]),
     Row::new("storage.k8s.io", "VolumeAttachment", &[Fields { prefix: "spec", rows: csi::ATTACHMENT }]),
     Row::nobody("storage.k8s.io", "VolumeAttributesClass", "VolumeAttributesClasses are stored but nothing acts on them yet"),
-    Row::nobody("resource.k8s.io", "DeviceClass", "DeviceClasses are stored but nothing acts on them yet"),
-    Row::nobody("resource.k8s.io", "DeviceTaintRule", "DeviceTaintRules are stored but nothing acts on them yet"),
-    Row::nobody("resource.k8s.io", "ResourceClaim", "ResourceClaims are stored but nothing acts on them yet"),
-    Row::nobody("resource.k8s.io", "ResourceClaimTemplate", "ResourceClaimTemplates are stored but nothing acts on them yet"),
-    Row::nobody("resource.k8s.io", "ResourceSlice", "ResourceSlices are stored but nothing acts on them yet"),
+    Row::new("resource.k8s.io", "DeviceClass", &[Fields { prefix: "spec", rows: DEVICE_CLASS }]),
+    Row::new(
+        "resource.k8s.io",
+        "DeviceTaintRule",
+        &[Fields { prefix: "spec", rows: DEVICE_TAINT_RULE }, Fields { prefix: "spec.taint", rows: DEVICE_TAINT }],
+    ),
+    Row::new("resource.k8s.io", "ResourceClaim", RESOURCE_CLAIM),
+    Row::new("resource.k8s.io", "ResourceClaimTemplate", RESOURCE_CLAIM_TEMPLATE),
+    Row::new(
+        "resource.k8s.io",
+        "ResourceSlice",
+        &[
+            Fields { prefix: "spec", rows: RESOURCE_SLICE },
+            Fields { prefix: "spec.devices[]", rows: DEVICE },
+            Fields { prefix: "spec.devices[].taints[]", rows: DEVICE_TAINT },
+        ],
+    ),
     Row::new("", "Namespace", &[Fields { prefix: "spec", rows: NAMESPACE }]),
     Row::new("", "Event", CLIENTS),
     Row::new("events.k8s.io", "Event", CLIENTS),
@@ -69,6 +81,106 @@ pub(super) const ROWS: &[Row] = &[
     served!("apiextensions.k8s.io", "CustomResourceDefinition", "api/server/src/verbs/delete/definition.rs"),
     served!("apiregistration.k8s.io", "APIService", "api/server/src/aggregation.rs"),
     Row::nobody("storagemigration.k8s.io", "StorageVersionMigration", "StorageVersionMigrations are stored but nothing acts on them yet"),
+];
+
+const DEVICES: &str = "sched/scheduler/src/plugins/dynamic_resources/pools.rs";
+const REQUESTS: &str = "sched/scheduler/src/plugins/dynamic_resources/requests.rs";
+const ALLOCATOR: &str = "sched/scheduler/src/plugins/dynamic_resources/allocator.rs";
+const ALLOCATES: &[Part] = &[Scheduler];
+const TEMPLATE: &[Part] = &[Controller("resourceclaim-controller")];
+/// The taints of Nodes and the tolerations of Pods have fields of the same names.
+const OF_NODES: &str = "taints of Nodes have a field of that name";
+const OF_PODS: &str = "tolerations of Pods have a field of that name";
+
+const DEVICE_CLASS: &[Field] =
+    &[Field::by(&[Clients], "config", ""), Field::nobody("extendedResourceName"), Field::by(ALLOCATES, "selectors", ALLOCATOR)];
+
+const DEVICE_TAINT_RULE: &[Field] = &[Field::by(ALLOCATES, "deviceSelector", "sched/framework/src/dra_manager.rs")];
+
+const DEVICE_TAINT: &[Field] = &[
+    Field::by(ALLOCATES, "effect", ALLOCATOR),
+    Field::by(ALLOCATES, "key", ALLOCATOR),
+    Field::nobody("timeAdded").although(OF_NODES),
+    Field::by(ALLOCATES, "value", ALLOCATOR),
+];
+
+/// The rows of the devices of a claim, and of a claim's template.
+macro_rules! claim_rows {
+    ($devices:literal $(, $more:expr)?) => {
+        &[
+            $($more,)?
+            Fields { prefix: $devices, rows: CLAIM_DEVICES },
+            Fields { prefix: concat!($devices, ".requests[].exactly"), rows: EXACT_REQUEST },
+            Fields { prefix: concat!($devices, ".requests[].exactly"), rows: DEVICE_REQUEST },
+            Fields { prefix: concat!($devices, ".requests[].exactly.tolerations[]"), rows: DEVICE_TOLERATION },
+            Fields { prefix: concat!($devices, ".requests[].firstAvailable[]"), rows: SUB_REQUEST },
+            Fields { prefix: concat!($devices, ".requests[].firstAvailable[]"), rows: DEVICE_REQUEST },
+            Fields { prefix: concat!($devices, ".requests[].firstAvailable[].tolerations[]"), rows: DEVICE_TOLERATION },
+        ]
+    };
+}
+
+const RESOURCE_CLAIM: &[Fields] = claim_rows!("spec.devices");
+
+const RESOURCE_CLAIM_TEMPLATE: &[Fields] = claim_rows!("spec.spec.devices", Fields { prefix: "spec", rows: CLAIM_METADATA });
+
+const CLAIM_METADATA: &[Field] = &[Field::by(TEMPLATE, "metadata", "sched/controllers/src/resourceclaim/generate.rs")];
+
+const CLAIM_DEVICES: &[Field] = &[
+    Field::by(&[Clients], "config", ""),
+    Field::by(ALLOCATES, "constraints", ALLOCATOR),
+    Field::by(ALLOCATES, "requests[].name", REQUESTS),
+];
+
+const EXACT_REQUEST: &[Field] = &[Field::by(ALLOCATES, "adminAccess", REQUESTS)];
+
+const SUB_REQUEST: &[Field] = &[Field::by(ALLOCATES, "name", REQUESTS)];
+
+const DEVICE_REQUEST: &[Field] = &[
+    Field::by(ALLOCATES, "allocationMode", REQUESTS),
+    Field::nobody("capacity").although("a request that has it is not allocated"),
+    Field::by(ALLOCATES, "count", REQUESTS),
+    Field::nobody("derivedAttributes").although("a request that has it is not allocated"),
+    Field::by(ALLOCATES, "deviceClassName", REQUESTS),
+    Field::by(ALLOCATES, "selectors", REQUESTS),
+];
+
+const DEVICE_TOLERATION: &[Field] = &[
+    Field::by(ALLOCATES, "effect", ALLOCATOR),
+    Field::by(ALLOCATES, "key", ALLOCATOR),
+    Field::by(ALLOCATES, "operator", ALLOCATOR),
+    Field::nobody("tolerationSeconds").although(OF_PODS),
+    Field::by(ALLOCATES, "value", ALLOCATOR),
+];
+
+const RESOURCE_SLICE: &[Field] = &[
+    Field::by(ALLOCATES, "allNodes", DEVICES),
+    Field::by(ALLOCATES, "driver", DEVICES),
+    Field::by(ALLOCATES, "nodeName", DEVICES),
+    Field::by(ALLOCATES, "nodeSelector", DEVICES),
+    Field::nobody("partitionTypeAttribute"),
+    Field::by(ALLOCATES, "perDeviceNodeSelection", DEVICES),
+    Field::by(ALLOCATES, "pool", DEVICES),
+    Field::by(ALLOCATES, "sharedCounters", DEVICES),
+    Field::nobody("skipNodeOperations").although(REFUSED),
+];
+
+/// What the scheduler does with a device that has an unsupported field.
+const REFUSED: &str = "a device that has it is not allocated";
+
+const DEVICE: &[Field] = &[
+    Field::by(ALLOCATES, "allNodes", DEVICES),
+    Field::nobody("allowMultipleAllocations").although(REFUSED),
+    Field::by(ALLOCATES, "attributes", DEVICES),
+    Field::nobody("bindingConditions").although(REFUSED),
+    Field::nobody("bindingFailureConditions").although(REFUSED),
+    Field::by(ALLOCATES, "bindsToNode", "sched/scheduler/src/plugins/dynamic_resources/outcome.rs"),
+    Field::by(&[Scheduler, ApiServer], "capacity", REQUESTS),
+    Field::by(ALLOCATES, "consumesCounters", DEVICES),
+    Field::by(ALLOCATES, "name", DEVICES),
+    Field::nobody("nodeAllocatableResources").although(REFUSED),
+    Field::by(ALLOCATES, "nodeName", DEVICES),
+    Field::by(ALLOCATES, "nodeSelector", DEVICES),
 ];
 
 const REVIEW: &[Field] = &[Field::by(SERVER, "spec", "api/server/src/reviews.rs")];

@@ -103,7 +103,7 @@ const TOP: &[Field] = &[
     Field::by(PLACED, "priority", "sched/framework/src/pod.rs"),
     Field::by(SERVER, "priorityClassName", "api/admission/src/plugins/priority.rs"),
     Field::by(NODE, "readinessGates", "node/agent/src/status/conditions.rs"),
-    Field::nobody("resourceClaims").although("the node authorizer looks at it"),
+    Field::by(&[Scheduler, Controller("resourceclaim-controller"), NodeAgent], "resourceClaims", "sched/framework/src/resource_claim.rs"),
     Field::by(NODE, "restartPolicy", "node/agent/src/record/container_record.rs"),
     Field::by(NODE, "runtimeClassName", SANDBOX),
     Field::by(SCHEDULER, "schedulerName", "sched/scheduler/src/run.rs"),

@@ -58,12 +58,12 @@ fn reports_only_what_is_new_in_a_change() {
 
 #[test]
 fn reports_a_kind_that_nobody_acts_on() {
-    let taint = |key: &str, label: &str| json!({"metadata": {"labels": {"a": label}}, "spec": {"taint": {"key": key, "effect": "None"}}});
-    let warned = |new: Value, old: Option<Value>| warnings("resource.k8s.io/v1", "DeviceTaintRule", new, old);
-    let sentence = ["skiff: DeviceTaintRules are stored but nothing acts on them yet"];
-    assert_eq!(warned(taint("a", "x"), None), sentence);
-    assert_eq!(warned(taint("b", "x"), Some(taint("a", "x"))), sentence);
-    assert_eq!(warned(taint("a", "y"), Some(taint("a", "x"))), texts(&[]));
+    let address = |service: &str, label: &str| json!({"metadata": {"labels": {"a": label}}, "spec": {"parentRef": {"resource": "services", "name": service}}});
+    let warned = |new: Value, old: Option<Value>| warnings("networking.k8s.io/v1", "IPAddress", new, old);
+    let sentence = ["skiff: IPAddresses are stored but nothing acts on them yet"];
+    assert_eq!(warned(address("a", "x"), None), sentence);
+    assert_eq!(warned(address("b", "x"), Some(address("a", "x"))), sentence);
+    assert_eq!(warned(address("a", "y"), Some(address("a", "x"))), texts(&[]));
     assert_eq!(warnings("v1", "ConfigMap", json!({"data": {"a": "b"}}), None), texts(&[]));
 }
 
