@@ -218,6 +218,9 @@ pub struct NodeOptions {
     /// Seconds between two reports of the node status; the node reports changes at once.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub node_status_update_frequency: u32,
+    /// Maximum number of images that the node reports in its status; -1 reports all.
+    #[arg(long, default_value_t = 50, allow_hyphen_values = true, value_parser = clap::value_parser!(i32).range(-1..))]
+    pub node_status_max_images: i32,
     /// Eviction thresholds, as `signal<quantity` or `signal<percent%`: below a threshold the node accepts no
     /// further Pods and evicts Pods. Signals: memory.available, nodefs.available, nodefs.inodesFree,
     /// imagefs.available, imagefs.inodesFree, pid.available.

@@ -152,6 +152,8 @@ pub fn agent_config(settings: &NodeSettings, serving: Option<watch::Receiver<Ser
     let reclaim = settings.options.eviction_minimum_reclaim.clone();
     config.eviction_hard = settings.options.eviction_hard.clone().with_minimum_reclaim(reclaim);
     config.eviction_pressure_transition_period = settings.options.eviction_pressure_transition_period;
+    // Upstream's -1 is no limit.
+    config.node_status_images_max = usize::try_from(settings.options.node_status_max_images).ok();
     config.image_gc_percent = (settings.options.image_gc_high_threshold, settings.options.image_gc_low_threshold);
     config.lease_duration = Duration::from_secs(settings.options.node_lease_duration_seconds.into());
     config.lease_renew = config.lease_duration / 4;

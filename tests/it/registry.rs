@@ -147,6 +147,20 @@ fn wasm_in_linux(dir: &Path) -> (serde_json::Value, PathBuf) {
     (config, layer)
 }
 
+/// The node reports an image under its digest and its tag, with its size.
+fn the_node_reports(kubectl: &Kubectl<'_>, name: &str) {
+    let (digest, tag) = (format!("{OPEN}/{name}@sha256:"), format!("{OPEN}/{name}:v1"));
+    eventually(&format!("the node reports {name}"), || {
+        let nodes = kubectl.json("get nodes");
+        let images = nodes["items"][0]["status"]["images"].as_array().cloned().unwrap_or_default();
+        let is_it = |image: &serde_json::Value| {
+            let [first, second] = [0, 1].map(|at| image["names"][at].as_str().unwrap_or_default());
+            first.starts_with(&digest) && second == tag && image["sizeBytes"].as_i64().is_some_and(|size| size > 0)
+        };
+        if images.iter().any(is_it) { Ok(()) } else { Err(format!("{images:?}")) }
+    });
+}
+
 const ALWAYS: &str = "      imagePullPolicy: Always\n";
 
 #[test]
@@ -174,6 +188,9 @@ fn pods_run_images_of_every_form_from_a_registry() {
     }
     says(&kubectl, "linux-style", "env: FROM=the image");
     says(&kubectl, "tools", "from the registry");
+
+    the_node_reports(&kubectl, "older");
+    the_node_reports(&kubectl, "tools");
 
     // A tag that changes: `Always` follows it, `IfNotPresent` does not.
     registry.push_wasm(net, "cncf", "lookup.wasm");

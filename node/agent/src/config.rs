@@ -56,6 +56,10 @@ pub struct Config {
     pub status_check: Duration,
     /// How often an unchanged status is written.
     pub status_report: Duration,
+    /// The highest number of images that the Node reports (upstream's `--node-status-max-images`); `None` reports all.
+    pub node_status_images_max: Option<usize>,
+    /// The period in which the list of images is read for the report.
+    pub image_list_refresh: Duration,
     /// The period in which ConfigMaps and Secrets of running Pods are read again.
     pub volume_refresh: Duration,
     /// The size at which a container's log is rotated, in bytes.
@@ -132,6 +136,8 @@ impl Config {
             lease_renew: Duration::from_secs(10),
             status_check: Duration::from_secs(10),
             status_report: Duration::from_secs(300),
+            node_status_images_max: Some(50),
+            image_list_refresh: Duration::from_secs(30),
             volume_refresh: Duration::from_secs(60),
             log_size_bytes_max: 10 << 20,
             log_files_max: 5,

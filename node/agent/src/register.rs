@@ -1,6 +1,7 @@
 //! The node's own object: registered once, its status written when it changes and every five minutes,
 //! its Lease renewed so that the cluster knows the node lives. [`object`] holds the pure half.
 
+mod images;
 pub(crate) mod object;
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use crate::error::chain;
 use crate::health::Health;
 use crate::node::Node;
 use crate::routes::pod_cidr;
+use images::ImageList;
 use object::Facts;
 
 /// The namespace of node Leases.
@@ -38,12 +40,13 @@ pub(crate) struct Registrar {
     nodes: Api<ApiNode>,
     /// The status last written, without its heartbeat times, and when.
     written: Option<(Value, Instant)>,
+    images: ImageList,
 }
 
 impl Registrar {
     pub(crate) fn new(node: Arc<Node>, health: Arc<Health>, port: u16) -> Self {
         let nodes = Api::all(node.client.clone());
-        Self { node, health, port, nodes, written: None }
+        Self { node, health, port, nodes, written: None, images: ImageList::default() }
     }
 
     /// Registers, then updates the status and the Lease until cancelled.
@@ -76,7 +79,7 @@ impl Registrar {
     }
 
     async fn try_register(&mut self) -> Result<ApiNode, kube::Error> {
-        let facts = self.facts();
+        let facts = self.facts().await;
         let wanted = object::node(&self.node.config, &facts, None);
         let name = &self.node.config.node_name;
         let node = match self.nodes.create(&PostParams::default(), &wanted).await {
@@ -129,7 +132,8 @@ impl Registrar {
         // The same text for as long as it lasts: each change of the health is written at once.
         let stands_still = || format!("Pod manager is not healthy: it has not been active for more than {age_max:?}");
         self.health.set("pod-manager", (!pulse.is_alive(age_max).await).then(stands_still));
-        let wanted = object::node(&self.node.config, &self.facts(), present);
+        let facts = self.facts().await;
+        let wanted = object::node(&self.node.config, &facts, present);
         let status = serde_json::to_value(&wanted.status).unwrap_or_default();
         let bare = object::without_heartbeats(&status);
         let due = |(last, at): &(Value, Instant)| *last != bare || at.elapsed() >= self.node.config.status_report;
@@ -143,13 +147,16 @@ impl Registrar {
         Ok(())
     }
 
-    fn facts(&self) -> Facts {
+    async fn facts(&mut self) -> Facts {
+        let config = &self.node.config;
+        let images = self.images.read(&*self.node.parts.images, config.node_status_images_max, config.image_list_refresh).await;
         Facts {
             machine: self.node.machine.clone(),
             pressure: *self.node.pressure.borrow(),
             allocatable: self.node.allocatable(),
             problem: self.health.text(),
             port: self.port,
+            images,
             handlers: self.node.parts.runtimes.iter().map(|runtime| runtime.handler().to_owned()).collect(),
             now: api_clock::now(),
         }

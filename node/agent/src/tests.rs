@@ -4,6 +4,7 @@
 mod adoption;
 mod claims;
 mod evictions;
+mod images;
 mod joining;
 mod lifecycle;
 mod over_https;
@@ -14,6 +15,7 @@ mod streams;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -51,6 +53,9 @@ const NODE: &str = "n1";
 #[derive(Default)]
 struct FakeImages {
     mounts: Mutex<BTreeMap<String, String>>,
+    listed: Mutex<Vec<Image>>,
+    /// How often the list was read.
+    readings: AtomicUsize,
 }
 
 fn image(reference: &str) -> Option<Image> {
@@ -78,7 +83,8 @@ impl Images for FakeImages {
     }
 
     async fn list(&self) -> Result<Vec<Image>, ImageError> {
-        Ok(Vec::new())
+        self.readings.fetch_add(1, Ordering::SeqCst);
+        Ok(self.listed.lock().clone())
     }
 
     async fn mount(&self, image: &Image, key: &str) -> Result<Content, ImageError> {

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use api_model::local_path;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeRuntimeHandler, NodeSpec, NodeStatus, NodeSystemInfo,
+    ContainerImage, DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeRuntimeHandler, NodeSpec, NodeStatus,
+    NodeSystemInfo,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -27,6 +28,7 @@ pub(crate) struct Facts {
     pub(crate) problem: Option<String>,
     /// The port of its HTTPS server; 0 is none.
     pub(crate) port: u16,
+    pub(crate) images: Vec<ContainerImage>,
     pub(crate) handlers: Vec<String>,
     pub(crate) now: Timestamp,
 }
@@ -99,6 +101,8 @@ fn status(config: &Config, facts: &Facts, present: Option<&Node>) -> NodeStatus 
             system_uuid: machine.system_uuid.clone(),
             ..NodeSystemInfo::default()
         }),
+        // Also an empty list is written: without the field, a patch would keep the old list.
+        images: Some(facts.images.clone()),
         runtime_handlers: Some(handlers.map(|name| NodeRuntimeHandler { name: Some(name), ..NodeRuntimeHandler::default() }).collect()),
         ..NodeStatus::default()
     }
@@ -206,6 +210,7 @@ mod tests {
             pressure: Pressure::default(),
             problem: None,
             port: 10_250,
+            images: Vec::new(),
             handlers: Vec::new(),
             now: Timestamp::from_second(1_700_000_000).expect("in range"),
         };
@@ -232,6 +237,7 @@ mod tests {
             pressure: Pressure { disk: true, ..Pressure::default() },
             problem: Some("no Pod range yet".to_owned()),
             port: 10_250,
+            images: vec![ContainerImage { names: Some(vec!["docker.io/library/web:latest".to_owned()]), size_bytes: Some(7) }],
             handlers: vec!["wasmtime".to_owned(), "runc".to_owned()],
             now: Timestamp::from_second(1_700_000_000).expect("in range"),
         };
