@@ -87,6 +87,13 @@ impl Families {
         });
     }
 
+    /// Sets the times at which the series of the family that was added last were measured, in ms since the epoch, in their order.
+    /// Without them the values are of the moment of the answer.
+    pub fn stamp(&mut self, times_ms: impl IntoIterator<Item = i64>) {
+        let metrics = self.0.last_mut().into_iter().flat_map(|family| family.mut_metric());
+        metrics.zip(times_ms).for_each(|(metric, time_ms)| metric.set_timestamp_ms(time_ms));
+    }
+
     /// The text. A family without series is left out, as upstream does.
     pub fn text(mut self) -> String {
         self.0.retain(|family| !family.get_metric().is_empty());
@@ -150,10 +157,11 @@ mod tests {
         families.counter("b_total", "Bs.", [([("z", "1".to_owned()), ("a", "say \"x\"\n".to_owned())], 3.0)]);
         families.gauge("empty", "Without series.", Vec::<([(&'static str, String); 0], f64)>::new());
         families.gauge("size_bytes", "A size.", [([], 1.5)]);
+        families.stamp([1_700_000_000_123]);
         let sample = HistogramSample { buckets: vec![(0.5, 1), (2.0, 2)], count: 3, sum: 9.25 };
         families.histogram("took_seconds", "Times.", [([("kind", "k".to_owned())], sample)]);
         let expected = "# HELP b_total Bs.\n# TYPE b_total counter\nb_total{a=\"say \\\"x\\\"\\n\",z=\"1\"} 3\n\
-            # HELP size_bytes A size.\n# TYPE size_bytes gauge\nsize_bytes 1.5\n\
+            # HELP size_bytes A size.\n# TYPE size_bytes gauge\nsize_bytes 1.5 1700000000123\n\
             # HELP took_seconds Times.\n# TYPE took_seconds histogram\n\
             took_seconds_bucket{kind=\"k\",le=\"0.5\"} 1\ntook_seconds_bucket{kind=\"k\",le=\"2\"} 2\n\
             took_seconds_bucket{kind=\"k\",le=\"+Inf\"} 3\ntook_seconds_sum{kind=\"k\"} 9.25\ntook_seconds_count{kind=\"k\"} 3\n";

@@ -3,7 +3,9 @@
 use std::fs;
 use std::io::Read as _;
 use std::path::Path;
+use std::time::Duration;
 
+use nix::unistd::{SysconfVar, sysconf};
 use node_volumes::Allocatable;
 
 use crate::eviction::Thresholds;
@@ -118,6 +120,25 @@ impl Memory {
     }
 }
 
+/// The CPU time that the machine has used since it started, over all CPUs; `None` when it cannot be read.
+pub(crate) fn cpu_time() -> Option<Duration> {
+    let stat = fs::read_to_string("/proc/stat").ok()?;
+    let ticks_per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten().and_then(|ticks| u64::try_from(ticks).ok())?;
+    Some(Duration::from_nanos(busy_ticks(&stat)?.saturating_mul(NANOSECONDS.checked_div(ticks_per_second)?)))
+}
+
+const NANOSECONDS: u64 = 1_000_000_000;
+
+/// The ticks in which a CPU was busy, in a text like that of `/proc/stat` (proc(5)). Idle time and waiting for a disk are not use.
+/// The time of guests is within that of their users.
+fn busy_ticks(stat: &str) -> Option<u64> {
+    let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    let fields: Vec<u64> = line.split_whitespace().map_while(|field| field.parse().ok()).collect();
+    let (user, nice, system) = (fields.first()?, fields.get(1)?, fields.get(2)?);
+    let interrupts_and_stolen = fields.iter().skip(5).take(3);
+    Some([user, nice, system].into_iter().chain(interrupts_and_stolen).sum())
+}
+
 /// Size and free space of the file system under a path.
 pub(crate) fn disk(path: &Path) -> (u64, u64) {
     file_system(path).map_or((0, 0), |fs| (fs.bytes, fs.free_bytes))
@@ -160,6 +181,16 @@ mod tests {
         let text = "MemTotal:       24684092 kB\nMemFree:        1 kB\nMemAvailable:   23954872 kB\n";
         assert_eq!(Memory::parse(text), Memory { total: 24_684_092 << 10, available: 23_954_872 << 10 });
         assert_eq!(Memory::parse("MemTotalOfNobody: 7 kB\n"), Memory::default());
+    }
+
+    #[test]
+    fn only_busy_ticks_count() {
+        let stat = "cpu  100 20 3 5000 600 4 5 6 70 8\ncpu0 1 1 1 1 1 1 1 1 1 1\n";
+        assert_eq!(busy_ticks(stat), Some(100 + 20 + 3 + 4 + 5 + 6));
+        assert_eq!(busy_ticks("cpu  1 2\n"), None);
+        assert_eq!(busy_ticks("cpu0 1 2 3\n"), None);
+        let first = cpu_time().expect("a time");
+        assert!(first > Duration::ZERO && cpu_time() >= Some(first));
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod log;
 mod over_spdy;
 mod over_websocket;
 mod port_forward;
+mod resource_metrics;
 mod socket_bytes;
 pub(crate) mod stats;
 mod tls;
@@ -125,6 +126,7 @@ fn router(node: Arc<Node>) -> Router {
         .route(&format!("/{}/{{name}}", api_model::local_path::REMOVAL), delete(local_volumes::remove))
         .route("/stats/summary", get(stats::summary))
         .route("/metrics", get(stats::metrics))
+        .route("/metrics/resource", get(resource_metrics::metrics))
         .route_layer(middleware::from_fn_with_state(node.clone(), authorize::check))
         .merge(health::routes())
         .with_state(node)

@@ -1,19 +1,60 @@
 //! The present use of a Pod's containers, from their runtimes.
 
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::PodStatus;
 use runtimes_contract::Stats;
 
 use crate::node::{Entry, Node};
 
-/// What each running container of a Pod uses, by name.
+/// The use of a container that runs.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Usage {
+    pub(crate) container: String,
+    pub(crate) started_at: Timestamp,
+    /// When the use was read.
+    pub(crate) read_at: Timestamp,
+    pub(crate) stats: Stats,
+}
+
+/// What each container of a Pod uses that the runtime has, by name.
 pub(crate) async fn container_stats(node: &Node, entry: &Entry) -> Vec<(String, Stats)> {
     let mut all = Vec::new();
-    for (name, instance) in &entry.containers {
-        let Some((id, handler)) = &instance.running else { continue };
-        let Some(runtime) = node.parts.by_handler(handler) else { continue };
-        match runtime.stats(id).await {
-            Ok(stats) => all.push((name.clone(), stats)),
-            Err(error) => tracing::debug!(container = %id, %error, "no stats"),
-        }
+    for name in entry.containers.keys() {
+        all.extend(read(node, entry, name).await.map(|stats| (name.clone(), stats)));
     }
     all
+}
+
+/// The use of each container that runs. A container that has ended, or ends meanwhile, is left out: it uses nothing.
+pub(crate) async fn running(node: &Node, entry: &Entry) -> Vec<Usage> {
+    let mut all = Vec::new();
+    for name in entry.containers.keys() {
+        let Some(started_at) = started_at(&entry.status, name) else { continue };
+        let Some(stats) = read(node, entry, name).await.filter(|stats| *stats != Stats::default()) else { continue };
+        all.push(Usage { container: name.clone(), started_at, read_at: api_clock::now(), stats });
+    }
+    all
+}
+
+async fn read(node: &Node, entry: &Entry, container: &str) -> Option<Stats> {
+    let (id, handler) = entry.containers.get(container)?.running.as_ref()?;
+    let stats = node.parts.by_handler(handler)?.stats(id).await;
+    stats.inspect_err(|error| tracing::debug!(container = %id, %error, "no stats")).ok()
+}
+
+/// The start of a container's present instance; `None` if no instance runs.
+fn started_at(status: &PodStatus, container: &str) -> Option<Timestamp> {
+    let lists = [&status.container_statuses, &status.init_container_statuses, &status.ephemeral_container_statuses];
+    let found = lists.into_iter().flatten().flatten().find(|status| status.name == container)?;
+    found.state.as_ref()?.running.as_ref()?.started_at.as_ref().map(|time| time.0)
+}
+
+/// The sum over the containers of a Pod.
+pub(crate) fn sum(usage: &[Usage]) -> Stats {
+    usage.iter().fold(Stats::default(), |sum, Usage { stats, .. }| Stats {
+        cpu_ns: sum.cpu_ns.saturating_add(stats.cpu_ns),
+        memory_bytes: sum.memory_bytes.saturating_add(stats.memory_bytes),
+        working_set_bytes: sum.working_set_bytes.saturating_add(stats.working_set_bytes),
+        pids: sum.pids.saturating_add(stats.pids),
+    })
 }

@@ -94,6 +94,7 @@ mod tests {
         for (path, wanted) in [
             ("/stats/summary", "stats"),
             ("/metrics", "metrics"),
+            ("/metrics/resource", "metrics"),
             ("/exec/a/b/c", "proxy"),
             ("/containerLogs/a/b/c", "proxy"),
             ("/", "proxy"),

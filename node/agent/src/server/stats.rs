@@ -12,9 +12,10 @@ use runtimes_contract::Stats;
 use serde_json::{Value, json};
 
 use crate::layout::PodName;
-use crate::machine::{Memory, disk};
+use crate::machine::{self, Memory, disk};
 use crate::node::Node;
-use crate::stats::container_stats;
+use crate::stats::{self, Usage};
+use crate::status::time;
 
 /// The kubelet's summary API, its CPU and memory.
 pub(super) async fn summary(State(node): State<Arc<Node>>) -> Response {
@@ -28,18 +29,13 @@ pub(super) async fn summary(State(node): State<Arc<Node>>) -> Response {
     let mut pods = Vec::new();
     for entry in node.directory.all() {
         let names = PodName::of(&entry.pod);
-        let stats = container_stats(&node, &entry).await;
-        let sum = stats.iter().fold(Stats::default(), |sum, (_, one)| Stats {
-            cpu_ns: sum.cpu_ns + one.cpu_ns,
-            memory_bytes: sum.memory_bytes + one.memory_bytes,
-            working_set_bytes: sum.working_set_bytes + one.working_set_bytes,
-            pids: sum.pids + one.pids,
-        });
-        let containers: Vec<Value> = stats
+        let running = stats::running(&node, &entry).await;
+        let sum = stats::sum(&running);
+        let containers: Vec<Value> = running
             .iter()
-            .map(|(name, stats)| {
+            .map(|Usage { container, started_at, stats, .. }| {
                 let (cpu, memory) = usage(stats);
-                json!({"name": name, "cpu": cpu, "memory": memory})
+                json!({"name": container, "startTime": time(*started_at), "cpu": cpu, "memory": memory})
             })
             .collect();
         let (cpu, memory) = usage(&sum);
@@ -51,7 +47,9 @@ pub(super) async fn summary(State(node): State<Arc<Node>>) -> Response {
     let (capacity, free) = disk(&node.config.data_dir);
     let memory = json!({"time": now, "availableBytes": available, "usageBytes": total.saturating_sub(available), "workingSetBytes": total.saturating_sub(available)});
     let fs = json!({"time": now, "capacityBytes": capacity, "availableBytes": free, "usedBytes": capacity.saturating_sub(free)});
-    let of_node = json!({"nodeName": node.config.node_name, "memory": memory, "fs": fs});
+    let cpu =
+        json!({"time": now, "usageCoreNanoSeconds": machine::cpu_time().map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))});
+    let of_node = json!({"nodeName": node.config.node_name, "cpu": cpu, "memory": memory, "fs": fs});
     Json(json!({"node": of_node, "pods": pods})).into_response()
 }
 
@@ -60,7 +58,7 @@ pub(super) async fn metrics(State(node): State<Arc<Node>>) -> Response {
     let mut containers = Vec::new();
     for entry in node.directory.all() {
         let names = PodName::of(&entry.pod);
-        for (container, stats) in container_stats(&node, &entry).await {
+        for Usage { container, stats, .. } in stats::running(&node, &entry).await {
             let labels = [("container", container), ("namespace", names.namespace.clone()), ("pod", names.name.clone())];
             containers.push((labels, stats));
         }

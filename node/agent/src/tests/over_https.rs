@@ -154,6 +154,9 @@ async fn logs_follow_the_options() {
     let (_, summary) = get(port, ADMIN, "/stats/summary").await.expect("a summary");
     let summary: Value = serde_json::from_str(&summary).expect("JSON");
     assert_eq!(summary["pods"][0]["podRef"]["name"], "web");
+    let (status, resource) = get(port, ADMIN, "/metrics/resource").await.expect("metrics");
+    let of_container = "container_memory_working_set_bytes{container=\"c\",namespace=\"default\",pod=\"web\"} 1048576 1";
+    assert!(status == 200 && resource.contains(of_container) && resource.contains("\nnode_cpu_usage_seconds_total "), "{resource}");
 }
 
 #[tokio::test]
