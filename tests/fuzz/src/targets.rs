@@ -3,6 +3,7 @@
 mod bodies;
 mod frames;
 mod images;
+mod metrics;
 mod patches;
 mod selectors;
 
@@ -29,11 +30,23 @@ pub const TARGETS: &[Target] = &[
     Target { name: "json_patch", words: POINTERS, run: patches::json },
     Target { name: "label_selector", words: SELECTORS, run: selectors::label },
     Target { name: "merge_patch", words: FIELDS, run: patches::merge },
+    Target { name: "node_metrics", words: METRICS, run: metrics::node },
     Target { name: "protobuf", words: &["k8s\0", "v1", "ConfigMap", "Pod"], run: bodies::protobuf },
     Target { name: "spdy", words: &["\u{80}\u{3}", ":path", "streamtype"], run: frames::spdy },
     Target { name: "spdy_headers", words: &["streamtype", "port", ":", "\n", "requestid"], run: frames::spdy_headers },
     Target { name: "strategic_patch", words: FIELDS, run: patches::strategic },
     Target { name: "websocket", words: &["\u{0}", "{\"Width\":1,\"Height\":1}"], run: frames::websocket },
+];
+
+/// Names and values of a node's metrics.
+const METRICS: &[&str] = &[
+    "node_cpu_usage_seconds_total",
+    "container_memory_working_set_bytes",
+    "{container=\"a\",namespace=\"ns\",pod=\"web\"}",
+    " -1",
+    " NaN",
+    " 1e308",
+    "\n",
 ];
 
 /// Names in the schemas and in the directives of patches.
