@@ -194,6 +194,7 @@ fn server_config(control: &ControlPlane, pki: Arc<Pki>) -> anyhow::Result<api_se
     config.max_mutating_requests_inflight = control.options.max_mutating_requests_inflight;
     config.event_ttl = control.options.event_ttl;
     config.local_volumes = sched_controllers::provisions_local_volumes(&control.options.controllers);
+    config.metric_resolution = control.options.metric_resolution;
     config.scaled_objects = sched_controllers::acts_on_scaled_objects(&control.options.controllers);
     config.components = vec!["controller-manager".to_owned()];
     config.components.extend(control.options.scheduler.then(|| "scheduler".to_owned()));

@@ -3,23 +3,33 @@
 use std::time::Duration;
 
 use api_model::go::parse_duration;
+use thiserror::Error;
 
-/// The text of a flag that is no duration.
-#[derive(Debug, PartialEq, Eq)]
-pub struct DurationError(String);
+/// The least interval between two readings of metrics: the metrics server's.
+const RESOLUTION_MIN: Duration = Duration::from_secs(10);
 
-impl std::fmt::Display for DurationError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?} is not a duration such as 300s, 5m or 1h30m", self.0)
-    }
+/// The text of a flag that is no duration, or none that the flag takes.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum DurationError {
+    /// The text is no duration.
+    #[error("{0:?} is not a duration such as 300s, 5m or 1h30m")]
+    Malformed(String),
+    /// Readings would be too close together.
+    #[error("metric-resolution should be a time duration at least 10s, but value {0} provided")]
+    TooOften(String),
 }
-
-impl std::error::Error for DurationError {}
 
 /// Parses a duration.
 pub fn parse(text: &str) -> Result<Duration, DurationError> {
     let nanoseconds = parse_duration(text).ok().and_then(|nanoseconds| u64::try_from(nanoseconds).ok());
-    nanoseconds.map(Duration::from_nanos).ok_or_else(|| DurationError(text.to_owned()))
+    nanoseconds.map(Duration::from_nanos).ok_or_else(|| DurationError::Malformed(text.to_owned()))
+}
+
+/// Parses the interval between two readings of metrics.
+pub fn parse_resolution(text: &str) -> Result<Duration, DurationError> {
+    let resolution = parse(text)?;
+    let is_possible = resolution.is_zero() || resolution >= RESOLUTION_MIN;
+    if is_possible { Ok(resolution) } else { Err(DurationError::TooOften(text.to_owned())) }
 }
 
 #[cfg(test)]
@@ -34,5 +44,14 @@ mod tests {
         for text in ["", "5", "m", "5x", "-5m", "5m6"] {
             assert!(parse(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn metrics_are_not_read_too_often() {
+        for text in ["0", "10s", "1m"] {
+            assert_eq!(parse_resolution(text), parse(text));
+        }
+        assert_eq!(parse_resolution("9.9s"), Err(DurationError::TooOften("9.9s".to_owned())));
+        assert_eq!(parse_resolution("x"), Err(DurationError::Malformed("x".to_owned())));
     }
 }

@@ -6,7 +6,7 @@ use hyper::header::{CONTENT_TYPE, HeaderMap};
 use hyper::{Request, Response, StatusCode};
 use serde_json::{Value, json};
 use tests::net::Net;
-use tests::{Cluster, Kubectl, backend};
+use tests::{Cluster, Kubectl, backend, eventually};
 
 const PORT: u16 = 8445;
 /// kubectl's error when the aggregated server is not available.
@@ -71,11 +71,13 @@ fn another_server_answers_behind_this_one() {
     assert_eq!(proxies["data"]["requestheader-username-headers"], "[\"X-Remote-User\"]");
     assert_eq!(proxies["data"]["requestheader-allowed-names"], "[\"front-proxy-client\"]");
     what_is_served_here_is_registered(&kubectl);
+    assert!(kubectl.ok("api-resources --api-group=metrics.k8s.io").contains("PodMetrics"));
     a_server_without_a_service_is_not_available(&kubectl, &authority);
     kubectl.apply(&backend::service("metrics", &cluster.net.ip, PORT)).ok();
     it_answers(&kubectl);
     its_rules_are_ours(&kubectl);
     it_goes_away(&kubectl);
+    skiff_answers_again(&kubectl);
 }
 
 fn what_is_served_here_is_registered(kubectl: &Kubectl<'_>) {
@@ -135,5 +137,18 @@ fn it_goes_away(kubectl: &Kubectl<'_>) {
     // Everything else still works.
     kubectl.ok("get nodes");
     kubectl.ok("delete apiservice v1beta1.metrics.k8s.io");
-    assert!(!kubectl.ok("get --raw /apis").contains("metrics.k8s.io"));
+}
+
+/// Without an APIService of a user, skiff itself answers for the metrics of resources.
+fn skiff_answers_again(kubectl: &Kubectl<'_>) {
+    eventually("skiff's own APIService", || {
+        let line = kubectl.run(&["get", "apiservice", "v1beta1.metrics.k8s.io", "--no-headers"]).stdout;
+        let words: Vec<&str> = line.split_whitespace().take(3).collect();
+        if words == ["v1beta1.metrics.k8s.io", "Local", "True"] { Ok(()) } else { Err(line) }
+    });
+    let node = kubectl.ok("get nodes -o jsonpath={.items[0].metadata.name}");
+    eventually("metrics of the node", || {
+        let ran = kubectl.run(&["top", "nodes", "--no-headers"]);
+        if ran.stdout.starts_with(&node) { Ok(()) } else { Err(ran.to_string()) }
+    });
 }

@@ -59,6 +59,8 @@ fn a_deployment_is_autoscaled() {
     let web = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec});
     kubectl.apply(&web.to_string()).ok();
     let pod = a_running_pod(&kubectl);
+    let none = kubectl.fails("top nodes");
+    assert!(none.contains("metrics not available yet"), "{none}");
     let cpu = serve(&cluster, &pod);
 
     let made = kubectl.ok("autoscale deployment web --min=1 --max=3 --cpu-percent=50");

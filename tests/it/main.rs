@@ -29,6 +29,7 @@ mod kinds;
 mod kubectl;
 mod life;
 mod linear;
+mod metrics;
 mod operator;
 mod ownership;
 mod placement;

@@ -30,6 +30,7 @@ pub const OF_UP: &[&str] = &[
     "api-server/restore",
     "api-server/aggregation",
     "api-server/event-expiry",
+    "api-server/resource-metrics",
     "api-server/list-expiry",
     "api-server/quota-status",
     "api-server/certificates",

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::role::{GROUP, effective};
 use crate::rule::Rule;
 
-pub use roles::JOINING;
+pub use roles::{JOINING, METRICS_READER, METRICS_SCRAPER};
 
 /// Allows the server to add missing rules or subjects to the object; with `false` the server does not change it.
 const AUTOUPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
@@ -59,8 +59,8 @@ impl Grant {
 /// A role of a table.
 struct Role {
     name: &'static str,
-    /// The role that aggregates this one: `admin`, `edit` or `view`.
-    part_of: Option<&'static str>,
+    /// The roles whose selector selects this one: `admin`, `edit`, `view`.
+    part_of: &'static [&'static str],
     grants: &'static [Grant],
 }
 
@@ -83,9 +83,9 @@ pub fn is_controller(user: &str) -> bool {
 /// Every bootstrap ClusterRole, ClusterRoleBinding, Role and RoleBinding, roles first.
 pub fn objects() -> Vec<Value> {
     let mut objects: Vec<Value> = roles::CLUSTER.iter().map(cluster_role).collect();
-    objects.extend(controllers::ROLES.iter().map(|(name, grants)| cluster_role_named(&format!("system:controller:{name}"), None, grants)));
-    objects.extend(controllers::PATCHES.iter().map(|(name, grants)| cluster_role_named(&format!("skiff:controller:{name}"), None, grants)));
-    objects.extend(roles::AGGREGATING.iter().map(|(name, part_of)| aggregating(name, *part_of)));
+    objects.extend(controllers::ROLES.iter().map(|(name, grants)| cluster_role_named(&format!("system:controller:{name}"), &[], grants)));
+    objects.extend(controllers::PATCHES.iter().map(|(name, grants)| cluster_role_named(&format!("skiff:controller:{name}"), &[], grants)));
+    objects.extend(roles::AGGREGATING.iter().map(|(name, part_of)| aggregating(name, part_of)));
     write_aggregated(&mut objects);
     objects.extend(roles::CLUSTER_BINDINGS.iter().map(|(name, role, to)| cluster_binding(name, role, to)));
     objects.extend(controllers::ROLES.iter().map(|(name, _)| {
@@ -116,16 +116,16 @@ fn cluster_role(role: &Role) -> Value {
     cluster_role_named(role.name, role.part_of, role.grants)
 }
 
-fn cluster_role_named(name: &str, part_of: Option<&str>, grants: &[Grant]) -> Value {
+fn cluster_role_named(name: &str, part_of: &[&str], grants: &[Grant]) -> Value {
     let mut role = object("ClusterRole", name, "", json!({ "rules": rules(grants) }));
     let labels = role.pointer_mut("/metadata/labels").and_then(Value::as_object_mut);
-    if let (Some(whole), Some(labels)) = (part_of, labels) {
-        labels.insert(format!("rbac.authorization.k8s.io/aggregate-to-{whole}"), "true".into());
+    if let Some(labels) = labels {
+        labels.extend(part_of.iter().map(|whole| (format!("rbac.authorization.k8s.io/aggregate-to-{whole}"), "true".into())));
     }
     role
 }
 
-fn aggregating(name: &str, part_of: Option<&str>) -> Value {
+fn aggregating(name: &str, part_of: &[&str]) -> Value {
     let mut role = cluster_role_named(name, part_of, &[]);
     let label = format!("rbac.authorization.k8s.io/aggregate-to-{name}");
     put(&mut role, "aggregationRule", json!({ "clusterRoleSelectors": [{ "matchLabels": { label: "true" } }] }));

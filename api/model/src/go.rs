@@ -5,7 +5,7 @@ mod duration;
 
 use serde_json::Value;
 
-pub use duration::{DurationError, parse_duration};
+pub use duration::{DurationError, duration_text, parse_duration};
 
 /// The name of a value's type in `encoding/json`.
 pub fn json_type(value: &Value) -> &'static str {

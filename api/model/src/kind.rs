@@ -12,6 +12,9 @@ use std::sync::Arc;
 pub use builtin::{builtin, subresource};
 pub use custom::{Custom, CustomColumn, ScalePaths, Slot, Slots};
 
+/// The group of the metrics of resources: what nodes and Pods use.
+pub const METRICS: &str = "metrics.k8s.io";
+
 /// A group and a plural resource name, as in RBAC rules, storage keys and error messages.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupResource {
@@ -103,6 +106,12 @@ impl Kind {
     /// Whether discovery lists `verb` for the main resource.
     pub fn allows(&self, verb: &str) -> bool {
         self.verbs.iter().any(|v| v == verb)
+    }
+
+    /// Whether another server answers for the kind as soon as an APIService names that server. All other built-in kinds are always
+    /// answered here.
+    pub fn is_delegable(&self) -> bool {
+        self.custom.is_some() || self.group == METRICS
     }
 
     /// Whether the kind has a `status` subresource.

@@ -10,6 +10,7 @@ mod custom;
 mod duration;
 mod event;
 mod extension;
+mod metrics;
 mod network;
 mod node;
 mod pod;
@@ -60,7 +61,7 @@ pub fn row_conditions(kind: &Kind, object: &Value) -> Option<Value> {
 }
 
 /// The printers, by family.
-static PRINTERS: [&[Printer]; 9] = [
+static PRINTERS: [&[Printer]; 10] = [
     pod::PRINTERS,
     workload::PRINTERS,
     network::PRINTERS,
@@ -70,6 +71,7 @@ static PRINTERS: [&[Printer]; 9] = [
     access::PRINTERS,
     storage::PRINTERS,
     extension::PRINTERS,
+    metrics::PRINTERS,
 ];
 
 static DEFAULT: Printer =

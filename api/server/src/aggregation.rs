@@ -5,7 +5,8 @@
 //! (`forward.rs`), over connections that are kept (`link.rs`). One loop (`keeper.rs`) finds out whether each of
 //! these servers answers (`available.rs`), keeps what it says it serves for discovery and OpenAPI
 //! (`discovery.rs`, `openapi.rs`), and registers what this server answers for itself, so that `kubectl get
-//! apiservices` shows everything (`local.rs`). A version that is built in is always answered here.
+//! apiservices` shows everything (`local.rs`). A version that is built in is always answered here, except for the metrics of
+//! resources: a metrics server that is registered takes them over.
 
 mod ask;
 mod available;
@@ -137,9 +138,9 @@ impl Remote {
     }
 }
 
-/// Whether the version is one of this server's own kinds.
-fn is_builtin(group: &str, version: &str) -> bool {
-    api_model::kind::builtin().iter().any(|kind| kind.group == group && kind.version == version)
+/// Whether this server always answers for the version itself.
+fn is_fixed(group: &str, version: &str) -> bool {
+    api_model::kind::builtin().iter().any(|kind| kind.group == group && kind.version == version && !kind.is_delegable())
 }
 
 impl Remotes {
@@ -159,7 +160,7 @@ impl Remotes {
         // The list is at least as new as the revision. If it is newer, the next call lists once more.
         let services = self.resource.list(&Filter::default(), revision);
         let remotes = services.items.iter().filter_map(|object| Remote::of(&object.value()));
-        let remotes: Arc<[Arc<Remote>]> = remotes.filter(|remote| !is_builtin(&remote.group, &remote.version)).map(Arc::new).collect();
+        let remotes: Arc<[Arc<Remote>]> = remotes.filter(|remote| !is_fixed(&remote.group, &remote.version)).map(Arc::new).collect();
         *self.present.write() = (revision, Arc::clone(&remotes));
         remotes
     }

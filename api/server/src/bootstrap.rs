@@ -72,13 +72,15 @@ pub(crate) async fn keep(loopback: Loopback) {
 
 /// Creates objects that every cluster needs again when somebody deleted them, until the server stops: the system's namespaces,
 /// the suggested objects of flow control (also when somebody changed them, see [`flow_control::revised`]), and the authority that
-/// aggregated servers read. Roles and classes come back when a server starts. All of this is as upstream.
+/// aggregated servers read. Roles and classes come back when a server starts. All of this is as upstream. So does, here, the role of
+/// those who read metrics: the manifest of a metrics server contains it, and so takes it away when it is deleted.
 pub(crate) async fn restore(loopback: Loopback) {
     let core = &*loopback.core;
     while tokio::time::timeout(RESTORE_EVERY, core.shutdown.cancelled()).await.is_err() {
         let mut rest = flow_control::objects();
         rest.extend(flow_control::revised(&*core.cache));
         rest.extend(join::published_authority(core));
+        rest.extend(roles::metrics_reader());
         for objects in [objects::namespaces(), rest] {
             if let Err(error) = loopback.ensure(objects).await {
                 tracing::warn!(%error, "what every cluster has is not brought back; it will be tried again");

@@ -53,6 +53,8 @@ pub struct Config {
     pub connections_max: usize,
     /// How long an Event is kept after its last write; zero: for ever.
     pub event_ttl: Duration,
+    /// How often the use of nodes and Pods is read from the nodes (the metrics server's flag); zero: never.
+    pub metric_resolution: Duration,
     /// Parts that run in this process and end it when they fail: `controller-manager`, `scheduler`.
     pub components: Vec<String>,
     /// Whether the server creates the definitions of `keda.sh`: for controllers that act on ScaledObjects and ScaledJobs.
@@ -103,6 +105,7 @@ impl Config {
             max_mutating_requests_inflight: 200,
             connections_max: 20_000,
             event_ttl: Duration::from_secs(3_600),
+            metric_resolution: Duration::ZERO,
             components: Vec::new(),
             scaled_objects: false,
             local_volumes: false,

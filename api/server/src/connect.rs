@@ -13,14 +13,17 @@ pub(crate) mod tunnel;
 use std::sync::Arc;
 
 use api_admission::Operation;
+use api_upstream::backend::ConnectError;
 use api_upstream::proxyable::Proxyable;
 use api_upstream::tls::{self, TlsError};
 use arc_swap::ArcSwap;
 use axum::body::Body;
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, header};
+use hyper::client::conn::http1::SendRequest;
 use tokio_rustls::TlsConnector;
 
+pub(crate) use self::target::Kubelet;
 use self::target::Target;
 use crate::attributes::Step;
 use crate::call::Call;
@@ -50,6 +53,11 @@ impl Connector {
     /// Uses another certificate for nodes from now on.
     pub(crate) fn renew(&self, node_tls: TlsConnector) {
         self.node_tls.store(Arc::new(node_tls));
+    }
+
+    /// Connects to a node's server as the user of that certificate.
+    pub(crate) async fn to_node(&self, kubelet: &Kubelet, tls: &TlsConnector) -> Result<SendRequest<Body>, ConnectError> {
+        node::dial_as(self, kubelet, tls).await
     }
 
     #[cfg(test)]

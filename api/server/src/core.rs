@@ -8,8 +8,10 @@ use api_cache::{self as cache, Cache, Object, key};
 use api_store::{Expect, Guard, Store, StoreError, Write};
 use api_tasks::Tasks;
 use api_upstream::backend::Driver;
+use api_usage::Readings;
 use api_wire::body::BODY_BYTES_MAX;
 use api_wire::status::{ApiError, ApiResult};
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -32,6 +34,8 @@ pub(crate) struct Core {
     pub(crate) authenticator: Authenticator,
     pub(crate) authorizer: Arc<Authorizer>,
     pub(crate) metrics: Metrics,
+    /// What nodes and Pods use.
+    pub(crate) readings: ArcSwap<Readings>,
     /// Drives outgoing connections.
     pub(crate) driver: Driver,
     /// No new work starts after this.

@@ -22,7 +22,7 @@ use crate::metrics::Observed;
 use crate::registry::Served;
 use crate::serve::socket::Socket;
 use crate::verbs::{self, WritePath};
-use crate::{audit, authenticate, authorize, components, impersonate, nonresource, reviews, subresource};
+use crate::{audit, authenticate, authorize, components, impersonate, nonresource, resource_metrics, reviews, subresource};
 use api_wire::accept;
 use api_wire::deadline;
 use api_wire::media::Encoding;
@@ -149,7 +149,7 @@ async fn at_resource(app: &Arc<App>, mut parts: Parts, body: Body, wanted: Wante
         true => app.core.config.request_timeout,
         false => deadline::of(&wanted.query, app.core.config.request_timeout)?,
     };
-    if wanted.served.as_ref().is_none_or(|served| served.kind.custom.is_some())
+    if wanted.served.as_ref().is_none_or(|served| served.kind.is_delegable())
         && let Some(remote) = app.aggregation.remotes.find(&wanted.found.group, &wanted.found.version)
     {
         return forward(&app.aggregation, &remote, &user, parts, body, wanted.verb == "watch").await;
@@ -232,6 +232,8 @@ async fn main_resource(writes: &WritePath, call: &mut Call, verb: &str, bytes: &
     match verb {
         "get" if components::is_report(&call.served) => components::get(call).await,
         "list" if components::is_report(&call.served) => components::list(call).await,
+        "get" if resource_metrics::is_metrics(&call.served) => resource_metrics::get(call),
+        "list" if resource_metrics::is_metrics(&call.served) => resource_metrics::list(call),
         "get" => verbs::get::get(call).await,
         "list" => verbs::list::list(call).await,
         "watch" => {

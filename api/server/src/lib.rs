@@ -43,6 +43,7 @@ mod present;
 mod quota;
 mod registry;
 mod renewal;
+mod resource_metrics;
 mod reviews;
 mod serve;
 mod server;

@@ -3,6 +3,7 @@
 mod flow_control;
 pub(crate) mod policies;
 mod requests;
+pub(crate) mod scrapes;
 pub(crate) mod webhooks;
 
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use api_cache::Cache;
 use api_fairness::Report;
 use api_metrics::{Families, number};
+use api_usage::Readings;
 
 use crate::registry::Served;
 
@@ -21,6 +23,7 @@ pub(crate) struct Metrics {
     pub(crate) requests: requests::Requests,
     pub(crate) webhooks: webhooks::Webhooks,
     pub(crate) policies: policies::Policies,
+    pub(crate) scrapes: scrapes::Scrapes,
 }
 
 /// Values of other parts at the time of a request for the metrics.
@@ -31,6 +34,8 @@ pub(crate) struct Gauges<'a> {
     /// Audit events, and those that could not be written.
     pub(crate) audit: (u64, u64),
     pub(crate) flow_control: Report,
+    /// What nodes and Pods use.
+    pub(crate) readings: &'a Readings,
 }
 
 impl Metrics {
@@ -48,6 +53,7 @@ impl Metrics {
         flow_control::add(&mut families, &gauges.flow_control);
         self.webhooks.add_to(&mut families);
         self.policies.add_to(&mut families);
+        self.scrapes.add_to(&mut families, gauges.readings);
         api_metrics::add_process(&mut families);
         families.text()
     }

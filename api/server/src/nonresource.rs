@@ -55,6 +55,7 @@ pub(crate) async fn answer(app: &Arc<App>, parts: &Parts) -> ApiResult<Response<
                 store_bytes: app.core.store.size_bytes().await.unwrap_or_default(),
                 audit: app.audit.as_ref().map(|audit| audit.counts()).unwrap_or_default(),
                 flow_control: app.gate.report(),
+                readings: &app.core.readings.load(),
             };
             Ok(typed(app.core.metrics.render(gauges), api_metrics::TEXT_FORMAT))
         }

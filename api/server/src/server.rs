@@ -15,6 +15,7 @@ use api_model::request::UserInfo;
 use api_model::view::View as _;
 use api_store::{Store, StoreError};
 use api_tasks::{TaskFailure, Tasks};
+use arc_swap::ArcSwap;
 use axum::Router;
 use axum::body::Body;
 use bytes::Bytes;
@@ -46,6 +47,7 @@ use crate::presence::Presence;
 use crate::quota;
 use crate::registry::Registry;
 use crate::renewal;
+use crate::resource_metrics::scrape::Scraper;
 use crate::serve;
 use api_upstream::backend::Driver;
 use api_upstream::tls::TlsError;
@@ -138,6 +140,9 @@ impl Server {
                 bootstrap::publish(&loopback, &[app.core.config.advertise_address]).await?;
                 tasks.own("api-server/own-service", bootstrap::keep(loopback.clone()));
             }
+        }
+        if !app.core.config.metric_resolution.is_zero() {
+            tasks.own("api-server/resource-metrics", Scraper::new(&app.connector, &app.aggregation).run());
         }
         let (aggregation, writes) = (Arc::clone(&app.aggregation), Arc::clone(&app.writes));
         let quotas = Arc::clone(&writes.admission.quotas);
@@ -266,6 +271,7 @@ fn assemble(mut config: Config, store: Arc<dyn Store>, cache: Arc<Cache>, oidc: 
         registry: Registry::new(&cache),
         driver: Driver { tasks: tasks.clone(), shutdown: shutdown.clone() },
         metrics: Metrics::default(),
+        readings: ArcSwap::default(),
         shutdown,
         tasks,
         cache,

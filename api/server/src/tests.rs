@@ -21,6 +21,7 @@ mod oidc;
 mod patches;
 mod policies;
 mod protobuf;
+mod resource_metrics;
 mod restart;
 mod services;
 mod shapes;

@@ -57,8 +57,15 @@ pub fn chain(identity: &Identity, what: &'static str) -> Result<Chain, TlsError>
 
 /// The connector for nodes.
 pub fn node_connector(pki: &Pki) -> Result<TlsConnector, TlsError> {
-    let what = "the server's client certificate";
-    let (certificates, key) = chain(pki.kubelet_client(), what)?;
+    client_connector(pki, pki.kubelet_client(), "the server's client certificate")
+}
+
+/// A connector for servers of the cluster, with that client certificate. `what` names the certificate in errors.
+///
+/// # Errors
+/// The certificate or the cluster's authority is unusable.
+pub fn client_connector(pki: &Pki, identity: &Identity, what: &'static str) -> Result<TlsConnector, TlsError> {
+    let (certificates, key) = chain(identity, what)?;
     let config = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| TlsError::Unusable(what, error))?

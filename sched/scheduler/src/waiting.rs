@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use api_model::go::duration_text;
 use sched_framework::{PERMIT_WAIT_MAX, Permit, PermitCandidate, PermitPlugin, PodInfo, Snapshot};
 use tokio::time::Instant;
 
@@ -142,19 +143,9 @@ fn decided_by(plugin: &str, answer: Permit, waited: Duration) -> Option<Permitte
         Permit::Error(message) => Some(Permitted::Failed(message.into_owned())),
         Permit::Wait(longest) => {
             let longest = longest.min(PERMIT_WAIT_MAX);
-            let message = || format!("rejected due to timeout after waiting {} at plugin {plugin}", go_duration(longest));
+            let message = || format!("rejected due to timeout after waiting {} at plugin {plugin}", duration_text(longest));
             (waited >= longest).then(|| Permitted::Rejected(rejected(&message())))
         }
-    }
-}
-
-/// Whole seconds as Go writes a duration.
-fn go_duration(duration: Duration) -> String {
-    let seconds = duration.as_secs();
-    match (seconds / 3_600, seconds / 60 % 60, seconds % 60) {
-        (0, 0, seconds) => format!("{seconds}s"),
-        (0, minutes, seconds) => format!("{minutes}m{seconds}s"),
-        (hours, minutes, seconds) => format!("{hours}h{minutes}m{seconds}s"),
     }
 }
 

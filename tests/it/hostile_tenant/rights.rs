@@ -25,6 +25,10 @@ pub(super) fn what_others_have_is_out_of_reach(world: &World<'_>) {
         "create priorityclass high --value=1000000",
         "get --raw /metrics",
         "get --raw /debug/pprof/",
+        "top pods -n neighbour",
+        "top pods -A",
+        "top nodes",
+        "get --raw /apis/metrics.k8s.io/v1beta1/namespaces/neighbour/pods/good",
         "get --raw /api/v1/namespaces/neighbour/pods/good/proxy/",
         "get --raw /api/v1/namespaces/neighbour/services/good:80/proxy/",
         // Paths whose meaning changes if they are decoded twice.
@@ -39,7 +43,10 @@ pub(super) fn what_others_have_is_out_of_reach(world: &World<'_>) {
         let refused = ["Forbidden", "forbidden", "NotFound", "not found", "could not find", "301", "Moved Permanently"];
         assert!(refused.iter().any(|word| ran.stderr.contains(word)), "{ran}");
     }
-    let (node, all) = (world.admin.ok("get nodes -o name"), ["proxy/pods", "proxy/metrics", "proxy/run/neighbour/good/main?cmd=id"]);
+    let (node, all) = (
+        world.admin.ok("get nodes -o name"),
+        ["proxy/pods", "proxy/metrics", "proxy/metrics/resource", "proxy/run/neighbour/good/main?cmd=id"],
+    );
     for path in all {
         world.refused(&format!("get --raw /api/v1/{}/{path}", node.trim().replace("node/", "nodes/")), "orbidden");
     }

@@ -43,15 +43,20 @@ pub const NODE: &[Grant] = &[
 ];
 
 const fn role(name: &'static str, grants: &'static [Grant]) -> Role {
-    Role { name, part_of: None, grants }
+    Role { name, part_of: &[], grants }
 }
 
-const fn part(name: &'static str, of: &'static str, grants: &'static [Grant]) -> Role {
-    Role { name, part_of: Some(of), grants }
+const fn part(name: &'static str, of: &'static [&'static str], grants: &'static [Grant]) -> Role {
+    Role { name, part_of: of, grants }
 }
+
+/// The user that reads the metrics of nodes for `metrics.k8s.io`, its role, and the binding of both.
+pub const METRICS_SCRAPER: &str = "skiff:metrics-scraper";
+/// The role of those who read `metrics.k8s.io`; the metrics server's.
+pub const METRICS_READER: &str = "system:aggregated-metrics-reader";
 
 /// Roles that aggregate others by label, each with the role that aggregates it.
-pub const AGGREGATING: &[(&str, Option<&str>)] = &[("admin", None), ("edit", Some("admin")), ("view", Some("edit"))];
+pub const AGGREGATING: &[(&str, &[&str])] = &[("admin", &[]), ("edit", &["admin"]), ("view", &["edit"])];
 
 /// The cluster's roles.
 pub const CLUSTER: &[Role] = &[
@@ -77,16 +82,17 @@ pub const CLUSTER: &[Role] = &[
     ),
     part(
         "system:aggregate-to-admin",
-        "admin",
+        &["admin"],
         &[
             On(CREATE, AUTHORIZATION, &["localsubjectaccessreviews"]),
             On(READ_WRITE, &["rbac.authorization.k8s.io"], &["rolebindings", "roles"]),
         ],
     ),
-    part("system:aggregate-to-edit", "edit", EDIT),
-    part("system:aggregate-to-view", "view", VIEW),
-    part("skiff:keda:edit", "edit", &[On(WRITE, &["keda.sh"], ALL)]),
-    part("skiff:keda:view", "view", &[On(READ, &["keda.sh"], ALL)]),
+    part("system:aggregate-to-edit", &["edit"], EDIT),
+    part("system:aggregate-to-view", &["view"], VIEW),
+    Role { name: METRICS_READER, part_of: &["view", "edit", "admin"], grants: &[On(READ, &["metrics.k8s.io"], &["nodes", "pods"])] },
+    part("skiff:keda:edit", &["edit"], &[On(WRITE, &["keda.sh"], ALL)]),
+    part("skiff:keda:view", &["view"], &[On(READ, &["keda.sh"], ALL)]),
     role("system:node", NODE),
     role("system:node-problem-detector", &[On(GET, CORE, &["nodes"]), On(&["patch"], CORE, &["nodes/status"]), EVENTS]),
     role(
@@ -145,6 +151,7 @@ pub const CLUSTER: &[Role] = &[
     role("system:certificates.k8s.io:kube-apiserver-client-approver", &[approve(&["kubernetes.io/kube-apiserver-client"])]),
     role("system:certificates.k8s.io:kube-apiserver-client-kubelet-approver", &[approve(&["kubernetes.io/kube-apiserver-client-kubelet"])]),
     role("system:service-account-issuer-discovery", &[Paths(GET, &["/.well-known/openid-configuration", "/openid/v1/jwks"])]),
+    role(METRICS_SCRAPER, &[On(GET, CORE, &["nodes/metrics"])]),
     role("skiff:node-network", NODE_NETWORK),
     // The token controller uses the account of its manager, as upstream's, but patches Secrets.
     role("skiff:kube-controller-manager", &[On(&["patch"], CORE, &["secrets"])]),
@@ -360,6 +367,7 @@ pub const CLUSTER_BINDINGS: &[(&str, &str, &[To])] = &[
     ),
     ("skiff:kube-apiserver-kubelet-client", "system:kubelet-api-admin", &[To::User(KUBELET_CLIENT)]),
     ("skiff:kube-controller-manager", "skiff:kube-controller-manager", &[To::User("system:kube-controller-manager")]),
+    (METRICS_SCRAPER, METRICS_SCRAPER, &[To::User(METRICS_SCRAPER)]),
     ("skiff:node-network", "skiff:node-network", &[To::Group("system:nodes")]),
 ];
 

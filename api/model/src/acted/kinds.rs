@@ -57,6 +57,8 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("events.k8s.io", "Event", CLIENTS),
     Row::new("", "Binding", &[Fields { prefix: "", rows: &[Field::by(SERVER, "target", "api/server/src/subresource/binding.rs")] }]),
     Row::new("", "ComponentStatus", CLIENTS),
+    Row::new("metrics.k8s.io", "NodeMetrics", CLIENTS),
+    Row::new("metrics.k8s.io", "PodMetrics", CLIENTS),
     Row::new("certificates.k8s.io", "CertificateSigningRequest", &[Fields { prefix: "spec", rows: SIGNING_REQUEST }]),
     Row::nobody("certificates.k8s.io", "ClusterTrustBundle", "ClusterTrustBundles are stored but no node mounts them yet"),
     Row::nobody("certificates.k8s.io", "PodCertificateRequest", "PodCertificateRequests are stored but nothing acts on them yet"),

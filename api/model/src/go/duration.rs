@@ -1,4 +1,6 @@
-//! `time.ParseDuration`: `300s`, `5m`, `1h30m`, `-1.5h`, or `0`.
+//! `time.ParseDuration`: `300s`, `5m`, `1h30m`, `-1.5h`, or `0`; and `Duration.String`.
+
+use std::time::Duration;
 
 use thiserror::Error;
 
@@ -68,6 +70,35 @@ pub fn parse_duration(text: &str) -> Result<i64, DurationError> {
     i64::try_from(sign * nanoseconds).map_err(|_| invalid())
 }
 
+/// A duration as `Duration.String` writes it: `1h2m5s`, `15.016s`, `250ms`, `0s`.
+pub fn duration_text(duration: Duration) -> String {
+    let below_second = |unit: u128, name: &str| with_fraction(duration.as_nanos(), unit, name);
+    match duration.as_nanos() {
+        0 => return "0s".to_owned(),
+        nanoseconds @ ..1_000 => return format!("{nanoseconds}ns"),
+        ..1_000_000 => return below_second(1_000, "µs"),
+        ..1_000_000_000 => return below_second(1_000_000, "ms"),
+        _ => {}
+    }
+    let (minutes, rest) = (duration.as_secs() / 60, Duration::new(duration.as_secs() % 60, duration.subsec_nanos()));
+    let seconds = with_fraction(rest.as_nanos(), 1_000_000_000, "s");
+    match (minutes / 60, minutes % 60) {
+        (0, 0) => seconds,
+        (0, minutes) => format!("{minutes}m{seconds}"),
+        (hours, minutes) => format!("{hours}h{minutes}m{seconds}"),
+    }
+}
+
+/// A number of units with as many digits after the point as it needs.
+fn with_fraction(nanoseconds: u128, unit: u128, name: &str) -> String {
+    let digits = unit.ilog10() as usize;
+    let fraction = format!("{:0digits$}", nanoseconds % unit);
+    match fraction.trim_end_matches('0') {
+        "" => format!("{}{name}", nanoseconds / unit),
+        fraction => format!("{}.{fraction}{name}", nanoseconds / unit),
+    }
+}
+
 fn is_of_number(c: char) -> bool {
     c.is_ascii_digit() || c == '.'
 }
@@ -113,6 +144,25 @@ mod tests {
             ("-9223372036854775808ns", i64::MIN),
         ] {
             assert_eq!(parse_duration(text), Ok(nanoseconds), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_are_written_as_go_writes_them() {
+        for (nanoseconds, text) in [
+            (0, "0s"),
+            (999, "999ns"),
+            (1_500, "1.5µs"),
+            (250_000_000, "250ms"),
+            (15_000_000_000, "15s"),
+            (15_016_000_000, "15.016s"),
+            (60_000_000_000, "1m0s"),
+            (300_500_000_000, "5m0.5s"),
+            (3_725_000_000_000, "1h2m5s"),
+            (90_000_000_000_001, "25h0m0.000000001s"),
+        ] {
+            assert_eq!(duration_text(Duration::from_nanos(nanoseconds)), text);
+            assert_eq!(parse_duration(text).map(i64::unsigned_abs), Ok(nanoseconds), "{text}");
         }
     }
 

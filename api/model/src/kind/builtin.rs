@@ -1,11 +1,11 @@
-//! The rows: every built-in kind in the stable versions of Kubernetes.
+//! The rows: every built-in kind in the stable versions of Kubernetes, and the metrics of resources.
 //!
 //! A new kind needs a row here, a rules file in `api-rules` and, if `kubectl get` shows more than name and age, a
 //! printer in `api-print`.
 
 use std::sync::{Arc, LazyLock};
 
-use super::{Kind, Subresource};
+use super::{Kind, METRICS, Subresource};
 
 /// The content of a row; the rest of a [`Kind`] follows from it.
 struct Row {
@@ -29,8 +29,9 @@ enum Scope {
     NamespacedCreate,
     /// Only `get` and `list`: the object is a report and is not stored.
     ClusterReport,
+    NamespacedReport,
 }
-use Scope::{Cluster, ClusterCreate, ClusterReport, ClusterSingly, Namespaced, NamespacedCreate};
+use Scope::{Cluster, ClusterCreate, ClusterReport, ClusterSingly, Namespaced, NamespacedCreate, NamespacedReport};
 
 const fn row(kind: &'static str, plural: &'static str, short: &'static [&'static str], scope: Scope, sub: &'static [&'static str]) -> Row {
     Row { kind, plural, short, categories: &[], scope, sub }
@@ -200,6 +201,8 @@ const GROUPS: &[(&str, &str, &[Row])] = &[
         ],
     ),
     ("storagemigration.k8s.io", "v1", &[row("StorageVersionMigration", "storageversionmigrations", &[], Cluster, &["status"])]),
+    // Last: `pods` and `nodes` without a group are those of the core group.
+    (METRICS, "v1beta1", &[row("NodeMetrics", "nodes", &[], ClusterReport, &[]), row("PodMetrics", "pods", &[], NamespacedReport, &[])]),
 ];
 
 /// Every built-in kind, in discovery order.
@@ -219,7 +222,7 @@ fn kind_of(group: &str, version: &str, row: &Row) -> Kind {
         singular: row.kind.to_lowercase(),
         short_names: owned(row.short),
         categories: owned(row.categories),
-        namespaced: matches!(row.scope, Namespaced | NamespacedCreate),
+        namespaced: matches!(row.scope, Namespaced | NamespacedCreate | NamespacedReport),
         verbs: owned(verbs_of(&row.scope)),
         subresources: row.sub.iter().map(|name| subresource(name)).collect(),
         custom: None,
@@ -231,7 +234,7 @@ fn verbs_of(scope: &Scope) -> &'static [&'static str] {
         Namespaced | Cluster => &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         ClusterSingly => &["create", "delete", "get", "list", "patch", "update", "watch"],
         ClusterCreate | NamespacedCreate => &["create"],
-        ClusterReport => &["get", "list"],
+        ClusterReport | NamespacedReport => &["get", "list"],
     }
 }
 

@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use k8s::api;
 use k8s::apimachinery::pkg::apis::meta::v1 as meta;
 use k8s_openapi as k8s;
-use schemars::{JsonSchema, SchemaGenerator};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde_json::json;
 
 /// The type of the bodies of a kind.
 pub(crate) struct Type {
@@ -18,6 +19,107 @@ pub(crate) struct Type {
 
 const fn type_of<T: k8s::Resource + JsonSchema>() -> Type {
     Type { gvk: [T::GROUP, T::VERSION, T::KIND], name: T::schema_name, generate: SchemaGenerator::subschema_for::<T> }
+}
+
+/// A type of `metrics.k8s.io`, which k8s-openapi does not have.
+const fn metrics(kind: &'static str, name: fn() -> Cow<'static, str>, generate: fn(&mut SchemaGenerator) -> schemars::Schema) -> Type {
+    Type { gvk: ["metrics.k8s.io", "v1beta1", kind], name, generate }
+}
+
+/// The name of a type of `metrics.k8s.io/v1beta1`.
+fn metrics_name(kind: &str) -> Cow<'static, str> {
+    format!("io.k8s.metrics.pkg.apis.metrics.v1beta1.{kind}").into()
+}
+
+/// The properties that the metrics of a node and of a Pod share, and one more.
+fn metrics_schema(generator: &mut SchemaGenerator, description: &str, (field, schema): (&str, Schema)) -> Schema {
+    let (metadata, time) = (generator.subschema_for::<meta::ObjectMeta>(), generator.subschema_for::<meta::Time>());
+    let window = generator.subschema_for::<Duration>();
+    let text = |description: &str| json!({"description": description, "type": "string"});
+    let referring = |description: &str, schema: &Schema| {
+        let mut value = schema.as_value().clone();
+        value["description"] = description.into();
+        value
+    };
+    json_schema!({
+        "description": description,
+        "properties": {
+            "apiVersion": text("APIVersion defines the versioned schema of this representation of an object."),
+            "kind": text("Kind is a string value representing the REST resource this object represents."),
+            "metadata": metadata,
+            "timestamp": referring("The end of the interval in which the metrics were collected.", &time),
+            "window": referring("The length of the interval in which the metrics were collected, which ends at the timestamp.", &window),
+            field: schema,
+        },
+        "required": ["timestamp", "window", field],
+        "type": "object",
+    })
+}
+
+/// Amounts by the name of the resource.
+fn usage(generator: &mut SchemaGenerator) -> Schema {
+    let quantity = generator.subschema_for::<k8s::apimachinery::pkg::api::resource::Quantity>();
+    json_schema!({"description": "The amount that was used of each resource.", "type": "object", "additionalProperties": quantity})
+}
+
+/// A duration in Go's words, which k8s-openapi does not have either.
+struct Duration;
+
+impl JsonSchema for Duration {
+    fn schema_name() -> Cow<'static, str> {
+        "io.k8s.apimachinery.pkg.apis.meta.v1.Duration".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"description": "Duration is a length of time, such as 15.016s.", "type": "string"})
+    }
+}
+
+/// `metrics.k8s.io/v1beta1 NodeMetrics`
+struct NodeMetrics;
+
+impl JsonSchema for NodeMetrics {
+    fn schema_name() -> Cow<'static, str> {
+        metrics_name("NodeMetrics")
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let usage = usage(generator);
+        metrics_schema(generator, "NodeMetrics has what a node uses.", ("usage", usage))
+    }
+}
+
+/// `metrics.k8s.io/v1beta1 PodMetrics`
+struct PodMetrics;
+
+impl JsonSchema for PodMetrics {
+    fn schema_name() -> Cow<'static, str> {
+        metrics_name("PodMetrics")
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let container = generator.subschema_for::<ContainerMetrics>();
+        let containers = json_schema!({"description": "The containers that ran in the interval.", "type": "array", "items": container});
+        metrics_schema(generator, "PodMetrics has what the containers of a Pod use.", ("containers", containers))
+    }
+}
+
+/// An item of `containers` of [`PodMetrics`].
+struct ContainerMetrics;
+
+impl JsonSchema for ContainerMetrics {
+    fn schema_name() -> Cow<'static, str> {
+        metrics_name("ContainerMetrics")
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "ContainerMetrics has what a container uses.",
+            "properties": {"name": {"description": "The name of the container.", "type": "string"}, "usage": usage(generator)},
+            "required": ["name", "usage"],
+            "type": "object",
+        })
+    }
 }
 
 /// Types that every document has besides its kinds: bodies of requests and responses.
@@ -109,4 +211,6 @@ pub(crate) const TYPES: &[Type] = &[
     type_of::<api::storage::v1::VolumeAttributesClass>(),
     type_of::<api::storagemigration::v1::StorageVersionMigration>(),
     type_of::<meta::Status>(),
+    metrics("NodeMetrics", NodeMetrics::schema_name, SchemaGenerator::subschema_for::<NodeMetrics>),
+    metrics("PodMetrics", PodMetrics::schema_name, SchemaGenerator::subschema_for::<PodMetrics>),
 ];

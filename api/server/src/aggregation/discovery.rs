@@ -6,7 +6,7 @@ use std::sync::Arc;
 use api_model::kind::Kind;
 use serde_json::{Value, json};
 
-use super::{Aggregation, Remote, is_builtin};
+use super::{Aggregation, Remote, is_fixed};
 use crate::definitions::version_order;
 
 /// Upstream's priorities for the groups and versions of custom resources.
@@ -167,7 +167,7 @@ pub(super) fn is_resource_list(document: &Value) -> bool {
 pub(super) fn openapi_of(index: &Value, remote: &Remote) -> String {
     let path = format!("apis/{}", remote.group_version());
     let url = index.get("paths").and_then(|paths| paths.get(&path)?.get("serverRelativeURL")?.as_str()).unwrap_or_default();
-    let is_ours = url.split('?').next() == Some(format!("/openapi/v3/{path}").as_str()) && !is_builtin(&remote.group, &remote.version);
+    let is_ours = url.split('?').next() == Some(format!("/openapi/v3/{path}").as_str()) && !is_fixed(&remote.group, &remote.version);
     if is_ours { url.to_owned() } else { String::new() }
 }
 

@@ -1,9 +1,11 @@
 //! APIServices of this server's own kinds: those of built-in kinds are created at the start, those of custom resources
 //! are created and deleted with their definitions. This is upstream's autoregistration, with its labels and priorities.
-//! An APIService that a user created stays as it is.
+//! An APIService that a user created or changed stays as it is. The one of the metrics of resources comes back when it is deleted,
+//! since the manifest of a metrics server, which takes it over, deletes it in the end.
 
 use std::collections::BTreeSet;
 
+use api_model::kind::METRICS;
 use api_model::meta;
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -42,6 +44,8 @@ const PRIORITIES: &[(&str, i64, i64)] = &[
     ("discovery.k8s.io", 16_200, 12),
     ("flowcontrol.apiserver.k8s.io", 16_100, 21),
     ("resource.k8s.io", 15_900, 15),
+    // The metrics server's.
+    (METRICS, 100, 100),
 ];
 /// Priority of a version that is not its group's preferred one.
 const OLDER_VERSION_PRIORITY: i64 = 15;
@@ -73,14 +77,14 @@ fn api_service(group: &str, version: &str, (of_group, of_version): (i64, i64), m
     })
 }
 
-/// Creates and deletes the APIServices of custom resources as needed; returns false if a write failed.
+/// Creates and deletes the APIServices of custom resources as needed, and creates that of the metrics of resources; returns false if a write failed.
 pub(super) async fn register(loopback: &Loopback, writes: &WritePath) -> bool {
     let core = &loopback.core;
     let table = core.registry.table();
     let versions = table.custom.iter().map(|served| (served.kind.group.as_str(), served.kind.version.as_str()));
     let wanted: BTreeSet<(&str, &str)> = versions.collect();
     let priorities = (CUSTOM_GROUP_PRIORITY, CUSTOM_VERSION_PRIORITY);
-    let wanted: Vec<Value> = wanted.into_iter().map(|(group, version)| api_service(group, version, priorities, "true")).collect();
+    let mut wanted: Vec<Value> = wanted.into_iter().map(|(group, version)| api_service(group, version, priorities, "true")).collect();
     let Some(served) = core.registry.find(GROUP, "v1", PLURAL) else { return true };
     let mut is_done = true;
     for object in served.resource.list(&Filter::default(), 0).items {
@@ -97,8 +101,9 @@ pub(super) async fn register(loopback: &Loopback, writes: &WritePath) -> bool {
             is_done = false;
         }
     }
+    wanted.extend(builtin().into_iter().filter(|service| service.pointer("/spec/group").and_then(Value::as_str) == Some(METRICS)));
     if let Err(error) = loopback.ensure(wanted).await {
-        tracing::warn!(%error, "an APIService of a custom resource was not made");
+        tracing::warn!(%error, "an APIService was not made");
         is_done = false;
     }
     is_done

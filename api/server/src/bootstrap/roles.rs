@@ -35,6 +35,12 @@ pub(super) fn changes(view: &dyn View) -> Changes {
     changes
 }
 
+/// The role of those who read the metrics of resources.
+pub(super) fn metrics_reader() -> Option<Value> {
+    let is_it = |object: &Value| meta::name(object) == api_auth::bootstrap::METRICS_READER;
+    api_auth::bootstrap::objects().into_iter().find(is_it)
+}
+
 impl Changes {
     fn add(&mut self, stored: Option<&Value>, wanted: Value) {
         let Some(stored) = stored else { return self.write.push(wanted) };

@@ -6,6 +6,7 @@ use axum::body::Body;
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
+use tokio_rustls::TlsConnector;
 
 use api_upstream::backend::{self, ConnectError, Tls};
 
@@ -27,11 +28,20 @@ pub(super) async fn connect(connector: &Connector, target: &Target) -> Result<ht
     })
 }
 
-/// Connects to a node's server, whose certificate must name that node.
+/// Connects to a node's server as the API server.
 pub(super) async fn dial(connector: &Connector, kubelet: &Kubelet) -> Result<http1::SendRequest<Body>, ConnectError> {
-    let (tls, subject) = (connector.node_tls.load_full(), format!("{NODE_USER_PREFIX}{}", kubelet.node));
+    dial_as(connector, kubelet, &connector.node_tls.load_full()).await
+}
+
+/// Connects to a node's server, whose certificate must name that node, as the user of that certificate.
+pub(super) async fn dial_as(
+    connector: &Connector,
+    kubelet: &Kubelet,
+    tls: &TlsConnector,
+) -> Result<http1::SendRequest<Body>, ConnectError> {
+    let subject = format!("{NODE_USER_PREFIX}{}", kubelet.node);
     let limits = connector.proxyable().with_loopback(connector.core.config.nodes_on_loopback);
-    let tls = Tls { connector: &tls, name: &kubelet.address.host, subject: Some(&subject) };
+    let tls = Tls { connector: tls, name: &kubelet.address.host, subject: Some(&subject) };
     backend::connect(&connector.core.driver, &kubelet.address, &limits, Some(tls)).await
 }
 

@@ -18,10 +18,29 @@ const KUBELET_PORT: u16 = 10_250;
 
 /// A node's server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Kubelet {
+pub(crate) struct Kubelet {
     /// The node's name, which its certificate must contain.
     pub(super) node: String,
     pub(super) address: Address,
+}
+
+impl Kubelet {
+    /// The server of a node that reports an address.
+    pub(crate) fn at_address(node: &Value, name: &str) -> Option<Self> {
+        address(node).map(|_| Self::of(node, name))
+    }
+
+    /// The server of a node: at the node's address or, if it reports none, at its name.
+    pub(super) fn of(node: &Value, name: &str) -> Self {
+        let port = node.pointer("/status/daemonEndpoints/kubeletEndpoint/Port").and_then(Value::as_u64);
+        let port = port.and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0).unwrap_or(KUBELET_PORT);
+        Self { node: name.to_owned(), address: Address { host: address(node).unwrap_or(name).to_owned(), port } }
+    }
+
+    /// Host and port.
+    pub(crate) fn authority(&self) -> String {
+        self.address.authority()
+    }
 }
 
 /// A path on a node's server.
@@ -46,15 +65,8 @@ impl Target {
         }
         let nodes = GroupResource::new("", "nodes");
         let node = call.core.cache.get(&nodes, None, node_name).ok_or_else(|| ApiError::not_found(&nodes, node_name))?;
-        Ok(Some(Self { kubelet: kubelet(&node, node_name), path }))
+        Ok(Some(Self { kubelet: Kubelet::of(&node, node_name), path }))
     }
-}
-
-/// The address of a node's server: the node's address or, if it reports none, its name.
-pub(super) fn kubelet(node: &Value, name: &str) -> Kubelet {
-    let port = node.pointer("/status/daemonEndpoints/kubeletEndpoint/Port").and_then(Value::as_u64);
-    let port = port.and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0).unwrap_or(KUBELET_PORT);
-    Kubelet { node: name.to_owned(), address: Address { host: address(node).unwrap_or(name).to_owned(), port } }
 }
 
 /// The node's address, in upstream's order of preference for a cluster with one network.

@@ -2,8 +2,7 @@
 //!
 //! `protobuf_table DIRECTORY > table.txt`
 //!
-//! The directory holds the Go modules `api`, `apimachinery`, `apiextensions-apiserver` and
-//! `kube-aggregator` of `k8s.io`, of the version whose kinds are served. What the lines mean is told in
+//! The directory holds the Go modules `api`, `apimachinery`, `apiextensions-apiserver`, `kube-aggregator` and `metrics` of `k8s.io`, of the version whose kinds are served. What the lines mean is told in
 //! `table.rs`.
 //!
 //! Each package's `generated.proto` has the number and type of each field, and the Go types beside it have the JSON names. Both

@@ -304,6 +304,9 @@ impl<'de> Visitor<'de> for One<'_> {
             Kind::Special(Special::Time | Special::MicroTime) => {
                 return write::nested(out, tag, |out| special::write_time(out, text).map_or_else(invalid, Ok));
             }
+            Kind::Special(Special::Duration) => {
+                return write::nested(out, tag, |out| special::write_duration(out, text).map_or_else(invalid, Ok));
+            }
             _ => return Err(E::invalid_type(Unexpected::Str(text), &"a value of another type")),
         }
         Ok(())

@@ -1,7 +1,9 @@
-//! Messages with a JSON form of their own: quantities, times, ports by number or name, free JSON, and the alternatives to a
+//! Messages with a JSON form of their own: quantities, times, durations, ports by number or name, free JSON, and the alternatives to a
 //! schema.
 
-use api_model::meta;
+use std::time::Duration;
+
+use api_model::{go, meta};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
@@ -18,6 +20,7 @@ pub(super) enum Special {
     IntOrString,
     Time,
     MicroTime,
+    Duration,
     /// Any JSON, as its text.
     Json,
     /// A schema, or `false` or `true`.
@@ -42,6 +45,7 @@ impl Special {
             "util.intstr.IntOrString" => Self::IntOrString,
             "apis.meta.v1.Time" => Self::Time,
             "apis.meta.v1.MicroTime" => Self::MicroTime,
+            "apis.meta.v1.Duration" => Self::Duration,
             "runtime.RawExtension" | "apis.meta.v1.FieldsV1" | "JSON" => Self::Json,
             "JSONSchemaPropsOrBool" => Self::SchemaOrBool,
             "JSONSchemaPropsOrArray" => Self::SchemaOrArray,
@@ -57,6 +61,7 @@ impl Special {
             Self::IntOrString => int_or_string(bytes),
             Self::Time => time(bytes, meta::time),
             Self::MicroTime => time(bytes, meta::micro_time),
+            Self::Duration => duration(bytes),
             Self::Json => json(bytes),
             Self::SchemaOrBool => schema_or(bytes, (2, 1), Value::Bool(false), depth, |found, wire| match wire {
                 Wire::Number(number) => {
@@ -142,6 +147,25 @@ pub(super) fn write_time(out: &mut Vec<u8>, text: &str) -> Option<()> {
     };
     write::number(out, 1, seconds.cast_unsigned());
     write::number(out, 2, u64::try_from(nanoseconds).ok()?);
+    Some(())
+}
+
+/// A duration in Go's words; an empty message is none.
+fn duration(bytes: &[u8]) -> Result<Value, ProtobufError> {
+    let mut nanoseconds = 0;
+    let mut reader = Reader::new(bytes);
+    while let Some((tag, wire)) = reader.next()? {
+        if let (1, Wire::Number(number)) = (tag, wire) {
+            nanoseconds = number.cast_signed();
+        }
+    }
+    let text = go::duration_text(Duration::from_nanos(nanoseconds.unsigned_abs()));
+    Ok(if nanoseconds < 0 { format!("-{text}") } else { text }.into())
+}
+
+/// Writes a duration as the message's field; `None` when the text is not a duration.
+pub(super) fn write_duration(out: &mut Vec<u8>, text: &str) -> Option<()> {
+    write::number(out, 1, go::parse_duration(text).ok()?.cast_unsigned());
     Some(())
 }
 

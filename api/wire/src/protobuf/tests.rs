@@ -117,6 +117,17 @@ fn times_are_times() {
 }
 
 #[test]
+fn durations_are_written_as_go_writes_them() {
+    for window in ["15.016s", "-1m0s", "0s"] {
+        let object = json!({"window": window, "usage": {"cpu": "200m"}});
+        assert_eq!(there_and_back("metrics.k8s.io/v1beta1", "NodeMetrics", object.clone()), object);
+    }
+    let raw = [bytes(3, number(1, 100)), bytes(4, [bytes(1, "cpu"), bytes(2, bytes(1, "1"))].concat())].concat();
+    let found = decoded("metrics.k8s.io/v1beta1", "NodeMetrics", &raw);
+    assert_eq!((&found["window"], &found["usage"]), (&json!("100ns"), &json!({"cpu": "1"})));
+}
+
+#[test]
 fn a_message_in_pieces_is_merged() {
     let pod = decoded("v1", "Pod", &[bytes(2, bytes(10, "node")), bytes(2, bytes(16, "host"))].concat());
     assert_eq!(pod["spec"], json!({"nodeName": "node", "hostname": "host"}));

@@ -182,11 +182,10 @@ async fn what_cannot_be_scaled_says_why() {
     let message = until_says(&cluster, "odd", "AbleToScale", "False", "FailedGetScale").await;
     assert!(message.ends_with("no matches for kind \"Web\" in group \"x.io\""), "{message}");
 
-    // Nothing serves metrics here.
+    // No node is read here.
     cluster.api().create(&PostParams::default(), &deployment("web", 2)).await.expect("a Deployment");
     let message = until_says(&cluster, "web", "ScalingActive", "False", "FailedGetResourceMetric").await;
-    let why = "failed to get cpu utilization: unable to get metrics for resource cpu: unable to fetch metrics from resource metrics API: \
-               the server could not find the requested resource (get pods.metrics.k8s.io)";
+    let why = "failed to get cpu utilization: unable to get metrics for resource cpu: no metrics returned from resource metrics API";
     assert_eq!(message, format!("the HPA was unable to compute the replica count: {why}"));
     let error = format!("invalid metrics (1 invalid out of 1), first error is: failed to get cpu resource metric value: {why}");
     until_event(&cluster, "FailedComputeMetricsReplicas", &error).await;

@@ -12,7 +12,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
-use kube::api::{ListParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use rustls::ServerConfig;
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -43,10 +43,12 @@ pub async fn start(cluster: &Cluster) -> Arc<Values> {
         let spec = json!({"group": group, "version": "v1beta1", "groupPriorityMinimum": 100, "versionPriority": 100, "insecureSkipTLSVerify": true,
             "service": {"namespace": "default", "name": "metrics", "port": port}});
         let service = json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": name}, "spec": spec});
-        services.create(&PostParams::default(), &from(service)).await.expect("an APIService");
+        // The server has a local one for the metrics of resources, which this one takes over.
+        let params = PatchParams::apply("story").force();
+        services.patch(&name, &params, &Patch::Apply(&service)).await.expect("an APIService");
         until("available", services.clone(), |all| {
             let conditions = all.get(&name).and_then(|one| one.status.as_ref()?.conditions.clone()).unwrap_or_default();
-            conditions.iter().any(|condition| condition.type_ == "Available" && condition.status == "True")
+            conditions.iter().any(|condition| condition.type_ == "Available" && condition.reason.as_deref() == Some("Passed"))
         })
         .await;
     }

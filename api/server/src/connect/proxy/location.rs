@@ -12,7 +12,6 @@ use api_upstream::backend::Address;
 use api_upstream::proxyable::is_global_unicast;
 use api_upstream::resolve;
 
-use crate::connect::target;
 use api_wire::status::{ApiError, ApiResult};
 
 /// The protocol to a backend.
@@ -115,7 +114,7 @@ fn proxyable(text: &str) -> ApiResult<IpAddr> {
 }
 
 fn of_node(node: &Value, wanted: Name<'_>) -> ApiResult<Location> {
-    let kubelet = target::kubelet(node, wanted.name);
+    let kubelet = Kubelet::of(node, wanted.name);
     if wanted.port.is_empty() || wanted.port == kubelet.address.port.to_string() {
         return Ok(Location::Kubelet(kubelet));
     }

@@ -49,6 +49,7 @@ fn messages_without_fields() {
     apiextensions_apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrBool
     apiextensions_apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrStringArray
     apimachinery.pkg.api.resource.Quantity
+    apimachinery.pkg.apis.meta.v1.Duration
     apimachinery.pkg.apis.meta.v1.FieldsV1
     apimachinery.pkg.apis.meta.v1.MicroTime
     apimachinery.pkg.apis.meta.v1.Time

@@ -31,6 +31,7 @@ impl Maker {
         }
         above.push(name);
         let value = match name.rsplit('.').next().unwrap_or_default() {
+            "Duration" => Some(json!("1h2m3.5s")),
             "JSONSchemaPropsOrBool" => Some(json!(true)),
             "JSONSchemaPropsOrArray" => Some(json!([{"type": "string"}, {"maximum": 2.5}])),
             "JSONSchemaPropsOrStringArray" => Some(json!(["a", "b"])),

@@ -1,0 +1,161 @@
+//! What nodes and Pods use, by `kubectl top`, and a Deployment of a `wasi:http` component that is scaled by it: more replicas under
+//! load, fewer after it. The metrics are the node's own; no metrics server is installed.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tests::{Cluster, Kubectl, eventually, eventually_within};
+
+const OBJECTS: &str = include_str!("metrics/objects.yaml");
+/// Metrics are read every ten seconds, and a container counts after two readings.
+const MEASURED_WITHIN: Duration = Duration::from_secs(120);
+/// The autoscaler follows the metrics, which follow the load.
+const SCALED_WITHIN: Duration = Duration::from_secs(180);
+/// The pause between two requests: the load is bounded.
+const PAUSE: Duration = Duration::from_micros(300);
+
+#[test]
+fn a_loaded_web_server_is_measured_and_autoscaled() {
+    let cluster = Cluster::up_with(&["--metric-resolution=10s", "--horizontal-pod-autoscaler-sync-period=1s"]);
+    let kubectl = cluster.kubectl();
+    kubectl.apply(OBJECTS).ok();
+    kubectl.until_ready("two");
+    kubectl.until("deployment/web", "/status/readyReplicas", 1);
+    nodes_are_measured(&kubectl);
+    pods_are_measured(&kubectl);
+    only_readers_see_metrics(&kubectl);
+
+    kubectl.ok("wait --for=condition=ScalingActive hpa/web --timeout=120s");
+    assert_eq!(kubectl.field("deployment/web", "/spec/replicas"), 1, "nobody uses it: {}", kubectl.ok("describe hpa web"));
+    let load = Load::start(&cluster, &kubectl);
+    eventually_within(SCALED_WITHIN, "three replicas under load", || replicas(&kubectl, 3));
+    assert!(kubectl.ok("describe hpa web").contains("cpu resource utilization (percentage of request) above target"));
+    let requests = load.stop();
+    eprintln!("{requests} requests were answered");
+    eventually_within(SCALED_WITHIN, "one replica after the load", || replicas(&kubectl, 1));
+    assert!(kubectl.ok("describe hpa web").contains("All metrics below target"));
+}
+
+fn replicas(kubectl: &Kubectl<'_>, wanted: i64) -> Result<(), String> {
+    let replicas = kubectl.field("deployment/web", "/spec/replicas");
+    if replicas == wanted { Ok(()) } else { Err(format!("{replicas}\n{}{}", kubectl.ok("describe hpa web"), kubectl.ok("top pods"))) }
+}
+
+/// The rows of a table, without its heads.
+fn rows(table: &str) -> Vec<Vec<String>> {
+    table.lines().skip(1).map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
+}
+
+fn nodes_are_measured(kubectl: &Kubectl<'_>) {
+    let top = eventually_within(MEASURED_WITHIN, "metrics of the node", || {
+        let ran = kubectl.run(&["top", "nodes"]);
+        if ran.succeeded() { Ok(ran.stdout) } else { Err(ran.to_string()) }
+    });
+    assert_eq!(
+        top.lines().next().map(|line| line.split_whitespace().collect::<Vec<_>>()).unwrap_or_default(),
+        ["NAME", "CPU(cores)", "CPU(%)", "MEMORY(bytes)", "MEMORY(%)"],
+        "{top}"
+    );
+    let [row] = rows(&top).try_into().expect("one node");
+    let (cpu, memory) = (row[1].strip_suffix('m').expect("millicores"), row[3].strip_suffix("Mi").expect("mebibytes"));
+    assert!(cpu.parse::<u64>().is_ok_and(|cpu| cpu > 0) && memory.parse::<u64>().is_ok_and(|memory| memory > 10), "{top}");
+    assert!(row[2].ends_with('%') && row[4].ends_with('%') && !top.contains("unknown"), "{top}");
+    let listed = kubectl.ok("get nodes.metrics.k8s.io");
+    assert_eq!(listed.split_whitespace().take(4).collect::<Vec<_>>(), ["NAME", "CPU", "MEMORY", "WINDOW"], "{listed}");
+}
+
+/// WASM and Linux Pods, their containers, and a Pod without a container that runs.
+fn pods_are_measured(kubectl: &Kubectl<'_>) {
+    let measured = eventually_within(MEASURED_WITHIN, "metrics of both Pods", || {
+        let top = kubectl.run(&["top", "pods", "--sort-by=cpu"]);
+        let names: Vec<String> = rows(&top.stdout).into_iter().map(|row| row[0].clone()).collect();
+        if names.len() == 2 && names[0] == "two" && names[1].starts_with("web-") { Ok(top.stdout) } else { Err(top.to_string()) }
+    });
+    for row in rows(&measured) {
+        let memory = row[2].strip_suffix("Mi").expect("mebibytes");
+        assert!(row[1].ends_with('m') && memory.parse::<u64>().is_ok_and(|memory| memory < 64), "{measured}");
+    }
+    let containers = kubectl.ok("top pods --containers -l app=two --sort-by=cpu");
+    let of_two: Vec<[String; 2]> = rows(&containers).into_iter().map(|row| [row[0].clone(), row[1].clone()]).collect();
+    assert_eq!(of_two, [["two", "busy"], ["two", "idle"]].map(|row| row.map(str::to_owned)), "{containers}");
+    let busy = rows(&containers)[0][2].trim_end_matches('m').parse::<u64>().expect("millicores");
+    assert!((50..=150).contains(&busy), "its limit is a tenth of a CPU: {containers}");
+    let everywhere = kubectl.ok("top pods -A --sort-by=memory");
+    assert!(everywhere.starts_with("NAMESPACE") && rows(&everywhere).iter().all(|row| row[0] == "default"), "{everywhere}");
+    let waits = kubectl.fails("top pod waits");
+    assert!(waits.contains("Error from server (NotFound): podmetrics.metrics.k8s.io \"default/waits\" not found"), "{waits}");
+    let none = kubectl.fails("top pod none");
+    assert!(none.contains("Error from server (NotFound): pods \"none\" not found"), "{none}");
+    let nothing = kubectl.run(&["top", "pods", "-n", "other"]);
+    assert!(nothing.stderr.contains("No resources found in other namespace."), "{nothing}");
+}
+
+fn only_readers_see_metrics(kubectl: &Kubectl<'_>) {
+    kubectl.ok("get pods.metrics.k8s.io -n other --as=jane");
+    for words in ["top pods --as=jane", "top nodes --as=jane", "top pods -A --as=jane"] {
+        let refused = kubectl.fails(words);
+        assert!(refused.contains("User \"jane\" cannot list resource") && refused.contains("API group \"metrics.k8s.io\""), "{refused}");
+    }
+}
+
+/// A client that sends one request after the other.
+struct Load {
+    is_over: Arc<AtomicBool>,
+    client: JoinHandle<u64>,
+}
+
+impl Load {
+    fn start(cluster: &Cluster, kubectl: &Kubectl<'_>) -> Self {
+        let ip = kubectl.ok("get service web -o jsonpath={.spec.clusterIP}");
+        let address: SocketAddr = format!("{ip}:80").parse().expect("an address");
+        let is_over = Arc::new(AtomicBool::new(false));
+        let ends = Arc::clone(&is_over);
+        let client = cluster.net.enter(move || {
+            let mut answered = 0;
+            while !ends.load(Ordering::SeqCst) {
+                answered += requests(address, &ends);
+            }
+            answered
+        });
+        Self { is_over, client }
+    }
+
+    /// Ends the load; returns how many requests were answered.
+    fn stop(self) -> u64 {
+        self.is_over.store(true, Ordering::SeqCst);
+        let answered = self.client.join().expect("no panic");
+        assert!(answered > 0);
+        answered
+    }
+}
+
+/// Sends some requests over one connection, so that the next connection may reach another replica.
+fn requests(address: SocketAddr, ends: &AtomicBool) -> u64 {
+    let mut stream = eventually("a connection to the Service", || {
+        TcpStream::connect_timeout(&address, Duration::from_secs(5)).map_err(|error| error.to_string())
+    });
+    stream.set_read_timeout(Some(Duration::from_secs(5))).expect("set");
+    let mut answered = 0;
+    let mut buffer = [0; 4_096];
+    while answered < 500 && !ends.load(Ordering::SeqCst) {
+        if stream.write_all(b"GET /load HTTP/1.1\r\nhost: web\r\n\r\n").is_err() {
+            break;
+        }
+        let mut answer = Vec::new();
+        while !answer.windows(6).any(|bytes| bytes == b"/load\n") {
+            match stream.read(&mut buffer) {
+                // The replica has ended.
+                Ok(0) | Err(_) => return answered,
+                Ok(len) => answer.extend_from_slice(&buffer[..len]),
+            }
+        }
+        answered += 1;
+        #[expect(clippy::disallowed_methods, reason = "the load is bounded by a pause, whatever the machine could do")]
+        std::thread::sleep(PAUSE);
+    }
+    answered
+}
