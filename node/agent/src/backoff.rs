@@ -1,6 +1,8 @@
 //! Upstream's exponential back-off, for restarts and for pulls: 10 s, doubled to 300 s, forgotten when
 //! nothing happened for twice that. Pure.
 
+use std::time::Duration;
+
 use jiff::{SignedDuration, Timestamp};
 
 /// First wait.
@@ -48,14 +50,9 @@ impl Backoff {
     }
 }
 
-/// Go's spelling of a duration of whole seconds: `10s`, `1m20s`, `5m0s`.
+/// The whole seconds of a delay in Go's spelling: `10s`, `1m20s`, `5m0s`.
 pub(crate) fn go_duration(duration: SignedDuration) -> String {
-    let seconds = duration.as_secs();
-    match (seconds / 60, seconds % 60) {
-        (0, seconds) => format!("{seconds}s"),
-        (minutes, seconds) if minutes < 60 => format!("{minutes}m{seconds}s"),
-        (minutes, seconds) => format!("{}h{}m{seconds}s", minutes / 60, minutes % 60),
-    }
+    api_model::go::duration_text(Duration::from_secs(duration.as_secs().unsigned_abs()))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 mod attach;
 mod authorize;
+mod cadvisor;
 mod channel;
 mod command;
 mod exec;
@@ -127,6 +128,7 @@ fn router(node: Arc<Node>) -> Router {
         .route("/stats/summary", get(stats::summary))
         .route("/metrics", get(stats::metrics))
         .route("/metrics/resource", get(resource_metrics::metrics))
+        .route("/metrics/cadvisor", get(cadvisor::metrics))
         .route_layer(middleware::from_fn_with_state(node.clone(), authorize::check))
         .merge(health::routes())
         .with_state(node)

@@ -115,7 +115,8 @@ mod tests {
     fn the_text_is_a_kubelets() {
         let at = |second| Timestamp::from_second(second).expect("in range");
         let stats = Stats { cpu_ns: 1_500_000_000, memory_bytes: 4_096, working_set_bytes: 2_048, pids: 1 };
-        let usage = |container: &str| Usage { container: container.to_owned(), started_at: at(100), read_at: at(200), stats: stats.clone() };
+        let usage =
+            |container: &str| Usage { container: container.to_owned(), started_at: at(100), read_at: at(200), stats: stats.clone() };
         let names = |name: &str| PodName { namespace: "default".to_owned(), name: name.to_owned(), uid: String::new() };
         let pods = [(names("web"), vec![usage("a"), usage("b")]), (names("over"), Vec::new())];
         let node = NodeUsage { read_at: at(300), cpu: Some(Duration::from_millis(12_250)), working_set_bytes: 1 << 30 };

@@ -156,6 +156,10 @@ async fn logs_follow_the_options() {
     assert_eq!(summary["pods"][0]["podRef"]["name"], "web");
     let (status, resource) = get(port, ADMIN, "/metrics/resource").await.expect("metrics");
     let of_container = "container_memory_working_set_bytes{container=\"c\",namespace=\"default\",pod=\"web\"} 1048576 1";
+    let (_, cadvisor) = get(port, ADMIN, "/metrics/cadvisor").await.expect("metrics");
+    let labels =
+        ["container_memory_working_set_bytes{container=\"c\",id=\"/skiff/test/besteffort/pod", "image=\"web:1\"", "container_processes{"];
+    assert!(labels.iter().all(|text| cadvisor.contains(text)), "{cadvisor}");
     assert!(status == 200 && resource.contains(of_container) && resource.contains("\nnode_cpu_usage_seconds_total "), "{resource}");
 }
 

@@ -1,0 +1,170 @@
+//! `/metrics/cadvisor`: the containers and the machine under cAdvisor's names, as dashboards for the kubelet read them. Skiff has the
+//! CPU, the memory, the processes and the limits of a container; the disk and the network are not measured here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api_metrics::{Families, number};
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use k8s_openapi::api::core::v1::Pod;
+use runtimes_contract::{Resources, Stats};
+
+use crate::container::{self, resources};
+use crate::layout::PodName;
+use crate::machine::{self, Machine, Memory};
+use crate::node::Node;
+use crate::stats::{self, Usage};
+
+/// A cgroup: a container's, a Pod's or the whole machine's.
+struct Measured {
+    container: String,
+    /// The path from the root.
+    id: String,
+    image: String,
+    /// The name of the container for its runtime.
+    name: String,
+    pod: String,
+    namespace: String,
+    stats: Stats,
+    /// In ms since the epoch; `None` for what has no start of its own.
+    started_ms: Option<i64>,
+    read_ms: i64,
+    limits: Resources,
+}
+
+/// Answers the path.
+pub(super) async fn metrics(State(node): State<Arc<Node>>) -> Response {
+    let mut all = vec![of_machine()];
+    for entry in node.directory.all() {
+        let running = stats::running(&node, &entry).await;
+        let Some(read_at) = running.first().map(|usage| usage.read_at) else { continue };
+        let names = PodName::of(&entry.pod);
+        let cgroup = node.layout.pod_cgroup(resources::qos(&entry.pod), &names.uid);
+        all.push(Measured {
+            id: format!("/{cgroup}"),
+            pod: names.name.clone(),
+            namespace: names.namespace.clone(),
+            stats: stats::sum(&running),
+            read_ms: read_at.as_millisecond(),
+            limits: resources::of_pod(&entry.pod),
+            ..Measured::nothing()
+        });
+        let id = |container: &str| entry.containers.get(container).and_then(|instance| Some(instance.running.as_ref()?.0.to_string()));
+        all.extend(running.into_iter().map(|usage| {
+            let id = id(&usage.container).unwrap_or_default();
+            of_container(&entry.pod, &names, &cgroup, id, usage)
+        }));
+    }
+    ([(header::CONTENT_TYPE, api_metrics::TEXT_FORMAT)], families(&node.machine, &all).text()).into_response()
+}
+
+impl Measured {
+    fn nothing() -> Self {
+        let none = String::new;
+        let (container, id, image, name, pod, namespace) = (none(), none(), none(), none(), none(), none());
+        let (stats, limits) = (Stats::default(), Resources::default());
+        Self { container, id, image, name, pod, namespace, stats, started_ms: None, read_ms: 0, limits }
+    }
+
+    fn labels(&self) -> Vec<(&'static str, String)> {
+        let labels = [
+            ("container", &self.container),
+            ("id", &self.id),
+            ("image", &self.image),
+            ("name", &self.name),
+            ("namespace", &self.namespace),
+            ("pod", &self.pod),
+        ];
+        labels.into_iter().map(|(label, value)| (label, value.clone())).collect()
+    }
+}
+
+fn of_machine() -> Measured {
+    let Memory { total, available } = Memory::read();
+    let used = total.saturating_sub(available);
+    let cpu_ns = machine::cpu_time().map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+    let stats = Stats { cpu_ns, memory_bytes: used, working_set_bytes: used, pids: 0 };
+    Measured { id: "/".to_owned(), stats, read_ms: api_clock::now().as_millisecond(), ..Measured::nothing() }
+}
+
+fn of_container(pod: &Pod, names: &PodName, cgroup: &str, id: String, usage: Usage) -> Measured {
+    let declared = pod.spec.iter().flat_map(container::all).map(|(_, container)| container).find(|one| one.name == usage.container);
+    Measured {
+        container: usage.container,
+        id: format!("/{cgroup}/{id}"),
+        image: declared.and_then(|container| container.image.clone()).unwrap_or_default(),
+        name: id,
+        pod: names.name.clone(),
+        namespace: names.namespace.clone(),
+        stats: usage.stats,
+        started_ms: Some(usage.started_at.as_millisecond()),
+        read_ms: usage.read_at.as_millisecond(),
+        limits: declared.map(resources::of_container).unwrap_or_default(),
+    }
+}
+
+fn families(machine: &Machine, all: &[Measured]) -> Families {
+    let mut families = Families::default();
+    let of_machine =
+        || [("boot_id", machine.boot_id.clone()), ("machine_id", machine.machine_id.clone()), ("system_uuid", machine.system_uuid.clone())];
+    families.gauge("machine_cpu_cores", "Number of logical CPU cores.", [(of_machine(), number(machine.cpus))]);
+    families.gauge("machine_memory_bytes", "Amount of memory installed on the machine.", [(of_machine(), number(machine.memory_bytes))]);
+    let cpu = all.iter().map(|one| {
+        let labels = one.labels().into_iter().chain([("cpu", "total".to_owned())]);
+        (labels.collect::<Vec<_>>(), Duration::from_nanos(one.stats.cpu_ns).as_secs_f64())
+    });
+    families.counter("container_cpu_usage_seconds_total", "Cumulative cpu time consumed in seconds.", cpu);
+    families.stamp(all.iter().map(|one| one.read_ms));
+    type Value = fn(&Measured) -> Option<u64>;
+    let gauges: [(&str, &str, Value); 5] = [
+        ("container_memory_usage_bytes", "Current memory usage in bytes, including all memory regardless of when it was accessed", |one| {
+            Some(one.stats.memory_bytes)
+        }),
+        ("container_memory_working_set_bytes", "Current working set in bytes.", |one| Some(one.stats.working_set_bytes)),
+        ("container_processes", "Number of processes running inside the container.", |one| Some(one.stats.pids).filter(|pids| *pids > 0)),
+        ("container_spec_memory_limit_bytes", "Memory limit for the container.", |one| Some(one.limits.memory_limit_bytes.unwrap_or(0))),
+        ("container_spec_cpu_period", "CPU period of the container.", |one| one.limits.cpu_quota_us.and(one.limits.cpu_period_us)),
+    ];
+    for (name, help, value) in gauges {
+        let (measured, values): (Vec<&Measured>, Vec<u64>) = all.iter().filter_map(|one| Some((one, value(one)?))).unzip();
+        families.gauge(name, help, measured.iter().zip(values).map(|(one, value)| (one.labels(), number(value))));
+        families.stamp(measured.iter().map(|one| one.read_ms));
+    }
+    let quotas = all.iter().filter_map(|one| Some((one.labels(), one.limits.cpu_quota_us? as f64)));
+    families.gauge("container_spec_cpu_quota", "CPU quota of the container.", quotas);
+    let starts = all.iter().filter_map(|one| Some((one.labels(), one.started_ms? as f64 / 1_000.0)));
+    families.gauge("container_start_time_seconds", "Start time of the container since unix epoch in seconds.", starts);
+    families
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_is_cadvisors() {
+        let machine = Machine { cpus: 2, memory_bytes: 1 << 30, boot_id: "b".to_owned(), ..Machine::default() };
+        let limits = Resources {
+            memory_limit_bytes: Some(1 << 20),
+            cpu_quota_us: Some(5_000),
+            cpu_period_us: Some(100_000),
+            ..Resources::default()
+        };
+        let container = Measured {
+            container: "c".to_owned(),
+            id: "/skiff/sk1/burstable/podu/1f".to_owned(),
+            image: "web:1".to_owned(),
+            name: "1f".to_owned(),
+            pod: "web".to_owned(),
+            namespace: "default".to_owned(),
+            stats: Stats { cpu_ns: 1_500_000_000, memory_bytes: 4_096, working_set_bytes: 2_048, pids: 3 },
+            started_ms: Some(100_000),
+            read_ms: 200_000,
+            limits,
+        };
+        let root = Measured { id: "/".to_owned(), read_ms: 200_001, ..Measured::nothing() };
+        insta::assert_snapshot!(families(&machine, &[root, container]).text());
+    }
+}
