@@ -47,13 +47,8 @@ pub(crate) const DEFAULT_PLUGINS: &[DefaultPlugin] = &[
 ];
 
 /// Upstream's plugins that Skiff lacks.
-pub(super) const ABSENT_PLUGINS: &[&str] = &[
-    "GangScheduling",
-    "NodeDeclaredFeatures",
-    "PlacementBinPacking",
-    "PodGroupPodsCount",
-    "TopologyPlacementGenerator",
-];
+pub(super) const ABSENT_PLUGINS: &[&str] =
+    &["GangScheduling", "NodeDeclaredFeatures", "PlacementBinPacking", "PodGroupPodsCount", "TopologyPlacementGenerator"];
 
 /// The plugins that upstream has removed.
 pub(super) const REMOVED_PLUGINS: &[&str] = &["AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"];
