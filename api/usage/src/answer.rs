@@ -39,6 +39,9 @@ pub struct NodeReading {
     pub pods: Vec<PodReading>,
 }
 
+/// The points of the containers of a Pod, by name.
+type Containers = Vec<(Arc<str>, Point)>;
+
 /// The answer of a node while it arrives.
 #[derive(Debug)]
 pub struct Answer {
@@ -47,7 +50,7 @@ pub struct Answer {
     sent_ms: i64,
     own: Point,
     /// Pods that are bound to the node, by namespace and name.
-    pods: HashMap<Arc<str>, HashMap<Arc<str>, Vec<(Arc<str>, Point)>>>,
+    pods: HashMap<Arc<str>, HashMap<Arc<str>, Containers>>,
     bytes: usize,
     /// The beginning of a line whose end has not arrived.
     line: Vec<u8>,

@@ -75,9 +75,9 @@ pub fn duration_text(duration: Duration) -> String {
     let below_second = |unit: u128, name: &str| with_fraction(duration.as_nanos(), unit, name);
     match duration.as_nanos() {
         0 => return "0s".to_owned(),
-        nanoseconds @ ..1_000 => return format!("{nanoseconds}ns"),
-        ..1_000_000 => return below_second(1_000, "µs"),
-        ..1_000_000_000 => return below_second(1_000_000, "ms"),
+        nanoseconds @ 1..1_000 => return format!("{nanoseconds}ns"),
+        1_000..1_000_000 => return below_second(1_000, "µs"),
+        1_000_000..1_000_000_000 => return below_second(1_000_000, "ms"),
         _ => {}
     }
     let (minutes, rest) = (duration.as_secs() / 60, Duration::new(duration.as_secs() % 60, duration.subsec_nanos()));

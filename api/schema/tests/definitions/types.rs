@@ -37,9 +37,9 @@ fn metrics_schema(generator: &mut SchemaGenerator, description: &str, (field, sc
     let window = generator.subschema_for::<Duration>();
     let text = |description: &str| json!({"description": description, "type": "string"});
     let referring = |description: &str, schema: &Schema| {
-        let mut value = schema.as_value().clone();
-        value["description"] = description.into();
-        value
+        let mut schema = schema.clone();
+        schema.insert("description".to_owned(), description.into());
+        schema
     };
     json_schema!({
         "description": description,

@@ -33,10 +33,13 @@ fn some(usage: &[&str], at: i64, window: i64) -> Option<(Vec<String>, i64, i64)>
     Some((usage.iter().map(|&usage| usage.to_owned()).collect(), at, window))
 }
 
+/// The points of one reading, by container.
+type Reading<'a> = &'a [(&'a str, Point)];
+
 #[test]
 fn the_use_of_a_container_is_the_rate_between_its_last_two_points() {
-    let of = |containers: &[&[(&str, Point)]]| pod(&after(&containers.iter().map(|one| pass("n1", None, one)).collect::<Vec<_>>()));
-    let table: &[(&str, &[&[(&str, Point)]], _)] = &[
+    let of = |containers: &[Reading<'_>]| pod(&after(&containers.iter().map(|one| pass("n1", None, one)).collect::<Vec<_>>()));
+    let table: &[(&str, &[Reading<'_>], _)] = &[
         ("one point is none", &[&[("a", point(0, 100, 50))]], None),
         ("two points", &[&[("a", point(0, 100, 50))], &[("a", point(0, 115, 3_050))]], some(&["a=200m"], 115, 15)),
         (

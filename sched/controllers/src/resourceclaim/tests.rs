@@ -24,6 +24,9 @@ fn claim(reserved: &[&str], more: Value) -> ResourceClaim {
     serde_json::from_value(claim).expect("a claim")
 }
 
+/// What is tried, the claim, the states of the Pods that use it, the state of its own Pod, and the actions.
+type Case = (&'static str, ResourceClaim, Vec<PodState>, Option<PodState>, Vec<Action>);
+
 #[test]
 fn a_claim_is_released_by_the_last_pod_that_ends() {
     use PodState::{Active, Done};
@@ -32,7 +35,7 @@ fn a_claim_is_released_by_the_last_pod_that_ends() {
     let unallocated = json!({"status": {"allocation": null}});
     let plain = json!({"metadata": {"finalizers": null}});
     let rest = || Action::SetStatus(json!({"reservedFor": [{"resource": "pods", "name": "b", "uid": "b"}]}));
-    let cases: Vec<(&str, ResourceClaim, Vec<PodState>, Option<PodState>, Vec<Action>)> = vec![
+    let cases: Vec<Case> = vec![
         ("in use", claim(&["a"], json!({})), vec![Active], None, vec![]),
         ("one of two ended", claim(&["a", "b"], json!({})), vec![Done, Active], None, vec![rest()]),
         ("the last one ended", claim(&["a"], json!({})), vec![Done], None, vec![deallocated(), Action::RemoveFinalizer]),

@@ -260,13 +260,15 @@ impl Eligible<'_> {
         for (index, selector) in selectors.iter().enumerate() {
             let expression = selector.cel.as_ref().map_or("", |cel| cel.expression.as_str());
             let compiled = self.selectors.get_or_compile(expression);
-            let compiled = compiled.map_err(|error| AllocationError::Compile { owner: owner(), index, error })?;
+            let compiled = compiled.map_err(|error| AllocationError::Compile { owner: owner(), index, error: Box::new(error) })?;
             let value = DeviceValue::new(&candidate.id.driver, device);
             match value.and_then(|value| compiled.matches(&value, &mut self.effort.selectors)) {
                 Ok(true) => {}
                 Ok(false) => return Ok(false),
                 Err(error) if error.is_out_of_budget() => return Err(AllocationError::TimedOut),
-                Err(error) => return Err(AllocationError::Runtime { owner: owner(), index, device: candidate.id.clone(), error }),
+                Err(error) => {
+                    return Err(AllocationError::Runtime { owner: owner(), index, device: candidate.id.clone(), error: Box::new(error) });
+                }
             }
         }
         Ok(true)

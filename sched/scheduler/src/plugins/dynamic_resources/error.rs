@@ -20,10 +20,10 @@ pub(crate) enum AllocationError {
     Constraint { claim: String, index: usize },
     /// A selector does not compile. It was stored by a server that knew more.
     #[error("{owner}: selector #{index}: CEL compile error: {error}")]
-    Compile { owner: String, index: usize, error: SelectorError },
+    Compile { owner: String, index: usize, error: Box<SelectorError> },
     /// The evaluation of a selector failed.
     #[error("{owner}: selector #{index} on device {device}: CEL runtime error: {error}")]
-    Runtime { owner: String, index: usize, device: DeviceId, error: MatchError },
+    Runtime { owner: String, index: usize, device: DeviceId, error: Box<MatchError> },
     /// The node selector of a slice has several terms.
     #[error("create NodeSelector for claim {claim}: unsupported ResourceSlice.NodeSelector with {terms} terms")]
     NodeSelector { claim: String, terms: usize },

@@ -66,10 +66,13 @@ fn a_pod_without_claims_has_no_part() {
     assert_eq!(post_filter(&plugin, &mut state, &pod, &all), "");
 }
 
+/// What is tried, the claims, the Pod, the statuses of two nodes and the message of the post-filter.
+type FilterCase = (&'static str, Vec<Value>, PodInfo, [&'static str; 2], &'static str);
+
 #[test]
 fn claims_decide_which_nodes_are_feasible() {
     let slices = [devices_of("n1", &["a"])];
-    let cases: [(&str, Vec<Value>, PodInfo, [&str; 2], &str); 8] = [
+    let cases: [FilterCase; 8] = [
         ("a device of one node", vec![wanted("c")], using("p", &["c"]), ["fits", "cannot allocate all claims"], "still not schedulable"),
         (
             "in use",
