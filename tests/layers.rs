@@ -63,7 +63,7 @@ const OURS: &[(&str, &[&str])] = &[
         ],
     ),
     ("sched-framework", &["api-model"]),
-    ("sched-scheduler", &["api-clock", "api-client", "api-metrics", "api-model", "api-tasks", "sched-framework"]),
+    ("sched-scheduler", &["api-clock", "api-cel", "api-client", "api-metrics", "api-model", "api-tasks", "sched-framework"]),
     ("sched-wasm", &["api-metrics", "api-tasks", "runtimes-wasmtime", "sched-framework"]),
     ("sched-controllers", &["api-clock", "api-cel", "api-client", "api-metrics", "api-model", "api-tasks", "api-tls", "sched-framework"]),
     ("runtimes-contract", &[]),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use tests::{Cluster, Kubectl, eventually};
 
-/// A WASM Pod that uses the claim `notes`.
+/// A WASM Pod that uses the claim `notes`. Its user is that of the other visitors, whose file it changes.
 const PODS: &str = r#"
 apiVersion: v1
 kind: Pod
@@ -15,6 +15,7 @@ spec:
   runtimeClassName: wasmtime
   restartPolicy: Never
   automountServiceAccountToken: false
+  securityContext: {runAsUser: 1000}
   containers: [{name: c, image: "it/visits:latest", imagePullPolicy: Never, volumeMounts: [{name: data, mountPath: /data}]}]
   volumes: [{name: data, persistentVolumeClaim: {claimName: notes}}]
 "#;

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_takes_the_place_of_its_earlier_state() {
+    fn a_pod_replaces_its_earlier_state() {
         let pod = |uid: &str, priority| Arc::new(PodInfo { uid: uid.to_owned(), priority, ..PodInfo::default() });
         let mut pods = PodSet::default();
         [pod("a", 1), pod("b", 2), pod("a", 3)].into_iter().for_each(|pod| pods.insert(pod));

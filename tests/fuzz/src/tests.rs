@@ -31,7 +31,7 @@ macro_rules! targets_hold {
 }
 
 targets_hold! {
-    apply archive decode_json decode_yaml field_selector image_manifest json_patch label_selector merge_patch protobuf spdy spdy_headers strategic_patch websocket
+    apply archive decode_json decode_yaml field_selector image_manifest json_patch label_selector merge_patch node_metrics protobuf spdy spdy_headers strategic_patch websocket
 }
 
 /// The target is known to break its promise. The test checks that the input which shows this is found.

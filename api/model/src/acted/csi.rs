@@ -18,7 +18,7 @@ pub(super) const DRIVER: &[Field] = &[
     Field::nobody("seLinuxMount"),
     Field::nobody("serviceAccountTokenInSecrets"),
     Field::by(SCHEDULER, "storageCapacity", PROVISION),
-    Field::nobody("tokenRequests"),
+    Field::nobody("tokenRequests").although("the API server asks the drivers before it gives nodes tokens"),
     Field::nobody("volumeLifecycleModes"),
 ];
 

@@ -13,6 +13,8 @@ const MATCHING: &str = "sched/controllers/src/volumes/matching.rs";
 const CLAIMS: &str = "sched/controllers/src/volumes/binder/claims.rs";
 const PROVISIONED: &str = "sched/controllers/src/volumes/local_path/claims.rs";
 const MOUNTED: &str = "node/volumes/src/persistent.rs";
+/// A Pod has such volumes too.
+const DISKS: &str = "the scheduler compares the disks of Pods";
 /// Sources of volumes that no node mounts.
 const SECRETS: &str = "the API server lets nodes read the Secrets of these volumes";
 
@@ -21,7 +23,7 @@ pub(super) const CLAIM: &[Field] = &[
     Field::by(MATCHED, "accessModes", MATCHING),
     Field::by(PROVISIONER, "dataSource", PROVISIONED),
     Field::by(PROVISIONER, "dataSourceRef", PROVISIONED),
-    Field::nobody("resources.limits"),
+    Field::nobody("resources.limits").although("containers have limits too"),
     Field::by(MATCHED, "resources.requests", MATCHING),
     Field::by(MATCHED, "selector", MATCHING),
     Field::by(MATCHED, "storageClassName", "sched/controllers/src/volumes/class.rs"),
@@ -33,7 +35,7 @@ pub(super) const CLAIM: &[Field] = &[
 /// `spec` of PersistentVolumes.
 pub(super) const VOLUME: &[Field] = &[
     Field::by(MATCHED, "accessModes", MATCHING),
-    Field::nobody("awsElasticBlockStore"),
+    Field::nobody("awsElasticBlockStore").although(DISKS),
     Field::nobody("azureDisk"),
     Field::nobody("azureFile").although(SECRETS),
     Field::by(MATCHED, "capacity", MATCHING),
@@ -44,7 +46,7 @@ pub(super) const VOLUME: &[Field] = &[
     Field::nobody("fc"),
     Field::nobody("flexVolume").although(SECRETS),
     Field::nobody("flocker"),
-    Field::nobody("gcePersistentDisk"),
+    Field::nobody("gcePersistentDisk").although(DISKS),
     Field::nobody("glusterfs"),
     Field::by(NODE, "hostPath", MOUNTED),
     Field::nobody("iscsi").although(SECRETS),

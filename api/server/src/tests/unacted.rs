@@ -2,7 +2,8 @@
 
 use super::*;
 
-const TAINTS: &str = "/apis/resource.k8s.io/v1/devicetaintrules";
+const POLICIES: &str = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies";
+const SERVICE_CIDRS: &str = "/apis/networking.k8s.io/v1/servicecidrs";
 
 fn warnings(answer: &Answer) -> Vec<String> {
     let all = answer.headers.get_all("warning").iter();
@@ -31,15 +32,17 @@ async fn writers_of_fields_without_effect_get_a_warning() {
     let plain = cluster.post(PODS, pod("q")).await;
     assert_eq!(warnings(&plain), [""; 0], "what the server fills in is no promise of its writer's");
 
-    let taint = json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceTaintRule", "metadata": {"name": "t"},
-        "spec": {"taint": {"key": "a", "effect": "None"}}});
-    let made = cluster.post(TAINTS, taint).await;
-    assert_eq!(warnings(&made), ["skiff: DeviceTaintRules are stored but nothing acts on them yet"]);
-    let changed = cluster.patch(&format!("{TAINTS}/t"), "merge", json!({"spec": {"taint": {"effect": "NoSchedule"}}})).await;
+    let policy =
+        json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "n"}, "spec": {"podSelector": {}}});
+    let made = cluster.post(POLICIES, policy).await;
+    assert_eq!(warnings(&made), ["skiff: NetworkPolicies are stored but nothing enforces them yet"]);
+    let change = json!({"spec": {"podSelector": {"matchLabels": {"a": "b"}}}});
+    let changed = cluster.patch(&format!("{POLICIES}/n"), "merge", change).await;
     assert_eq!(warnings(&changed).len(), 1);
-    let condition =
-        json!({"type": "InProgress", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
-    let status = cluster.patch(&format!("{TAINTS}/t/status"), "merge", json!({"status": {"conditions": [condition]}})).await;
+    let range = json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "s"}, "spec": {"cidrs": ["10.97.0.0/24"]}});
+    assert_eq!(warnings(&cluster.post(SERVICE_CIDRS, range).await).len(), 1);
+    let condition = json!({"type": "Ready", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let status = cluster.patch(&format!("{SERVICE_CIDRS}/s/status"), "merge", json!({"status": {"conditions": [condition]}})).await;
     assert_eq!(warnings(&status), [""; 0]);
     status.ok();
 }
