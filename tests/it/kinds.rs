@@ -78,7 +78,7 @@ fn objects_are_checked_by_the_server(kubectl: &Kubectl<'_>) {
 
 fn objects_are_applied_and_printed(kubectl: &Kubectl<'_>) {
     let applied = kubectl.apply(OBJECTS);
-    let warned = "Warning: skiff: DeviceTaintRules are stored but nothing acts on them yet";
+    let warned = "Warning: skiff: IPAddresses are stored but nothing acts on them yet";
     assert!(applied.stderr.contains(warned), "{applied}");
     let applied = applied.ok();
     assert!(applied.lines().all(|line| line.ends_with(" created")), "{applied}");
