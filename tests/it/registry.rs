@@ -147,15 +147,16 @@ fn wasm_in_linux(dir: &Path) -> (serde_json::Value, PathBuf) {
     (config, layer)
 }
 
-/// The node reports an image under its digest and its tag, with its size.
+/// The node reports an image under its digest and its tag, with its size. Images of the same content are one.
 fn the_node_reports(kubectl: &Kubectl<'_>, name: &str) {
     let (digest, tag) = (format!("{OPEN}/{name}@sha256:"), format!("{OPEN}/{name}:v1"));
     eventually(&format!("the node reports {name}"), || {
         let nodes = kubectl.json("get nodes");
         let images = nodes["items"][0]["status"]["images"].as_array().cloned().unwrap_or_default();
         let is_it = |image: &serde_json::Value| {
-            let [first, second] = [0, 1].map(|at| image["names"][at].as_str().unwrap_or_default());
-            first.starts_with(&digest) && second == tag && image["sizeBytes"].as_i64().is_some_and(|size| size > 0)
+            let names = || image["names"].as_array().into_iter().flatten().filter_map(serde_json::Value::as_str);
+            let is_named = names().any(|name| name.starts_with(&digest)) && names().any(|name| name == tag);
+            is_named && image["sizeBytes"].as_i64().is_some_and(|size| size > 0)
         };
         if images.iter().any(is_it) { Ok(()) } else { Err(format!("{images:?}")) }
     });
