@@ -147,7 +147,7 @@ fn wasm_in_linux(dir: &Path) -> (serde_json::Value, PathBuf) {
     (config, layer)
 }
 
-/// The node reports an image under its digest and its tag, with its size. Images of the same content are one.
+/// The node reports an image under its digest and its tag, with its size. (Images of the same content are one, with five names at most.)
 fn the_node_reports(kubectl: &Kubectl<'_>, name: &str) {
     let (digest, tag) = (format!("{OPEN}/{name}@sha256:"), format!("{OPEN}/{name}:v1"));
     eventually(&format!("the node reports {name}"), || {
@@ -190,7 +190,6 @@ fn pods_run_images_of_every_form_from_a_registry() {
     says(&kubectl, "linux-style", "env: FROM=the image");
     says(&kubectl, "tools", "from the registry");
 
-    the_node_reports(&kubectl, "older");
     the_node_reports(&kubectl, "tools");
 
     // A tag that changes: `Always` follows it, `IfNotPresent` does not.
