@@ -87,6 +87,11 @@ impl Filters {
 }
 
 impl FiltersInScope<'_> {
+    /// Whether none of them has a say in the Pod.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether these plugins let the Pod run on the node.
     pub fn filter(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Result<(), Rejection> {
         first_rejection(self.0.iter().copied(), |plugin| plugin.filter(state, pod, node))

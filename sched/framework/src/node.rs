@@ -101,7 +101,7 @@ pub struct Snapshot {
     /// The Pods that are nominated to nodes.
     pub nominated: NominatedPods,
     /// The PodDisruptionBudgets, by `namespace/name`.
-    pub budgets: HashMap<String, DisruptionBudget>,
+    pub budgets: Arc<HashMap<String, DisruptionBudget>>,
     /// What the volumes of Pods depend on.
     pub volumes: Volumes,
     /// The claims for devices, and the devices.

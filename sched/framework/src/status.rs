@@ -21,4 +21,9 @@ impl Status {
     pub fn unless(fits: bool, reason: &'static str) -> Self {
         if fits { Self::Success } else { Self::UnschedulableAndUnresolvable(vec![reason.into()]) }
     }
+
+    /// Whether the Pod does not fit, and may fit when other Pods leave the node.
+    pub fn is_resolvable(&self) -> bool {
+        matches!(self, Self::Unschedulable(_))
+    }
 }

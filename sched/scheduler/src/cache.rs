@@ -102,9 +102,10 @@ impl Cache {
 
     /// Stores a PodDisruptionBudget, or removes one that is gone. `key` is `namespace/name`.
     pub fn set_budget(&mut self, key: String, budget: Option<DisruptionBudget>) {
+        let budgets = Arc::make_mut(&mut self.snapshot.budgets);
         match budget {
-            Some(budget) => self.snapshot.budgets.insert(key, budget),
-            None => self.snapshot.budgets.remove(&key),
+            Some(budget) => budgets.insert(key, budget),
+            None => budgets.remove(&key),
         };
     }
 

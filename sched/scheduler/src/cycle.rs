@@ -243,15 +243,19 @@ impl<'a> Search<'a> {
     /// Why no node is feasible.
     fn diagnose(&mut self, diagnosis: &mut Diagnosis) {
         let plugins = self.only.as_ref().map(|(_, plugins)| plugins.as_slice()).unwrap_or_default();
+        let mut counts = vec![0; self.evaluation.rejections().len()];
         for index in 0..self.snapshot.nodes.len() {
-            if let Some(rejection) = self.evaluation.rejection(index) {
-                diagnosis.add(index, rejection);
+            if let Some(number) = self.evaluation.rejection_number(index) {
+                counts.get_mut(number).into_iter().for_each(|count| *count += 1);
+                let is_resolvable = self.evaluation.rejections().get(number).is_some_and(|rejection| rejection.status.is_resolvable());
+                diagnosis.resolvable.extend(is_resolvable.then_some(index));
             } else if self.evaluation.is_feasible(&self.evaluator, self.state, index) {
                 self.evaluator.passes(self.state, index).err().iter().for_each(|rejection| diagnosis.add(index, rejection));
             } else {
                 diagnosis.add_unsearched(plugins);
             }
         }
+        self.evaluation.rejections().iter().zip(counts).for_each(|(rejection, count)| diagnosis.count_nodes(rejection, count));
     }
 }
 

@@ -50,16 +50,17 @@ pub(crate) struct Diagnosis {
 impl Diagnosis {
     /// Counts why the node of that index is not feasible.
     pub fn add(&mut self, index: usize, rejection: &Rejection) {
-        let reasons = match &rejection.status {
-            Status::Success => return,
-            Status::Unschedulable(reasons) => {
-                self.resolvable.push(index);
-                reasons
-            }
-            Status::UnschedulableAndUnresolvable(reasons) => reasons,
-        };
-        reasons.iter().for_each(|reason| self.count(reason));
-        self.wait_for(rejection.events);
+        self.resolvable.extend(rejection.status.is_resolvable().then_some(index));
+        self.count_nodes(rejection, 1);
+    }
+
+    /// Counts that so many nodes are not feasible because of the rejection.
+    pub fn count_nodes(&mut self, rejection: &Rejection, nodes: usize) {
+        let (Status::Unschedulable(reasons) | Status::UnschedulableAndUnresolvable(reasons)) = &rejection.status else { return };
+        if nodes > 0 {
+            reasons.iter().for_each(|reason| self.count(reason, nodes));
+            self.wait_for(rejection.events);
+        }
     }
 
     /// The Pod waits for these events too.
@@ -80,14 +81,14 @@ impl Diagnosis {
 
     /// Counts a node that was not searched because the plugins allow other nodes alone.
     pub fn add_unsearched(&mut self, plugins: &[&str]) {
-        self.count(&format!("node(s) didn't satisfy plugin(s) [{}]", plugins.join(" ")).into());
+        self.count(&format!("node(s) didn't satisfy plugin(s) [{}]", plugins.join(" ")).into(), 1);
         self.wait_for(&[ClusterEvent::NodeAdd, ClusterEvent::UpdateNodeLabel]);
     }
 
-    fn count(&mut self, reason: &Reason) {
+    fn count(&mut self, reason: &Reason, nodes: usize) {
         match self.node_count.get_mut(reason) {
-            Some(count) => *count += 1,
-            None => drop(self.node_count.insert(reason.clone(), 1)),
+            Some(count) => *count += nodes,
+            None => drop(self.node_count.insert(reason.clone(), nodes)),
         }
     }
 

@@ -7,6 +7,7 @@ mod extended;
 mod permit;
 mod reserve;
 mod volumes;
+mod watches;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use self::devices::{ClaimWaits, DeviceInformers};
+use self::devices::{ClaimWaits, DeviceWatches};
 use self::extended::{Answer, Extension};
 use self::reserve::Reservations;
 use self::volumes::VolumeWatches;
@@ -226,7 +227,7 @@ impl Scheduler {
         let mut budgets = informers.informer::<PodDisruptionBudget>().changes();
         let mut services = informers.informer::<Service>().changes();
         let mut volumes = VolumeWatches::new(informers);
-        let mut devices = DeviceInformers::new(informers);
+        let mut devices = DeviceWatches::new(informers);
         // A cycle before the first lists are complete would know a part of the cluster only.
         let (mut has_nodes, mut has_pods, mut has_namespaces, mut has_budgets) = (false, false, false, false);
         loop {
@@ -271,7 +272,12 @@ impl Scheduler {
                     has_budgets = synced;
                 }
                 changes = volumes.next() => self.volumes_changed(changes),
-                change = devices.next() => self.devices_changed(change, &devices, pods.informer()),
+                changes = devices.next() => {
+                    self.devices_changed(changes, pods.informer());
+                    if devices.are_synced() {
+                        self.devices_synced(pods.informer());
+                    }
+                }
                 changes = node_images::next(images.as_ref()) => self.images_changed(changes),
                 Batch { keys, .. } = services.next() => {
                     keys.iter().for_each(|key| self.default_spread.set_service(key, services.informer().get(key).as_deref()));

@@ -198,10 +198,20 @@ impl Evaluation {
         self.ranking.len()
     }
 
+    /// The distinct statuses of the nodes that are, or were, ruled out.
+    pub fn rejections(&self) -> &[Rejection] {
+        &self.rejections
+    }
+
     /// The status of a node that is ruled out; `None` when it is feasible or was not evaluated.
     pub fn rejection(&self, index: usize) -> Option<&Rejection> {
+        self.rejections.get(self.rejection_number(index)?)
+    }
+
+    /// The index in [`Evaluation::rejections`] of the status of a node that is ruled out.
+    pub fn rejection_number(&self, index: usize) -> Option<usize> {
         match self.outcomes.get(index)? {
-            Outcome::Rejected(status) => self.rejections.get(*status),
+            Outcome::Rejected(status) => Some(*status),
             Outcome::Unknown | Outcome::Feasible(_) => None,
         }
     }

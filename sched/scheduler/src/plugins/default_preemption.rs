@@ -1,6 +1,9 @@
 //! Preemption: on some node, the least important Pods whose absence lets a more important Pod fit. The plugin decides; the
 //! scheduler disrupts the victims. Upstream's `DefaultPreemption` is the model.
 
+mod dry_runs;
+
+use std::borrow::Cow;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,9 +11,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use sched_framework::{
     CycleState, DisruptionBudget, Filters, NodeInfo, Plugin, PodChange, PodInfo, PostFilterPlugin, PostFilterResult, Preemption, Reason,
-    Rejection, Snapshot, Status,
+    Rejection, Scope, Snapshot, Status,
 };
 
+use self::dry_runs::{DryRun, DryRuns};
 use crate::config::DefaultPreemptionArgs;
 use crate::diagnosis::node_reasons;
 
@@ -45,17 +49,25 @@ impl PostFilterPlugin for DefaultPreemption {
         }
         let mut reasons: BTreeMap<Reason, usize> = BTreeMap::new();
         let mut candidates: Vec<Preemption> = Vec::new();
+        let mut dry_runs = state.read_mut::<DryRuns>(self.name()).map(std::mem::take).unwrap_or_default();
+        dry_runs.follow(snapshot);
+        // Otherwise what fits on a node depends on other nodes too.
+        let is_of_node = filters.in_scope(Scope::Cluster, state, pod).is_empty();
         let enough = self.args.candidates(resolvable.len());
         let order = resolvable.iter().cycle().skip(offset % resolvable.len().max(1)).take(resolvable.len());
-        for node in order.filter_map(|index| snapshot.nodes.get(*index)) {
-            match select_victims(filters, state, pod, snapshot, node) {
-                Ok(candidate) => candidates.push(candidate),
-                Err(rejected) => rejected.into_iter().for_each(|reason| *reasons.entry(reason).or_default() += 1),
+        for (index, node) in order.filter_map(|index| Some((*index, snapshot.nodes.get(*index)?))) {
+            let mut run = || select_victims(filters, state, pod, snapshot, node);
+            let depends_on_node = is_of_node && snapshot.nominated.before(pod, &node.name).next().is_none();
+            let dry_run = if depends_on_node { Cow::Borrowed(dry_runs.result(index, node, run)) } else { Cow::Owned(run()) };
+            match &*dry_run {
+                Ok(candidate) => candidates.push(candidate.clone()),
+                Err(rejected) => rejected.iter().for_each(|reason| *reasons.entry(reason.clone()).or_default() += 1),
             }
             if candidates.len() >= enough && candidates.iter().any(|candidate| candidate.violations == 0) {
                 break;
             }
         }
+        state.write(self.name(), dry_runs);
         let unhelpful = snapshot.nodes.len() - resolvable.len();
         if unhelpful > 0 {
             reasons.insert("Preemption is not helpful for scheduling".into(), unhelpful);
@@ -100,13 +112,7 @@ fn ineligible(pod: &PodInfo, snapshot: &Snapshot, resolvable: &[usize]) -> Optio
 
 /// The Pods of the node that have to go: all of a lower priority, but for those that fit beside the Pod (upstream's
 /// `SelectVictimsOnNode`). The error has the reasons why the node is no candidate.
-fn select_victims(
-    filters: &Filters,
-    state: &mut CycleState,
-    pod: &PodInfo,
-    snapshot: &Snapshot,
-    node: &NodeInfo,
-) -> Result<Preemption, Vec<Reason>> {
+fn select_victims(filters: &Filters, state: &mut CycleState, pod: &PodInfo, snapshot: &Snapshot, node: &NodeInfo) -> DryRun {
     let mut potential: Vec<&Arc<PodInfo>> = node.pods.iter().filter(|other| other.priority < pod.priority).collect();
     if potential.is_empty() {
         return Err(vec!["No preemption victims found for incoming pod".into()]);

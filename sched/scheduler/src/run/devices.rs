@@ -3,75 +3,56 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use api_client::informer::{Batch, Cached, Changes, Informer, Informers, ObjectKey};
+use api_client::informer::{Informer, Informers, ObjectKey};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
 use sched_framework::{ClusterEvent, DraManager, PodInfo};
 
 use super::Scheduler;
+use super::watches::{Objects, Watch};
 use crate::plugins::awaited_claim;
 use crate::queue::Occurrence;
 
-/// The changes of the four kinds.
-pub(super) struct DeviceInformers {
-    claims: Changes<ResourceClaim>,
-    classes: Changes<DeviceClass>,
-    slices: Changes<ResourceSlice>,
-    taint_rules: Changes<DeviceTaintRule>,
-    synced: Synced,
+/// The watches of the four kinds.
+pub(super) struct DeviceWatches {
+    claims: Watch<ResourceClaim>,
+    classes: Watch<DeviceClass>,
+    slices: Watch<ResourceSlice>,
+    taint_rules: Watch<DeviceTaintRule>,
 }
 
-/// Of which kinds the first list was taken.
-#[derive(Default)]
-struct Synced {
-    claims: bool,
-    classes: bool,
-    slices: bool,
-    taint_rules: bool,
+/// Objects that changed.
+pub(super) enum DeviceChanges {
+    Claims(Objects<ResourceClaim>),
+    Classes(Objects<DeviceClass>),
+    Slices(Objects<ResourceSlice>),
+    TaintRules(Objects<DeviceTaintRule>),
 }
 
-/// A change of one kind.
-pub(super) enum DeviceChange {
-    Claims(Batch),
-    Classes(Batch),
-    Slices(Batch),
-    TaintRules(Batch),
-}
-
-impl DeviceInformers {
+impl DeviceWatches {
     pub fn new(informers: &Informers) -> Self {
         Self {
-            claims: informers.informer().changes(),
-            classes: informers.informer().changes(),
-            slices: informers.informer().changes(),
-            taint_rules: informers.informer().changes(),
-            synced: Synced::default(),
+            claims: Watch::new(&informers.informer()),
+            classes: Watch::new(&informers.informer()),
+            slices: Watch::new(&informers.informer()),
+            taint_rules: Watch::new(&informers.informer()),
         }
     }
 
-    /// Waits for a change. Dropping the future loses nothing.
-    pub async fn next(&mut self) -> DeviceChange {
-        let Self { claims, classes, slices, taint_rules, synced } = self;
-        let change = tokio::select! {
+    /// Waits for changes. Dropping the future loses nothing.
+    pub async fn next(&mut self) -> DeviceChanges {
+        tokio::select! {
             biased;
-            batch = classes.next() => DeviceChange::Classes(batch),
-            batch = taint_rules.next() => DeviceChange::TaintRules(batch),
-            batch = slices.next() => DeviceChange::Slices(batch),
-            batch = claims.next() => DeviceChange::Claims(batch),
-        };
-        match &change {
-            DeviceChange::Claims(batch) => synced.claims = batch.synced,
-            DeviceChange::Classes(batch) => synced.classes = batch.synced,
-            DeviceChange::Slices(batch) => synced.slices = batch.synced,
-            DeviceChange::TaintRules(batch) => synced.taint_rules = batch.synced,
+            classes = self.classes.next() => DeviceChanges::Classes(classes),
+            rules = self.taint_rules.next() => DeviceChanges::TaintRules(rules),
+            slices = self.slices.next() => DeviceChanges::Slices(slices),
+            claims = self.claims.next() => DeviceChanges::Claims(claims),
         }
-        change
     }
 
     /// Whether the first lists of all kinds were taken: a cycle before would take devices that are in use.
-    fn are_synced(&self) -> bool {
-        let Synced { claims, classes, slices, taint_rules } = self.synced;
-        claims && classes && slices && taint_rules
+    pub fn are_synced(&self) -> bool {
+        self.claims.is_synced() && self.classes.is_synced() && self.slices.is_synced() && self.taint_rules.is_synced()
     }
 }
 
@@ -133,25 +114,17 @@ impl Scheduler {
         awaited_claim(pod, &self.cache.snapshot().dra)
     }
 
-    pub(super) fn devices_changed(&mut self, change: DeviceChange, informers: &DeviceInformers, pods: &Informer<Pod>) {
-        match change {
-            DeviceChange::Claims(batch) => {
-                for key in &batch.keys {
-                    self.claim_changed(key, informers.claims.informer().get(key), pods);
+    /// Takes the changes into the cache and the queue.
+    pub(super) fn devices_changed(&mut self, changes: DeviceChanges, pods: &Informer<Pod>) {
+        match changes {
+            DeviceChanges::Claims(claims) => {
+                for (key, claim) in claims {
+                    self.claim_changed(&key, claim, pods);
                 }
             }
-            DeviceChange::Classes(batch) => {
-                self.stored(&batch, &informers.classes, ClusterEvent::DeviceClassUpdate, DraManager::set_class);
-            }
-            DeviceChange::Slices(batch) => {
-                self.stored(&batch, &informers.slices, ClusterEvent::ResourceSliceUpdate, DraManager::set_slice);
-            }
-            DeviceChange::TaintRules(batch) => {
-                self.stored(&batch, &informers.taint_rules, ClusterEvent::ResourceSliceUpdate, DraManager::set_taint_rule);
-            }
-        }
-        if informers.are_synced() {
-            self.devices_synced(pods);
+            DeviceChanges::Classes(classes) => self.store(classes, ClusterEvent::DeviceClassUpdate, DraManager::set_class),
+            DeviceChanges::Slices(slices) => self.store(slices, ClusterEvent::ResourceSliceUpdate, DraManager::set_slice),
+            DeviceChanges::TaintRules(rules) => self.store(rules, ClusterEvent::ResourceSliceUpdate, DraManager::set_taint_rule),
         }
     }
 
@@ -163,19 +136,14 @@ impl Scheduler {
         }
     }
 
-    /// Stores the new state of the objects.
-    fn stored<K: Cached>(
-        &mut self,
-        batch: &Batch,
-        changes: &Changes<K>,
-        event: ClusterEvent,
-        set: fn(&mut DraManager, &str, Option<Arc<K>>),
-    ) {
-        let dra = Arc::make_mut(&mut self.cache.snapshot_mut().dra);
-        batch.keys.iter().for_each(|key| set(dra, &key.name, changes.informer().get(key)));
-        if !batch.keys.is_empty() {
-            self.happened(Occurrence::new(event));
+    /// Stores the new states of the objects.
+    fn store<K>(&mut self, objects: Objects<K>, event: ClusterEvent, set: fn(&mut DraManager, &str, Option<Arc<K>>)) {
+        if objects.is_empty() {
+            return;
         }
+        let dra = Arc::make_mut(&mut self.cache.snapshot_mut().dra);
+        objects.into_iter().for_each(|(key, object)| set(dra, &key.name, object));
+        self.happened(Occurrence::new(event));
     }
 
     pub(super) fn claim_changed(&mut self, key: &ObjectKey, claim: Option<Arc<ResourceClaim>>, pods: &Informer<Pod>) {

@@ -138,8 +138,8 @@ impl Scheduler {
         self.write_status(pod, reason, message, Some(""), Next::Backoff);
     }
 
-    /// Rejects the victims of a preemption that wait at permit or are in PreBind: they go back to the queue. Returns the others, which are to be deleted,
-    /// after them.
+    /// Rejects the victims of a preemption that wait at permit or are in PreBind: they go back to the queue. Returns these and the others,
+    /// which are to be deleted.
     pub(super) fn reject_waiting(&mut self, victims: Vec<Arc<PodInfo>>) -> (Vec<Arc<PodInfo>>, Vec<Arc<PodInfo>>) {
         let at_permit = |uid: &str| self.profiles.values().any(|running| running.waiting.contains(uid));
         let is_waiting = |victim: &Arc<PodInfo>| at_permit(&victim.uid) || self.reservations.in_pre_bind(&victim.uid);

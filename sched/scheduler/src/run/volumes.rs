@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use api_client::informer::{Batch, Cached, Changes, Informer, Informers, ObjectKey};
+use api_client::informer::Informers;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
 use sched_framework::ClusterEvent;
 
 use super::Scheduler;
+use super::watches::{Objects, Watch};
 use crate::plugins::{storage_limit, topologies};
 use crate::queue::Occurrence;
 
@@ -29,12 +30,6 @@ struct CsiWatches {
     attachments: Watch<VolumeAttachment>,
 }
 
-/// The watch of one kind.
-struct Watch<K> {
-    changes: Changes<K>,
-    is_synced: bool,
-}
-
 /// Objects that changed.
 pub(super) enum VolumeChanges {
     Claims(Objects<PersistentVolumeClaim>),
@@ -44,21 +39,6 @@ pub(super) enum VolumeChanges {
     CsiNodes(Objects<CSINode>),
     Capacities(Objects<CSIStorageCapacity>),
     Attachments(Objects<VolumeAttachment>),
-}
-
-/// The newest states of objects; `None` for those that are gone.
-type Objects<K> = Vec<(ObjectKey, Option<Arc<K>>)>;
-
-impl<K: Cached> Watch<K> {
-    fn new(informer: &Informer<K>) -> Self {
-        Self { changes: informer.changes(), is_synced: false }
-    }
-
-    async fn next(&mut self) -> Objects<K> {
-        let Batch { keys, synced } = self.changes.next().await;
-        self.is_synced = synced;
-        keys.into_iter().map(|key| (key.clone(), self.changes.informer().get(&key))).collect()
-    }
 }
 
 impl CsiWatches {
@@ -86,8 +66,8 @@ impl VolumeWatches {
 
     /// Whether the first lists of all kinds were read.
     pub fn are_synced(&self) -> bool {
-        let are_first = self.claims.is_synced && self.volumes.is_synced && self.classes.is_synced && self.drivers.is_synced;
-        are_first && self.csi.as_ref().is_none_or(|csi| csi.nodes.is_synced && csi.capacities.is_synced && csi.attachments.is_synced)
+        let are_first = self.claims.is_synced() && self.volumes.is_synced() && self.classes.is_synced() && self.drivers.is_synced();
+        are_first && self.csi.as_ref().is_none_or(|csi| csi.nodes.is_synced() && csi.capacities.is_synced() && csi.attachments.is_synced())
     }
 
     /// The next changes. Dropping the future loses nothing.

@@ -2,6 +2,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::cache::Cache;
 use crate::cycle::{Nomination, Progress, schedule_pod};
 use crate::plugins::Profile;
 use crate::plugins::fixtures::{labelled, node, snapshot};
@@ -36,7 +37,7 @@ fn budget(all: &mut Snapshot, app: &str, allowed: i32, disrupted: Value) {
         "status": {"disruptionsAllowed": allowed, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1, "disruptedPods": disrupted},
     });
     let budget: PodDisruptionBudget = serde_json::from_value(object).expect("a budget");
-    all.budgets.insert(format!("default/{app}"), DisruptionBudget::new(&budget));
+    Arc::make_mut(&mut all.budgets).insert(format!("default/{app}"), DisruptionBudget::new(&budget));
 }
 
 /// The node with the names of its victims, or the message.
@@ -191,4 +192,56 @@ fn the_number_of_candidates_is_configured() {
     let failure = schedule_pod(&profile, &Arc::new(preemptor("2", 11)), &all, &mut Progress::default()).expect_err("no node is feasible");
     let Nomination::Preempts { best: preemption, .. } = failure.nomination else { panic!("{:?}", failure.nomination) };
     assert_eq!(preemption.node, "a");
+}
+
+/// The nomination with all candidates.
+fn nomination(pod: &Arc<PodInfo>, all: &Snapshot, progress: &mut Progress) -> String {
+    match schedule_pod(&Profile::default(), pod, all, progress) {
+        Ok(node) => node,
+        Err(failure) => format!("{:?} {}", failure.nomination, failure.error),
+    }
+}
+
+#[test]
+fn what_is_left_of_earlier_cycles_changes_no_result() {
+    let mut random = 7_usize;
+    let mut below = |end: usize| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) % end
+    };
+    let mut cache = Cache::default();
+    for n in 0..6 {
+        let allocatable = json!({"cpu": "4", "memory": "8Gi", "pods": "110"});
+        let object = json!({"metadata": {"name": format!("n{n}")}, "status": {"allocatable": allocatable}});
+        cache.update_node(&serde_json::from_value(object).expect("a node"));
+    }
+    let (mut progress, mut anew, mut preemptions) = (Progress::default(), Progress::default(), 0);
+    for step in 0..600 {
+        let (app, node) = (["x", "y", "z"][below(3)], format!("n{}", below(6)));
+        let name = format!("{app}{}", below(24));
+        let at = i64::try_from(below(50)).expect("small");
+        let state = PodInfo { name: name.clone(), uid: name.clone(), ..running((app, ["1", "2"][below(2)], 1 + at as i32 % 3, at)) };
+        match below(6) {
+            0 => drop(cache.remove_pod(&name)),
+            1 => cache.nominate(Arc::new(PodInfo { uid: "nominated".to_owned(), ..preemptor("1", 20) }), &node),
+            2 => drop(cache.end_nomination("nominated")),
+            3 => {
+                let object = json!({"metadata": {"name": app, "namespace": "default"}, "spec": {"selector": {"matchLabels": {"app": app}}},
+                    "status": {"disruptionsAllowed": below(2), "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1}});
+                let budget: PodDisruptionBudget = serde_json::from_value(object).expect("a budget");
+                cache.set_budget(format!("default/{app}"), Some(DisruptionBudget::new(&budget)));
+            }
+            // A Pod that stays on its node may start later only.
+            _ => {
+                let on = cache.snapshot().nodes.iter().find(|node| node.pods.get(&name).is_some()).map(|node| node.name.clone());
+                cache.add_pod(Arc::new(PodInfo { node_name: on.unwrap_or(node), ..state }));
+            }
+        }
+        let pod = Arc::new(preemptor(["3", "4"][below(2)], 10));
+        anew.reset();
+        let wanted = nomination(&pod, cache.snapshot(), &mut anew);
+        assert_eq!(nomination(&pod, cache.snapshot(), &mut progress), wanted, "step {step}");
+        preemptions += usize::from(wanted.starts_with("Preempts"));
+    }
+    assert!(preemptions > 100, "{preemptions} preemptions");
 }

@@ -1,0 +1,37 @@
+//! What earlier cycles of Pods that are alike found on nodes. A node is tried again only after a change, so that the cost of a preemption
+//! does not grow with the number of candidates.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use sched_framework::{DisruptionBudget, NodeInfo, Preemption, Reason, Snapshot};
+
+/// The victims on a node, or the reasons why the node is no candidate.
+pub(super) type DryRun = Result<Preemption, Vec<Reason>>;
+
+/// The results for the Pods that share a cycle's state. The weak pointers tell whether a result still holds: the cache changes a value
+/// that somebody points to by moving it elsewhere ([`Arc::make_mut`]).
+#[derive(Default)]
+pub(super) struct DryRuns {
+    budgets: Weak<HashMap<String, DisruptionBudget>>,
+    /// By the index of the node in the snapshot.
+    by_node: HashMap<usize, (Weak<NodeInfo>, DryRun)>,
+}
+
+impl DryRuns {
+    /// Drops all results after a change of budgets.
+    pub fn follow(&mut self, snapshot: &Snapshot) {
+        if self.budgets.as_ptr() != Arc::as_ptr(&snapshot.budgets) {
+            *self = Self { budgets: Arc::downgrade(&snapshot.budgets), by_node: HashMap::new() };
+        }
+    }
+
+    /// The result for the node, which `run` computes if the node changed.
+    pub fn result(&mut self, index: usize, node: &Arc<NodeInfo>, run: impl FnOnce() -> DryRun) -> &DryRun {
+        let entry = self.by_node.entry(index).or_insert_with(|| (Weak::new(), Err(Vec::new())));
+        if entry.0.as_ptr() != Arc::as_ptr(node) {
+            *entry = (Arc::downgrade(node), run());
+        }
+        &entry.1
+    }
+}
