@@ -110,7 +110,8 @@ fn tool(name: &str, wanted: &str, flags: &[&str]) -> Result<PathBuf> {
         return Ok(program);
     }
     sh::say(&format!("installing {name} {wanted} into {}, once; this takes minutes", root.display()));
-    let mut install = sh::command("cargo", ["install", name, "--locked", "--version", wanted, "--root"]);
+    // Without optimizations: the build takes minutes, and a check takes seconds in both.
+    let mut install = sh::command("cargo", ["install", name, "--debug", "--locked", "--version", wanted, "--root"]);
     sh::run(install.arg(&root).args(flags))?;
     Ok(program)
 }
