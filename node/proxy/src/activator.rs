@@ -8,7 +8,6 @@
 
 mod answer;
 mod connection;
-mod rates;
 pub(crate) mod report;
 mod slots;
 #[cfg(test)]

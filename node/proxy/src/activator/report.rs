@@ -3,58 +3,31 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
 
-use api_client::demand::{CONNECTIONS, Demand, Report};
-use api_client::lease::NODE_LEASE_NAMESPACE;
-use k8s_openapi::api::coordination::v1::Lease;
-use kube::Api;
-use kube::api::{Patch, PatchParams};
-use serde_json::json;
-use thiserror::Error;
-use tokio::time::{Instant, MissedTickBehavior, sleep_until, timeout};
+use api_client::demand::rates::Rates;
+use api_client::demand::writer::{PERIOD, ReportWriter};
+use api_client::demand::{Demand, Measurement as _, Report};
+use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
-use super::rates::Rates;
 use super::{Present, Slots, object_key};
 use crate::service::Key;
 use crate::{COMPONENT, Config, tool};
 
-/// The period in which new connections are counted.
-const PERIOD: Duration = Duration::from_secs(5);
-/// The least time between two writes. It doubles after a failure, up to [`PAUSE_MAX`].
-const PAUSE: Duration = Duration::from_secs(1);
-const PAUSE_MAX: Duration = Duration::from_secs(10);
-/// How long a write may take.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Why a report was not written.
-#[derive(Debug, Error)]
-enum WriteError {
-    #[error(transparent)]
-    Request(#[from] kube::Error),
-    #[error("no answer in time")]
-    Timeout,
-}
-
 /// Reports the demand on one node.
 pub(crate) struct Reporter {
-    leases: Api<Lease>,
-    node_name: String,
+    writer: ReportWriter<Demand>,
     /// The name of the table with the counters.
     table: String,
     present: Present,
     slots: Arc<Slots>,
     rates: Rates,
-    /// The report in the Lease; none if it is unknown.
-    written: Option<Report>,
 }
 
 impl Reporter {
     pub(crate) fn new(client: kube::Client, config: &Config, present: Present, slots: Arc<Slots>) -> Self {
-        let leases = Api::namespaced(client, NODE_LEASE_NAMESPACE);
-        let (node_name, table) = (config.node_name.clone(), config.table());
-        Self { leases, node_name, table, present, slots, rates: Rates::default(), written: None }
+        let writer = ReportWriter::new(client, &config.node_name, COMPONENT);
+        Self { writer, table: config.table(), present, slots, rates: Rates::default() }
     }
 
     /// Reports until cancelled.
@@ -65,32 +38,18 @@ impl Reporter {
     async fn report(&mut self) {
         let mut period = tokio::time::interval(PERIOD);
         period.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (slots, mut next, mut pause) = (Arc::clone(&self.slots), Instant::now(), PAUSE);
+        let slots = Arc::clone(&self.slots);
         loop {
             tokio::select! {
                 () = slots.wanted.notified() => {}
                 _ = period.tick() => self.count().await,
             }
-            sleep_until(next).await;
+            self.writer.ready().await;
             let report = self.demand();
-            if self.written.as_ref() == Some(&report) {
-                continue;
+            if !self.writer.write(report).await {
+                // Again after the pause, not only in the next period.
+                slots.wanted.notify_one();
             }
-            let outcome = timeout(WRITE_TIMEOUT, self.write(&report)).await.unwrap_or(Err(WriteError::Timeout));
-            match outcome {
-                Ok(()) => {
-                    self.written = Some(report);
-                    pause = PAUSE;
-                }
-                Err(error) => {
-                    tracing::warn!(node = self.node_name, %error, "demand for services not reported");
-                    self.written = None;
-                    pause = (pause * 2).min(PAUSE_MAX);
-                    // Again after the pause, not only in the next period.
-                    slots.wanted.notify_one();
-                }
-            }
-            next = Instant::now() + pause;
         }
     }
 
@@ -107,7 +66,7 @@ impl Reporter {
     }
 
     /// The present demand.
-    fn demand(&self) -> Report {
+    fn demand(&self) -> Report<Demand> {
         let mut services: HashMap<Key, Demand> = HashMap::new();
         let mut add = |key: &Key, demand: Demand| {
             let sum = services.entry(key.clone()).or_default();
@@ -120,15 +79,5 @@ impl Reporter {
             add(key, Demand { milli_per_second: self.rates.milli_per_second(name), ..Demand::default() });
         }
         Report::new(services.iter().map(|(key, demand)| (object_key(key), *demand)))
-    }
-
-    async fn write(&self, report: &Report) -> Result<(), WriteError> {
-        let patch = json!({"metadata": {"annotations": {CONNECTIONS: report.annotation()}}});
-        let params = PatchParams { field_manager: Some(COMPONENT.to_owned()), ..PatchParams::default() };
-        match self.leases.patch(&self.node_name, &params, &Patch::Merge(&patch)).await {
-            // The agent creates the Lease. Until then there is no report to take back.
-            Err(kube::Error::Api(status)) if status.code == 404 && report.is_empty() => Ok(()),
-            written => Ok(written.map(drop)?),
-        }
     }
 }

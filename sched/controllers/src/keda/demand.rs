@@ -1,9 +1,10 @@
-//! The demand for Services on all nodes, as their proxies report it in the nodes' Leases.
+//! The use of Services on all nodes, as their proxies and agents report it in the nodes' Leases.
 
 use std::sync::Arc;
 
-use api_client::demand::{Demand, Report};
+use api_client::demand::{Demand, Measurement, Report, Requests};
 use api_client::informer::{Change, Informer, ObjectKey};
+use api_client::lease::NODE_LEASE_NAMESPACE;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Service};
 
@@ -30,7 +31,13 @@ impl Reports {
     pub fn demand(&self, service: &ObjectKey) -> Demand {
         let leases = self.leases.list();
         let alive = leases.iter().filter(|lease| self.is_ready(meta::name(&lease.metadata)));
-        alive.map(|lease| Report::of(lease).demand(service)).fold(Demand::default(), Demand::plus)
+        alive.map(|lease| Report::<Demand>::of(lease).measurement(service)).fold(Demand::default(), Demand::plus)
+    }
+
+    /// The requests to a Service on one node, if it is ready.
+    pub fn requests(&self, service: &ObjectKey, node: &str) -> Requests {
+        let lease = self.leases.get(&ObjectKey::new(NODE_LEASE_NAMESPACE, node)).filter(|_| self.is_ready(node));
+        lease.map(|lease| Report::<Requests>::of(&lease).measurement(service)).unwrap_or_default()
     }
 
     fn is_ready(&self, node: &str) -> bool {
@@ -46,6 +53,12 @@ pub fn awakened(change: &Change<Lease>) -> Vec<ObjectKey> {
     if old.map(annotations) == new.map(annotations) {
         return Vec::new();
     }
-    let report = |lease: Option<&Arc<Lease>>| lease.map(|lease| Report::of(lease)).unwrap_or_default();
+    let mut services = awakened_by::<Demand>(old, new);
+    services.extend(awakened_by::<Requests>(old, new));
+    services
+}
+
+fn awakened_by<M: Measurement>(old: Option<&Arc<Lease>>, new: Option<&Arc<Lease>>) -> Vec<ObjectKey> {
+    let report = |lease: Option<&Arc<Lease>>| lease.map(|lease| Report::<M>::of(lease)).unwrap_or_default();
     report(new).awakened(&report(old))
 }
