@@ -104,6 +104,7 @@ pub fn plain_spec(id: &str) -> ContainerSpec {
         resources: Resources::default(),
         oom_score_adj: 0,
         probe_token: String::new(),
+        http_concurrency: None,
         security: Security::default(),
         log_path: "/dev/null".into(),
         ports: Vec::new(),

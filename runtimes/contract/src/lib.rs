@@ -11,8 +11,8 @@ use tokio::sync::mpsc;
 
 pub use error::RuntimeError;
 pub use spec::{
-    ContainerId, ContainerSpec, ContainerState, ContainerStatus, Content, ContentKind, ExecSpec, Exit, Mount, Propagation, Resources,
-    Sandbox, Seccomp, Security, Stats, TerminalSize, User,
+    ContainerId, ContainerSpec, ContainerState, ContainerStatus, Content, ContentKind, ExecSpec, Exit, HttpRequests, Mount, Propagation,
+    Resources, Sandbox, Seccomp, Security, Stats, TerminalSize, User,
 };
 
 /// Runs containers. One implementation a RuntimeClass handler.
@@ -70,11 +70,17 @@ pub trait Runtime: Send + Sync {
 
     /// The container's present use.
     async fn stats(&self, id: &ContainerId) -> Result<Stats, RuntimeError>;
+
+    /// The container's HTTP requests. `None` when its runtime does not serve them itself. Cheap: it is read every few seconds.
+    async fn http_requests(&self, id: &ContainerId) -> Result<Option<HttpRequests>, RuntimeError>;
 }
 
 /// The header with which a probe sends the container's `probe_token`. A runtime that serves requests itself answers probes even
 /// under load, and removes the header.
 pub const PROBE_HEADER: &str = "skiff-probe";
+
+/// The highest [`ContainerSpec::http_concurrency`].
+pub const HTTP_CONCURRENCY_MAX: u32 = 1_024;
 
 /// A process that [`Runtime::exec`] started. Dropping it kills the process unless [`ExecSpec::outlives_session`].
 pub struct ExecSession {

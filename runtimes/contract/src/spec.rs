@@ -193,6 +193,9 @@ pub struct ContainerSpec {
     /// Empty: no request counts as a probe.
     #[serde(default)]
     pub probe_token: String,
+    /// The requests that a `wasi:http/proxy` component handles at once; `None` is the runtime's default.
+    #[serde(default)]
+    pub http_concurrency: Option<u32>,
     /// Privileges.
     pub security: Security,
     /// File that receives stdout and stderr as CRI log lines
@@ -292,4 +295,15 @@ pub struct Stats {
     pub working_set_bytes: u64,
     /// Processes and threads.
     pub pids: u64,
+}
+
+/// The HTTP requests to a container whose runtime serves them itself, since its start. Probes of the node are not among them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HttpRequests {
+    /// Requests that have arrived, with those that were rejected.
+    pub received: u64,
+    /// Requests that were rejected because the container had no room for them.
+    pub rejected: u64,
+    /// Requests that have arrived and not ended: they wait, a guest handles them, or their answer is being sent.
+    pub in_flight: u64,
 }

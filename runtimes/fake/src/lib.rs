@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use runtimes_contract::{
-    AttachSession, ContainerId, ContainerSpec, ContainerStatus, Content, ContentKind, ExecSession, ExecSpec, Exit, Runtime, RuntimeError,
-    Stats,
+    AttachSession, ContainerId, ContainerSpec, ContainerStatus, Content, ContentKind, ExecSession, ExecSpec, Exit, HttpRequests, Runtime,
+    RuntimeError, Stats,
 };
 
 pub use script::{Behaviour, ExecReply, Fault, Operation, Script};
@@ -110,6 +110,10 @@ impl Runtime for FakeRuntime {
     async fn stats(&self, id: &ContainerId) -> Result<Stats, RuntimeError> {
         self.world.pass(Operation::Stats).await?;
         self.world.stats(id)
+    }
+
+    async fn http_requests(&self, id: &ContainerId) -> Result<Option<HttpRequests>, RuntimeError> {
+        self.world.http_requests(id)
     }
 }
 

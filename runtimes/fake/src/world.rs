@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use runtimes_contract::{
-    AttachSession, ContainerId, ContainerSpec, ContainerState, ContainerStatus, ExecSession, ExecSpec, Exit, RuntimeError, Stats,
+    AttachSession, ContainerId, ContainerSpec, ContainerState, ContainerStatus, ExecSession, ExecSpec, Exit, HttpRequests, RuntimeError,
+    Stats,
 };
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -27,6 +28,7 @@ pub struct World {
 #[derive(Default)]
 struct Inner {
     containers: BTreeMap<ContainerId, (Container, Arc<Notify>)>,
+    http_requests: BTreeMap<ContainerId, HttpRequests>,
     faults: HashMap<Operation, VecDeque<Fault>>,
     calls: Vec<Operation>,
     last_pid: i32,
@@ -46,6 +48,11 @@ impl World {
     /// Every operation so far, in order.
     pub fn calls(&self) -> Vec<Operation> {
         self.inner.lock().calls.clone()
+    }
+
+    /// From now on the container has these counters of HTTP requests; without any it serves none.
+    pub fn set_http_requests(&self, id: &ContainerId, requests: HttpRequests) {
+        self.inner.lock().http_requests.insert(id.clone(), requests);
     }
 
     /// The effect of `kill -9` on every container, as when the machine's memory runs out.
@@ -137,7 +144,9 @@ impl World {
     }
 
     pub(crate) fn remove(&self, id: &ContainerId) {
-        if let Some((_, changed)) = self.inner.lock().containers.remove(id) {
+        let mut inner = self.inner.lock();
+        inner.http_requests.remove(id);
+        if let Some((_, changed)) = inner.containers.remove(id) {
             changed.notify_waiters();
         }
     }
@@ -161,6 +170,11 @@ impl World {
         }
         let cpu_ns = u64::try_from(container.ran(now).as_nanos()).unwrap_or(u64::MAX);
         Ok(Stats { cpu_ns, memory_bytes: 1 << 20, working_set_bytes: 1 << 20, pids: 1 })
+    }
+
+    pub(crate) fn http_requests(&self, id: &ContainerId) -> Result<Option<HttpRequests>, RuntimeError> {
+        self.check_exists(id)?;
+        Ok(self.inner.lock().http_requests.get(id).copied())
     }
 
     pub(crate) fn exec(&self, id: &ContainerId, exec: &ExecSpec) -> Result<ExecSession, RuntimeError> {

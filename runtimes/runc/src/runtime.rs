@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use runtimes_contract::{
-    AttachSession, ContainerId, ContainerSpec, ContainerState, ContainerStatus, Content, ContentKind, ExecSession, ExecSpec, Exit, Runtime,
-    RuntimeError, Stats,
+    AttachSession, ContainerId, ContainerSpec, ContainerState, ContainerStatus, Content, ContentKind, ExecSession, ExecSpec, Exit,
+    HttpRequests, Runtime, RuntimeError, Stats,
 };
 use runtimes_host::blocking;
 use runtimes_host::files::{PRIVATE, write_atomic};
@@ -153,6 +153,10 @@ impl Runtime for RuncRuntime {
 
     async fn stats(&self, id: &ContainerId) -> Result<Stats, RuntimeError> {
         self.shims.stats(id).await
+    }
+
+    async fn http_requests(&self, id: &ContainerId) -> Result<Option<HttpRequests>, RuntimeError> {
+        self.shims.http_requests(id).await
     }
 }
 

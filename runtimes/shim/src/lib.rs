@@ -1,10 +1,11 @@
 //! What is common to runtimes whose containers are shims: processes that outlive the agent, hold a container's stdio and record
 //! its end. [`launch`] starts a shim, [`state`] and [`record`] are its files, [`shims`] answers from both, [`cri`] is the
-//! format of logs, [`attach`] joins the stdio of a running container.
+//! format of logs, [`attach`] joins the stdio of a running container, [`requests`] counts the HTTP requests that a shim serves.
 
 pub mod attach;
 pub mod cri;
 pub mod launch;
 pub mod record;
+pub mod requests;
 pub mod shims;
 pub mod state;

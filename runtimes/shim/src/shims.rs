@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::state::{Made, StateDir, open_log};
 use runtimes_contract::AttachSession;
 use runtimes_contract::RuntimeError;
-use runtimes_contract::{ContainerId, ContainerSpec, ContainerState, ContainerStatus, Exit, Stats};
+use runtimes_contract::{ContainerId, ContainerSpec, ContainerState, ContainerStatus, Exit, HttpRequests, Stats};
 use runtimes_host::blocking;
 use runtimes_host::cgroup::{Cgroups, Group};
 use runtimes_host::process::ProcessRef;
@@ -148,6 +148,12 @@ impl Shims {
             }
         })
         .await
+    }
+
+    /// The counters in the container's directory. See [`runtimes_contract::Runtime::http_requests`].
+    pub async fn http_requests(&self, id: &ContainerId) -> Result<Option<HttpRequests>, RuntimeError> {
+        let (state, id) = (self.state.clone(), id.clone());
+        blocking(move || state.http_requests(&id)).await
     }
 
     /// Kills a container's processes, the shim last, and removes its cgroup. The runtime then removes what else it has created,

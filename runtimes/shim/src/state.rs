@@ -13,8 +13,9 @@ use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 
 use crate::record::{self, PidRecord, now_ms};
+use crate::requests;
 use runtimes_contract::RuntimeError;
-use runtimes_contract::{ContainerId, ContainerSpec, ContainerState, ContainerStatus, Exit};
+use runtimes_contract::{ContainerId, ContainerSpec, ContainerState, ContainerStatus, Exit, HttpRequests};
 use runtimes_host::files::{PRIVATE, private_dir, remove_tree, write_atomic};
 use runtimes_host::process::ProcessRef;
 
@@ -170,6 +171,18 @@ impl StateDir {
     /// The process to wait for; `None` when none was started.
     pub fn shim(&self, id: &ContainerId) -> Result<Option<ProcessRef>, RuntimeError> {
         Ok(self.pid(id)?.map(|pid| pid.shim))
+    }
+
+    /// The counters of the container's HTTP requests; `None` when its shim has none.
+    pub fn http_requests(&self, id: &ContainerId) -> Result<Option<HttpRequests>, RuntimeError> {
+        let missing = || RuntimeError::NotFound(id.0.clone());
+        check_id(id).map_err(|_| missing())?;
+        let dir = self.dir(id);
+        let counters = requests::read(&dir).map_err(RuntimeError::io(format!("reading the request counters in {}", dir.display())))?;
+        if counters.is_none() && fs::symlink_metadata(&dir).is_err() {
+            return Err(missing());
+        }
+        Ok(counters)
     }
 
     /// Removes a container's directory; no error when it does not exist.

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use runtimes_contract::{
-    AttachSession, ContainerId, ContainerSpec, ContainerStatus, Content, ContentKind, ExecSession, ExecSpec, Exit, Resources, Runtime,
-    RuntimeError, Seccomp, Stats,
+    AttachSession, ContainerId, ContainerSpec, ContainerStatus, Content, ContentKind, ExecSession, ExecSpec, Exit, HttpRequests, Resources,
+    Runtime, RuntimeError, Seccomp, Stats,
 };
 use runtimes_host::blocking;
 use runtimes_host::helper::Helper;
@@ -152,6 +152,10 @@ impl Runtime for WasmtimeRuntime {
 
     async fn stats(&self, id: &ContainerId) -> Result<Stats, RuntimeError> {
         self.shims.stats(id).await
+    }
+
+    async fn http_requests(&self, id: &ContainerId) -> Result<Option<HttpRequests>, RuntimeError> {
+        self.shims.http_requests(id).await
     }
 }
 

@@ -1,13 +1,15 @@
 //! The settings of wasmtime. The compiler (in the agent) and the shim (which only runs compiled code) must agree on every
 //! setting that shapes the machine code; both use [`config`].
 
+#[cfg(feature = "shim")]
+use runtimes_contract::{ContainerSpec, HTTP_CONCURRENCY_MAX};
 use wasmtime::Config;
 #[cfg(feature = "shim")]
 use wasmtime::{InstanceAllocationStrategy, PoolingAllocationConfig};
 
-/// Most guest instances that an HTTP component has at once; further requests wait.
+/// Most guest instances that an HTTP component has at once, if its spec does not say another number; further requests wait.
 #[cfg(feature = "shim")]
-pub const HTTP_INSTANCES_MAX: u32 = 64;
+const HTTP_CONCURRENCY_DEFAULT: u32 = 64;
 /// Additional instances, for the node's probes alone.
 #[cfg(feature = "shim")]
 pub const HTTP_PROBE_INSTANCES_MAX: u32 = 4;
@@ -44,8 +46,8 @@ pub fn plugin_config() -> Config {
 
 /// The same for a guest with an instance for each request: slots are created once and reused.
 #[cfg(feature = "shim")]
-pub fn pooled_config() -> Config {
-    let instances = HTTP_INSTANCES_MAX + HTTP_PROBE_INSTANCES_MAX;
+pub fn pooled_config(concurrency: u32) -> Config {
+    let instances = concurrency + HTTP_PROBE_INSTANCES_MAX;
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(instances)
         .total_core_instances(instances * 8)
@@ -64,6 +66,12 @@ pub fn pooled_config() -> Config {
     let mut config = config();
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
     config
+}
+
+/// The requests that an HTTP component handles at once.
+#[cfg(feature = "shim")]
+pub fn http_concurrency(spec: &ContainerSpec) -> u32 {
+    spec.http_concurrency.unwrap_or(HTTP_CONCURRENCY_DEFAULT).clamp(1, HTTP_CONCURRENCY_MAX)
 }
 
 /// The linear memory that a guest may have within its container's limit. The rest is for the shim itself, so that an allocation

@@ -29,7 +29,7 @@ use runtimes_shim::state::Made;
 use wasmtime::Engine;
 
 use crate::kind::Kind;
-use crate::settings::{config, pooled_config};
+use crate::settings::{config, http_concurrency, pooled_config};
 use attached::Attached;
 use channel::Channel;
 use guest::Guest;
@@ -87,7 +87,7 @@ struct Container {
     code: guest::Code,
     guest: Arc<Guest>,
     attached: Arc<Attached>,
-    listener: Option<std::net::TcpListener>,
+    server: Option<serve::Endpoint>,
     records: Arc<Records>,
 }
 
@@ -109,14 +109,14 @@ fn prepare(channel: &mut Channel) -> Result<Container, Failure> {
     let attached = Arc::new(Attached::listen(&args.dir, &spec)?);
     let log = Arc::new(Log::open(&spec.log_path, attached.clone())?);
 
-    let settings = if args.kind == Kind::Http { pooled_config() } else { config() };
+    let settings = if args.kind == Kind::Http { pooled_config(http_concurrency(&spec)) } else { config() };
     let engine = Engine::new(&settings).map_err(|error| Failure::new(Refusal::Missing, format!("making the engine: {error:#}")))?;
     let code = guest::Code::map(&engine, &args.code, args.kind)?;
     signals::install(&engine)?;
 
     root::join_namespaces(&spec)?;
-    let listener = match args.kind {
-        Kind::Http => Some(serve::listen(spec.ports.first().copied().unwrap_or(serve::PORT_DEFAULT))?),
+    let server = match args.kind {
+        Kind::Http => Some(serve::Endpoint::open(&spec, &args.dir)?),
         Kind::Module | Kind::Command | Kind::Plugin => None,
     };
     let preopens = root::enter(&spec, &args.dir.join("root"))?;
@@ -126,19 +126,19 @@ fn prepare(channel: &mut Channel) -> Result<Container, Failure> {
     // A thread has no more privileges than the process.
     attached.serve_beside()?;
     let guest = Arc::new(Guest::new(spec, preopens, log, attached.clone()));
-    Ok(Container { kind: args.kind, engine, code, guest, attached, listener, records })
+    Ok(Container { kind: args.kind, engine, code, guest, attached, server, records })
 }
 
 impl Container {
     fn run(self) -> i32 {
-        let Self { kind, engine, code, guest, attached, listener, records } = self;
+        let Self { kind, engine, code, guest, attached, server, records } = self;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(16).build();
         let exit = match runtime {
             Ok(runtime) => runtime.block_on(async {
-                match (kind, code, listener) {
+                match (kind, code, server) {
                     (_, guest::Code::Module(module), _) => command::module(&engine, &module, &guest).await,
-                    (Kind::Http, guest::Code::Component(component), Some(listener)) => {
-                        serve::component(&engine, &component, guest, listener).await
+                    (Kind::Http, guest::Code::Component(component), Some(endpoint)) => {
+                        serve::component(&engine, &component, guest, endpoint).await
                     }
                     (_, guest::Code::Component(component), _) => command::component(&engine, &component, &guest).await,
                 }

@@ -2,6 +2,8 @@
 //! with the shim built: `cargo nextest run -p runtimes-wasmtime --features shim`.
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "these are tests")]
 
+#[path = "battery/components.rs"]
+mod components;
 #[path = "battery/cost.rs"]
 mod cost;
 #[path = "battery/guests.rs"]

@@ -10,7 +10,7 @@ use runtimes_contract::PROBE_HEADER;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use crate::settings::{HTTP_INSTANCES_MAX, HTTP_PROBE_INSTANCES_MAX};
+use crate::settings::HTTP_PROBE_INSTANCES_MAX;
 
 /// Requests that wait for an instance.
 const QUEUE_LEN_MAX: usize = 512;
@@ -31,11 +31,11 @@ pub struct Instance {
 }
 
 impl Capacity {
-    /// All permits are free. A request with the token is a probe.
-    pub fn new(probe_token: &str) -> Self {
+    /// All permits are free, `concurrency` of them for requests. A request with the token is a probe.
+    pub fn new(probe_token: &str, concurrency: u32) -> Self {
         let semaphore = |permits: u32| Arc::new(Semaphore::new(usize::try_from(permits).unwrap_or(1)));
         Self {
-            instances: semaphore(HTTP_INSTANCES_MAX),
+            instances: semaphore(concurrency),
             probes: semaphore(HTTP_PROBE_INSTANCES_MAX),
             queue: Semaphore::new(QUEUE_LEN_MAX),
             probe_token: probe_token.to_owned(),
@@ -69,11 +69,13 @@ mod tests {
 
     use super::*;
 
+    const CONCURRENCY: u32 = 3;
+
     #[tokio::test]
     async fn the_node_is_answered_when_others_wait() {
-        let capacity = Capacity::new("secret");
+        let capacity = Capacity::new("secret", CONCURRENCY);
         let mut instances = Vec::new();
-        for _ in 0..HTTP_INSTANCES_MAX {
+        for _ in 0..CONCURRENCY {
             instances.push(capacity.instance(false).await.unwrap());
         }
         for _ in 0..HTTP_PROBE_INSTANCES_MAX {
@@ -89,7 +91,7 @@ mod tests {
     #[test]
     fn a_probe_is_who_has_the_token_whatever_it_calls_itself() {
         let is_probe = |token: &str, all: &[&'static str]| {
-            let capacity = Capacity::new(token);
+            let capacity = Capacity::new(token, CONCURRENCY);
             let mut headers = HeaderMap::from_iter([(http::header::USER_AGENT, HeaderValue::from_static("kube-probe/1.37"))]);
             for value in all {
                 headers.append(PROBE_HEADER, HeaderValue::from_static(value));

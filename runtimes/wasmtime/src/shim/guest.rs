@@ -19,7 +19,7 @@ use super::root::Preopen;
 use super::{Failure, signals};
 use crate::kind::Kind;
 use crate::limits::{Budget, Limits};
-use crate::settings::memory_len_max;
+use crate::settings::{http_concurrency, memory_len_max};
 
 /// The exit code of a guest that trapped: the one of an aborted process.
 pub const TRAPPED: i32 = 134;
@@ -91,6 +91,11 @@ impl Guest {
     /// The token of the node's probes.
     pub fn probe_token(&self) -> &str {
         &self.spec.probe_token
+    }
+
+    /// The requests that it handles at once.
+    pub fn http_concurrency(&self) -> u32 {
+        http_concurrency(&self.spec)
     }
 
     /// The share of one instance in the budget.

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::{Body as _, Incoming};
+use runtimes_shim::requests::{InFlight, RequestCounters};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use wasmtime::{Engine, Store};
@@ -46,26 +47,29 @@ pub struct Server {
     guest: Arc<Guest>,
     /// The pool's own limit is an error, this one is a queue.
     capacity: Capacity,
+    /// The counters of requests; probes of the node are not counted.
+    requests: RequestCounters,
     ticker: Ticker,
 }
 
 impl Server {
     /// For a linked component.
-    pub fn new(engine: &Engine, proxy: ProxyPre<ComponentHost>, guest: Arc<Guest>) -> Self {
-        let capacity = Capacity::new(guest.probe_token());
-        Self { engine: engine.clone(), proxy, guest, capacity, ticker: Ticker::new(engine) }
+    pub fn new(engine: &Engine, proxy: ProxyPre<ComponentHost>, guest: Arc<Guest>, requests: RequestCounters) -> Self {
+        let capacity = Capacity::new(guest.probe_token(), guest.http_concurrency());
+        Self { engine: engine.clone(), proxy, guest, capacity, requests, ticker: Ticker::new(engine) }
     }
 
     /// The guest's answer, or an error page without details; the reason is in the container's log.
     pub async fn answer(self: Arc<Self>, mut request: Request<Incoming>, is_spare: bool) -> Result<Response<WasiBody>, Infallible> {
         let is_probe = self.capacity.take_probe(request.headers_mut());
+        let in_flight = (!is_probe).then(|| self.requests.begin());
         if request.body().size_hint().lower() > u64::try_from(BODY_LEN_MAX).unwrap_or(u64::MAX) {
             return Ok(plain(StatusCode::PAYLOAD_TOO_LARGE, "request body too large\n"));
         }
         if is_spare && !is_probe {
-            return Ok(busy());
+            return Ok(self.busy(is_probe));
         }
-        let Some(instance) = self.capacity.instance(is_probe).await else { return Ok(busy()) };
+        let Some(instance) = self.capacity.instance(is_probe).await else { return Ok(self.busy(is_probe)) };
         let (send, receive) = oneshot::channel();
         let running = timeout(REQUEST_TIMEOUT, self.clone().run(request.map(limited), send, instance));
         let running = tokio::spawn(async { running.await.unwrap_or_else(|_| Err(wasmtime::Error::msg("the request took too long"))) });
@@ -77,7 +81,7 @@ impl Server {
         };
         let problem = match answer {
             // From here on the guest streams its body, or does its remaining work.
-            Ok(Ok(response)) => return Ok(answered(response, guest)),
+            Ok(Ok(response)) => return Ok(answered(response, guest, in_flight)),
             Ok(Err(error)) => {
                 guest.release();
                 format!("the guest answered with an error: {error}")
@@ -90,6 +94,16 @@ impl Server {
         };
         self.say(&problem);
         Ok(plain(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n"))
+    }
+
+    /// There is no room now.
+    fn busy(&self, is_probe: bool) -> Response<WasiBody> {
+        if !is_probe {
+            self.requests.reject();
+        }
+        let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, "too many requests at once\n");
+        response.headers_mut().insert(http::header::RETRY_AFTER, http::HeaderValue::from_static(RETRY_AFTER));
+        response
     }
 
     fn say(&self, problem: &str) {
@@ -127,17 +141,14 @@ fn limited(body: Incoming) -> WasiBody {
     IdleBody::of_client(body, BODY_TIMEOUT).boxed_unsync()
 }
 
-fn answered(response: Response<HyperOutgoingBody>, guest: AbortOnDrop) -> Response<WasiBody> {
+/// The answer of the guest; the request is in flight until its last byte is passed on.
+fn answered(response: Response<HyperOutgoingBody>, guest: AbortOnDrop, in_flight: Option<InFlight>) -> Response<WasiBody> {
     let declared = response.headers().get(http::header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
     let guest = guest.release();
-    response.map(|body| IdleBody::of_guest(body.map_err(Error::from).boxed_unsync(), GUEST_TIMEOUT, declared, guest).boxed_unsync())
-}
-
-/// There is no room now.
-fn busy() -> Response<WasiBody> {
-    let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, "too many requests at once\n");
-    response.headers_mut().insert(http::header::RETRY_AFTER, http::HeaderValue::from_static(RETRY_AFTER));
-    response
+    response.map(|body| {
+        let body = body.map_err(Error::from).boxed_unsync();
+        IdleBody::of_guest(body, GUEST_TIMEOUT, declared, guest, in_flight).boxed_unsync()
+    })
 }
 
 fn plain(status: StatusCode, text: &'static str) -> Response<WasiBody> {

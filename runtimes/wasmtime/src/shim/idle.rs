@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
+use runtimes_shim::requests::InFlight;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
@@ -49,17 +50,19 @@ pub struct IdleBody {
     guest: Option<AbortHandle>,
     /// The remaining bytes, if the length was declared: the reader does not ask for the end after them.
     left: Option<u64>,
+    /// The request that the body answers.
+    _request: Option<InFlight>,
 }
 
 impl IdleBody {
     /// The body of a client.
     pub fn of_client(body: WasiBody, limit: Duration) -> Self {
-        Self { body, idle: Idle::new(limit), guest: None, left: None }
+        Self { body, idle: Idle::new(limit), guest: None, left: None, _request: None }
     }
 
-    /// The body of a guest. A client that disconnects in the middle drops the guest.
-    pub fn of_guest(body: WasiBody, limit: Duration, declared: Option<u64>, guest: Option<AbortHandle>) -> Self {
-        Self { body, idle: Idle::new(limit), guest, left: declared }
+    /// The body of a guest, which answers a request. A client that disconnects in the middle drops the guest.
+    pub fn of_guest(body: WasiBody, limit: Duration, declared: Option<u64>, guest: Option<AbortHandle>, request: Option<InFlight>) -> Self {
+        Self { body, idle: Idle::new(limit), guest, left: declared, _request: request }
     }
 
     /// Whether the whole body has been passed on, as far as is known.
@@ -211,7 +214,7 @@ mod tests {
         ];
         for (parts, ends, declared, taken, lives) in cases {
             let guest = tokio::spawn(std::future::pending::<()>());
-            let mut answer = IdleBody::of_guest(body(parts, ends), LIMIT, declared, Some(guest.abort_handle()));
+            let mut answer = IdleBody::of_guest(body(parts, ends), LIMIT, declared, Some(guest.abort_handle()), None);
             for _ in 0..taken {
                 let _part = answer.frame().await;
             }

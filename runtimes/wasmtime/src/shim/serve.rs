@@ -4,14 +4,16 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener as StdListener};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, SockaddrStorage, bind, setsockopt, socket, sockopt};
-use runtimes_contract::Exit;
+use runtimes_contract::{ContainerSpec, Exit};
 use runtimes_shim::launch::Refusal;
+use runtimes_shim::requests::RequestCounters;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
@@ -27,7 +29,7 @@ use super::{Failure, signals};
 use crate::host::component_linker;
 
 /// Served when the container declares no port.
-pub const PORT_DEFAULT: u16 = 8080;
+const PORT_DEFAULT: u16 = 8080;
 /// Open connections.
 const CONNECTIONS_MAX: usize = 1024;
 /// Additional connections, for probes and for answers that ask to retry; connections beyond wait in the kernel's queue.
@@ -45,8 +47,22 @@ const HEAD_LEN_MAX: usize = 64 << 10;
 /// The pause after an error of `accept` that would come again at once (no descriptors left).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// The open port of a container, and the counters of the requests that come in there.
+pub struct Endpoint {
+    listener: StdListener,
+    requests: RequestCounters,
+}
+
+impl Endpoint {
+    /// Opens the first declared port in the present network namespace, and the counters in the container's directory.
+    pub fn open(spec: &ContainerSpec, dir: &Path) -> Result<Self, Failure> {
+        let requests = RequestCounters::create(dir).map_err(Failure::io("making the counters of requests"))?;
+        Ok(Self { listener: listen(spec.ports.first().copied().unwrap_or(PORT_DEFAULT))?, requests })
+    }
+}
+
 /// Opens the port for IPv6 and IPv4, or for IPv4 alone where there is no IPv6.
-pub fn listen(port: u16) -> Result<StdListener, Failure> {
+fn listen(port: u16) -> Result<StdListener, Failure> {
     let both = listen_on(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)));
     let socket = match both {
         Err(nix::errno::Errno::EAFNOSUPPORT | nix::errno::Errno::EADDRNOTAVAIL) => {
@@ -72,14 +88,15 @@ fn listen_on(address: SocketAddr) -> nix::Result<OwnedFd> {
 }
 
 /// Serves until a signal stops us.
-pub async fn component(engine: &Engine, component: &Component, guest: Arc<Guest>, listener: StdListener) -> Exit {
+pub async fn component(engine: &Engine, component: &Component, guest: Arc<Guest>, endpoint: Endpoint) -> Exit {
+    let Endpoint { listener, requests } = endpoint;
     let proxy = component_linker(engine).and_then(|linker| linker.instantiate_pre(component)).and_then(ProxyPre::new);
     let (proxy, listener) = match (proxy, TcpListener::from_std(listener)) {
         (Ok(proxy), Ok(listener)) => (proxy, listener),
         (Err(error), _) => return failed(&guest, &format!("{error:?}")),
         (_, Err(error)) => return failed(&guest, &format!("listening: {error}")),
     };
-    let server = Arc::new(Server::new(engine, proxy, guest.clone()));
+    let server = Arc::new(Server::new(engine, proxy, guest.clone(), requests));
     let (stop, stopping) = watch::channel(false);
     let mut connections = JoinSet::new();
     let signalled = tokio::select! {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use runtimes_battery::{Harness, Program, plain_spec, spec_of};
 use runtimes_contract::{ContainerSpec, ContainerState};
 
-use crate::guests;
+use crate::components;
 use crate::harness::Wasmtime;
 use crate::http::Network;
 
@@ -20,7 +20,7 @@ async fn starts_and_memory() {
     let network = Network::new("cost");
     let sleepers: Vec<_> = (0..COUNT).map(|number| spec_of(&harness, &format!("module-{number}"), Program::Sleep)).collect();
     report("preview 1 module", &harness, &sleepers).await;
-    let content = harness.content(&guests::http());
+    let content = harness.content(&components::http());
     let servers: Vec<_> = (0..COUNT)
         .map(|number| {
             let id = format!("http-{number}");

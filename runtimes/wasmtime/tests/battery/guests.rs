@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
-use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
-use wit_parser::Resolve;
+
+use crate::components::component;
 
 /// Bytes of a module.
 pub fn module(name: &str) -> Vec<u8> {
@@ -16,27 +16,11 @@ pub fn exit_with(code: u8) -> Vec<u8> {
     assemble(&source("exit").replace("CODE)", &format!("{code})")).replace("with CODE", ""))
 }
 
-/// Bytes of the `wasi:http/proxy` component.
-pub fn http() -> Vec<u8> {
-    let world = "package test:web;\nworld web {\n  import wasi:http/types@0.2.12;\n  import wasi:io/streams@0.2.12;\n  export wasi:http/incoming-handler@0.2.12;\n}\n";
-    component(module("http"), world)
-}
-
 /// Bytes of a command component that looks up a name.
 pub fn resolve(name: &str) -> Vec<u8> {
     let world = "package test:resolve;\nworld resolve {\n  import wasi:sockets/instance-network@0.2.12;\n  import wasi:sockets/ip-name-lookup@0.2.12;\n  import wasi:io/poll@0.2.12;\n  import wasi:cli/exit@0.2.12;\n  export wasi:cli/run@0.2.12;\n}\n";
     let text = source("resolve").replace("\"NAME\"", &format!("{name:?}")).replace("const LEN", &format!("const {}", name.len()));
     component(assemble(&text), world)
-}
-
-/// Makes a component of a core module with the canonical names.
-pub fn component(mut core: Vec<u8>, world: &str) -> Vec<u8> {
-    let mut resolve = Resolve::default();
-    resolve.push_dir(wit_dir()).unwrap();
-    let package = resolve.push_str("world.wit", world).unwrap();
-    let world = resolve.select_world(&[package], None).unwrap();
-    embed_component_metadata(&mut core, &resolve, world, StringEncoding::UTF8).unwrap();
-    ComponentEncoder::default().module(&core).unwrap().validate(true).encode().unwrap()
 }
 
 /// Writes bytes as the image store would: a file and its digest.
@@ -54,13 +38,4 @@ fn source(name: &str) -> String {
 
 fn assemble(text: &str) -> Vec<u8> {
     wat::parse_str(text).unwrap()
-}
-
-/// The WIT files of WASI 0.2 that are part of wasmtime-wasi-http. A build downloads the packages of its own platform only, and
-/// must not request more.
-fn wit_dir() -> PathBuf {
-    let fetched = ["--offline", "--filter-platform", "host-tuple"].map(str::to_owned);
-    let metadata = cargo_metadata::MetadataCommand::new().other_options(fetched).exec().unwrap();
-    let package = metadata.packages.iter().find(|package| package.name.as_str() == "wasmtime-wasi-http").unwrap();
-    package.manifest_path.parent().unwrap().join("wit").into()
 }

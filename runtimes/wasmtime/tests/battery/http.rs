@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use nix::sched::{CloneFlags, setns};
 use runtimes_battery::{Harness, plain_spec};
-use runtimes_contract::{ContainerSpec, ContainerState, Runtime, RuntimeError};
+use runtimes_contract::{ContainerSpec, ContainerState, HTTP_CONCURRENCY_MAX, HttpRequests, Runtime, RuntimeError};
 
-use crate::guests;
+use crate::components;
 use crate::harness::Wasmtime;
 
 /// A network namespace with a loopback interface; deleted at the end.
@@ -70,7 +70,7 @@ fn get(address: SocketAddr, path: &str) -> std::io::Result<String> {
 
 fn web(harness: &Wasmtime, network: &Network, id: &str) -> ContainerSpec {
     let mut spec = plain_spec(id);
-    spec.content = harness.content(&guests::http());
+    spec.content = harness.content(&components::http());
     spec.cgroup = harness.cgroup(id);
     spec.log_path = harness.scratch().join(format!("{id}.log"));
     spec.sandbox.network = Some(network.path());
@@ -223,16 +223,6 @@ async fn beyond_its_capacity_a_server_says_so_and_answers_probes() {
     // Every instance spins, and the queue behind them is full.
     let (refused, probed, _busy) = network
         .inside(|| {
-            let ask = |path: &str, token: &str| {
-                let mut stream = TcpStream::connect("127.0.0.1:8080").unwrap();
-                stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-                write!(
-                    stream,
-                    "GET {path} HTTP/1.1\r\nHost: web\r\nUser-Agent: kube-probe/1.37\r\nSkiff-Probe: {token}\r\nConnection: close\r\n\r\n"
-                )
-                .unwrap();
-                stream
-            };
             let busy: Vec<_> = (0..64 + 512).map(|_| ask("/spin", "slow")).collect();
             let answer = |mut stream: TcpStream| {
                 let mut answer = String::new();
@@ -248,4 +238,149 @@ async fn beyond_its_capacity_a_server_says_so_and_answers_probes() {
     assert!(refused.contains("retry-after: 1\r\n") && refused.ends_with("too many requests at once\n"), "{refused}");
     assert!(probed.unwrap().contains("hello"), "a probe is answered");
     runtime.remove(&spec.id).await.unwrap();
+}
+
+/// Sends a request on a connection of its own. It says to be a probe, and is one if its token is right.
+fn ask(path: &str, token: &str) -> TcpStream {
+    let mut stream = TcpStream::connect("127.0.0.1:8080").unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: web\r\nUser-Agent: kube-probe/1.37\r\nSkiff-Probe: {token}\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    stream
+}
+
+async fn until_counted(runtime: &dyn Runtime, spec: &ContainerSpec, wanted: HttpRequests) {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    loop {
+        let counted = runtime.http_requests(&spec.id).await.unwrap();
+        if counted == Some(wanted) {
+            return;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "{counted:?} instead of {wanted:?}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn requests_are_counted_one_by_one_and_probes_are_not() {
+    let (harness, network) = (Wasmtime::new(), Network::new("count"));
+    let mut spec = web(&harness, &network, "web");
+    spec.probe_token = "shown by the node".into();
+    let runtime = harness.runtime();
+    runtime.create(&spec).await.unwrap();
+    assert_eq!(runtime.http_requests(&spec.id).await.unwrap(), None, "nothing counts yet");
+    runtime.start(&spec.id).await.unwrap();
+    until_counted(&*runtime, &spec, HttpRequests::default()).await;
+    let spinning = network
+        .inside(|| {
+            // Five requests on one connection; the answer to the last one ends it.
+            let mut stream = TcpStream::connect("127.0.0.1:8080").unwrap();
+            let pipelined = "GET / HTTP/1.1\r\nHost: web\r\n\r\n".repeat(4);
+            write!(stream, "{pipelined}GET / HTTP/1.1\r\nHost: web\r\nConnection: close\r\n\r\n").unwrap();
+            let mut answers = String::new();
+            stream.read_to_string(&mut answers).unwrap();
+            assert_eq!(answers.matches("hello from wat").count(), 5, "{answers}");
+            let read = |mut stream: TcpStream| {
+                let mut answer = String::new();
+                stream.read_to_string(&mut answer).unwrap();
+                answer
+            };
+            // A probe, and a client that only says to be one.
+            assert!(read(ask("/", "shown by the node")).contains("hello"));
+            assert!(read(ask("/", "a guess")).contains("hello"));
+            assert!(read(ask("/trap", "")).starts_with("HTTP/1.1 500 "));
+            ask("/spin", "")
+        })
+        .await;
+    until_counted(&*runtime, &spec, HttpRequests { received: 8, rejected: 0, in_flight: 1 }).await;
+    // The counters are the shim's: another runtime over the same directory, as after a restart of the agent, reads the same.
+    until_counted(&*harness.runtime(), &spec, HttpRequests { received: 8, rejected: 0, in_flight: 1 }).await;
+    drop(spinning);
+    until_counted(&*runtime, &spec, HttpRequests { received: 8, rejected: 0, in_flight: 0 }).await;
+    runtime.remove(&spec.id).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_handles_as_many_requests_at_once_as_its_spec_says() {
+    let (harness, network) = (Wasmtime::new(), Network::new("bound"));
+    let mut spec = web(&harness, &network, "web");
+    spec.probe_token = "shown by the node".into();
+    spec.http_concurrency = Some(2);
+    let runtime = harness.runtime();
+    serve(&*runtime, &spec).await;
+    let read = |mut stream: TcpStream| {
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).map(|_| answer)
+    };
+    let (third, probed, busy) = network
+        .inside(move || {
+            let busy = [ask("/spin", ""), ask("/spin", "")];
+            // It waits for its turn, which does not come.
+            let third = read(ask("/", "")).unwrap();
+            (third, read(ask("/", "shown by the node")).unwrap(), busy)
+        })
+        .await;
+    assert!(third.starts_with("HTTP/1.1 503 ") && third.contains("retry-after: 1\r\n"), "{third}");
+    assert!(probed.contains("hello"), "a probe is answered");
+    until_counted(&*runtime, &spec, HttpRequests { received: 3, rejected: 1, in_flight: 2 }).await;
+    drop(busy);
+    until_counted(&*runtime, &spec, HttpRequests { received: 3, rejected: 1, in_flight: 0 }).await;
+    assert!(network.get("127.0.0.1:8080", "/").await.unwrap().contains("hello"), "there is room again");
+    runtime.remove(&spec.id).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_starts_with_every_bound() {
+    let (harness, network) = (Wasmtime::new(), Network::new("bounds"));
+    let runtime = harness.runtime();
+    for concurrency in [1, HTTP_CONCURRENCY_MAX] {
+        let mut spec = web(&harness, &network, &format!("web{concurrency}"));
+        spec.http_concurrency = Some(concurrency);
+        serve(&*runtime, &spec).await;
+        assert!(network.get("127.0.0.1:8080", "/").await.unwrap().contains("hello"), "{concurrency}");
+        runtime.remove(&spec.id).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_stops_answers_the_requests_that_it_has() {
+    let (harness, network) = (Wasmtime::new(), Network::new("drain"));
+    let spec = web(&harness, &network, "web");
+    let runtime = harness.runtime();
+    serve(&*runtime, &spec).await;
+    // The guest has a request whose body comes after the signal. A second connection is open and has no request.
+    let (mut begun, idle) = network
+        .inside(|| {
+            let mut begun = TcpStream::connect("127.0.0.1:8080").unwrap();
+            begun.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            write!(begun, "POST /wait HTTP/1.1\r\nHost: web\r\nContent-Length: 2\r\n\r\n").unwrap();
+            let idle = TcpStream::connect("127.0.0.1:8080").unwrap();
+            idle.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            (begun, idle)
+        })
+        .await;
+    until_received(&*runtime, &spec, 1).await;
+    runtime.signal(&spec.id, 15).await.unwrap();
+    let answer = tokio::task::spawn_blocking(move || {
+        let mut idle = idle;
+        assert_eq!(idle.read(&mut [0; 1]).unwrap(), 0, "a connection without a request is closed");
+        // No answer was there before.
+        begun.write_all(b"ok").unwrap();
+        let mut answer = String::new();
+        begun.read_to_string(&mut answer).unwrap();
+        answer
+    });
+    let answer = answer.await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains("hello from wat\n"), "{answer}");
+    let exit = tokio::time::timeout(Duration::from_secs(20), runtime.wait(&spec.id)).await.unwrap().unwrap();
+    assert_eq!((exit.code, exit.signal), (0, None), "{exit:?}");
+    runtime.remove(&spec.id).await.unwrap();
+}
+
+async fn until_received(runtime: &dyn Runtime, spec: &ContainerSpec, wanted: u64) {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    while runtime.http_requests(&spec.id).await.unwrap().is_none_or(|counted| counted.received < wanted) {
+        assert!(tokio::time::Instant::now() < deadline, "{wanted} requests");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }

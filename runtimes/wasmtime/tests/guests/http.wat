@@ -1,5 +1,5 @@
 ;; Core module of a wasi:http/proxy component: answers 200 `hello from wat`; traps for a request
-;; whose path is `/trap`, computes for ever for `/spin`.
+;; whose path is `/trap`, computes for ever for `/spin`, first waits for a byte of the body for `/wait`.
 (module
   (type $drop (func (param i32)))
   (import "wasi:http/types@0.2.12" "[constructor]fields" (func $fields (result i32)))
@@ -9,6 +9,9 @@
   (import "wasi:http/types@0.2.12" "[static]outgoing-body.finish" (func $finish (param i32 i32 i32 i32)))
   (import "wasi:http/types@0.2.12" "[static]response-outparam.set" (func $set (param i32 i32 i32 i32 i64 i32 i32 i32 i32)))
   (import "wasi:http/types@0.2.12" "[method]incoming-request.path-with-query" (func $path (param i32 i32)))
+  (import "wasi:http/types@0.2.12" "[method]incoming-request.consume" (func $consume (param i32 i32)))
+  (import "wasi:http/types@0.2.12" "[method]incoming-body.stream" (func $input (param i32 i32)))
+  (import "wasi:io/streams@0.2.12" "[method]input-stream.blocking-read" (func $read (param i32 i64 i32)))
   (import "wasi:io/streams@0.2.12" "[method]output-stream.blocking-write-and-flush" (func $write (param i32 i32 i32 i32)))
   (import "wasi:io/streams@0.2.12" "[resource-drop]output-stream" (func $drop-stream (param i32)))
   (memory (export "memory") 1)
@@ -25,7 +28,11 @@
     (call $path (local.get $request) (i32.const 0))
     (if (i32.eq (i32.load (i32.const 8)) (i32.const 5)) (then
       (if (i32.eq (i32.load (i32.load (i32.const 4))) (i32.const 0x6172742f)) (then unreachable))
-      (if (i32.eq (i32.load (i32.load (i32.const 4))) (i32.const 0x6970732f)) (then (loop $again (br $again))))))
+      (if (i32.eq (i32.load (i32.load (i32.const 4))) (i32.const 0x6970732f)) (then (loop $again (br $again))))
+      (if (i32.eq (i32.load (i32.load (i32.const 4))) (i32.const 0x6961772f)) (then
+        (call $consume (local.get $request) (i32.const 80))
+        (call $input (i32.load (i32.const 84)) (i32.const 96))
+        (call $read (i32.load (i32.const 100)) (i64.const 16) (i32.const 112))))))
     (local.set $answer (call $response (call $fields)))
     (call $body (local.get $answer) (i32.const 16))
     (local.set $content (i32.load (i32.const 20)))
