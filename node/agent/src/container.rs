@@ -13,6 +13,7 @@ pub(crate) mod security;
 pub(crate) mod service_env;
 pub(crate) mod spec;
 mod user_id;
+pub(crate) mod wasm_settings;
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 

@@ -36,6 +36,7 @@ mod reason;
 mod record;
 mod register;
 mod remove;
+mod requests;
 mod resize;
 mod routes;
 mod run_dir;
@@ -121,6 +122,7 @@ impl Agent {
         tasks.own("node-agent/housekeeping", housekeeping::run(node.clone(), cancel.clone()));
         tasks.own("node-agent/eviction", eviction_manager::node_pressure::run(node.clone(), cancel.clone()));
         tasks.own("node-agent/local-storage", eviction_manager::local_storage::run(node.clone(), cancel.clone()));
+        tasks.own("node-agent/requests", requests::Reporter::new(node.clone()).run(cancel.clone()));
         let own = format!("spec.nodeName={}", node.config.node_name);
         let pods = Informer::start_untrimmed(Api::all(node.client.clone()), "pods of this node", &own, &tasks).changes();
         tasks.own("node-agent/pod-manager", Manager::new(node, leftovers, ordered, cancel.clone()).run(pods));

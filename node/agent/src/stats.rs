@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodStatus;
-use runtimes_contract::Stats;
+use runtimes_contract::{HttpRequests, Stats};
 
 use crate::node::{Entry, Node};
 
@@ -42,8 +42,15 @@ async fn read(node: &Node, entry: &Entry, container: &str) -> Option<Stats> {
     stats.inspect_err(|error| tracing::debug!(container = %id, %error, "no stats")).ok()
 }
 
+/// The HTTP requests of a container that runs; `None` if its runtime does not serve them.
+pub(crate) async fn http_requests(node: &Node, entry: &Entry, container: &str) -> Option<HttpRequests> {
+    let (id, handler) = entry.containers.get(container)?.running.as_ref()?;
+    let requests = node.parts.by_handler(handler)?.http_requests(id).await;
+    requests.inspect_err(|error| tracing::debug!(container = %id, %error, "no HTTP requests")).ok().flatten()
+}
+
 /// The start of a container's present instance; `None` if no instance runs.
-fn started_at(status: &PodStatus, container: &str) -> Option<Timestamp> {
+pub(crate) fn started_at(status: &PodStatus, container: &str) -> Option<Timestamp> {
     let lists = [&status.container_statuses, &status.init_container_statuses, &status.ephemeral_container_statuses];
     let found = lists.into_iter().flatten().flatten().find(|status| status.name == container)?;
     found.state.as_ref()?.running.as_ref()?.started_at.as_ref().map(|time| time.0)

@@ -9,6 +9,7 @@ mod joining;
 mod lifecycle;
 mod over_https;
 mod refusals;
+mod requests;
 mod resize;
 mod streams;
 

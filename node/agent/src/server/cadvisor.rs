@@ -1,5 +1,6 @@
 //! `/metrics/cadvisor`: the containers and the machine under cAdvisor's names, as dashboards for the kubelet read them. Skiff has the
-//! CPU, the memory, the processes and the limits of a container; the disk and the network are not measured here.
+//! CPU, the memory, the processes and the limits of a container; the disk and the network are not measured here. The HTTP requests that a
+//! runtime serves are beside them, under names of Skiff's own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use k8s_openapi::api::core::v1::Pod;
-use runtimes_contract::{Resources, Stats};
+use runtimes_contract::{HttpRequests, Resources, Stats};
 
 use crate::container::{self, resources};
 use crate::layout::PodName;
@@ -28,6 +29,8 @@ struct Measured {
     pod: String,
     namespace: String,
     stats: Stats,
+    /// `None` where the runtime serves no HTTP requests.
+    requests: Option<HttpRequests>,
     /// In ms since the epoch; `None` for what has no start of its own.
     started_ms: Option<i64>,
     read_ms: i64,
@@ -52,10 +55,11 @@ pub(super) async fn metrics(State(node): State<Arc<Node>>) -> Response {
             ..Measured::nothing()
         });
         let id = |container: &str| entry.containers.get(container).and_then(|instance| Some(instance.running.as_ref()?.0.to_string()));
-        all.extend(running.into_iter().map(|usage| {
+        for usage in running {
+            let requests = stats::http_requests(&node, &entry, &usage.container).await;
             let id = id(&usage.container).unwrap_or_default();
-            of_container(&entry.pod, &names, &cgroup, id, usage)
-        }));
+            all.push(Measured { requests, ..of_container(&entry.pod, &names, &cgroup, id, usage) });
+        }
     }
     ([(header::CONTENT_TYPE, api_metrics::TEXT_FORMAT)], families(&node.machine, &all).text()).into_response()
 }
@@ -65,7 +69,7 @@ impl Measured {
         let none = String::new;
         let (container, id, image, name, pod, namespace) = (none(), none(), none(), none(), none(), none());
         let (stats, limits) = (Stats::default(), Resources::default());
-        Self { container, id, image, name, pod, namespace, stats, started_ms: None, read_ms: 0, limits }
+        Self { container, id, image, name, pod, namespace, stats, requests: None, started_ms: None, read_ms: 0, limits }
     }
 
     fn labels(&self) -> Vec<(&'static str, String)> {
@@ -99,6 +103,7 @@ fn of_container(pod: &Pod, names: &PodName, cgroup: &str, id: String, usage: Usa
         pod: names.name.clone(),
         namespace: names.namespace.clone(),
         stats: usage.stats,
+        requests: None,
         started_ms: Some(usage.started_at.as_millisecond()),
         read_ms: usage.read_at.as_millisecond(),
         limits: declared.map(resources::of_container).unwrap_or_default(),
@@ -136,7 +141,22 @@ fn families(machine: &Machine, all: &[Measured]) -> Families {
     families.gauge("container_spec_cpu_quota", "CPU quota of the container.", quotas);
     let starts = all.iter().filter_map(|one| Some((one.labels(), one.started_ms? as f64 / 1_000.0)));
     families.gauge("container_start_time_seconds", "Start time of the container since unix epoch in seconds.", starts);
+    add_requests(&mut families, all);
     families
+}
+
+/// The HTTP requests of the containers that count them. cAdvisor has no such families.
+fn add_requests(families: &mut Families, all: &[Measured]) {
+    let counted: Vec<(&Measured, HttpRequests)> = all.iter().filter_map(|one| Some((one, one.requests?))).collect();
+    let series = |value: fn(&HttpRequests) -> u64| counted.iter().map(move |(one, requests)| (one.labels(), number(value(requests))));
+    let (received, rejected, in_flight) = (
+        "HTTP requests to a container whose runtime serves them (wasi:http), without probes of the node.",
+        "HTTP requests that were answered with 503 because the container had no room for them.",
+        "HTTP requests that wait, are handled, or whose answer is being sent.",
+    );
+    families.counter("skiff_container_http_requests_total", received, series(|requests| requests.received));
+    families.counter("skiff_container_http_requests_rejected_total", rejected, series(|requests| requests.rejected));
+    families.gauge("skiff_container_http_requests_in_flight", in_flight, series(|requests| requests.in_flight));
 }
 
 #[cfg(test)]
@@ -160,6 +180,7 @@ mod tests {
             pod: "web".to_owned(),
             namespace: "default".to_owned(),
             stats: Stats { cpu_ns: 1_500_000_000, memory_bytes: 4_096, working_set_bytes: 2_048, pids: 3 },
+            requests: Some(HttpRequests { received: 12, rejected: 2, in_flight: 3 }),
             started_ms: Some(100_000),
             read_ms: 200_000,
             limits,

@@ -57,6 +57,20 @@ async fn exec_probes_of_wasm_containers_are_rejected() {
 }
 
 #[tokio::test]
+async fn a_wrong_setting_of_a_wasm_container_is_named_and_may_be_corrected() {
+    let (cluster, _agent) = Cluster::running().await;
+    let setting = |value: &str| json!({"annotations": {"wasm.skiff.internal/http-concurrency": value}});
+    let mut pod = json!({"metadata": setting("many"), "spec": one("wasm:1")});
+    pod["metadata"]["name"] = json!("set");
+    pod["spec"]["nodeName"] = json!(NODE);
+    cluster.pods().create(&PostParams::default(), &serde_json::from_value(pod).expect("a pod")).await.expect("created");
+    let status = cluster.status("set", "a reason", |status| waiting(status).0 == "CreateContainerConfigError").await;
+    assert_eq!(waiting(&status).1, "annotation \"wasm.skiff.internal/http-concurrency\": \"many\" is not a number from 1 to 1024");
+    cluster.patch("set", json!({"metadata": setting("8")})).await;
+    cluster.ready("set").await;
+}
+
+#[tokio::test]
 async fn a_wasm_container_has_its_mounts_for_itself() {
     let (cluster, _agent) = Cluster::running().await;
     let mount = json!({"name": "v", "mountPath": "/v", "mountPropagation": "HostToContainer"});

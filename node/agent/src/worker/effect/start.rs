@@ -14,7 +14,7 @@ use thiserror::Error;
 use super::{Effects, volume_text};
 use crate::cleanup;
 use crate::container::spec::Ingredients;
-use crate::container::{self, ConfigError, env, runtime_choice, security, spec};
+use crate::container::{self, ConfigError, env, runtime_choice, security, spec, wasm_settings};
 use crate::enforce;
 use crate::error::chain;
 use crate::layout::{PodName, container_id, spec_hash};
@@ -125,6 +125,8 @@ impl Effects {
         let user = user.map_err(|error| unmade("CreateContainerConfigError", error.0))?;
         let seccomp = security::seccomp(&self.pod, container, content.kind(), &self.node.layout.seccomp_profiles());
         let seccomp = seccomp.map_err(|error| unmade("CreateContainerError", error.0))?;
+        let settings = wasm_settings::read(&self.pod, content.kind());
+        let settings = settings.map_err(|error| unmade("CreateContainerConfigError", error.0))?;
         let grace = self.pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds).unwrap_or(GRACE_SECONDS);
         let machine = &self.node.machine;
         let from = Ingredients {
@@ -142,6 +144,7 @@ impl Effects {
         };
         let mut spec = spec::build(&self.pod, container, &self.node.layout, from);
         spec.probe_token = self.node.probe_token(&spec.id);
+        spec.http_concurrency = settings.http_concurrency;
         if spec.args.is_empty() {
             return Err(unmade("CreateContainerError", "no command specified".to_owned()));
         }
