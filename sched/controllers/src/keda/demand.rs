@@ -34,10 +34,10 @@ impl Reports {
         alive.map(|lease| Report::<Demand>::of(lease).measurement(service)).fold(Demand::default(), Demand::plus)
     }
 
-    /// The requests to a Service on one node, if it is ready.
-    pub fn requests(&self, service: &ObjectKey, node: &str) -> Requests {
-        let lease = self.leases.get(&ObjectKey::new(NODE_LEASE_NAMESPACE, node)).filter(|_| self.is_ready(node));
-        lease.map(|lease| Report::<Requests>::of(&lease).measurement(service)).unwrap_or_default()
+    /// The requests to a Service on one node; none if the node is not ready.
+    pub fn requests(&self, service: &ObjectKey, node: &str) -> Option<Requests> {
+        let lease = self.leases.get(&ObjectKey::new(NODE_LEASE_NAMESPACE, node)).filter(|_| self.is_ready(node))?;
+        Some(Report::<Requests>::of(&lease).measurement(service))
     }
 
     fn is_ready(&self, node: &str) -> bool {

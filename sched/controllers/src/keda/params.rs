@@ -65,6 +65,13 @@ impl<'a> Params<'a> {
         })
     }
 
+    /// Adds a problem for each setting that is not one of these.
+    pub fn fail_unknown(&mut self, names: &[&str]) {
+        for unknown in self.metadata.keys().filter(|name| !names.contains(&name.as_str())) {
+            self.problems.push(format!("parameter {unknown:?} does not exist"));
+        }
+    }
+
     /// A truth value; `default` without one.
     pub fn boolean(&mut self, name: &str, default: bool) -> bool {
         let Some(text) = self.get(name) else { return default };

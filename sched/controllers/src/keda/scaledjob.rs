@@ -22,7 +22,7 @@ use super::kinds::{self, ScaledJob};
 use super::loops::{Begun, Look, Loops};
 use super::spec::{self, ScaledJobSpec};
 use super::status::{ACTIVE, Activity, FALSE, PARTIAL_TRIGGER_ERROR, PAUSED, READY, ScaledJobStatus, TRIGGER_ERROR, TRUE, UNKNOWN};
-use super::triggers::{self, Sources, Trigger, connections};
+use super::triggers::{self, Sources, Trigger};
 use super::{CHECK_AGAIN, FINALIZER};
 use crate::context::ControllerContext;
 use crate::failure::{Failure, gone_is_fine};
@@ -158,8 +158,9 @@ impl ScaledJobs {
         };
         let incorrect = "ScaledJob doesn't have correct triggers specification";
         spec::check_triggers(&spec.triggers).map_err(|_| Stop::Problem(incorrect.to_owned()))?;
-        if spec.triggers.iter().any(|trigger| trigger.type_ == connections::TYPE) {
-            return Err(Stop::Problem(format!("{} is a trigger of ScaledObjects, not of ScaledJobs", connections::TYPE)));
+        let of_service = spec.triggers.iter().map(|trigger| trigger.type_.as_str()).find(|type_| triggers::ACTIVATING.contains(type_));
+        if let Some(type_) = of_service {
+            return Err(Stop::Problem(format!("{type_} is a trigger of ScaledObjects, not of ScaledJobs")));
         }
         let (types, authentications) = spec::types(&spec.triggers);
         (draft.status.triggers_types, draft.status.authentications_types) = (Some(types), Some(authentications));

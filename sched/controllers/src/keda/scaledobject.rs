@@ -3,7 +3,7 @@
 //! Watches ScaledObjects and HorizontalPodAutoscalers; reads the `scale` of the targets, of any kind, Pods, the credentials of
 //! triggers and what the triggers point to. Creates, changes and deletes the HorizontalPodAutoscaler of each ScaledObject, which
 //! scales between one replica and the most. Writes the `scale` of the targets between zero and one, and the finalizer, the label and
-//! the status of ScaledObjects. Marks the Services whose connections are triggers, so that the nodes report these connections in their
+//! the status of ScaledObjects. Marks the Services whose connections or requests are triggers, so that the nodes report these in their
 //! Leases. Looks at the triggers of each ScaledObject once in its polling interval, and when its Service is used again; without any,
 //! it does nothing.
 

@@ -2,13 +2,15 @@
 //!
 //! A new type is a file with a struct, a variant of [`Trigger`], and a line in [`Trigger::build`].
 
-pub mod connections;
+mod connections;
 mod cron;
 mod metrics_api;
 mod prometheus;
 #[cfg(test)]
 mod requests;
 mod resource;
+pub mod scaled_service;
+mod service_requests;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -40,8 +42,13 @@ use cron::Cron;
 use metrics_api::MetricsApi;
 use prometheus::Prometheus;
 use resource::Resource;
+use service_requests::ServiceRequests;
 use workload::Workload;
 
+/// The types with a Service whose connections wait while there is no Pod.
+pub const ACTIVATING: [&str; 2] = [connections::TYPE, service_requests::TYPE];
+/// The types with a Service to whose Pods requests are counted.
+pub const COUNTING: [&str; 1] = [service_requests::TYPE];
 /// Triggers of one object. More are refused: each is a request in every polling interval.
 pub const TRIGGERS_MAX: usize = 50;
 /// Triggers of one object that are read at the same time, and authentications.
@@ -69,7 +76,7 @@ pub struct Sources {
     pub pods: Informer<Pod>,
     /// Other servers.
     pub http: Http,
-    /// Connections to Services.
+    /// Connections and requests to Services.
     pub reports: Reports,
 }
 
@@ -116,6 +123,7 @@ enum Source {
     Prometheus(Box<Prometheus>),
     /// The autoscaler reads it itself.
     Resource,
+    ServiceRequests(ServiceRequests),
     Workload(Workload),
 }
 
@@ -154,6 +162,12 @@ impl Trigger {
                 let metric = external(config, "prometheus", target, prometheus.threshold);
                 (Source::Prometheus(Box::new(prometheus)), metric)
             }
+            service_requests::TYPE => {
+                let target = metric_type(config)?;
+                let requests = ServiceRequests::parse(config)?;
+                let metric = external(config, &requests.metric_name(), target, requests.target);
+                (Source::ServiceRequests(requests), metric)
+            }
             other => return Err(format!("no scaler found for type: {other}").into()),
         };
         Ok(Self { metric, is_cached: config.spec.use_cached_metrics, source })
@@ -179,6 +193,7 @@ impl Trigger {
             Source::MetricsApi(api) => api.read(&sources.http).await,
             Source::Prometheus(prometheus) => prometheus.read(&sources.http, now).await,
             Source::Resource => Ok(Sample { milli: 0, is_active: true }),
+            Source::ServiceRequests(requests) => requests.read(&sources.reports, &sources.pods, now),
             Source::Workload(workload) => Ok(workload.read(&sources.pods)),
         }
     }

@@ -1,16 +1,17 @@
-//! The marks on Services whose connections are triggers: the proxies count these connections, and let them wait while there is no
-//! Pod.
+//! The marks on Services whose connections or requests are triggers. The proxies count the connections to a Service with the first mark,
+//! and let them wait while there is no Pod; the agents count the requests to one with the second mark.
 
-use api_client::demand::ACTIVATED_BY;
+use api_client::demand::{ACTIVATED_BY, REQUESTS_COUNTED_BY};
 use api_client::informer::ObjectKey;
 use k8s_openapi::api::core::v1::Service;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::ScaledObjects;
 use crate::failure::{Failure, gone_is_fine};
 use crate::keda::kinds::ScaledObject;
 use crate::keda::spec::{ScaledObjectSpec, TriggerSpec};
-use crate::keda::triggers::connections;
+use crate::keda::triggers::scaled_service::names;
+use crate::keda::triggers::{ACTIVATING, COUNTING};
 use crate::{meta, writes};
 
 /// What happens to a mark.
@@ -33,26 +34,34 @@ pub fn change(own: &str, by: Option<&str>, exists: bool, is_wanted: bool) -> Opt
     }
 }
 
-/// Whether connections to a Service are a trigger of an object.
+/// The marks, each with the types of triggers that need it.
+const MARKS: [(&str, &[&str]); 2] = [(ACTIVATED_BY, &ACTIVATING), (REQUESTS_COUNTED_BY, &COUNTING)];
+
+/// Whether connections or requests to a Service are a trigger of an object.
 pub fn is_triggered(object: &ScaledObject, service: &ObjectKey) -> bool {
     let spec = serde_json::from_value::<ScaledObjectSpec>(object.spec.clone());
-    spec.is_ok_and(|spec| connections::services(&spec.triggers).contains(service.name.as_str()))
+    spec.is_ok_and(|spec| names(&spec.triggers, &ACTIVATING).contains(service.name.as_str()))
 }
 
 impl ScaledObjects {
     /// Marks the Services of these triggers, and takes the marks of this object from all others in the namespace.
     pub(super) async fn mark_services(&self, key: &ObjectKey, triggers: &[TriggerSpec]) -> Result<(), Failure> {
-        let wanted = connections::services(triggers);
+        let wanted = MARKS.map(|(mark, types)| (mark, names(triggers, types)));
         for service in self.sources.reports.services.in_namespace(&key.namespace) {
-            let by = service.metadata.annotations.as_ref().and_then(|annotations| annotations.get(ACTIVATED_BY)).map(String::as_str);
-            let exists = by.is_some_and(|by| self.objects.get(&ObjectKey::new(&key.namespace, by)).is_some());
-            let value = match change(&key.name, by, exists, wanted.contains(meta::name(&service.metadata))) {
-                Some(Change::Mark) => json!(key.name),
-                Some(Change::Unmark) => json!(null),
-                None => continue,
-            };
-            let patch = json!({"metadata": {"annotations": {ACTIVATED_BY: value}}});
-            gone_is_fine(writes::patch::<Service>(&self.client, &service, patch).await.map(drop))?;
+            let mut annotations = Map::new();
+            for (mark, services) in &wanted {
+                let by = service.metadata.annotations.as_ref().and_then(|annotations| annotations.get(*mark)).map(String::as_str);
+                let exists = by.is_some_and(|by| self.objects.get(&ObjectKey::new(&key.namespace, by)).is_some());
+                match change(&key.name, by, exists, services.contains(meta::name(&service.metadata))) {
+                    Some(Change::Mark) => annotations.insert((*mark).to_owned(), json!(key.name)),
+                    Some(Change::Unmark) => annotations.insert((*mark).to_owned(), Value::Null),
+                    None => None,
+                };
+            }
+            if !annotations.is_empty() {
+                let patch = json!({"metadata": {"annotations": annotations}});
+                gone_is_fine(writes::patch::<Service>(&self.client, &service, patch).await.map(drop))?;
+            }
         }
         Ok(())
     }

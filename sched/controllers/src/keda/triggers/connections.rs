@@ -1,21 +1,14 @@
-//! `service-connections`: the new connections to a Service, which wait while there is no Pod. It is Skiff's own; the HTTP add-on of
-//! KEDA has the like for requests.
-
-use std::collections::BTreeSet;
+//! `service-connections`: the new connections to a Service, which wait while there is no Pod. It is Skiff's own.
 
 use api_client::informer::ObjectKey;
 use api_model::message::Message;
-use k8s_openapi::api::core::v1::Service;
 
-use super::{Config, Sample};
+use super::{Config, Sample, scaled_service};
 use crate::keda::demand::Reports;
 use crate::keda::params::Params;
-use crate::keda::spec::TriggerSpec;
-use crate::service;
 
 /// The type.
 pub const TYPE: &str = "service-connections";
-const SERVICE: &str = "service";
 const TARGET: &str = "targetConnectionRate";
 /// The add-on's default for requests.
 const TARGET_DEFAULT: f64 = 100.0;
@@ -28,23 +21,17 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// Reads the settings. The Service is one of the object's own namespace.
+    /// Reads the settings.
     pub fn parse(config: &Config<'_>) -> Result<Self, Message> {
-        let metadata = &config.spec.metadata;
-        let mut params = Params::new(metadata);
-        let service = params.required(SERVICE);
+        let mut params = Params::new(&config.spec.metadata);
+        let service = scaled_service::parse(&mut params, config.namespace);
         let target = params.number_or(TARGET, TARGET_DEFAULT);
         if target <= 0.0 {
             params.fail(format!("{TARGET} must be a float greater than 0"));
         }
-        if service.contains('/') {
-            params.fail(format!("{SERVICE} {service:?} must be the name of a Service in the same namespace"));
-        }
-        for unknown in metadata.keys().filter(|name| ![SERVICE, TARGET].contains(&name.as_str())) {
-            params.fail(format!("parameter {unknown:?} does not exist"));
-        }
+        params.fail_unknown(&[scaled_service::SERVICE, TARGET]);
         params.finish().map_err(|why| Message::from(format!("error parsing service connections metadata: {why}")))?;
-        Ok(Self { service: ObjectKey::new(config.namespace, service), target })
+        Ok(Self { service, target })
     }
 
     /// The name of the metric.
@@ -54,26 +41,10 @@ impl Connections {
 
     /// The new connections a second. A connection that waits makes the trigger active at once.
     pub fn read(&self, reports: &Reports) -> Result<Sample, Message> {
-        let service = reports.services.get(&self.service).ok_or_else(|| format!("service {} not found", self.service))?;
-        if !has_address(&service) {
-            return Err(format!("service {} has no cluster IP, through which connections are counted", self.service).into());
-        }
+        scaled_service::find(&reports.services, &self.service, "connections are counted")?;
         let demand = reports.demand(&self.service);
         Ok(Sample { milli: i64::try_from(demand.milli_per_second).unwrap_or(i64::MAX), is_active: demand.is_some() })
     }
-}
-
-fn has_address(service: &Service) -> bool {
-    let spec = service.spec.as_ref();
-    let is_external = spec.and_then(|spec| spec.type_.as_deref()) == Some("ExternalName");
-    let has_ip = spec.and_then(|spec| spec.cluster_ip.as_deref()).is_some_and(|ip| !ip.is_empty());
-    has_ip && !is_external && !service::is_headless(service)
-}
-
-/// The names of the Services whose connections are triggers.
-pub fn services(triggers: &[TriggerSpec]) -> BTreeSet<&str> {
-    let own = triggers.iter().filter(|trigger| trigger.type_ == TYPE);
-    own.filter_map(|trigger| Params::new(&trigger.metadata).get(SERVICE)).collect()
 }
 
 #[cfg(test)]
@@ -83,6 +54,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::keda::spec::TriggerSpec;
 
     fn parse(metadata: Value) -> Result<Connections, String> {
         let spec: TriggerSpec = serde_json::from_value(json!({"type": TYPE, "metadata": metadata})).expect("a trigger");
