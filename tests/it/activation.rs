@@ -1,6 +1,8 @@
 //! A Deployment behind a Service that runs while it is used: no Pod without connections, one for the first connection, which waits
 //! for it, and more under load.
 
+mod requests;
+
 use std::net::TcpStream;
 use std::process::Command;
 use std::thread::JoinHandle;
