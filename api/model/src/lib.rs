@@ -18,6 +18,7 @@ pub mod percent;
 pub mod quantity;
 pub mod request;
 pub mod selector;
+pub mod storage;
 pub mod view;
 pub mod zero;
 

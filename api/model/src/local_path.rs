@@ -11,8 +11,6 @@ pub const DIRECTORY: &str = "skiff.internal/local-path";
 pub const NODE: &str = "skiff.internal/local-path-node";
 /// The path of a node's server below which a `DELETE` removes the directory of a volume.
 pub const REMOVAL: &str = "localVolumes";
-/// Upstream's annotation of a volume with the name of its provisioner.
-pub const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 
 /// The prefix of the names of provisioned volumes; the UID of the claim follows.
 const PREFIX: &str = "pvc-";

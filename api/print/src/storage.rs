@@ -1,5 +1,6 @@
 //! Volumes, claims, their classes and drivers.
 
+use api_model::storage::{IS_DEFAULT_CLASS, OLD_CLASS};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -157,7 +158,7 @@ fn access_modes(object: &Value, path: &str) -> String {
 
 /// The class from the deprecated annotation, or else from the field.
 fn storage_class_name(object: &Value) -> Value {
-    match annotation(object, "volume.beta.kubernetes.io/storage-class") {
+    match annotation(object, OLD_CLASS) {
         Some(class) => class.into(),
         None => text(object, "spec.storageClassName").into(),
     }
@@ -170,7 +171,7 @@ fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
 /// The name of a class, with a mark for the default class.
 fn class_name(object: &Value) -> Value {
     let defaults = [
-        "storageclass.kubernetes.io/is-default-class",
+        IS_DEFAULT_CLASS,
         "storageclass.beta.kubernetes.io/is-default-class",
         "volumeattributesclass.alpha.kubernetes.io/is-default-class",
     ];

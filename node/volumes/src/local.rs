@@ -7,7 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use api_model::local_path::{PROVISIONED_BY, PROVISIONER, is_volume_name};
+use api_model::local_path::{PROVISIONER, is_volume_name};
+use api_model::storage::PROVISIONED_BY;
 use k8s_openapi::api::core::v1::PersistentVolume;
 use parking_lot::{Mutex, MutexGuard};
 use runtimes_host::files;

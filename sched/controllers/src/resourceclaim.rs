@@ -16,7 +16,7 @@ use api_client::informer::{BY_CONTROLLER, Change, Informer, ObjectKey};
 use k8s_openapi::api::core::v1::{Pod, PodResourceClaim};
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimConsumerReference, ResourceClaimTemplate};
 use kube::api::DeleteParams;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::context::ControllerContext;
 use crate::failure::Failure;
@@ -210,11 +210,10 @@ impl ResourceClaims {
         for action in release::plan(&claim, &consumers, owner) {
             match action {
                 Action::SetStatus(status) => present = writes::patch_status(&self.client, &present, status).await?,
-                Action::RemoveFinalizer => {
-                    let others: Vec<&String> = present.metadata.finalizers.iter().flatten().filter(|f| *f != release::FINALIZER).collect();
-                    let others: Value = if others.is_empty() { Value::Null } else { json!(others) };
-                    present = writes::patch(&self.client, &present, json!({"metadata": {"finalizers": others}})).await?;
-                }
+                Action::RemoveFinalizer => match writes::remove_finalizer(&self.client, &present, release::FINALIZER).await? {
+                    Some(left) => present = left,
+                    None => return Ok(()),
+                },
                 Action::Delete => writes::delete(&self.client, &present, DeleteParams::default()).await?,
             }
         }

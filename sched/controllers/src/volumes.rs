@@ -6,10 +6,10 @@ pub mod ephemeral;
 pub mod local_path;
 pub mod protection;
 
-mod annotations;
 mod available;
 mod class;
 mod matching;
+mod object;
 #[cfg(test)]
 mod testing;
 mod users;

@@ -137,6 +137,24 @@ pub async fn apply_status<K: Object>(client: &kube::Client, object: &K, manager:
         .during("applying the status of", named(object))
 }
 
+/// Adds a finalizer that the object does not have; an object that is gone already is no failure.
+pub async fn add_finalizer<K: Object>(client: &kube::Client, object: &K, finalizer: &str) -> Result<(), Failure> {
+    let mut finalizers = object.meta().finalizers.clone().unwrap_or_default();
+    finalizers.push(finalizer.to_owned());
+    gone_is_fine(patch(client, object, json!({"metadata": {"finalizers": finalizers}})).await)
+}
+
+/// Removes a finalizer. Returns the object as it is then, or `None` when it is gone already.
+pub async fn remove_finalizer<K: Object>(client: &kube::Client, object: &K, finalizer: &str) -> Result<Option<K>, Failure> {
+    let mut finalizers = object.meta().finalizers.clone().unwrap_or_default();
+    finalizers.retain(|other| other != finalizer);
+    match patch(client, object, json!({"metadata": {"finalizers": meta::list_or_null(&finalizers)}})).await {
+        Ok(left) => Ok(Some(left)),
+        Err(failure) if failure.is_not_found() => Ok(None),
+        Err(failure) => Err(failure),
+    }
+}
+
 /// Writes `owners` as the object's owners, provided that the object has not changed since it was read.
 pub async fn set_owners<K: Object>(client: &kube::Client, object: &K, owners: &[OwnerReference]) -> Result<K, Failure> {
     patch(client, object, json!({"metadata": {"ownerReferences": meta::list_or_null(owners)}})).await

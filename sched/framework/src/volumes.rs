@@ -4,16 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use api_model::storage::OLD_CLASS;
+pub use api_model::storage::{BIND_COMPLETED, SELECTED_NODE};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-
-/// The annotation of a claim whose binding is complete.
-pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
-/// The annotation of a claim whose volume is to be provisioned for a node.
-pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
-/// The annotation for the class of a claim or of a volume, older than the field.
-const OLD_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
 /// The objects. The maps share them with the informers.
 #[derive(Clone, Debug, Default)]

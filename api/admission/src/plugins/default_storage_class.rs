@@ -2,6 +2,7 @@
 
 use api_model::kind::GroupResource;
 use api_model::meta;
+use api_model::storage::{IS_DEFAULT_CLASS, OLD_CLASS};
 use api_model::view::View;
 use serde_json::Value;
 
@@ -9,10 +10,6 @@ use crate::denied::Denied;
 use crate::json;
 use crate::plugin::Plugin;
 use crate::request::{Operation, Request};
-
-const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
-/// The annotation for the class of a claim, older than the field.
-const OLD_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
 /// The plugin.
 pub struct DefaultStorageClass;
@@ -30,7 +27,7 @@ impl Plugin for DefaultStorageClass {
         if json::has_annotation(claim, OLD_CLASS) || claim.get("spec").is_some_and(|spec| json::has(spec, "storageClassName")) {
             return Ok(());
         }
-        let default = newest_default(view, &GroupResource::new("storage.k8s.io", "storageclasses"), IS_DEFAULT);
+        let default = newest_default(view, &GroupResource::new("storage.k8s.io", "storageclasses"), IS_DEFAULT_CLASS);
         if let (Some(class), Some(spec)) = (default, claim.get_mut("spec")) {
             json::set(spec, "storageClassName", class);
         }
@@ -54,7 +51,7 @@ mod tests {
     use serde_json::json;
 
     fn class(name: &str, created: &str, default: &str) -> Value {
-        let metadata = json!({ "name": name, "creationTimestamp": created, "annotations": { IS_DEFAULT: default } });
+        let metadata = json!({ "name": name, "creationTimestamp": created, "annotations": { IS_DEFAULT_CLASS: default } });
         json!({ "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": metadata })
     }
 

@@ -4,12 +4,12 @@
 use api_model::kind::GroupResource;
 use api_model::local_path::{CLASS, PROVISIONER};
 use api_model::meta;
+use api_model::storage::IS_DEFAULT_CLASS;
 use api_model::view::View;
 use serde_json::{Value, json};
 
 /// The namespace that bears the mark, and with it for as long as the cluster lives.
 const MARKED: &str = "kube-system";
-const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
 /// The mark: the class was made.
 const MARK: &str = "skiff.internal/local-path-class";
 
@@ -19,12 +19,13 @@ pub(super) fn class(view: &dyn View) -> Vec<Value> {
     if namespace.is_some_and(|namespace| is_marked(&namespace)) {
         return Vec::new();
     }
-    let is_default = |class: &Value| class.pointer("/metadata/annotations").and_then(|all| all.get(IS_DEFAULT)) == Some(&json!("true"));
+    let is_default =
+        |class: &Value| class.pointer("/metadata/annotations").and_then(|all| all.get(IS_DEFAULT_CLASS)) == Some(&json!("true"));
     let others = view.list(&GroupResource::new("storage.k8s.io", "storageclasses"), None);
     let default = if others.iter().any(|class| is_default(class)) { "false" } else { "true" };
     vec![json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
-        "metadata": {"name": CLASS, "annotations": {IS_DEFAULT: default}},
+        "metadata": {"name": CLASS, "annotations": {IS_DEFAULT_CLASS: default}},
         "provisioner": PROVISIONER, "reclaimPolicy": "Delete", "volumeBindingMode": "WaitForFirstConsumer",
     })]
 }

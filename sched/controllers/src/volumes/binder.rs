@@ -22,7 +22,7 @@ use k8s_openapi::api::storage::v1::StorageClass;
 
 use super::available::{self, Available};
 use super::users::{self, ClaimUsers};
-use super::{class, matching};
+use super::{class, matching, object};
 use crate::context::ControllerContext;
 use crate::failure::Failure;
 use crate::work::{Controller, Next, WorkQueue};
@@ -96,17 +96,11 @@ fn after_volume(change: &Change<PersistentVolume>, claims: &Informer<PersistentV
     let name = meta::name(&volume.metadata);
     let mut keys = vec![Key::Volume(name.to_owned())];
     keys.extend(claims.indexed(BY_VOLUME, name).iter().map(|claim| Key::Claim(ObjectKey::from(&claim.metadata))));
-    keys.extend(change.both().filter_map(|volume| claim_key(volume)).map(Key::Claim));
+    keys.extend(change.both().filter_map(|volume| object::claim_key(volume)).map(Key::Claim));
     if change.new.as_deref().is_some_and(available::is_free) {
         keys.push(Key::Free(class::of_volume(volume).to_owned()));
     }
     keys
-}
-
-/// The claim that a volume names.
-fn claim_key(volume: &PersistentVolume) -> Option<ObjectKey> {
-    let reference = volume.spec.as_ref()?.claim_ref.as_ref()?;
-    Some(ObjectKey::new(reference.namespace.clone()?, reference.name.clone()?))
 }
 
 impl Controller for Binder {
@@ -156,8 +150,7 @@ impl Binder {
     /// The claim that the volume is bound to. Before a volume counts as released, the server is asked: the cache may be older than
     /// the volume.
     async fn claim_of(&self, volume: &PersistentVolume) -> Result<Option<Arc<PersistentVolumeClaim>>, Failure> {
-        let Some(reference) = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref()) else { return Ok(None) };
-        let (Some(key), Some(uid)) = (claim_key(volume), reference.uid.as_deref().filter(|uid| !uid.is_empty())) else { return Ok(None) };
+        let (Some(key), Some(uid)) = (object::claim_key(volume), object::claim_uid(volume)) else { return Ok(None) };
         let is_meant = |claim: &PersistentVolumeClaim| meta::uid(&claim.metadata) == uid;
         if let Some(claim) = self.claims.get(&key).filter(|claim| is_meant(claim)) {
             return Ok(Some(claim));

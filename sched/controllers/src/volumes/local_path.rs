@@ -18,15 +18,15 @@ use std::time::Duration;
 use api_client::events::{Recorder, reference};
 use api_client::informer::{Change, Informer, ObjectKey, UNBOUND_BY_CLASS};
 use api_model::local_path::{PROVISIONER, REMOVAL};
+use api_model::storage::{SELECTED_NODE, STORAGE_PROVISIONERS};
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::DeleteParams;
 use serde_json::json;
 
-use super::annotations::{SELECTED_NODE, STORAGE_PROVISIONERS};
-use super::{class, protection};
+use super::{class, object};
 use crate::context::ControllerContext;
-use crate::failure::{During, Failure, gone_is_fine};
+use crate::failure::{During, Failure};
 use crate::note::normal;
 use crate::work::{Controller, Next, WorkQueue};
 use crate::{meta, nodes, note, writes};
@@ -64,7 +64,7 @@ pub fn build(context: &mut ControllerContext) {
     });
     let volumes = context.feed(&queue, |change: &Change<PersistentVolume>| {
         let own = change.new.iter().filter(|volume| volumes::is_ours(volume));
-        own.flat_map(|volume| volumes::claim(volume).map(Key::Claim).into_iter().chain([key(volume)])).collect()
+        own.flat_map(|volume| object::claim_key(volume).map(Key::Claim).into_iter().chain([key(volume)])).collect()
     });
     let cache = claims.clone();
     let classes = context.feed(&queue, move |change: &Change<StorageClass>| {
@@ -163,12 +163,8 @@ impl LocalPath {
     async fn volume(&self, volume: &PersistentVolume) -> Result<(), Failure> {
         match volumes::plan(volume) {
             volumes::Action::Nothing => Ok(()),
-            volumes::Action::Protect => {
-                let mut finalizers = volume.metadata.finalizers.clone().unwrap_or_default();
-                finalizers.push(FINALIZER.to_owned());
-                gone_is_fine(writes::patch(&self.client, volume, json!({"metadata": {"finalizers": finalizers}})).await)
-            }
-            volumes::Action::Release => protection::remove(&self.client, volume, FINALIZER).await,
+            volumes::Action::Protect => writes::add_finalizer(&self.client, volume, FINALIZER).await,
+            volumes::Action::Release => writes::remove_finalizer(&self.client, volume, FINALIZER).await.map(drop),
             volumes::Action::Remove { node } => self.remove(volume, &node).await,
         }
     }
@@ -186,7 +182,7 @@ impl LocalPath {
             writes::delete(&self.client, volume, DeleteParams::default()).await?;
         }
         match writes::get::<PersistentVolume>(&self.client, &ObjectKey::new("", name)).await? {
-            Some(left) if left.metadata.uid == volume.metadata.uid => protection::remove(&self.client, &left, FINALIZER).await?,
+            Some(left) if left.metadata.uid == volume.metadata.uid => drop(writes::remove_finalizer(&self.client, &left, FINALIZER).await?),
             _ => {}
         }
         tracing::info!(volume = name, node, "volume removed");

@@ -11,10 +11,8 @@ pub use claims::build as build_claims;
 pub use volumes::build as build_volumes;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde_json::json;
 
-use crate::failure::{Failure, gone_is_fine};
-use crate::{meta, writes};
+use crate::meta;
 
 /// What an object needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,22 +32,10 @@ fn need(meta: &ObjectMeta, finalizer: &str) -> Need {
     }
 }
 
-async fn add<K: writes::Object>(client: &kube::Client, object: &K, finalizer: &str) -> Result<(), Failure> {
-    let mut finalizers = object.meta().finalizers.clone().unwrap_or_default();
-    finalizers.push(finalizer.to_owned());
-    gone_is_fine(writes::patch(client, object, json!({"metadata": {"finalizers": finalizers}})).await)
-}
-
-/// Removes the finalizer; the object may be gone then.
-pub(super) async fn remove<K: writes::Object>(client: &kube::Client, object: &K, finalizer: &str) -> Result<(), Failure> {
-    let mut finalizers = object.meta().finalizers.clone().unwrap_or_default();
-    finalizers.retain(|other| other != finalizer);
-    gone_is_fine(writes::patch(client, object, json!({"metadata": {"finalizers": meta::list_or_null(&finalizers)}})).await)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn objects_have_the_finalizer_until_they_are_deleted_and_unused() {

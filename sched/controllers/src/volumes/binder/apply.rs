@@ -2,11 +2,11 @@
 
 use api_client::events::reference;
 use api_client::informer::ObjectKey;
+use api_model::storage::{BIND_COMPLETED, BOUND_BY_CONTROLLER, STORAGE_PROVISIONERS};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use serde_json::{Value, json};
 
-use super::super::annotations::{BIND_COMPLETED, BOUND_BY_CONTROLLER, STORAGE_PROVISIONERS};
-use super::super::matching;
+use super::super::{matching, object};
 use super::{Binder, claims, volumes};
 use crate::failure::Failure;
 use crate::note::{Note, normal, record};
@@ -47,7 +47,7 @@ impl Binder {
             volumes::Action::Nothing => {}
             volumes::Action::Phase(phase) => drop(self.set_volume_phase(volume.clone(), phase, "").await?),
             volumes::Action::Fail(note) => {
-                if volumes::phase(volume) != "Failed" {
+                if object::phase(volume) != "Failed" {
                     self.set_volume_phase(volume.clone(), "Failed", &note.message).await?;
                     record(&self.recorder, &reference(volume), vec![note]);
                 }
@@ -114,7 +114,7 @@ impl Binder {
     }
 
     async fn set_volume_phase(&self, volume: PersistentVolume, phase: &str, message: &str) -> Result<PersistentVolume, Failure> {
-        if volumes::phase(&volume) == phase {
+        if object::phase(&volume) == phase {
             return Ok(volume);
         }
         let message = Some(message).filter(|message| !message.is_empty());
@@ -150,7 +150,7 @@ fn claim_phase(claim: &PersistentVolumeClaim) -> &str {
 
 /// What a volume lacks to be bound to the claim.
 fn volume_patch(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<Value> {
-    let present = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
+    let present = object::claim_reference(volume);
     let was_reserved = matching::is_reserved_for(volume, claim);
     if was_reserved && present.is_some_and(|present| present.uid == claim.metadata.uid) {
         return None;

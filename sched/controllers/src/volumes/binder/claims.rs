@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use api_model::storage::{BIND_COMPLETED, SELECTED_NODE};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
 
-use super::super::annotations::{BIND_COMPLETED, SELECTED_NODE};
 use super::super::{class, matching};
 use crate::meta;
 use crate::note::{Note, normal, warning};

@@ -1,9 +1,10 @@
 //! What a volume needs. Pure: the volume and its claim go in, one action comes out.
 
+use api_model::storage::PROVISIONED_BY;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 
-use super::super::annotations::PROVISIONED_BY;
 use super::super::matching;
+use super::super::object::{claim_uid, phase, reclaim_policy};
 use crate::meta;
 use crate::note::{Note, warning};
 
@@ -29,11 +30,6 @@ pub enum Action {
     },
 }
 
-/// `status.phase`; empty before it is set.
-pub fn phase(volume: &PersistentVolume) -> &str {
-    volume.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
-}
-
 /// Whether the volume lost its claim before.
 pub fn is_released(volume: &PersistentVolume) -> bool {
     matches!(phase(volume), "Released" | "Failed")
@@ -41,8 +37,7 @@ pub fn is_released(volume: &PersistentVolume) -> bool {
 
 /// The action for a volume. `claim` is the claim of its reference, by name and UID.
 pub fn plan(volume: &PersistentVolume, claim: Option<&PersistentVolumeClaim>) -> Action {
-    let reference = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
-    if reference.is_none_or(|reference| reference.uid.as_deref().unwrap_or_default().is_empty()) {
+    if claim_uid(volume).is_none() {
         return Action::Phase("Available");
     }
     let Some(claim) = claim else { return reclaim(volume) };
@@ -55,17 +50,13 @@ pub fn plan(volume: &PersistentVolume, claim: Option<&PersistentVolumeClaim>) ->
     }
     // The claim has another volume. One that was made for this claim is of no use.
     let was_made_for_it = meta::annotation(&volume.metadata, PROVISIONED_BY).is_some();
-    if was_made_for_it && policy(volume) == "Delete" { reclaim(volume) } else { Action::Unbind }
-}
-
-fn policy(volume: &PersistentVolume) -> &str {
-    volume.spec.as_ref().and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref()).unwrap_or("Retain")
+    if was_made_for_it && reclaim_policy(volume) == "Delete" { reclaim(volume) } else { Action::Unbind }
 }
 
 /// The claim is gone.
 fn reclaim(volume: &PersistentVolume) -> Action {
     let released = if is_released(volume) { Action::Nothing } else { Action::Phase("Released") };
-    match policy(volume) {
+    match reclaim_policy(volume) {
         "Retain" => released,
         "Delete" => match undeletable(volume) {
             None => released,

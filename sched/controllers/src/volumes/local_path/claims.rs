@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api_client::events::reference;
-use api_model::local_path::{self, DIRECTORY, NODE, PROVISIONED_BY, PROVISIONER};
+use api_model::local_path::{self, DIRECTORY, NODE, PROVISIONER};
+use api_model::storage::{PROVISIONED_BY, SELECTED_NODE};
 use k8s_openapi::api::core::v1::{
     LocalVolumeSource, Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PersistentVolume, PersistentVolumeClaim,
     PersistentVolumeSpec, VolumeNodeAffinity,
@@ -14,7 +15,6 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::super::annotations::SELECTED_NODE;
 use super::super::{class, matching};
 use super::FINALIZER;
 use crate::meta;

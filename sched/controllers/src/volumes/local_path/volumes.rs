@@ -1,9 +1,10 @@
 //! What a volume of the provisioner needs. Pure.
 
-use api_client::informer::ObjectKey;
-use api_model::local_path::{NODE, PROVISIONED_BY, PROVISIONER, is_volume_name};
+use api_model::local_path::{NODE, PROVISIONER, is_volume_name};
+use api_model::storage::PROVISIONED_BY;
 use k8s_openapi::api::core::v1::PersistentVolume;
 
+use super::super::object::{phase, reclaim_policy};
 use super::FINALIZER;
 use crate::meta;
 
@@ -28,23 +29,9 @@ pub fn is_ours(volume: &PersistentVolume) -> bool {
     meta::annotation(&volume.metadata, PROVISIONED_BY) == Some(PROVISIONER)
 }
 
-/// The claim that the volume was made for.
-pub fn claim(volume: &PersistentVolume) -> Option<ObjectKey> {
-    let reference = volume.spec.as_ref()?.claim_ref.as_ref()?;
-    Some(ObjectKey::new(reference.namespace.clone()?, reference.name.clone()?))
-}
-
-fn policy(volume: &PersistentVolume) -> &str {
-    volume.spec.as_ref().and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref()).unwrap_or("Retain")
-}
-
-fn phase(volume: &PersistentVolume) -> &str {
-    volume.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
-}
-
 /// Whether its claim is gone and its policy is `Delete`.
 pub fn is_to_go(volume: &PersistentVolume) -> bool {
-    phase(volume) == "Released" && policy(volume) == "Delete"
+    phase(volume) == "Released" && reclaim_policy(volume) == "Delete"
 }
 
 /// The action for a volume of this provisioner.
@@ -58,7 +45,7 @@ pub fn plan(volume: &PersistentVolume) -> Action {
             _ => Action::Nothing,
         };
     }
-    match policy(volume) {
+    match reclaim_policy(volume) {
         "Delete" if !is_protected && !is_deleting && phase(volume) == "Bound" => Action::Protect,
         "Retain" | "Recycle" if is_protected => Action::Release,
         _ => Action::Nothing,

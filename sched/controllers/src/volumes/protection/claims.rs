@@ -9,7 +9,7 @@ use kube::api::ListParams;
 use parking_lot::Mutex;
 
 use super::super::users::{self, ClaimUsers};
-use super::{Need, add, need, remove};
+use super::{Need, need};
 use crate::context::ControllerContext;
 use crate::failure::{During, Failure};
 use crate::work::{Controller, Next, WorkQueue};
@@ -96,12 +96,12 @@ impl Controller for ClaimProtection {
         let Some(claim) = self.claims.get(key) else { return Ok(Next::OnChange) };
         match need(&claim.metadata, FINALIZER) {
             Need::Nothing => {}
-            Need::Finalizer => add(&self.client, claim.as_ref(), FINALIZER).await?,
+            Need::Finalizer => writes::add_finalizer(&self.client, claim.as_ref(), FINALIZER).await?,
             Need::Check => {
                 if self.users.of(key, &self.pods).iter().any(|pod| uses(pod, &claim)) || self.is_used_now(&claim).await? {
                     return Ok(Next::OnChange);
                 }
-                remove(&self.client, claim.as_ref(), FINALIZER).await?;
+                writes::remove_finalizer(&self.client, claim.as_ref(), FINALIZER).await?;
             }
         }
         Ok(Next::OnChange)

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use api_client::informer::{Change, Informer, ObjectKey};
 use k8s_openapi::api::core::v1::PersistentVolume;
 
-use super::{Need, add, need, remove};
+use super::super::object;
+use super::{Need, need};
 use crate::context::ControllerContext;
 use crate::failure::Failure;
-use crate::meta;
 use crate::work::{Controller, Next, WorkQueue};
+use crate::{meta, writes};
 
 const FINALIZER: &str = "kubernetes.io/pv-protection";
 
@@ -29,10 +30,6 @@ pub fn build(context: &mut ControllerContext) {
     context.run(Arc::new(VolumeProtection { client: context.client(), volumes }), queue);
 }
 
-fn is_bound(volume: &PersistentVolume) -> bool {
-    volume.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Bound"))
-}
-
 impl Controller for VolumeProtection {
     const NAME: &'static str = "persistentvolume-protection-controller";
     const WORKERS: usize = 1;
@@ -41,8 +38,10 @@ impl Controller for VolumeProtection {
     async fn reconcile(&self, key: &String) -> Result<Next, Failure> {
         let Some(volume) = self.volumes.get(&ObjectKey::new("", key)) else { return Ok(Next::OnChange) };
         match need(&volume.metadata, FINALIZER) {
-            Need::Finalizer => add(&self.client, volume.as_ref(), FINALIZER).await?,
-            Need::Check if !is_bound(&volume) => remove(&self.client, volume.as_ref(), FINALIZER).await?,
+            Need::Finalizer => writes::add_finalizer(&self.client, volume.as_ref(), FINALIZER).await?,
+            Need::Check if object::phase(&volume) != "Bound" => {
+                drop(writes::remove_finalizer(&self.client, volume.as_ref(), FINALIZER).await?)
+            }
             Need::Check | Need::Nothing => {}
         }
         Ok(Next::OnChange)
