@@ -202,10 +202,10 @@ impl ResourceClaims {
             consumers.push((consumer.clone(), self.state_of(&claim, consumer).await?));
         }
         let owner = meta::controller_of(&claim.metadata).filter(|owner| owner.kind == "Pod" && owner.api_version == "v1");
-        let owner = owner.map(|owner| {
-            let pod = self.pods.get(&ObjectKey::new(&key.namespace, &owner.name));
-            pod.map_or(PodState::Unknown, |pod| state(&pod, &owner.uid))
-        });
+        let owner = match owner {
+            Some(owner) => Some(self.state_of_owner(&ObjectKey::new(&key.namespace, &owner.name), &owner.uid).await?),
+            None => None,
+        };
         let mut present = ResourceClaim::clone(&claim);
         for action in release::plan(&claim, &consumers, owner) {
             match action {
@@ -220,8 +220,7 @@ impl ResourceClaims {
         Ok(())
     }
 
-    /// Whether a Pod for which the claim is reserved still needs it. The cache may not have a new Pod yet, so the server is asked about one
-    /// that is not there.
+    /// Whether a Pod for which the claim is reserved still needs it.
     async fn state_of(&self, claim: &ResourceClaim, consumer: &ResourceClaimConsumerReference) -> Result<PodState, Failure> {
         if consumer.resource != "pods" || consumer.api_group.as_ref().is_some_and(|group| !group.is_empty()) {
             return Err(Failure::Unusable {
@@ -230,17 +229,28 @@ impl ResourceClaims {
             });
         }
         let key = ObjectKey::new(meta::namespace(&claim.metadata), &consumer.name);
-        if let Some(pod) = self.pods.get(&key) {
-            return Ok(state(&pod, &consumer.uid));
+        state(self.pods.get(&key).as_deref(), &consumer.uid, writes::get::<Pod>(&self.client, &key)).await
+    }
+
+    /// Whether the Pod for which the claim was made still needs it. If the cache has no Pod of the name, the garbage collector deletes
+    /// the claim.
+    async fn state_of_owner(&self, key: &ObjectKey, uid: &str) -> Result<PodState, Failure> {
+        match self.pods.get(key) {
+            Some(cached) => state(Some(&cached), uid, writes::get::<Pod>(&self.client, key)).await,
+            None => Ok(PodState::Unknown),
         }
-        let pod = writes::get::<Pod>(&self.client, &key).await?;
-        Ok(pod.map_or(PodState::Done, |pod| state(&pod, &consumer.uid)))
     }
 }
 
-/// Whether the Pod with that UID still needs claims.
-fn state(pod: &Pod, uid: &str) -> PodState {
-    if meta::uid(&pod.metadata) != uid || is_done(pod) { PodState::Done } else { PodState::Active }
+/// Whether the Pod with that UID still needs claims. The cache may be older than the Pod and have none, or the one before of the same name:
+/// then `stored`, a read from the server, decides.
+async fn state(cached: Option<&Pod>, uid: &str, stored: impl Future<Output = Result<Option<Pod>, Failure>>) -> Result<PodState, Failure> {
+    let has_uid = |pod: &Pod| meta::uid(&pod.metadata) == uid;
+    let state = |pod: &Pod| if is_done(pod) { PodState::Done } else { PodState::Active };
+    if let Some(pod) = cached.filter(|pod| has_uid(pod)) {
+        return Ok(state(pod));
+    }
+    Ok(stored.await?.filter(has_uid).map_or(PodState::Done, |pod| state(&pod)))
 }
 
 #[cfg(test)]

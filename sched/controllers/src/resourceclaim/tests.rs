@@ -127,3 +127,21 @@ fn a_change_of_a_pod_is_work_for_its_claims_when_it_ends() {
     replaced.metadata.uid = Some("other".to_owned());
     assert_eq!(change(Some(named()), Some(replaced)), [key("Claim", "p-gpu-x"), key("Claim", "shared"), key("Pod", "p")]);
 }
+
+#[tokio::test]
+async fn the_server_is_asked_about_a_pod_whose_name_another_pod_had() {
+    use PodState::{Active, Done};
+    let one = |uid: &str, phase: &str| pod(json!({"metadata": {"uid": uid}, "status": {"phase": phase}}));
+    let cases = [
+        ("cached", Some(one("u", "Running")), None, Active),
+        ("cached and ended", Some(one("u", "Succeeded")), None, Done),
+        ("the cache has the Pod before", Some(one("before", "Running")), Some(Some(one("u", "Pending"))), Active),
+        ("the Pod after has the name", Some(one("before", "Running")), Some(Some(one("after", "Pending"))), Done),
+        ("gone", Some(one("before", "Running")), Some(None), Done),
+        ("new", None, Some(Some(one("u", "Pending"))), Active),
+    ];
+    for (name, cached, stored, wanted) in cases {
+        let read = async { Ok(stored.expect("no read from the server")) };
+        assert_eq!(state(cached.as_ref(), "u", read).await.expect("a state"), wanted, "{name}");
+    }
+}
