@@ -92,6 +92,14 @@ pub enum VolumeError {
     /// A `subPathExpr` names a variable that the container does not have.
     #[error("failed to expand subPath for volumeMount: missing value for {0:?}")]
     UnknownVariable(String),
+    /// A tree whose group is to be changed has too many levels.
+    #[error("setting the group of {}: it has more than {levels_max} levels of directories", .path.display())]
+    TooDeep {
+        /// The top of the tree.
+        path: PathBuf,
+        /// The limit.
+        levels_max: u32,
+    },
     /// The system returned an error.
     #[error("{doing} {}: {source}", .path.display())]
     Io {
