@@ -56,6 +56,11 @@ impl Layout {
         self.data_dir.join("volumes")
     }
 
+    /// Directory of the records of these volumes.
+    pub(crate) fn local_volume_records(&self) -> PathBuf {
+        self.kubelet().join("local-volumes")
+    }
+
     /// Directory of the seccomp profiles that `Localhost` names.
     pub(crate) fn seccomp_profiles(&self) -> PathBuf {
         self.data_dir.join("kubelet/seccomp")

@@ -192,7 +192,7 @@ fn make_node(
     Ok(Node {
         objects: Objects::new(client.clone(), informers, &config.node_name),
         recorder: Recorder::new(client.clone(), "kubelet", Some(&config.node_name), tasks),
-        volumes: Volumes::new(layout.pods(), layout.local_volumes()),
+        volumes: Volumes::new(layout.pods(), layout.local_volumes(), layout.local_volume_records()),
         machine,
         pulls: FairQueue::new(pull_limits(config.pulls_max)),
         preparations: FairQueue::new(PREPARATIONS),

@@ -37,7 +37,7 @@ pub(crate) async fn all(config: &Config, parts: &Parts) -> Result<(), AgentError
         }
         Err(error) => failed(&error),
     }
-    let volumes = Volumes::new(layout.pods(), layout.local_volumes());
+    let volumes = Volumes::new(layout.pods(), layout.local_volumes(), layout.local_volume_records());
     match volumes.pods().await {
         Ok(uids) => {
             for uid in uids {

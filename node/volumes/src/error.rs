@@ -29,6 +29,9 @@ pub enum VolumeError {
     /// A path in an `items` list leaves the volume.
     #[error("invalid path {0:?}: must be relative and not contain '..'")]
     BadPath(String),
+    /// A PersistentVolume's path that the rules of volumes reject.
+    #[error("invalid path {0:?}: must be absolute and not contain '..'")]
+    BadVolumePath(String),
     /// A `fieldRef` or `resourceFieldRef` that has no value.
     #[error("{0}")]
     BadField(String),
@@ -64,6 +67,20 @@ pub enum VolumeError {
     /// The path of a local volume is a file; upstream's words.
     #[error("only directory and block device are supported")]
     LocalType,
+    /// A volume of Skiff's provisioner with another path than that of its directory.
+    #[error("{} is not the directory of PersistentVolume {volume:?} on this node", .path.display())]
+    ForeignPath {
+        /// The PersistentVolume.
+        volume: String,
+        /// Its path.
+        path: PathBuf,
+    },
+    /// The directory of a volume was used and is not there any more; upstream's words come first.
+    #[error("path {:?} does not exist, although the volume was used: its disk may not be mounted", .0)]
+    Lost(PathBuf),
+    /// The removal of a directory, or an earlier removal, takes longer than the requester waits.
+    #[error("{} is not removed yet", .0.display())]
+    NotRemovedYet(PathBuf),
     /// A directory that is to be removed belongs to a Pod of the node.
     #[error("{} is used by a Pod of this node", .0.display())]
     InUse(PathBuf),

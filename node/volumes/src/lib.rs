@@ -63,10 +63,10 @@ pub struct Volumes {
 
 impl Volumes {
     /// Volumes under `root`, which is created when it is first needed. `local` has the directories of the volumes that Skiff's
-    /// provisioner made.
-    pub fn new(root: impl Into<PathBuf>, local: impl Into<PathBuf>) -> Self {
+    /// provisioner made; `records` has a file for each of them and is not on the same disk, if `local` has one of its own.
+    pub fn new(root: impl Into<PathBuf>, local: impl Into<PathBuf>, records: impl Into<PathBuf>) -> Self {
         let root = root.into();
-        Self { local: Local::new(local.into(), root.clone()), root }
+        Self { local: Local::new(local.into(), records.into(), root.clone()), root }
     }
 
     /// The directory of everything of a Pod.
@@ -155,11 +155,10 @@ impl Volumes {
         .await
     }
 
-    /// Removes the directory of a volume that Skiff's provisioner made, by the volume's name. Refuses while a Pod of this node
-    /// uses it; no error when there is none.
-    pub async fn remove_local(&self, name: &str) -> Result<(), VolumeError> {
-        let (local, name) = (self.local.clone(), name.to_owned());
-        blocking(move || local.remove(&name)).await
+    /// Removes the directory of a volume that Skiff's provisioner made, by the volume's name. Returns whether there was one. It
+    /// refuses while a Pod of this node uses it. A removal that takes longer than 20 s goes on after the error.
+    pub async fn remove_local(&self, name: &str) -> Result<bool, VolumeError> {
+        self.local.remove(name).await
     }
 
     /// Unmounts and removes everything of a Pod; no error when it has nothing.

@@ -1,16 +1,23 @@
 //! The directories of volumes that Skiff's own provisioner made: one a PersistentVolume, named like it, below one directory of
 //! the node. A directory is made when the first Pod uses its volume, and removed when the provisioner says that the claim is gone.
+//!
+//! Each directory has a record, an empty file in another directory, from before the first container writes until the removal. A directory
+//! that has a record and does not exist was lost, for example because its disk is not mounted. It is not made anew: a database would start
+//! empty.
 
+mod removal;
+
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use api_model::local_path::{PROVISIONER, is_volume_name};
 use api_model::storage::PROVISIONED_BY;
 use k8s_openapi::api::core::v1::PersistentVolume;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use runtimes_host::files;
 
 use crate::VolumeError;
@@ -21,61 +28,69 @@ pub(crate) const NAME: &str = "local-volume";
 const MODE: u32 = 0o777;
 /// Prefix of a directory that is not made completely.
 const MAKING: &str = ".making-";
-/// Prefix of a directory that is being removed.
-const REMOVING: &str = ".removing-";
 
-/// The directories of volumes, and the links of the Pods that use them.
+/// The directories of volumes, their records, and the links of the Pods that use them.
 #[derive(Clone, Debug)]
 pub(crate) struct Local {
     dir: PathBuf,
+    records: PathBuf,
     /// The directory of all Pods.
     pods: PathBuf,
-    /// A directory is not removed while a Pod is connected to it.
-    alone: Arc<Mutex<()>>,
+    /// The paths that a Pod is being connected to, or that a removal looks at. What one tenant has in a volume takes time, which must not
+    /// keep the Pods of others waiting.
+    turns: Arc<Mutex<HashMap<PathBuf, Weak<Mutex<()>>>>>,
+    /// One removal at a time.
+    pub(crate) removal: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Local {
-    pub(crate) fn new(dir: PathBuf, pods: PathBuf) -> Self {
-        Self { dir, pods, alone: Arc::default() }
+    pub(crate) fn new(dir: PathBuf, records: PathBuf, pods: PathBuf) -> Self {
+        Self { dir, records, pods, turns: Arc::default(), removal: Arc::default() }
     }
 
-    /// Nobody else makes or removes directories or links until the guard is dropped. Blocks.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, ()> {
-        self.alone.lock()
-    }
-
-    /// Makes the directory of a volume of Skiff's provisioner, unless it exists. A local volume of somebody else must exist.
-    pub(crate) fn make_if_provisioned(&self, volume: &PersistentVolume, path: &Path) -> Result<(), VolumeError> {
-        let name = volume.metadata.name.as_deref().unwrap_or_default();
+    /// Whether Skiff's provisioner made the volume. Such a volume has the directory of its name and no other path: a compromised node may
+    /// have chosen the path, and another node must not follow it.
+    pub(crate) fn is_provisioned(&self, volume: &PersistentVolume, path: &Path) -> Result<bool, VolumeError> {
         let by = volume.metadata.annotations.as_ref().and_then(|annotations| annotations.get(PROVISIONED_BY));
-        let is_ours = by.is_some_and(|by| by == PROVISIONER) && is_volume_name(name) && path == self.dir.join(name);
-        if !is_ours || path.exists() {
-            return Ok(());
+        if by.is_none_or(|by| by != PROVISIONER) {
+            return Ok(false);
         }
-        // Complete or not there: after a kill in between, nobody takes a directory with too narrow a mode for a finished one.
-        let making = self.dir.join(format!("{MAKING}{name}"));
-        fs::create_dir_all(&making).map_err(VolumeError::io("making", &making))?;
-        fs::set_permissions(&making, fs::Permissions::from_mode(MODE)).map_err(VolumeError::io("setting the mode of", &making))?;
-        fs::rename(&making, path).map_err(VolumeError::io("making", path))
+        let name = volume.metadata.name.as_deref().unwrap_or_default();
+        let is_local = volume.spec.as_ref().is_some_and(|spec| spec.local.is_some() && spec.host_path.is_none());
+        if is_local && is_volume_name(name) && path == self.dir.join(name) {
+            return Ok(true);
+        }
+        Err(VolumeError::ForeignPath { volume: name.to_owned(), path: path.to_owned() })
     }
 
-    /// Removes the directory of a volume with its content. No error when there is none. Blocks.
-    pub(crate) fn remove(&self, name: &str) -> Result<(), VolumeError> {
-        if !is_volume_name(name) {
-            return Err(VolumeError::NotAVolume(name.to_owned()));
+    /// The turn to connect a Pod to a path, or to remove what is there.
+    pub(crate) fn turn(&self, path: &Path) -> Arc<Mutex<()>> {
+        let mut turns = self.turns.lock();
+        turns.retain(|_, turn| turn.strong_count() > 0);
+        if let Some(turn) = turns.get(path).and_then(Weak::upgrade) {
+            return turn;
         }
-        let (path, removing) = (self.dir.join(name), self.dir.join(format!("{REMOVING}{name}")));
-        let _alone = self.lock();
-        if self.is_used(&path)? {
-            return Err(VolumeError::InUse(path));
+        let turn = Arc::default();
+        turns.insert(path.to_owned(), Arc::downgrade(&turn));
+        turn
+    }
+
+    /// Makes the directory of a volume, unless it exists, and its record. The caller has the turn. Blocks.
+    pub(crate) fn make(&self, name: &str) -> Result<(), VolumeError> {
+        let path = self.dir.join(name);
+        let is_recorded = self.is_recorded(name)?;
+        if !is_directory(&path)? {
+            if is_recorded {
+                return Err(VolumeError::Lost(path));
+            }
+            // Complete or not there: after a kill in between, nobody takes a directory with too narrow a mode for a finished one.
+            let making = self.dir.join(format!("{MAKING}{name}"));
+            fs::create_dir_all(&making).map_err(VolumeError::io("making", &making))?;
+            fs::set_permissions(&making, fs::Permissions::from_mode(MODE)).map_err(VolumeError::io("setting the mode of", &making))?;
+            // Durable before the record is: after a power cut, a record must not speak of a directory that was never there.
+            files::rename(&making, &path).map_err(VolumeError::io("making", &path))?;
         }
-        // What an earlier attempt left.
-        remove_tree(&removing)?;
-        match fs::rename(&path, &removing) {
-            Ok(()) => remove_tree(&removing),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(VolumeError::io("removing", &path)(error)),
-        }
+        if is_recorded { Ok(()) } else { self.write_record(name) }
     }
 
     /// Whether a Pod of this node has a link to the path.
@@ -89,6 +104,40 @@ impl Local {
         }
         Ok(false)
     }
+
+    fn record(&self, name: &str) -> PathBuf {
+        self.records.join(name)
+    }
+
+    fn is_recorded(&self, name: &str) -> Result<bool, VolumeError> {
+        let record = self.record(name);
+        record.try_exists().map_err(VolumeError::io("reading", &record))
+    }
+
+    fn write_record(&self, name: &str) -> Result<(), VolumeError> {
+        files::private_dir(&self.records).map_err(VolumeError::io("making", &self.records))?;
+        let record = self.record(name);
+        files::write_atomic(&record, &[], files::PRIVATE).map_err(VolumeError::io("writing", &record))
+    }
+
+    /// Durable on return.
+    fn remove_record(&self, name: &str) -> Result<(), VolumeError> {
+        let record = self.record(name);
+        match fs::remove_file(&record).and_then(|()| files::sync_parent(&record)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(VolumeError::io("removing", &record)(error)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether there is a directory; a link to one is none.
+fn is_directory(path: &Path) -> Result<bool, VolumeError> {
+    match fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.is_dir() => Ok(true),
+        Ok(_) => Err(VolumeError::LocalType),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(VolumeError::io("reading", path)(error)),
+    }
 }
 
 /// The paths in a directory; none if it does not exist.
@@ -99,12 +148,5 @@ fn entries(dir: &Path) -> Result<Vec<PathBuf>, VolumeError> {
         }
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(Vec::new()),
         Err(error) => Err(VolumeError::io("listing", dir)(error)),
-    }
-}
-
-fn remove_tree(dir: &Path) -> Result<(), VolumeError> {
-    match files::remove_tree(dir) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(VolumeError::io("removing", dir)(error)),
-        _ => Ok(()),
     }
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{LocalVolumeSource, PersistentVolume, PersistentVolumeClaim, Pod, Volume};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod, Volume};
 use runtimes_host::blocking;
 
 use crate::error::ClaimFault;
@@ -139,29 +139,38 @@ fn path_of(persistent: &PersistentVolume) -> Result<PathBuf, VolumeError> {
     let path = PathBuf::from(path);
     // The rules of volumes reject such a path; a node does not rely on that.
     if !path.is_absolute() || path.components().any(|part| part == std::path::Component::ParentDir) {
-        return Err(VolumeError::BadPath(path.display().to_string()));
+        return Err(VolumeError::BadVolumePath(path.display().to_string()));
     }
     Ok(path)
 }
 
-/// Makes or checks the directory and links to it.
+/// Makes or checks the directory and links to it. What is on the disk, or behind a mount, may keep this Pod waiting, and others of the
+/// same volume, but not those of other volumes.
 fn connect(persistent: &PersistentVolume, path: &Path, link: &Path, local: &Local, group: Option<(u32, bool)>) -> Result<(), VolumeError> {
-    let _alone = local.lock();
-    let spec = persistent.spec.as_ref();
-    if let Some(host) = spec.and_then(|spec| spec.host_path.as_ref()) {
+    let is_provisioned = local.is_provisioned(persistent, path)?;
+    if let Some(host) = persistent.spec.as_ref().and_then(|spec| spec.host_path.as_ref()) {
         host_path::check(path, host.type_.as_deref().unwrap_or_default())?;
+        return link_to(path, link);
     }
-    if let Some(source) = spec.and_then(|spec| spec.local.as_ref()) {
-        local.make_if_provisioned(persistent, path)?;
-        check_local(source)?;
-        // As upstream, the first Pod sets the group, and others that use the directory at the same time do not change it.
-        if let Some((group, on_mismatch)) = group
-            && !local.is_used(path)?
-            && !(on_mismatch && ownership::is_given(path, group)?)
-        {
-            ownership::give_to_group(path, group, false)?;
-        }
+    if !is_provisioned {
+        check_local(path)?;
     }
+    let turn = local.turn(path);
+    let _turn = turn.lock();
+    if is_provisioned {
+        local.make(name_of(persistent))?;
+    }
+    // As upstream, the first Pod sets the group, and others that use the directory at the same time do not change it.
+    if let Some((group, on_mismatch)) = group
+        && !local.is_used(path)?
+        && !(on_mismatch && ownership::is_given(path, group)?)
+    {
+        ownership::give_to_group(path, group, false)?;
+    }
+    link_to(path, link)
+}
+
+fn link_to(path: &Path, link: &Path) -> Result<(), VolumeError> {
     let parent = link.parent().unwrap_or(link);
     fs::create_dir_all(parent).map_err(VolumeError::io("making", parent))?;
     match fs::remove_file(link) {
@@ -172,14 +181,14 @@ fn connect(persistent: &PersistentVolume, path: &Path, link: &Path, local: &Loca
 }
 
 /// A local volume is a directory; a block device would have to be mounted first.
-fn check_local(source: &LocalVolumeSource) -> Result<(), VolumeError> {
-    match fs::metadata(&source.path) {
+fn check_local(path: &Path) -> Result<(), VolumeError> {
+    match fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => Ok(()),
         Ok(metadata) if metadata.file_type().is_block_device() => {
-            Err(VolumeError::Unsupported(format!("a file system on the block device {}", source.path)))
+            Err(VolumeError::Unsupported(format!("a file system on the block device {}", path.display())))
         }
         Ok(_) => Err(VolumeError::LocalType),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(VolumeError::NoLocalPath(PathBuf::from(&source.path))),
-        Err(error) => Err(VolumeError::io("reading", Path::new(&source.path))(error)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(VolumeError::NoLocalPath(path.to_owned())),
+        Err(error) => Err(VolumeError::io("reading", path)(error)),
     }
 }

@@ -80,7 +80,8 @@ impl Node {
             .lock()
             .insert("settings".to_owned(), BTreeMap::from([("a".to_owned(), "1".to_owned()), ("b".to_owned(), "2".to_owned())]));
         let secrets = BTreeMap::from([("keys".to_owned(), BTreeMap::from([("tls.key".to_owned(), b"k".to_vec())]))]);
-        Self { volumes: Volumes::new(dir.path().join("pods"), dir.path().join("local")), dir, objects: Objects { secrets, ..objects } }
+        let of = |name: &str| dir.path().join(name);
+        Self { volumes: Volumes::new(of("pods"), of("local"), of("records")), dir, objects: Objects { secrets, ..objects } }
     }
 
     async fn set_up(&self, pod: &Pod) -> Result<Option<Timestamp>, VolumeError> {

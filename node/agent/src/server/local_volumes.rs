@@ -15,8 +15,10 @@ use crate::node::Node;
 /// Removes the directory of the volume of that name.
 pub(super) async fn remove(State(node): State<Arc<Node>>, Path(name): Path<String>) -> Response {
     match node.volumes.remove_local(&name).await {
-        Ok(()) => {
-            tracing::info!(volume = name, "directory of a released volume removed");
+        Ok(was_there) => {
+            if was_there {
+                tracing::info!(volume = name, "directory of a released volume removed");
+            }
             StatusCode::OK.into_response()
         }
         Err(error) => refuse(status(&error), chain(&error)),
@@ -26,7 +28,7 @@ pub(super) async fn remove(State(node): State<Arc<Node>>, Path(name): Path<Strin
 fn status(error: &VolumeError) -> StatusCode {
     match error {
         VolumeError::NotAVolume(_) => StatusCode::NOT_FOUND,
-        VolumeError::InUse(_) => StatusCode::CONFLICT,
+        VolumeError::InUse(_) | VolumeError::NotRemovedYet(_) => StatusCode::CONFLICT,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }

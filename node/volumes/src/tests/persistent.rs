@@ -40,9 +40,14 @@ impl Node {
     fn provision(&self) -> PathBuf {
         let path = self.dir.path().join("local").join(NAME);
         fs::create_dir_all(path.parent().expect("a parent")).expect("the provisioner's directory");
-        let volume = json!({"metadata": {"annotations": {"pv.kubernetes.io/provisioned-by": OURS}}, "spec": {"local": {"path": path}}});
-        self.give(claim(&json!({"spec": {"volumeName": NAME}})), persistent(NAME, &volume));
+        self.provision_at(NAME, json!({"local": {"path": path}}));
         path
+    }
+
+    /// A volume of that name and source, of the provisioner.
+    fn provision_at(&self, name: &str, source: Value) {
+        let volume = json!({"metadata": {"annotations": {"pv.kubernetes.io/provisioned-by": OURS}}, "spec": source});
+        self.give(claim(&json!({"spec": {"volumeName": name}})), persistent(name, &volume));
     }
 }
 
@@ -67,17 +72,119 @@ async fn a_provisioned_directory_is_made_once_and_removed_when_no_pod_uses_it() 
     node.volumes.tear_down("u-1").await.expect("torn down");
     assert_eq!(fs::read_to_string(path.join("data")).expect("the data"), "1", "the data outlives the Pod");
 
-    node.volumes.remove_local(NAME).await.expect("removed");
+    assert!(node.volumes.remove_local(NAME).await.expect("removed"));
     assert!(!path.exists());
-    node.volumes.remove_local(NAME).await.expect("it may be repeated");
-    // Killed between the two steps of a removal.
-    let left = path.with_file_name(format!(".removing-{NAME}"));
-    fs::create_dir_all(left.join("deep")).expect("a leftover");
-    node.volumes.remove_local(NAME).await.expect("removed");
-    assert!(!left.exists());
+    assert!(!node.volumes.remove_local(NAME).await.expect("it may be repeated"));
+    // Killed after the directory got its other name, and after that before the record went.
+    for is_recorded in [false, true] {
+        let left = path.with_file_name(format!(".removing-{NAME}.0"));
+        fs::create_dir_all(left.join("deep")).expect("a leftover");
+        if is_recorded {
+            fs::write(node.dir.path().join("records").join(NAME), "").expect("a record");
+        }
+        assert!(node.volumes.remove_local(NAME).await.expect("removed"));
+        assert!(!left.exists());
+        assert!(!node.volumes.remove_local(NAME).await.expect("nothing is left"));
+    }
     for name in ["..", "pvc-../../x", "", ".", "other"] {
         assert!(matches!(node.volumes.remove_local(name).await, Err(VolumeError::NotAVolume(_))), "{name}");
     }
+}
+
+#[tokio::test]
+async fn a_provisioned_volume_is_the_directory_of_its_name_and_nothing_else() {
+    let node = Node::new();
+    let path = node.provision();
+    let (_, mine) = node.one(by_claim()).await.expect("set up");
+    assert_eq!(mine, path);
+    // A tenant makes a link in its volume, and another node, in the same hands, has chosen that for the directory of a claim.
+    let (secret, other) = (node.dir.path().join("secret"), "pvc-0b");
+    fs::create_dir(&secret).expect("a directory of the node");
+    symlink(&secret, path.join(other)).expect("a link");
+    node.volumes.tear_down("u-1").await.expect("torn down");
+    for source in [
+        json!({"local": {"path": path.join(other)}}),
+        json!({"local": {"path": path}}),
+        json!({"local": {"path": "/"}}),
+        json!({"hostPath": {"path": path.with_file_name(other)}}),
+    ] {
+        node.provision_at(other, source.clone());
+        let refused = node.one(by_claim()).await.expect_err("another path").to_string();
+        assert!(refused.contains("is not the directory of PersistentVolume \"pvc-0b\" on this node"), "{source}: {refused}");
+    }
+    node.provision_at("data", json!({"local": {"path": path.with_file_name("data")}}));
+    node.one(by_claim()).await.expect_err("no name of the provisioner");
+    // What is at the right path is no link either.
+    symlink(&secret, path.with_file_name(other)).expect("a link");
+    node.provision_at(other, json!({"local": {"path": path.with_file_name(other)}}));
+    let refused = node.one(by_claim()).await.expect_err("a link").to_string();
+    assert!(refused.contains("only directory and block device are supported"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_directory_that_was_used_and_is_lost_is_not_made_anew() {
+    let node = Node::new();
+    let path = node.provision();
+    let disk = path.parent().expect("a parent").to_owned();
+    node.one(by_claim()).await.expect("set up");
+    fs::write(path.join("data"), "1").expect("writing");
+    node.volumes.tear_down("u-1").await.expect("torn down");
+    // The machine starts without the disk.
+    let unmounted = disk.with_file_name("unmounted");
+    fs::rename(&disk, &unmounted).expect("moved");
+    fs::create_dir(&disk).expect("the directory below the mount");
+    let refused = node.one(by_claim()).await.expect_err("lost").to_string();
+    let words = format!("path {path:?} does not exist, although the volume was used: its disk may not be mounted");
+    assert_eq!(refused, format!("MountVolume.SetUp failed for volume \"v\" : {words}"));
+    assert_eq!(node.volumes.remove_local(NAME).await.expect_err("lost").to_string(), words);
+    fs::remove_dir(&disk).expect("nothing was made");
+    fs::rename(&unmounted, &disk).expect("moved");
+    node.one(by_claim()).await.expect("set up");
+    assert_eq!(fs::read_to_string(path.join("data")).expect("the data"), "1");
+    // A directory of an administrator who restored it from a backup, without the record.
+    node.volumes.tear_down("u-1").await.expect("torn down");
+    fs::remove_dir_all(node.dir.path().join("records")).expect("removed");
+    node.one(by_claim()).await.expect("set up");
+    node.volumes.tear_down("u-1").await.expect("torn down");
+    assert!(node.volumes.remove_local(NAME).await.expect("removed"));
+    assert_eq!(fs::read_dir(node.dir.path().join("records")).expect("the records").count(), 0);
+}
+
+/// A Pod whose volume takes long: the group of a large tree, a file server that does not answer.
+#[tokio::test]
+async fn a_volume_that_takes_long_keeps_no_other_one_waiting() {
+    let node = Node::new();
+    let path = node.provision();
+    let turn = node.volumes.local.turn(&path);
+    let (free, end) = (std::sync::mpsc::channel::<()>(), std::time::Duration::from_secs(20));
+    let slow = std::thread::spawn(move || {
+        let _turn = turn.lock();
+        free.1.recv_timeout(end).expect("the others are done in time");
+    });
+    while node.volumes.local.turn(&path).try_lock().is_some() {
+        tokio::task::yield_now().await;
+    }
+    let refused = node.volumes.remove_local(NAME).await.expect_err("a Pod is being connected");
+    assert!(matches!(refused, VolumeError::InUse(_)), "{refused}");
+    let other = path.with_file_name("pvc-0b");
+    node.provision_at("pvc-0b", json!({"local": {"path": other}}));
+    assert_eq!(node.one(by_claim()).await.expect("set up").1, other);
+    node.volumes.tear_down("u-1").await.expect("torn down");
+    assert!(node.volumes.remove_local("pvc-0b").await.expect("removed"));
+    free.0.send(()).expect("the slow one waits");
+    slow.join().expect("it waited");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removal_that_takes_long_is_not_waited_for() {
+    let node = Node::new();
+    let path = node.provision();
+    fs::create_dir_all(&path).expect("a directory");
+    let running = node.volumes.local.removal.clone().lock_owned().await;
+    let refused = node.volumes.remove_local(NAME).await.expect_err("another one runs");
+    assert!(matches!(refused, VolumeError::NotRemovedYet(_)), "{refused}");
+    drop(running);
+    assert!(node.volumes.remove_local(NAME).await.expect("removed"));
 }
 
 #[tokio::test]
@@ -147,7 +254,10 @@ async fn a_claim_that_is_not_ready_says_why_in_upstreams_words() {
     node.give(claim(&json!({})), volume(&json!({"spec": {"hostPath": {"path": "/tmp"}, "volumeMode": "Block"}})));
     assert_eq!(say(by_claim()).await, "c: volume v has volumeMode Block, but is specified in volumeMounts");
     node.give(claim(&json!({})), volume(&json!({"spec": {"local": {"path": "/a/../etc"}}})));
-    assert!(say(by_claim()).await.contains("must be relative and not contain '..'"));
+    assert_eq!(
+        say(by_claim()).await,
+        "MountVolume.SetUp failed for volume \"v\" : invalid path \"/a/../etc\": must be absolute and not contain '..'"
+    );
     node.give(claim(&json!({})), volume(&json!({"spec": {"nfs": {"server": "s", "path": "/"}}})));
     assert_eq!(
         say(by_claim()).await,
