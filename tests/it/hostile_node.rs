@@ -5,6 +5,7 @@ mod certificates;
 mod joining;
 mod objects;
 mod reach;
+mod volumes;
 
 use std::path::Path;
 
@@ -94,6 +95,7 @@ fn a_hostile_node_gains_nothing() {
     admin.apply(OWN_POD).ok();
     objects::it_reads_and_writes_what_is_its_own(&admin, &evil);
     certificates::it_is_nobody_else(&admin, &evil);
+    volumes::its_volumes_are_on_no_other_node(&admin, &evil);
     reach::it_leads_the_server_nowhere(&admin, &evil);
 }
 

@@ -159,11 +159,15 @@ fn requested(claim: &PersistentVolumeClaim) -> Option<&Quantity> {
     claim.spec.as_ref()?.resources.as_ref()?.requests.as_ref()?.get("storage")
 }
 
-/// Only the node that has the directory.
+/// Only the node that has the directory. A node may set its own label to that of another one, but not its name; the label is what
+/// upstream's local volumes have.
 fn affinity(node: &Node) -> VolumeNodeAffinity {
-    let host = meta::label(&node.metadata, HOSTNAME).unwrap_or(meta::name(&node.metadata));
-    let only = NodeSelectorRequirement { key: HOSTNAME.to_owned(), operator: "In".to_owned(), values: Some(vec![host.to_owned()]) };
-    let term = NodeSelectorTerm { match_expressions: Some(vec![only]), match_fields: None };
+    let name = meta::name(&node.metadata);
+    let only = |key: &str, value: &str| {
+        Some(vec![NodeSelectorRequirement { key: key.to_owned(), operator: "In".to_owned(), values: Some(vec![value.to_owned()]) }])
+    };
+    let host = meta::label(&node.metadata, HOSTNAME).unwrap_or(name);
+    let term = NodeSelectorTerm { match_expressions: only(HOSTNAME, host), match_fields: only("metadata.name", name) };
     VolumeNodeAffinity { required: Some(NodeSelector { node_selector_terms: vec![term] }) }
 }
 

@@ -39,6 +39,17 @@ fn a_volume_is_a_directory_of_the_chosen_node() {
 }
 
 #[test]
+fn a_node_with_the_label_of_another_one_has_its_own_volumes_only() {
+    let node =
+        json!({"metadata": {"labels": {"kubernetes.io/hostname": "victim"}, "annotations": {OURS: "/var/lib/skiff/volumes/pvc-0c"}}});
+    let claims::Action::Create(volume) = claims::plan(&claim(json!({})), &cluster(json!({}), Some(node))) else { panic!("no volume") };
+    let required = volume.spec.and_then(|spec| spec.node_affinity?.required).expect("an affinity");
+    let labels = [("kubernetes.io/hostname".to_owned(), "victim".to_owned())].into();
+    let selects = |name: &str| sched_framework::selector_matches(&required, name, &labels);
+    assert_eq!((selects("n1"), selects("victim")), (true, false));
+}
+
+#[test]
 fn what_a_directory_cannot_do_is_refused() {
     let refused = |more: Value, class: Value, node: Option<Value>| match claims::plan(&claim(more), &cluster(class, node)) {
         claims::Action::Refuse { why, reschedule } => format!("{}{}", if reschedule { "elsewhere: " } else { "" }, why.message),
