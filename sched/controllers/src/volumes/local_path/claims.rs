@@ -37,11 +37,11 @@ pub struct Cluster {
 pub enum Action {
     /// Nothing.
     Nothing,
-    /// No volume can be made. With `reschedule` the scheduler chooses another node.
+    /// No volume can be made.
     Refuse {
         /// The event.
         why: Note,
-        /// Whether another node may do.
+        /// Whether the scheduler waits for the volume: it is to stop waiting, and may choose another node.
         reschedule: bool,
     },
     /// Make this volume.
@@ -75,7 +75,8 @@ pub fn plan(claim: &PersistentVolumeClaim, cluster: &Cluster) -> Action {
         return Action::Nothing;
     }
     if let Some(why) = unsupported(claim, class) {
-        return refuse(class, &why, false);
+        // The scheduler is not to hold a place for a volume that never comes.
+        return refuse(class, &why, selected.is_some());
     }
     let Some(selected) = selected else {
         return refuse(class, "configuration error, no node was specified: the class needs volumeBindingMode WaitForFirstConsumer", false);
@@ -86,7 +87,7 @@ pub fn plan(claim: &PersistentVolumeClaim, cluster: &Cluster) -> Action {
     };
     match volume(claim, class, node, directory) {
         Some(volume) => Action::Create(Box::new(volume)),
-        None => refuse(class, "the claim requests no storage", false),
+        None => refuse(class, "the claim requests no storage", true),
     }
 }
 

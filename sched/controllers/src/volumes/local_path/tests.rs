@@ -52,12 +52,14 @@ fn a_node_with_the_label_of_another_one_has_its_own_volumes_only() {
 #[test]
 fn what_a_directory_cannot_do_is_refused() {
     let refused = |more: Value, class: Value, node: Option<Value>| match claims::plan(&claim(more), &cluster(class, node)) {
-        claims::Action::Refuse { why, reschedule } => format!("{}{}", if reschedule { "elsewhere: " } else { "" }, why.message),
+        claims::Action::Refuse { why, reschedule } => format!("{}{}", if reschedule { "again: " } else { "" }, why.message),
         other => panic!("not refused: {other:?}"),
     };
     let node = || Some(directory());
     let immediate = json!({"volumeBindingMode": "Immediate"});
     let unselected = json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": null}}});
+    let mut unselected_block = unselected.clone();
+    unselected_block["spec"] = json!({"volumeMode": "Block"});
     let lines = [
         refused(json!({"spec": {"accessModes": ["ReadWriteMany"]}}), json!({}), node()),
         refused(json!({"spec": {"volumeMode": "Block"}}), json!({}), node()),
@@ -65,7 +67,8 @@ fn what_a_directory_cannot_do_is_refused() {
         refused(json!({"spec": {"dataSource": {"kind": "PersistentVolumeClaim", "name": "x"}}}), json!({}), node()),
         refused(json!({}), json!({"mountOptions": ["ro"]}), node()),
         refused(json!({}), json!({"parameters": {"size": "1"}}), node()),
-        refused(unselected, immediate, node()),
+        refused(unselected, immediate.clone(), node()),
+        refused(unselected_block, immediate, node()),
         refused(json!({}), json!({}), None),
         refused(json!({}), json!({}), Some(json!({}))),
         refused(json!({}), json!({}), Some(json!({"metadata": {"annotations": {OURS: "/a/../etc"}}}))),
