@@ -110,6 +110,9 @@ fn the_directory_goes_before_the_volume() {
         (json!({"status": {"phase": "Bound"}, "metadata": {"deletionTimestamp": deleted}}), volumes::Action::Nothing),
         (json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}}), volumes::Action::Release),
         (json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}, "metadata": {"finalizers": null}}), volumes::Action::Nothing),
+        // Offered to others; the phase follows.
+        (json!({"spec": {"claimRef": null}}), volumes::Action::Nothing),
+        (json!({"spec": {"claimRef": {"uid": null}}}), volumes::Action::Nothing),
         // Somebody wrote the annotation on a volume of their own.
         (json!({"metadata": {"name": ".."}}), volumes::Action::Nothing),
     ] {

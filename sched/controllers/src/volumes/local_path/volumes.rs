@@ -4,7 +4,7 @@ use api_model::local_path::{NODE, PROVISIONER, is_volume_name};
 use api_model::storage::PROVISIONED_BY;
 use k8s_openapi::api::core::v1::PersistentVolume;
 
-use super::super::object::{phase, reclaim_policy};
+use super::super::object::{claim_uid, phase, reclaim_policy};
 use super::FINALIZER;
 use crate::meta;
 
@@ -29,9 +29,10 @@ pub fn is_ours(volume: &PersistentVolume) -> bool {
     meta::annotation(&volume.metadata, PROVISIONED_BY) == Some(PROVISIONER)
 }
 
-/// Whether its claim is gone and its policy is `Delete`.
+/// Whether its claim is gone and its policy is `Delete`. A volume without a reference to a claim was offered to others: the phase follows
+/// later.
 pub fn is_to_go(volume: &PersistentVolume) -> bool {
-    phase(volume) == "Released" && reclaim_policy(volume) == "Delete"
+    phase(volume) == "Released" && claim_uid(volume).is_some() && reclaim_policy(volume) == "Delete"
 }
 
 /// The action for a volume of this provisioner.
