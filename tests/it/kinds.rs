@@ -20,6 +20,7 @@ const PRINTED: &[(&str, &[&str], &[&str])] = &[
     ),
     ("ip/10.96.0.77", &["NAME", "PARENTREF", "AGE"], &["10.96.0.77", "services/default/web"]),
     ("servicecidr/more", &["NAME", "CIDRS", "AGE"], &["more", "10.250.0.0/24"]),
+    ("workload/training", &["NAME", "AGE"], &["training"]),
     ("csistoragecapacity/here", &["NAME", "STORAGECLASSNAME", "CAPACITY"], &["here", "fast", "1Gi"]),
     (
         "volumeattachment/there",

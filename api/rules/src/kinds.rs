@@ -28,6 +28,7 @@ mod persistent_volume;
 mod persistent_volume_claim;
 mod pod;
 mod pod_certificate;
+mod pod_group;
 mod pod_template;
 mod policy;
 mod priority_class;
@@ -142,7 +143,9 @@ pub fn rules(kind: &Kind) -> Option<&'static Rules> {
         ("resource.k8s.io", "ResourceClaim") => &device::CLAIM,
         ("resource.k8s.io", "ResourceClaimTemplate") => &device::CLAIM_TEMPLATE,
         ("resource.k8s.io", "ResourceSlice") => &device::SLICE,
+        ("scheduling.k8s.io", "PodGroup") => &pod_group::RULES,
         ("scheduling.k8s.io", "PriorityClass") => &priority_class::RULES,
+        ("scheduling.k8s.io", "Workload") => &pod_group::WORKLOAD,
         ("storage.k8s.io", "CSIDriver") => &storage::DRIVER,
         ("storage.k8s.io", "CSINode") => &storage::NODE,
         ("storage.k8s.io", "CSIStorageCapacity") => &storage::CAPACITY,

@@ -72,6 +72,7 @@ pub fn validate_spec(spec: &At<'_>, pod_name: Option<&str>, checks: &mut Checks)
     affinity::validate(&spec.get("affinity"), checks);
     dns::validate(spec, checks);
     gates(spec, checks);
+    scheduling_group(&spec.get("schedulingGroup"), checks);
     affinity::validate_spread(&spec.get("topologySpreadConstraints"), checks);
     names(spec, checks);
     numbers(spec, checks);
@@ -160,6 +161,15 @@ fn gates(spec: &At<'_>, checks: &mut Checks) {
             checks.duplicate(&name);
         }
         seen.push(name.text());
+    }
+}
+
+fn scheduling_group(group: &At<'_>, checks: &mut Checks) {
+    let name = group.get("podGroupName");
+    if name.exists() {
+        checks.dns_subdomain(&name);
+    } else if group.exists() {
+        checks.invalid_value(&group.path, "", "must specify one of: `podGroupName`");
     }
 }
 

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, NodeAffinity, Pod, PodSpec, PodStatus, Toleration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::{
     HostPort, NamespaceLabels, PodAffinityTerm, PodAffinityTerms, PodResourceClaim, PodVolume, Resource, TopologySpread, image_names,
@@ -53,6 +54,8 @@ pub struct PodInfo {
     pub preempted: bool,
     /// Whether the Pod has scheduling gates.
     pub gated: bool,
+    /// `namespace/name` of the PodGroup that the Pod belongs to.
+    pub pod_group: Option<Arc<str>>,
     /// The Pod's requests with its overhead.
     pub requests: Resource,
     /// The same with upstream's defaults for containers without requests. Scores use it.
@@ -152,6 +155,7 @@ impl PodInfo {
             unschedulable: scheduled.map(|c| (c.reason.clone().unwrap_or_default(), c.message.clone().unwrap_or_default())),
             priority: spec.priority.unwrap_or_default(),
             gated: spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty()),
+            pod_group: pod_group(pod),
             node_name: spec.node_name.clone().unwrap_or_default(),
             scheduler_name: spec.scheduler_name.clone().unwrap_or_default(),
             node_selector: spec.node_selector.clone().unwrap_or_default(),
@@ -282,6 +286,11 @@ fn with_defaults(mut resource: Resource) -> Resource {
         resource.memory_bytes = DEFAULT_MEMORY_BYTES;
     }
     resource
+}
+
+fn pod_group(pod: &Pod) -> Option<Arc<str>> {
+    let name = pod.spec.as_ref()?.scheduling_group.as_ref()?.pod_group_name.as_ref()?;
+    Some(format!("{}/{name}", pod.metadata.namespace.as_deref().unwrap_or_default()).into())
 }
 
 fn ports(spec: &PodSpec) -> Vec<HostPort> {

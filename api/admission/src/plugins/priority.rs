@@ -1,4 +1,4 @@
-//! Priority: resolves a Pod's PriorityClass to the number that the scheduler and the kubelets use.
+//! Priority: resolves the PriorityClass of a Pod or a PodGroup to the number that the scheduler and the kubelets use.
 
 use std::sync::Arc;
 
@@ -26,11 +26,12 @@ impl Plugin for Priority {
     }
 
     fn admit(&self, request: &mut Request<'_>, view: &dyn View, _warnings: &mut Vec<String>) -> Result<(), Denied> {
-        if !request.is("", "pods") {
+        let is_pod = request.is("", "pods");
+        if !is_pod && !request.is("scheduling.k8s.io", "podgroups") {
             return Ok(());
         }
         match request.operation {
-            Operation::Create => resolve(request, view),
+            Operation::Create => resolve(request, view, is_pod),
             Operation::Update => {
                 keep(request);
                 Ok(())
@@ -80,22 +81,24 @@ fn class_of(name: &str, view: &dyn View) -> Option<(String, i64, String)> {
     stored.or_else(system)
 }
 
-fn resolve(request: &mut Request<'_>, view: &dyn View) -> Result<(), Denied> {
+/// The group of Pods has no preemption policy of its own: the field's feature is off by default upstream.
+fn resolve(request: &mut Request<'_>, view: &dyn View, is_pod: bool) -> Result<(), Denied> {
     let spec = request.object().map(pods::spec).cloned().unwrap_or_default();
     let wanted = json::text(&spec, "priorityClassName");
     let Some((name, value, policy)) = class_of(wanted, view) else {
         return Err(Denied::forbidden(request, format!("no PriorityClass with name {wanted} was found")));
     };
+    let of = if is_pod { "pod" } else { "pod group" };
     if let Some(given) = spec.get("priority").and_then(Value::as_i64).filter(|given| *given != value) {
         return Err(Denied::forbidden(
             request,
             format!(
-                "the integer value of priority ({given}) must not be provided in pod spec; priority admission controller computed {value} from the given PriorityClass name"
+                "the integer value of priority ({given}) must not be provided in {of} spec; priority admission controller computed {value} from the given PriorityClass name"
             ),
         ));
     }
     let given = json::text(&spec, "preemptionPolicy");
-    if !given.is_empty() && given != policy {
+    if is_pod && !given.is_empty() && given != policy {
         return Err(Denied::forbidden(
             request,
             format!(
@@ -108,7 +111,9 @@ fn resolve(request: &mut Request<'_>, view: &dyn View) -> Result<(), Denied> {
             json::set(spec, "priorityClassName", name);
         }
         json::set(spec, "priority", value);
-        json::set(spec, "preemptionPolicy", policy);
+        if is_pod {
+            json::set(spec, "preemptionPolicy", policy);
+        }
     }
     Ok(())
 }
@@ -118,6 +123,7 @@ fn keep(request: &mut Request<'_>) {
     let Some(old) = request.old.and_then(|old| old.get("spec")) else { return };
     let Some(spec) = request.object.as_deref_mut().and_then(|pod| pod.get_mut("spec")) else { return };
     for field in ["priority", "preemptionPolicy"] {
+        // A PodGroup has the first of the two alone.
         if let (false, Some(value)) = (json::has(spec, field), old.get(field)) {
             json::set(spec, field, value.clone());
         }
@@ -180,6 +186,25 @@ mod tests {
         ] {
             assert_eq!(verdict(Ask::create(pod(given)).admit(&Priority, &view)), format!("pods \"p\" is forbidden: {wanted}"));
         }
+    }
+
+    #[test]
+    fn a_group_of_pods_gets_the_priority_of_its_class_and_no_preemption_policy() {
+        let group = |spec: Value| {
+            let metadata = json!({ "name": "g", "namespace": "ns" });
+            json!({ "apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": metadata, "spec": spec })
+        };
+        let view = Objects::new([class("high", 1000, false)]);
+        let admitted = |spec: Value| Ask::create(group(spec)).admit(&Priority, &view);
+        assert_eq!(admitted(json!({})).expect("admitted").object["spec"], json!({ "priority": 0 }));
+        let of_class = json!({ "priorityClassName": "high" });
+        assert_eq!(admitted(of_class).expect("admitted").object["spec"], json!({ "priorityClassName": "high", "priority": 1000 }));
+        let message = "podgroups.scheduling.k8s.io \"g\" is forbidden: the integer value of priority (5) must not be provided in pod group \
+                       spec; priority admission controller computed 0 from the given PriorityClass name";
+        assert_eq!(verdict(admitted(json!({ "priority": 5 }))), message);
+        let old = group(json!({ "priority": 7 }));
+        let updated = Ask::update(&old, group(json!({}))).admit(&Priority, &view).expect("admitted");
+        assert_eq!(updated.object["spec"], old["spec"]);
     }
 
     #[test]

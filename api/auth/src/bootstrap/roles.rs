@@ -13,6 +13,7 @@ const COORDINATION: &[&str] = &["coordination.k8s.io"];
 /// An old group, whose kinds have moved to other groups. Upstream's roles still name it.
 const EXTENSIONS: &[&str] = &["extensions"];
 const RESOURCE: &[&str] = &["resource.k8s.io"];
+const SCHEDULING: &[&str] = &["scheduling.k8s.io"];
 const STORAGE: &[&str] = &["storage.k8s.io"];
 
 /// The rights of all nodes. The node authorizer restricts most of them to the node's own Pods.
@@ -222,6 +223,7 @@ const EDIT: &[Grant] = &[
     On(WRITE, &["networking.k8s.io"], &["ingresses", "networkpolicies"]),
     On(READ_WRITE, COORDINATION, &["leases"]),
     On(WRITE, RESOURCE, &["resourceclaims", "resourceclaimtemplates"]),
+    On(WRITE, SCHEDULING, &["podgroups", "workloads"]),
 ];
 
 const VIEW: &[Grant] = &[
@@ -299,6 +301,7 @@ const VIEW: &[Grant] = &[
     ),
     On(READ, &["networking.k8s.io"], &["ingresses", "ingresses/status", "networkpolicies"]),
     On(READ, RESOURCE, &["resourceclaims", "resourceclaims/status", "resourceclaimtemplates"]),
+    On(READ, SCHEDULING, &["podgroups", "podgroups/status", "workloads"]),
 ];
 
 const CONTROLLER_MANAGER: &[Grant] = &[
@@ -338,6 +341,8 @@ const SCHEDULER: &[Grant] = &[
     On(READ, RESOURCE, &["deviceclasses", "devicetaintrules", "resourceclaims", "resourceslices"]),
     On(&["patch", "update"], RESOURCE, &["resourceclaims", "resourceclaims/status"]),
     On(UPDATE, CORE, &["pods/finalizers"]),
+    On(READ, SCHEDULING, &["podgroups", "workloads"]),
+    On(&["patch", "update"], SCHEDULING, &["podgroups/status"]),
 ];
 
 /// kubeadm's group of the tokens with which nodes join. Other bootstrap tokens have no rights.

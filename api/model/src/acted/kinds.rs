@@ -52,6 +52,8 @@ pub(super) const ROWS: &[Row] = &[
             Fields { prefix: "spec.devices[].taints[]", rows: DEVICE_TAINT },
         ],
     ),
+    Row::new("scheduling.k8s.io", "PodGroup", &[Fields { prefix: "spec", rows: POD_GROUP }]),
+    Row::new("scheduling.k8s.io", "Workload", CLIENTS),
     Row::new("", "Namespace", &[Fields { prefix: "spec", rows: NAMESPACE }]),
     Row::new("", "Event", CLIENTS),
     Row::new("events.k8s.io", "Event", CLIENTS),
@@ -83,6 +85,18 @@ pub(super) const ROWS: &[Row] = &[
     served!("apiextensions.k8s.io", "CustomResourceDefinition", "api/server/src/verbs/delete/definition.rs"),
     served!("apiregistration.k8s.io", "APIService", "api/server/src/aggregation.rs"),
     Row::nobody("storagemigration.k8s.io", "StorageVersionMigration", "StorageVersionMigrations are stored but nothing acts on them yet"),
+];
+
+const POD_GROUP: &[Field] = &[
+    Field::nobody("disruptionMode").moot(&[r#"{"single":{}}"#]),
+    Field::by(SERVER, "parentCompositePodGroupName", "api/rules/src/kinds/pod_group.rs"),
+    Field::by(SERVER, "preemptionPolicy", "api/rules/src/kinds/pod_group.rs"),
+    Field::by(&[Scheduler], "priority", "sched/framework/src/pod_group.rs"),
+    Field::by(SERVER, "priorityClassName", "api/admission/src/plugins/priority.rs"),
+    Field::nobody("resourceClaims").although("Pods have a field of that name"),
+    Field::by(SERVER, "schedulingConstraints", "api/rules/src/kinds/pod_group.rs"),
+    Field::by(&[Scheduler], "schedulingPolicy", "sched/framework/src/pod_group.rs"),
+    Field::by(&[Clients], "workloadRef", ""),
 ];
 
 const DEVICES: &str = "sched/scheduler/src/plugins/dynamic_resources/pools.rs";

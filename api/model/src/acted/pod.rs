@@ -108,7 +108,7 @@ const TOP: &[Field] = &[
     Field::by(NODE, "runtimeClassName", SANDBOX),
     Field::by(SCHEDULER, "schedulerName", "sched/scheduler/src/run.rs"),
     Field::by(SCHEDULER, "schedulingGates", "sched/framework/src/pod.rs"),
-    Field::nobody("schedulingGroup"),
+    Field::by(SCHEDULER, "schedulingGroup", "sched/framework/src/pod.rs"),
     Field::by(SERVER, "serviceAccount", "api/admission/src/plugins/service_account.rs"),
     Field::by(SERVER, "serviceAccountName", "api/admission/src/plugins/service_account.rs"),
     Field::nobody("setHostnameAsFQDN"),

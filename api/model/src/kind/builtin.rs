@@ -166,6 +166,12 @@ const GROUPS: &[(&str, &str, &[Row])] = &[
         ],
     ),
     ("scheduling.k8s.io", "v1", &[row("PriorityClass", "priorityclasses", &["pc"], Cluster, &[])]),
+    // Groups of Pods have no stable version upstream.
+    (
+        "scheduling.k8s.io",
+        "v1beta1",
+        &[row("PodGroup", "podgroups", &[], Namespaced, &["status"]), row("Workload", "workloads", &[], Namespaced, &[])],
+    ),
     ("coordination.k8s.io", "v1", &[row("Lease", "leases", &[], Namespaced, &[])]),
     ("node.k8s.io", "v1", &[row("RuntimeClass", "runtimeclasses", &[], Cluster, &[])]),
     ("discovery.k8s.io", "v1", &[row("EndpointSlice", "endpointslices", &[], Namespaced, &[])]),

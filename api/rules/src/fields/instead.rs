@@ -11,8 +11,14 @@ use serde_json::Value;
 use super::{Trail, Walk, go_type, short_name};
 
 /// Objects without fields; only their presence has a meaning.
-const WITHOUT_FIELDS: [&str; 4] = [
+const WITHOUT_FIELDS: [&str; 10] = [
+    "AllCompositeDisruptionMode",
+    "AllDisruptionMode",
+    "BasicSchedulingPolicy",
+    "CompositeBasicSchedulingPolicy",
     "CustomResourceSubresourceStatus",
+    "SingleCompositeDisruptionMode",
+    "SingleDisruptionMode",
     "WorkloadPodGroupAllDisruptionMode",
     "WorkloadPodGroupBasicSchedulingPolicy",
     "WorkloadPodGroupSingleDisruptionMode",

@@ -1,5 +1,6 @@
 //! Every kind through the whole crate: the defaulted form of a minimal object, and the errors of invalid ones.
 
+mod groups;
 mod requests;
 mod stable;
 mod storage;
@@ -101,7 +102,13 @@ fn good() -> Vec<(&'static str, &'static str, String)> {
         ("rbac.authorization.k8s.io", "clusterroles", role),
         ("rbac.authorization.k8s.io", "rolebindings", binding),
         ("rbac.authorization.k8s.io", "roles", role),
+        (
+            "scheduling.k8s.io",
+            "podgroups",
+            "spec: {schedulingPolicy: {gang: {minCount: 3}}, workloadRef: {workloadName: w, templateName: t}}",
+        ),
         ("scheduling.k8s.io", "priorityclasses", "value: 1000"),
+        ("scheduling.k8s.io", "workloads", groups::WORKLOAD),
         ("storage.k8s.io", "csidrivers", "spec: {}"),
         ("storage.k8s.io", "csinodes", "spec: {drivers: [{name: a.b, nodeID: n}]}"),
         ("storage.k8s.io", "storageclasses", "provisioner: example.com/x"),

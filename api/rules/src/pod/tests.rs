@@ -151,6 +151,8 @@ fn the_pods_own_fields_are_checked() {
         "hostUsers: false\nhostNetwork: true",
         "readinessGates: [{conditionType: 'a b'}]\nschedulingGates: [{name: a/b}, {name: a/b}]",
         "schedulingGates: [{name: a/b}]\nnodeName: n",
+        "schedulingGroup: {}",
+        "schedulingGroup: {podGroupName: A}",
         "overhead: {cpu: -1}",
         "os: {name: plan9}",
         "resourceClaims: [{name: a}, {name: a, resourceClaimName: x}]",
@@ -192,6 +194,7 @@ fn a_pod_changes_in_its_images_and_little_else() {
         "spec: {nodeSelector: {a: b}, tolerations: [{key: a, operator: Exists}], containers: [{name: c, image: i}, {name: d, image: i}]}",
         "spec: {nodeSelector: {a: b}, tolerations: [{key: a, operator: Exists}], containers: [{name: c, image: ''}]}",
         "spec: {nodeSelector: {a: b}, schedulingGates: [{name: a/b}], tolerations: [{key: a, operator: Exists}], containers: [{name: c, image: i}]}",
+        "spec: {nodeSelector: {a: b}, schedulingGroup: {podGroupName: g}, tolerations: [{key: a, operator: Exists}], containers: [{name: c, image: i}]}",
         "metadata: {annotations: {kubernetes.io/config.mirror: x}}\nspec: {nodeSelector: {a: b}, nodeName: n, tolerations: [{key: a, operator: Exists}], containers: [{name: c, image: i}]}",
     ];
     insta::assert_snapshot!(table(&cases, |case| update_problems(kind("", "pods"), None, BASE, case)));

@@ -51,6 +51,44 @@ pub(super) const TABLES: &[Table] = &[
         &["devices", "sharedCounters"],
         &[set("skipNodeOperations"), field("skipNodeOperations[]").one_of(&["*", "NodePrepareResources", "NodeUnprepareResources"])],
     ),
+    table("io.k8s.api.scheduling.v1beta1.CompositePodGroupSchedulingConstraints", &["topology"], &[]),
+    table(
+        "io.k8s.api.scheduling.v1beta1.CompositePodGroupTemplate",
+        &[],
+        &[
+            map("compositePodGroupTemplates", &["name"]),
+            map("podGroupTemplates", &["name"]),
+            field("preemptionPolicy").one_of(&["Never", "PreemptLowerPriority"]),
+        ],
+    ),
+    table("io.k8s.api.scheduling.v1beta1.PodGroupSchedulingConstraints", &["topology"], &[]),
+    table(
+        "io.k8s.api.scheduling.v1beta1.PodGroupSpec",
+        &[],
+        &[
+            field("disruptionMode").default(r#"{"single":{}}"#),
+            field("preemptionPolicy").one_of(&["Never", "PreemptLowerPriority"]),
+            map("resourceClaims", &["name"]).merge_by("name").retain_keys(),
+        ],
+    ),
+    table(
+        "io.k8s.api.scheduling.v1beta1.PodGroupStatus",
+        &[],
+        &[map("conditions", &["type"]).merge_by("type"), map("resourceClaimStatuses", &["name"]).merge_by("name").retain_keys()],
+    ),
+    table(
+        "io.k8s.api.scheduling.v1beta1.PodGroupTemplate",
+        &[],
+        &[
+            field("preemptionPolicy").one_of(&["Never", "PreemptLowerPriority"]),
+            map("resourceClaims", &["name"]).merge_by("name").retain_keys(),
+        ],
+    ),
+    table(
+        "io.k8s.api.scheduling.v1beta1.WorkloadSpec",
+        &[],
+        &[map("compositePodGroupTemplates", &["name"]), map("podGroupTemplates", &["name"])],
+    ),
     table("io.k8s.api.storage.v1.CSIDriverSpec", &["tokenRequests"], &[set("volumeLifecycleModes")]),
     table("io.k8s.api.storage.v1.CSINodeDriver", &["topologyKeys"], &[]),
     table("io.k8s.api.storage.v1.CSINodeSpec", &[], &[map("drivers", &["name"]).merge_by("name")]),

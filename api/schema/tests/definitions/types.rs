@@ -203,6 +203,8 @@ pub(crate) const TYPES: &[Type] = &[
     type_of::<api::resource::v1::ResourceClaimTemplate>(),
     type_of::<api::resource::v1::ResourceSlice>(),
     type_of::<api::scheduling::v1::PriorityClass>(),
+    type_of::<api::scheduling::v1beta1::PodGroup>(),
+    type_of::<api::scheduling::v1beta1::Workload>(),
     type_of::<api::storage::v1::CSIDriver>(),
     type_of::<api::storage::v1::CSINode>(),
     type_of::<api::storage::v1::CSIStorageCapacity>(),

@@ -83,6 +83,10 @@ fn these_are_the_values_whose_schema_says_nothing() {
         free_of(api_schema::of_kind(kind).expect("a schema"), &kind.kind, &mut seen, &mut names);
     }
     insta::assert_snapshot!(Vec::from_iter(names).join("\n"), @r"
+    AllCompositeDisruptionMode
+    AllDisruptionMode
+    BasicSchedulingPolicy
+    CompositeBasicSchedulingPolicy
     CustomResourceSubresourceStatus
     FieldsV1
     JSON
@@ -90,6 +94,8 @@ fn these_are_the_values_whose_schema_says_nothing() {
     JSONSchemaPropsOrBool
     JSONSchemaPropsOrStringArray
     RawExtension
+    SingleCompositeDisruptionMode
+    SingleDisruptionMode
     WorkloadPodGroupAllDisruptionMode
     WorkloadPodGroupBasicSchedulingPolicy
     WorkloadPodGroupSingleDisruptionMode

@@ -174,6 +174,8 @@ fn other(plural: &str, version: &str) -> Option<Value> {
         ("flowschemas", _) => json!({"spec": {"priorityLevelConfiguration": {"name": "none"}}}),
         ("horizontalpodautoscalers", _) => json!({"spec": {"scaleTargetRef": {"kind": "Deployment", "name": "none"}, "maxReplicas": 2}}),
         ("leases" | "poddisruptionbudgets", _) => json!({"spec": {}}),
+        ("podgroups", _) => json!({"spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}}),
+        ("workloads", _) => json!({"spec": {"podGroupTemplates": [{"name": "a", "schedulingPolicy": {"basic": {}}}]}}),
         ("priorityclasses", _) => json!({"value": 1}),
         ("prioritylevelconfigurations", _) => json!({"spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}}}),
         ("runtimeclasses", _) => json!({"handler": "none"}),

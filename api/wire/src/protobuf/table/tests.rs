@@ -43,6 +43,12 @@ fn messages_without_fields() {
     api.scheduling.v1alpha3.WorkloadPodGroupAllDisruptionMode
     api.scheduling.v1alpha3.WorkloadPodGroupBasicSchedulingPolicy
     api.scheduling.v1alpha3.WorkloadPodGroupSingleDisruptionMode
+    api.scheduling.v1beta1.AllCompositeDisruptionMode
+    api.scheduling.v1beta1.AllDisruptionMode
+    api.scheduling.v1beta1.BasicSchedulingPolicy
+    api.scheduling.v1beta1.CompositeBasicSchedulingPolicy
+    api.scheduling.v1beta1.SingleCompositeDisruptionMode
+    api.scheduling.v1beta1.SingleDisruptionMode
     apiextensions_apiserver.pkg.apis.apiextensions.v1.CustomResourceSubresourceStatus
     apiextensions_apiserver.pkg.apis.apiextensions.v1.JSON
     apiextensions_apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrArray

@@ -30,7 +30,7 @@ const NOT_SERVED: &[&str] = &[
     "imagepolicy.k8s.io.v1alpha1.", "internal.apiserver.k8s.io.v1alpha1.", "lifecycle.k8s.io.v1alpha1.", "networking.k8s.io.v1beta1.",
     "node.k8s.io.v1alpha1.", "node.k8s.io.v1beta1.", "policy.v1beta1.", "rbac.authorization.k8s.io.v1alpha1.",
     "rbac.authorization.k8s.io.v1beta1.", "resource.k8s.io.v1alpha3.", "resource.k8s.io.v1beta1.", "resource.k8s.io.v1beta2.",
-    "scheduling.k8s.io.v1alpha2.", "scheduling.k8s.io.v1alpha3.", "scheduling.k8s.io.v1beta1.", "storage.k8s.io.v1alpha1.",
+    "scheduling.k8s.io.v1alpha2.", "scheduling.k8s.io.v1alpha3.", "scheduling.k8s.io.v1beta1.PriorityClass", "storage.k8s.io.v1alpha1.",
     "storage.k8s.io.v1beta1.", "storagemigration.k8s.io.v1beta1.",
 ];
 
