@@ -9,7 +9,7 @@ mod reserve;
 mod volumes;
 mod watches;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use api_client::error::chain;
@@ -170,6 +170,8 @@ struct Scheduler {
     default_spread: DefaultSpread,
     writer: Writer,
     writes: JoinSet<()>,
+    /// The bindings that wait until fewer writes are in flight.
+    bindings: VecDeque<(Arc<PodInfo>, String, Instant)>,
     /// What plugins reserved for Pods that are not bound yet.
     reservations: Reservations,
     /// Wakes the work of PreBind.
@@ -206,6 +208,7 @@ impl Scheduler {
             default_spread,
             writer,
             writes: JoinSet::new(),
+            bindings: VecDeque::new(),
             reservations: Reservations::default(),
             pre_bind_changes: Arc::clone(&handle.changes),
             claim_waits: ClaimWaits::default(),
@@ -232,6 +235,7 @@ impl Scheduler {
         let (mut has_nodes, mut has_pods, mut has_namespaces, mut has_budgets) = (false, false, false, false);
         loop {
             self.unpark();
+            self.begin_bindings();
             metrics::set_pending(self.queue.counts());
             let flush_at = self.queue.next_flush();
             let (permit_at, externals, has_externals) = (self.next_permit(), self.externals.clone(), self.has_externals());
@@ -295,7 +299,9 @@ impl Scheduler {
         // The decisions that were made are written; the next leader makes the others.
         drop(results);
         self.reservations.shutdown().await;
-        while self.writes.join_next().await.is_some() {}
+        while self.writes.join_next().await.is_some() {
+            self.begin_bindings();
+        }
         extended::finish(&mut self.extension).await;
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use sched_framework::{ClusterEvent, ExternalPluginSet, PodInfo};
 use tokio::time::Instant;
 
-use super::{Finished, Next, RunningProfile, Scheduler};
+use super::{Finished, Next, RunningProfile, Scheduler, WRITES_IN_FLIGHT_MAX};
 use crate::bind::{BindingResult, Reason};
 use crate::diagnosis;
 use crate::metrics::{self, Attempt};
@@ -154,8 +154,27 @@ impl Scheduler {
         (rejected, others)
     }
 
-    /// Writes the binding beside the next cycles.
+    /// Writes the binding beside the next cycles, as soon as few enough writes are in flight: a whole gang may come at once.
     pub(super) fn bind(&mut self, pod: Arc<PodInfo>, node: String, started: Instant) {
+        self.bindings.push_back((pod, node, started));
+        self.begin_bindings();
+    }
+
+    /// Begins the bindings that wait, in their order.
+    pub(super) fn begin_bindings(&mut self) {
+        while self.writes.len() < WRITES_IN_FLIGHT_MAX
+            && let Some((pod, node, started)) = self.bindings.pop_front()
+        {
+            // A Pod that left the queue meanwhile is gone, or somebody else has bound it.
+            if self.queue.contains(&pod.uid) {
+                self.begin_binding(pod, node, started);
+            } else {
+                self.unreserve(&pod);
+            }
+        }
+    }
+
+    fn begin_binding(&mut self, pod: Arc<PodInfo>, node: String, started: Instant) {
         let (writer, finished) = (self.writer.clone(), self.finished.clone());
         let visit = self.extension.as_ref().and_then(|extension| extension.extenders.begin_binding(&pod));
         let (binder, binds) = match (&mut self.extension, visit) {
