@@ -18,6 +18,7 @@ mod etcd;
 mod extenders;
 mod fairness;
 mod full_disk;
+mod gangs;
 mod helm;
 mod hostile;
 #[cfg(target_arch = "x86_64")]

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use api_client::events::Recorder;
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
+use k8s_openapi::api::scheduling::v1beta1::PodGroup;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use sched_framework::PodInfo;
+use sched_framework::{POD_GROUP_INITIALLY_SCHEDULED, PodGroupInfo, PodInfo};
 use serde_json::{Map, Value, json};
 
 /// The result of a binding.
@@ -41,6 +42,30 @@ pub(crate) enum Reason {
     Unschedulable,
     /// The decision could not be written.
     SchedulerError,
+}
+
+/// A condition of a PodGroup, to be written.
+pub(crate) struct GroupCondition {
+    namespace: String,
+    name: String,
+    patch: Value,
+}
+
+impl GroupCondition {
+    /// Whether the group of that `namespace/name` was scheduled, and why not.
+    pub fn new(key: &str, group: &PodGroupInfo, status: &'static str, reason: &'static str, message: &str) -> Self {
+        let before = group.scheduled.as_ref().filter(|before| before.status == status);
+        let since = before.map_or_else(api_clock::now, |before| before.last_transition_time.0);
+        let mut condition = json!({"type": POD_GROUP_INITIALLY_SCHEDULED, "status": status, "reason": reason, "message": message,
+            "lastTransitionTime": api_model::meta::time(since)});
+        if let (Some(generation), Some(fields)) = (group.generation, condition.as_object_mut()) {
+            fields.insert("observedGeneration".to_owned(), generation.into());
+        }
+        // The UID is a precondition: another group may have the name by now.
+        let patch = json!({"metadata": {"uid": group.uid}, "status": {"conditions": [condition]}});
+        let (namespace, name) = key.split_once('/').unwrap_or_default();
+        Self { namespace: namespace.to_owned(), name: name.to_owned(), patch }
+    }
 }
 
 #[derive(Clone)]
@@ -109,6 +134,17 @@ impl Writer {
         }
         if !status.is_empty() {
             self.patch_status(pod, status.into()).await;
+        }
+    }
+
+    /// Writes a condition of a PodGroup.
+    pub async fn group_condition(&self, GroupCondition { namespace, name, patch }: &GroupCondition) {
+        let groups: Api<PodGroup> = Api::namespaced(self.client.clone(), namespace);
+        match groups.patch_status(name, &PatchParams::default(), &Patch::Strategic(patch)).await {
+            Ok(_) => {}
+            // The group is gone, or another one has its name.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+            Err(error) => tracing::warn!(group = name, namespace, error = api_client::error::chain(&error), "condition not written"),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The scheduler's cache: the nodes and the Pods on them. A Pod is assumed on its node from the decision until the informer
 //! has the Pod with its `spec.nodeName`.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{ContainerImage, Node};
@@ -15,6 +15,8 @@ pub(crate) struct Cache {
     nodes_without_object: HashMap<String, NodeInfo>,
     /// The node of a Pod, by the Pod's UID.
     pod_nodes: HashMap<String, String>,
+    /// The UIDs of the Pods of each group that are on nodes, confirmed and assumed, and not being deleted. By `namespace/name`.
+    groups: HashMap<Arc<str>, HashSet<String>>,
     /// The images of the nodes that have some, by the name of the node.
     images: HashMap<String, Arc<[ImageId]>>,
     /// Whether nodes came, left or moved to another zone since they were ordered.
@@ -158,8 +160,21 @@ impl Cache {
         self.insert(pod, &node);
     }
 
+    /// The number of Pods of the group that are on nodes, confirmed and assumed, and not being deleted.
+    pub fn scheduled_in(&self, group: &str) -> usize {
+        self.groups.get(group).map_or(0, HashSet::len)
+    }
+
     /// Removes a Pod. Returns whether the cache had it.
     pub fn remove_pod(&mut self, uid: &str) -> bool {
+        if let Some(group) = self.pod(uid).and_then(|pod| pod.pod_group.clone())
+            && let Some(pods) = self.groups.get_mut(&group)
+        {
+            pods.remove(uid);
+            if pods.is_empty() {
+                self.groups.remove(&group);
+            }
+        }
         let Some(node) = self.pod_nodes.remove(uid) else { return false };
         self.snapshot.pods_with_affinity.remove(uid);
         if let Some(info) = self.node_mut(&node) {
@@ -187,6 +202,9 @@ impl Cache {
         self.remove_pod(&pod.uid);
         self.end_nomination(&pod.uid);
         self.pod_nodes.insert(pod.uid.clone(), node.to_owned());
+        if let Some(group) = pod.pod_group.as_ref().filter(|_| !pod.deleting) {
+            self.groups.entry(Arc::clone(group)).or_default().insert(pod.uid.clone());
+        }
         if !pod.pod_affinity.is_empty() {
             self.snapshot.pods_with_affinity.insert(pod.uid.clone(), (Arc::clone(&pod), node.to_owned()));
         }

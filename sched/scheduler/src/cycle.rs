@@ -3,6 +3,7 @@
 
 mod evaluation;
 mod extended;
+mod member;
 mod pre_filtered;
 mod recent;
 
@@ -13,6 +14,7 @@ use sched_framework::{CycleState, NodeInfo, PodInfo, PostFilterResult, Preemptio
 
 use self::evaluation::{Evaluation, Evaluator};
 pub(crate) use self::extended::{Offer, Rejected, best_of, feasible_nodes, fits, unschedulable};
+pub(crate) use self::member::schedule_member;
 use self::pre_filtered::PreFiltered;
 use self::recent::Recent;
 use crate::diagnosis::{Diagnosis, FitError};

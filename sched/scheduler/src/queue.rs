@@ -1,6 +1,8 @@
 //! The scheduling queue: the Pods that wait for a node. A Pod is active (to be scheduled next, by priority, then age), in
 //! back-off after a failure, or unschedulable until an event may help it. Upstream's `PriorityQueue` is the model.
 
+mod members;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;

@@ -4,6 +4,7 @@
 mod changes;
 mod devices;
 mod extended;
+mod gang;
 mod permit;
 mod reserve;
 mod volumes;
@@ -21,6 +22,7 @@ use api_tasks::{TaskFailure, Tasks};
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::scheduling::v1beta1::PodGroup;
 use sched_framework::{ClusterEvent, DisruptionBudget, ExternalPlugin, ExternalPluginSet, ExternalPlugins, PodInfo, Preemption};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -29,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::devices::{ClaimWaits, DeviceWatches};
 use self::extended::{Answer, Extension};
+use self::gang::GangCycle;
 use self::reserve::Reservations;
 use self::volumes::VolumeWatches;
 use crate::bind::{BindingResult, Reason, Writer};
@@ -40,6 +43,7 @@ use crate::extender::Extenders;
 use crate::metrics::{self, Attempt};
 use crate::node_images::{self, ImageWatch};
 use crate::plugins::{BindingError, DYNAMIC_RESOURCES, Handle, IMAGE_LOCALITY, Profile};
+use crate::pod_groups::PodGroups;
 use crate::queue::{Occurrence, SchedulingQueue};
 use crate::waiting::WaitingPods;
 
@@ -108,6 +112,8 @@ enum Finished {
     Preemption(Arc<PodInfo>, PreemptionResult),
     /// The status of a Pod that no node is feasible for.
     Status(Arc<PodInfo>, Next),
+    /// The status of the Pods of a gang that are not bound.
+    GangStatus(Vec<(Arc<PodInfo>, Next)>),
     /// The calls of extenders for a Pod whose attempt began then.
     Extenders(Arc<PodInfo>, Instant, Answer),
 }
@@ -134,6 +140,8 @@ struct PreemptionResult {
 struct RunningProfile {
     profile: Profile,
     has_scheduling_gates: bool,
+    /// Whether the Pods of groups wait for each other.
+    has_gang_scheduling: bool,
     /// Whether Pods wait for the claims that are made for them.
     has_dynamic_resources: bool,
     /// The constraints of Pods that have none.
@@ -150,6 +158,7 @@ impl RunningProfile {
         Self {
             profile: Profile::new(profile, externals, handle),
             has_scheduling_gates: profile.plugins.has_scheduling_gates,
+            has_gang_scheduling: profile.plugins.has_gang_scheduling,
             has_dynamic_resources: profile.plugins.filter.contains(&DYNAMIC_RESOURCES),
             default_constraints: profile.arguments.pod_topology_spread.default_constraints(),
             progress: Progress::default(),
@@ -167,6 +176,9 @@ struct Scheduler {
     externals_by: Instant,
     cache: Cache,
     queue: SchedulingQueue,
+    groups: PodGroups,
+    /// The cycle of a gang that is under way. No other Pod is tried until it has ended.
+    gang_cycle: Option<GangCycle>,
     default_spread: DefaultSpread,
     writer: Writer,
     writes: JoinSet<()>,
@@ -205,6 +217,8 @@ impl Scheduler {
             externals_by: Instant::now() + permit::LOAD_MAX,
             cache: Cache::default(),
             queue: SchedulingQueue::new(configuration.backoff),
+            groups: PodGroups::default(),
+            gang_cycle: None,
             default_spread,
             writer,
             writes: JoinSet::new(),
@@ -228,6 +242,7 @@ impl Scheduler {
         let (mut nodes, mut pods) = (informers.informer::<Node>().changes(), informers.informer::<Pod>().changes());
         let mut namespaces = informers.informer::<Namespace>().changes();
         let mut budgets = informers.informer::<PodDisruptionBudget>().changes();
+        let mut groups = informers.informer::<PodGroup>().changes();
         let mut services = informers.informer::<Service>().changes();
         let mut volumes = VolumeWatches::new(informers);
         let mut devices = DeviceWatches::new(informers);
@@ -241,7 +256,7 @@ impl Scheduler {
             let (permit_at, externals, has_externals) = (self.next_permit(), self.externals.clone(), self.has_externals());
             let externals_by = (!has_externals).then_some(self.externals_by);
             let has_all = has_nodes && has_pods && has_namespaces && has_budgets && has_externals && volumes.are_synced();
-            let may_schedule = has_all && self.queue.has_active() && self.writes.len() < WRITES_IN_FLIGHT_MAX;
+            let may_schedule = has_all && self.has_work() && self.writes.len() < WRITES_IN_FLIGHT_MAX;
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => break,
@@ -254,6 +269,7 @@ impl Scheduler {
                     Finished::PreBinding(pod, started, result) => self.pre_binding_finished(pod, started, result),
                     Finished::Preemption(pod, result) => self.preemption_finished(&pod, result),
                     Finished::Status(pod, next) => self.status_written(&pod, next),
+                    Finished::GangStatus(pods) => pods.into_iter().for_each(|(pod, next)| self.status_written(&pod, next)),
                     Finished::Extenders(pod, started, answer) => self.extenders_answered(pod, started, answer),
                 },
                 Batch { keys, synced } = nodes.next() => {
@@ -283,6 +299,9 @@ impl Scheduler {
                     }
                 }
                 changes = node_images::next(images.as_ref()) => self.images_changed(changes),
+                Batch { keys, .. } = groups.next() => {
+                    keys.iter().for_each(|key| self.group_changed(key, groups.informer().get(key).as_deref()));
+                }
                 Batch { keys, .. } = services.next() => {
                     keys.iter().for_each(|key| self.default_spread.set_service(key, services.informer().get(key).as_deref()));
                 }
@@ -310,11 +329,22 @@ impl Scheduler {
         self.profiles.values().any(|running| running.profile.scores.iter().any(|plugin| plugin.name() == IMAGE_LOCALITY))
     }
 
+    /// Whether [`Scheduler::schedule_one`] has something to do.
+    fn has_work(&self) -> bool {
+        self.gang_cycle.is_some() || self.queue.has_active()
+    }
+
     fn schedule_one(&mut self) {
+        if let Some(cycle) = self.gang_cycle.take() {
+            return self.continue_gang(cycle);
+        }
         // Pods whose back-off ended take their turn by priority, also while others are active.
         self.queue.flush(Instant::now());
         self.park();
         let Some(pod) = self.queue.pop(api_clock::now()) else { return };
+        if !self.goes_alone(&pod) {
+            return;
+        }
         // The queue has Pods of the profiles alone.
         let Some(running) = self.profiles.get_mut(&pod.scheduler_name) else { return };
         self.cache.order_nodes();
@@ -345,7 +375,10 @@ impl Scheduler {
         tracing::debug!(pod = pod.key(), node, "node chosen");
         self.cache.assume_pod(Arc::clone(&pod), &node);
         match self.reserve(&pod, &node) {
-            Ok(()) => self.assumed(pod, node, started),
+            Ok(()) => {
+                self.member_assumed(&pod);
+                self.assumed(pod, node, started);
+            }
             Err(error) => self.refused(pod, error, started),
         }
     }

@@ -15,6 +15,7 @@ use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use k8s_openapi::api::resource::v1::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice};
+use k8s_openapi::api::scheduling::v1beta1::PodGroup;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -57,6 +58,7 @@ impl Cached for HorizontalPodAutoscaler {}
 impl Cached for Lease {}
 impl Cached for Namespace {}
 impl Cached for PodDisruptionBudget {}
+impl Cached for PodGroup {}
 impl Cached for ResourceClaimTemplate {}
 impl Cached for ResourceSlice {}
 impl Cached for RuntimeClass {}

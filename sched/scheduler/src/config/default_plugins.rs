@@ -22,6 +22,9 @@ const FILTER_AND_SCORE: &[ExtensionPoint] = &[PreFilter, Filter, PreScore, Score
 /// The plugin for which Pods with scheduling gates wait.
 pub(super) const SCHEDULING_GATES: &str = "SchedulingGates";
 
+/// The plugin for which the Pods of a gang wait for each other.
+pub(super) const GANG_SCHEDULING: &str = "GangScheduling";
+
 /// The plugins, in the order of their calls. A new plugin gets a line here, and one in `plugins.rs`.
 pub(crate) const DEFAULT_PLUGINS: &[DefaultPlugin] = &[
     DefaultPlugin { name: SCHEDULING_GATES, points: &[PreEnqueue], weight: 1 },
@@ -44,11 +47,12 @@ pub(crate) const DEFAULT_PLUGINS: &[DefaultPlugin] = &[
     DefaultPlugin { name: "NodeResourcesBalancedAllocation", points: &[PreScore, Score], weight: 1 },
     DefaultPlugin { name: "ImageLocality", points: &[Score], weight: 1 },
     DefaultPlugin { name: "DefaultBinder", points: &[Bind], weight: 1 },
+    DefaultPlugin { name: GANG_SCHEDULING, points: &[PreEnqueue], weight: 1 },
 ];
 
 /// Upstream's plugins that Skiff lacks.
 pub(super) const ABSENT_PLUGINS: &[&str] =
-    &["GangScheduling", "NodeDeclaredFeatures", "PlacementBinPacking", "PodGroupPodsCount", "TopologyPlacementGenerator"];
+    &["NodeDeclaredFeatures", "PlacementBinPacking", "PodGroupPodsCount", "TopologyPlacementGenerator"];
 
 /// The plugins that upstream has removed.
 pub(super) const REMOVED_PLUGINS: &[&str] = &["AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"];

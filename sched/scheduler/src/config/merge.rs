@@ -7,7 +7,7 @@ use api_model::field::{FieldError, Path};
 
 use super::API_VERSION;
 use super::declared::Declared;
-use super::default_plugins::{ABSENT_PLUGINS, DEFAULT_PLUGINS, DefaultPlugin, REMOVED_PLUGINS, SCHEDULING_GATES};
+use super::default_plugins::{ABSENT_PLUGINS, DEFAULT_PLUGINS, DefaultPlugin, GANG_SCHEDULING, REMOVED_PLUGINS, SCHEDULING_GATES};
 use super::document::{Plugin, PluginSet, Plugins};
 use super::extension_point::ExtensionPoint;
 use super::profile::EnabledPlugins;
@@ -39,6 +39,7 @@ pub(super) fn enabled_plugins(
     }
     check_required(&by_point, declared, scheduler_name, path, errors);
     let mut take = |point| by_point.remove(&point).unwrap_or_default();
+    let pre_enqueue = take(ExtensionPoint::PreEnqueue);
     let weighted = |name: &'static str| (name, weight(name, &plugins.at(ExtensionPoint::Score).enabled, &multi_point));
     EnabledPlugins {
         filter: take(ExtensionPoint::Filter),
@@ -48,7 +49,8 @@ pub(super) fn enabled_plugins(
         reserve: take(ExtensionPoint::Reserve),
         pre_bind: take(ExtensionPoint::PreBind),
         post_bind: take(ExtensionPoint::PostBind),
-        has_scheduling_gates: take(ExtensionPoint::PreEnqueue).contains(&SCHEDULING_GATES),
+        has_scheduling_gates: pre_enqueue.contains(&SCHEDULING_GATES),
+        has_gang_scheduling: pre_enqueue.contains(&GANG_SCHEDULING),
     }
 }
 

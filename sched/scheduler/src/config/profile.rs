@@ -38,6 +38,8 @@ pub(crate) struct EnabledPlugins {
     pub post_bind: Vec<&'static str>,
     /// Whether Pods with scheduling gates wait.
     pub has_scheduling_gates: bool,
+    /// Whether the Pods of a gang wait for each other.
+    pub has_gang_scheduling: bool,
 }
 
 impl Default for KubeSchedulerProfile {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use api_client::informer::ObjectKey;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use sched_framework::{ClusterEvent, PodInfo};
-use tokio::time::Instant;
 
 use super::Scheduler;
 use crate::node_images::ImageChanges;
@@ -61,7 +60,7 @@ impl Scheduler {
             self.claim_waits.add(ObjectKey::new(&pod.namespace, &pod.name), claim);
         } else {
             self.nomination_read(&pod);
-            self.queue.update(pod, Instant::now());
+            self.enqueue(pod);
         }
     }
 
@@ -92,6 +91,10 @@ impl Scheduler {
         let (was_waiting, before) = (self.queue.contains(&pod.uid), self.cache.pod(&pod.uid).cloned());
         self.leave_queue(&pod.uid);
         self.cache.add_pod(Arc::clone(&pod));
+        if let Some(group) = &pod.pod_group {
+            self.groups.add(&pod, false);
+            self.enqueue_ready(group);
+        }
         let Some(before) = before.filter(|_| !was_waiting) else {
             return self.happened(Occurrence::of_pod(ClusterEvent::AssignedPodAdd, pod));
         };
@@ -115,6 +118,7 @@ impl Scheduler {
 
     pub(super) fn pod_gone(&mut self, uid: &str) {
         self.leave_queue(uid);
+        self.groups.remove(uid);
         let was_nominated = self.cache.end_nomination(uid);
         if self.cache.remove_pod(uid) || was_nominated {
             self.happened(Occurrence::new(ClusterEvent::AssignedPodDelete));

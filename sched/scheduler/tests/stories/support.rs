@@ -54,7 +54,7 @@ impl Cluster {
         let scheduler = scheduler(&server, configuration, &cancel);
         let cluster = Self { client, server, cancel, scheduler, _pki: directory };
         for name in nodes {
-            cluster.node(name).await;
+            cluster.add_node(name).await;
         }
         cluster
     }
@@ -82,7 +82,8 @@ impl Cluster {
         Api::default_namespaced(self.client.clone())
     }
 
-    async fn node(&self, name: &str) {
+    /// Adds a node of four cores.
+    pub async fn add_node(&self, name: &str) {
         let nodes: Api<Node> = Api::all(self.client.clone());
         let node = from(json!({"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}}));
         nodes.create(&PostParams::default(), &node).await.expect("a Node");

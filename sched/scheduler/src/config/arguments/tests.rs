@@ -35,7 +35,11 @@ fn unknown_fields_and_other_kinds_are_errors() {
         ),
         ("NodeResourcesFit", "apiVersion: v1", "were not of kind NodeResourcesFitArgs".to_owned()),
         ("NodeName", "a: b", "profiles[0].pluginConfig[0]: Forbidden: the plugin NodeName has no arguments".to_owned()),
-        ("GangScheduling", "a: b", "profiles[0].pluginConfig[0]: Forbidden: Skiff does not have the plugin GangScheduling".to_owned()),
+        (
+            "NodeDeclaredFeatures",
+            "a: b",
+            "profiles[0].pluginConfig[0]: Forbidden: Skiff does not have the plugin NodeDeclaredFeatures".to_owned(),
+        ),
         ("Nothing", "", "profiles[0].pluginConfig[0]: Invalid value: \"Nothing\": plugin \"Nothing\" does not exist".to_owned()),
     ];
     for (plugin, args, wanted) in cases {

@@ -20,7 +20,8 @@ fn check((name, plugins, filters, scores, post_filters): &Case) {
     let merged_scores: Vec<String> = merged.score.iter().map(|(name, weight)| format!("{name}={weight}")).collect();
     let enabled = [merged.filter.join(" "), merged_scores.join(" "), merged.post_filter.join(" ")];
     assert_eq!(enabled, [*filters, *scores, *post_filters], "{name}");
-    assert_eq!(merged.has_scheduling_gates, *name != "a list of its own", "{name}");
+    let waits = [merged.has_scheduling_gates, merged.has_gang_scheduling];
+    assert_eq!(waits, [*name != "a list of its own"; 2], "{name}");
 }
 
 #[test]
@@ -122,8 +123,8 @@ fn plugins_that_cannot_be_called_are_named() {
             &["plugins.multiPoint.enabled[0]: Invalid value: \"Nothing\": PreFilterPlugin \"Nothing\" does not exist"],
         ),
         (
-            "multiPoint: {enabled: [{name: NodeName}, {name: GangScheduling}]}",
-            &["plugins.multiPoint.enabled[1]: Forbidden: Skiff does not have the plugin GangScheduling"],
+            "multiPoint: {enabled: [{name: NodeName}, {name: NodeDeclaredFeatures}]}",
+            &["plugins.multiPoint.enabled[1]: Forbidden: Skiff does not have the plugin NodeDeclaredFeatures"],
         ),
         (
             "filter: {enabled: [{name: EBSLimits}]}",
@@ -183,12 +184,12 @@ fn a_plugin_at_an_extension_point_without_plugins_gets_upstreams_message() {
             "plugins.postBind.enabled[0]: Invalid value: \"Nothing\": PostBindPlugin \"Nothing\" does not exist",
         ),
         (
-            "reserve: {enabled: [{name: GangScheduling}]}",
-            "plugins.reserve.enabled[0]: Forbidden: Skiff does not have the plugin GangScheduling",
+            "reserve: {enabled: [{name: NodeDeclaredFeatures}]}",
+            "plugins.reserve.enabled[0]: Forbidden: Skiff does not have the plugin NodeDeclaredFeatures",
         ),
         (
-            "preBind: {enabled: [{name: GangScheduling}]}",
-            "plugins.preBind.enabled[0]: Forbidden: Skiff does not have the plugin GangScheduling",
+            "preBind: {enabled: [{name: NodeDeclaredFeatures}]}",
+            "plugins.preBind.enabled[0]: Forbidden: Skiff does not have the plugin NodeDeclaredFeatures",
         ),
     ] {
         assert_eq!(merged(plugins).expect_err(plugins), [wanted], "{plugins}");

@@ -1,0 +1,36 @@
+//! The cycle of a Pod of a gang. Whether room should be made for the Pod is not a question of the Pod alone, so no post-filter plugin is
+//! called, as upstream.
+
+use std::sync::Arc;
+
+use sched_framework::{PodInfo, Snapshot};
+
+use super::{Progress, find_host, nominated_host};
+use crate::diagnosis::{Diagnosis, FitError};
+use crate::plugins::Profile;
+
+/// The name of the best node for the Pod, or why there is none.
+pub(crate) fn schedule_member(
+    profile: &Profile,
+    pod: &Arc<PodInfo>,
+    snapshot: &Snapshot,
+    progress: &mut Progress,
+) -> Result<String, FitError> {
+    let (nodes, mut diagnosis) = (snapshot.nodes.len(), Diagnosis::default());
+    if nodes == 0 {
+        return Err(FitError::NoNodes);
+    }
+    let mut state = match progress.pre_filtered.pre_filter(profile, pod, snapshot) {
+        Ok(state) => state,
+        Err(rejection) => {
+            diagnosis.add_all(nodes, rejection);
+            return Err(FitError::Unschedulable { nodes, diagnosis });
+        }
+    };
+    let host = match nominated_host(profile, &mut state, pod, snapshot) {
+        Some(host) => Some(host),
+        None => find_host(profile, &mut state, pod, snapshot, progress, &mut diagnosis),
+    };
+    progress.keep(profile, pod, snapshot, state);
+    host.ok_or(FitError::Unschedulable { nodes, diagnosis })
+}

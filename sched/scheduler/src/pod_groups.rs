@@ -1,0 +1,201 @@
+//! The PodGroups and their Pods, bound or not, as far as the queue and the cycles of gangs need them. A Pod whose group does not exist yet,
+//! or has too few Pods, waits here and not in the scheduling queue: it costs nothing until the group is complete.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use sched_framework::{PodGroupInfo, PodInfo};
+use tokio::time::Instant;
+
+use crate::plugins::may_enqueue;
+
+/// The groups by `namespace/name`. A group is here as long as it exists or has Pods.
+#[derive(Default)]
+pub(crate) struct PodGroups {
+    groups: HashMap<Arc<str>, PodGroup>,
+    /// The group of each Pod, by the Pod's UID.
+    group_of: HashMap<String, Arc<str>>,
+}
+
+#[derive(Default)]
+struct PodGroup {
+    /// `None` while the PodGroup does not exist.
+    info: Option<PodGroupInfo>,
+    /// The Pods by UID, with those that wait for the others.
+    pods: HashMap<String, Option<Arc<PodInfo>>>,
+    /// The cycles that failed since the last one that placed enough Pods.
+    failures: u32,
+    /// The end of the group's back-off.
+    retry_at: Option<Instant>,
+    /// The time of the latest write that says that the group is scheduled.
+    reported: Option<Instant>,
+}
+
+impl PodGroups {
+    /// Stores the new state of a PodGroup, or removes one that is gone. Its Pods remain.
+    pub fn set(&mut self, key: &str, info: Option<PodGroupInfo>) {
+        let key: Arc<str> = key.into();
+        let group = self.groups.entry(Arc::clone(&key)).or_default();
+        // A group that is created again begins anew.
+        if info.as_ref().map(|info| &info.uid) != group.info.as_ref().map(|info| &info.uid) {
+            (group.failures, group.retry_at, group.reported) = (0, None, None);
+        }
+        group.info = info;
+        self.remove_unused(&key);
+    }
+
+    /// The PodGroup, if it exists.
+    pub fn info(&self, key: &str) -> Option<&PodGroupInfo> {
+        self.groups.get(key)?.info.as_ref()
+    }
+
+    /// The number of Pods that the gang needs; `None` for a group without a gang, or that is gone.
+    pub fn min_count(&self, key: &str) -> Option<usize> {
+        self.info(key)?.min_count
+    }
+
+    /// Adds a Pod to its group. A Pod that `waits` is returned by [`PodGroups::take_ready`] when the group is complete.
+    pub fn add(&mut self, pod: &Arc<PodInfo>, waits: bool) {
+        let Some(key) = &pod.pod_group else { return };
+        self.group_of.insert(pod.uid.clone(), Arc::clone(key));
+        let waiting = waits.then(|| Arc::clone(pod));
+        self.groups.entry(Arc::clone(key)).or_default().pods.insert(pod.uid.clone(), waiting);
+    }
+
+    /// Removes a Pod that is gone.
+    pub fn remove(&mut self, uid: &str) {
+        let Some(key) = self.group_of.remove(uid) else { return };
+        if let Some(group) = self.groups.get_mut(&key) {
+            group.pods.remove(uid);
+        }
+        self.remove_unused(&key);
+    }
+
+    /// Takes the Pods that wait for nothing any more.
+    pub fn take_ready(&mut self, key: &str) -> Vec<Arc<PodInfo>> {
+        match self.groups.get_mut(key) {
+            Some(group) if may_enqueue(group.info.as_ref(), group.pods.len()) => group.pods.values_mut().filter_map(Option::take).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The UIDs of the Pods of a group.
+    pub fn pods(&self, key: &str) -> Vec<String> {
+        self.groups.get(key).map(|group| group.pods.keys().cloned().collect()).unwrap_or_default()
+    }
+
+    /// The time until which the group is not tried again.
+    pub fn retry_at(&self, key: &str) -> Option<Instant> {
+        self.groups.get(key)?.retry_at
+    }
+
+    /// Counts a cycle that failed. Returns how many failed in a row.
+    pub fn failed(&mut self, key: &str) -> u32 {
+        self.groups.get_mut(key).map_or(1, |group| {
+            group.failures = group.failures.saturating_add(1);
+            group.failures
+        })
+    }
+
+    /// The group is not tried again until then.
+    pub fn back_off(&mut self, key: &str, until: Instant) {
+        if let Some(group) = self.groups.get_mut(key) {
+            group.retry_at = Some(until);
+        }
+    }
+
+    /// Enough Pods of the group are on nodes. Returns the PodGroup when that must be written: it does not say so yet, and no write of it
+    /// began after `before`.
+    pub fn succeeded(&mut self, key: &str, now: Instant, before: Instant) -> Option<PodGroupInfo> {
+        let group = self.groups.get_mut(key)?;
+        (group.failures, group.retry_at) = (0, None);
+        let info = group.info.as_ref().filter(|info| !info.is_scheduled())?;
+        if group.reported.is_some_and(|reported| reported > before) {
+            return None;
+        }
+        group.reported = Some(now);
+        Some(info.clone())
+    }
+
+    fn remove_unused(&mut self, key: &str) {
+        if self.groups.get(key).is_some_and(|group| group.info.is_none() && group.pods.is_empty()) {
+            self.groups.remove(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::plugins::fixtures::pod;
+
+    const KEY: &str = "default/g";
+
+    fn gang(min_count: usize, uid: &str) -> Option<PodGroupInfo> {
+        Some(PodGroupInfo { uid: uid.to_owned(), generation: None, min_count: Some(min_count), priority: 0, scheduled: None })
+    }
+
+    fn member(name: &str) -> Arc<PodInfo> {
+        Arc::new(pod(name, json!({"schedulingGroup": {"podGroupName": "g"}})))
+    }
+
+    fn ready(groups: &mut PodGroups) -> Vec<String> {
+        let mut names: Vec<_> = groups.take_ready(KEY).iter().map(|pod| pod.name.clone()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn pods_wait_for_their_group_and_for_each_other_and_are_taken_once() {
+        let mut groups = PodGroups::default();
+        groups.add(&member("a"), true);
+        assert_eq!(ready(&mut groups), [""; 0], "there is no group");
+        groups.set(KEY, gang(3, "1"));
+        groups.add(&member("b"), true);
+        assert_eq!(ready(&mut groups), [""; 0], "a Pod is missing");
+        groups.add(&member("bound"), false);
+        assert_eq!(ready(&mut groups), ["a", "b"]);
+        assert_eq!(ready(&mut groups), [""; 0]);
+        groups.remove("a");
+        groups.add(&member("c"), true);
+        assert_eq!(ready(&mut groups), ["c"]);
+        groups.set("other/g", gang(1, "2"));
+        groups.remove("b");
+        groups.add(&member("d"), true);
+        groups.remove("bound");
+        assert_eq!(ready(&mut groups), [""; 0], "a group of another namespace is another one");
+        groups.set(KEY, gang(2, "1"));
+        assert_eq!(ready(&mut groups), ["d"], "the gang needs fewer Pods");
+    }
+
+    #[test]
+    fn nothing_is_left_of_groups_and_pods_that_are_gone() {
+        let mut groups = PodGroups::default();
+        groups.set(KEY, gang(2, "1"));
+        groups.add(&member("a"), true);
+        groups.set(KEY, None);
+        assert_eq!(groups.pods(KEY), ["a"]);
+        groups.remove("a");
+        groups.remove("a");
+        assert!(groups.groups.is_empty() && groups.group_of.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_group_backs_off_and_is_reported_once_in_a_while() {
+        let (mut groups, now) = (PodGroups::default(), Instant::now());
+        let second = std::time::Duration::from_secs(1);
+        groups.set(KEY, gang(2, "1"));
+        assert_eq!((groups.failed(KEY), groups.failed(KEY)), (1, 2));
+        groups.back_off(KEY, now + second);
+        assert_eq!(groups.retry_at(KEY), Some(now + second));
+        assert!(groups.succeeded(KEY, now + second, now).is_some());
+        assert_eq!((groups.retry_at(KEY), groups.failed(KEY)), (None, 1));
+        assert!(groups.succeeded(KEY, now + second * 2, now).is_none(), "its write may be under way");
+        assert!(groups.succeeded(KEY, now + second * 9, now + second * 2).is_some(), "its write may be lost");
+        groups.back_off(KEY, now + second);
+        groups.set(KEY, gang(2, "2"));
+        assert_eq!((groups.retry_at(KEY), groups.failed(KEY)), (None, 1), "another group of the same name");
+    }
+}

@@ -1,0 +1,334 @@
+//! Groups of Pods in the loop. The Pods of a gang are tried in one cycle: each is assumed on its node, so that the next one sees it there,
+//! and all of them are bound when enough are placed, or all are taken back. So a gang never has a part of the room that another one needs.
+//! A cycle of a large gang takes several turns of the loop; no other Pod is tried between them.
+//!
+//! Once enough Pods of a gang are on nodes, its other Pods are scheduled one by one, and so are the Pods of a group without a gang.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use api_client::informer::ObjectKey;
+use futures::future::join_all;
+use k8s_openapi::api::scheduling::v1beta1::PodGroup;
+use sched_framework::{ClusterEvent, PodGroupInfo, PodInfo};
+use tokio::time::Instant;
+
+use super::{Finished, Next, Scheduler};
+use crate::bind::{GroupCondition, Reason};
+use crate::cycle;
+use crate::diagnosis::rejected;
+use crate::metrics::{self, Attempt};
+use crate::plugins::{BindingError, Feasibility, placement_feasible};
+use crate::queue::Occurrence;
+
+/// The number of Pods that one turn of the loop tries: as many take a few milliseconds.
+const TRIES_PER_TURN: usize = 64;
+/// The highest number of Pods of a gang whose status is written at the same time.
+const STATUS_WRITES_MAX: usize = 16;
+/// The time after which a gang is tried again of which a Pod is between two attempts.
+const TRANSITION: Duration = Duration::from_secs(1);
+/// A gang waits so many times longer than its cycle took: one that never fits has a small share of the scheduler's time, however many
+/// Pods it has.
+const IDLE_SHARE: u32 = 20;
+/// The time after which it is written again that a group is scheduled, if the PodGroup does not say so.
+const REPORT_PERIOD: Duration = Duration::from_secs(10);
+
+/// A cycle of a gang that is under way.
+pub(super) struct GangCycle {
+    group: Arc<str>,
+    started: Instant,
+    /// The Pods that were not tried yet.
+    remaining: VecDeque<Arc<PodInfo>>,
+    /// The Pods that are assumed on nodes.
+    placed: Vec<(Arc<PodInfo>, String)>,
+    unplaced: Vec<Unplaced>,
+}
+
+/// A Pod that no node is feasible for, and why.
+struct Unplaced {
+    pod: Arc<PodInfo>,
+    message: String,
+    next: Next,
+}
+
+impl Scheduler {
+    /// Adds a Pod to the queue, unless it waits for its group or for other Pods of the group.
+    pub(super) fn enqueue(&mut self, pod: Arc<PodInfo>) {
+        let Some(group) = self.group_of(&pod) else { return self.queue.update(pod, Instant::now()) };
+        let is_queued = self.queue.contains(&pod.uid);
+        self.groups.add(&pod, !is_queued);
+        if is_queued {
+            self.queue.update(pod, Instant::now());
+        }
+        self.enqueue_ready(&group);
+    }
+
+    /// Adds the Pods of a group to the queue that wait for nothing any more.
+    pub(super) fn enqueue_ready(&mut self, group: &str) {
+        let now = Instant::now();
+        self.groups.take_ready(group).into_iter().for_each(|pod| self.queue.update(pod, now));
+    }
+
+    /// The key of the Pod's group, if the profile of the Pod has a say in groups.
+    fn group_of(&self, pod: &PodInfo) -> Option<Arc<str>> {
+        let group = pod.pod_group.as_ref()?;
+        self.profiles.get(&pod.scheduler_name)?.has_gang_scheduling.then(|| Arc::clone(group))
+    }
+
+    /// A PodGroup appeared, changed or is gone. A gang that needs fewer Pods than before may fit.
+    pub(super) fn group_changed(&mut self, key: &ObjectKey, group: Option<&PodGroup>) {
+        let (key, now) = (key.to_string(), Instant::now());
+        let before = self.groups.min_count(&key);
+        self.groups.set(&key, group.map(PodGroupInfo::new));
+        let min_count = self.groups.min_count(&key);
+        if before.is_some_and(|before| min_count.is_none_or(|now| now < before)) {
+            self.groups.pods(&key).iter().for_each(|uid| self.queue.wake(uid, now));
+        }
+        self.enqueue_ready(&key);
+    }
+
+    /// Whether a popped Pod is scheduled by itself. If not, it waits for its group, or the cycle of its gang begins.
+    pub(super) fn goes_alone(&mut self, pod: &Arc<PodInfo>) -> bool {
+        let Some(key) = self.group_of(pod) else { return true };
+        let Some(group) = self.groups.info(&key) else {
+            self.queue.delete(&pod.uid);
+            self.end_nomination(pod);
+            self.groups.add(pod, true);
+            return false;
+        };
+        if let Some(message) = group.mismatch(pod) {
+            self.attempt_failed(Arc::clone(pod), message, Instant::now());
+            return false;
+        }
+        let goes_alone = group.min_count.is_none_or(|min_count| self.cache.scheduled_in(&key) >= min_count);
+        if !goes_alone {
+            self.begin_gang(key, Arc::clone(pod));
+        }
+        goes_alone
+    }
+
+    /// Takes all Pods of the gang that wait. `first` was popped.
+    fn begin_gang(&mut self, group: Arc<str>, first: Arc<PodInfo>) {
+        let (now, started) = (Instant::now(), api_clock::now());
+        if let Some(until) = self.groups.retry_at(&group).filter(|until| *until > now) {
+            return self.queue.delay(&first.uid, until);
+        }
+        let others: Vec<String> = self.groups.pods(&group).into_iter().filter(|uid| *uid != first.uid).collect();
+        // A Pod whose failure is being written, for example: without it, the gang would be judged by a part of its Pods.
+        if others.iter().any(|uid| self.queue.in_flight(uid).is_some() && self.cache.pod(uid).is_none()) {
+            return self.queue.delay(&first.uid, now + TRANSITION);
+        }
+        let mut pods: Vec<_> = others.iter().filter_map(|uid| self.queue.take(uid, started)).collect();
+        pods.push(first);
+        pods.sort_by(|one, other| (one.created, &one.name).cmp(&(other.created, &other.name)));
+        let cycle = GangCycle { group, started: now, remaining: pods.into(), placed: Vec::new(), unplaced: Vec::new() };
+        match self.fault_of(&cycle) {
+            Some(message) => self.gang_failed(cycle, message),
+            None => self.continue_gang(cycle),
+        }
+    }
+
+    /// Why the Pods of a gang cannot be scheduled together.
+    fn fault_of(&self, cycle: &GangCycle) -> Option<String> {
+        let group = self.groups.info(&cycle.group)?;
+        let scheduler = &cycle.remaining.front()?.scheduler_name;
+        let other = cycle.remaining.iter().map(|pod| &pod.scheduler_name).find(|other| *other != scheduler);
+        if let Some(other) = other {
+            let message = "all pods in a single pod group should have the same .spec.schedulerName set";
+            return Some(format!("{message}, got: {other:?} and {scheduler:?}"));
+        }
+        // Calls of extenders do not end within a cycle.
+        let judges = |pod: &Arc<PodInfo>| self.extension.as_ref().is_some_and(|extension| extension.extenders.judges(pod));
+        if cycle.remaining.iter().any(judges) {
+            return Some("the Pods of a gang cannot be scheduled with extenders".to_owned());
+        }
+        cycle.remaining.iter().find_map(|pod| group.mismatch(pod))
+    }
+
+    /// Tries the next Pods of the gang.
+    pub(super) fn continue_gang(&mut self, mut cycle: GangCycle) {
+        for _ in 0..TRIES_PER_TURN {
+            let Some(min_count) = self.groups.min_count(&cycle.group) else { return self.abandon_gang(cycle) };
+            match placement_feasible(min_count, self.cache.scheduled_in(&cycle.group), cycle.remaining.len()) {
+                Feasibility::Feasible => return self.gang_placed(cycle),
+                Feasibility::Infeasible(message) => return self.gang_infeasible(cycle, message),
+                Feasibility::Wait => {}
+            }
+            let Some(pod) = cycle.remaining.pop_front() else { break };
+            // A Pod may be gone, or bound by somebody else, between two turns.
+            if self.queue.in_flight(&pod.uid).is_some()
+                && let Err(message) = self.place(&mut cycle, pod)
+            {
+                return self.gang_failed(cycle, message);
+            }
+        }
+        self.gang_cycle = Some(cycle);
+    }
+
+    /// Assumes the Pod on the best node, if there is one. An error is a failure of a plugin.
+    fn place(&mut self, cycle: &mut GangCycle, pod: Arc<PodInfo>) -> Result<(), String> {
+        let Some(running) = self.profiles.get_mut(&pod.scheduler_name) else { return Ok(()) };
+        let started = Instant::now();
+        self.cache.order_nodes();
+        let pod = self.default_spread.apply(pod, &running.default_constraints);
+        let result = match running.begin_cycle() {
+            Some(message) => Err(message),
+            None => {
+                let result = cycle::schedule_member(&running.profile, &pod, self.cache.snapshot(), &mut running.progress);
+                metrics::cycled(started.elapsed());
+                running.external_failure().map_or(Ok(result), Err)
+            }
+        };
+        let failed = match result {
+            Err(message) => Some(message),
+            Ok(Err(error)) => {
+                let (message, next) = (error.to_string(), Next::Unschedulable(error.events()));
+                cycle.unplaced.push(Unplaced { pod, message, next });
+                return Ok(());
+            }
+            Ok(Ok(node)) => {
+                self.cache.assume_pod(Arc::clone(&pod), &node);
+                match self.reserve(&pod, &node) {
+                    Ok(()) => {
+                        cycle.placed.push((pod, node));
+                        return Ok(());
+                    }
+                    Err(error) => {
+                        self.take_back(&pod);
+                        match error {
+                            BindingError::Unschedulable(message) => {
+                                cycle.unplaced.push(Unplaced { pod, message: rejected(&message), next: Next::Backoff });
+                                return Ok(());
+                            }
+                            BindingError::Failed { .. } => Some(error.to_string()),
+                        }
+                    }
+                }
+            }
+        };
+        let message = failed.unwrap_or_default();
+        cycle.unplaced.push(Unplaced { pod, message: message.clone(), next: Next::Backoff });
+        Err(format!("failed to schedule other pod from a pod group: {message}"))
+    }
+
+    /// Takes the assumption of a Pod back, and what is reserved for it.
+    fn take_back(&mut self, pod: &PodInfo) {
+        self.unreserve(pod);
+        // The cache has a Pod that somebody else bound meanwhile on its node.
+        if self.queue.in_flight(&pod.uid).is_some() {
+            self.cache.forget_pod(&pod.uid);
+        }
+    }
+
+    /// Enough Pods are placed: they are bound. The Pods that were not tried are scheduled one by one.
+    fn gang_placed(&mut self, cycle: GangCycle) {
+        tracing::debug!(group = &*cycle.group, placed = cycle.placed.len(), "gang placed");
+        self.group_scheduled(&cycle.group);
+        for (pod, node) in cycle.placed {
+            match self.queue.in_flight(&pod.uid) {
+                Some(_) => self.assumed(pod, node, cycle.started),
+                None => self.unreserve(&pod),
+            }
+        }
+        cycle.remaining.iter().for_each(|pod| self.queue.put_back(&pod.uid));
+        self.unplaced(cycle.unplaced, cycle.started, Reason::Unschedulable, None);
+    }
+
+    /// Too few Pods fit: all are taken back.
+    fn gang_infeasible(&mut self, mut cycle: GangCycle, message: String) {
+        let condition = self.condition(&cycle.group, "Unschedulable", &message);
+        self.end_gang(&mut cycle, &message, || Next::Unschedulable(HashSet::new()));
+        self.unplaced(cycle.unplaced, cycle.started, Reason::Unschedulable, condition);
+    }
+
+    /// A plugin failed, or the Pods cannot be scheduled together.
+    fn gang_failed(&mut self, mut cycle: GangCycle, message: String) {
+        let condition = self.condition(&cycle.group, "SchedulerError", &message);
+        self.end_gang(&mut cycle, &message, || Next::Backoff);
+        self.unplaced(cycle.unplaced, cycle.started, Reason::SchedulerError, condition);
+    }
+
+    /// The gang is gone, or is none any more: its Pods are judged again.
+    fn abandon_gang(&mut self, cycle: GangCycle) {
+        cycle.placed.iter().for_each(|(pod, _)| self.take_back(pod));
+        let placed = cycle.placed.iter().map(|(pod, _)| pod).chain(cycle.unplaced.iter().map(|unplaced| &unplaced.pod));
+        for pod in placed.chain(&cycle.remaining) {
+            if self.queue.in_flight(&pod.uid).is_some() {
+                self.queue.put_back(&pod.uid);
+            }
+        }
+    }
+
+    /// Takes all Pods back. Those that no node was infeasible for wait with the others.
+    fn end_gang(&mut self, cycle: &mut GangCycle, message: &str, next: impl Fn() -> Next) {
+        tracing::debug!(group = &*cycle.group, message, "gang not placed");
+        let placed = std::mem::take(&mut cycle.placed);
+        placed.iter().for_each(|(pod, _)| self.take_back(pod));
+        // Cycles with extenders end between two turns of this one: they may have missed the room.
+        if self.extension.is_some() && !placed.is_empty() {
+            self.happened(Occurrence::new(ClusterEvent::AssignedPodDelete));
+        }
+        let others = placed.into_iter().map(|(pod, _)| pod).chain(cycle.remaining.drain(..));
+        cycle.unplaced.extend(others.map(|pod| Unplaced { pod, message: message.to_owned(), next: next() }));
+        let failures = self.groups.failed(&cycle.group);
+        let wait = self.queue.backoff_after(failures).max(cycle.started.elapsed() * IDLE_SHARE);
+        self.groups.back_off(&cycle.group, Instant::now() + wait);
+    }
+
+    /// Writes why the Pods have no node, and the condition of their group. The Pods are in flight until all of that is written, so that no
+    /// cycle of the gang misses some of them.
+    fn unplaced(&mut self, mut unplaced: Vec<Unplaced>, started: Instant, reason: Reason, condition: Option<GroupCondition>) {
+        let attempt = match reason {
+            Reason::Unschedulable => Attempt::Unschedulable,
+            Reason::SchedulerError => Attempt::Error,
+        };
+        unplaced.retain(|one| self.queue.in_flight(&one.pod.uid).is_some());
+        for Unplaced { pod, message, .. } in &unplaced {
+            tracing::debug!(pod = pod.key(), message, "not placed");
+            metrics::attempted(&pod.scheduler_name, attempt, started.elapsed());
+            self.end_nomination(pod);
+        }
+        if unplaced.is_empty() {
+            return;
+        }
+        let (writer, finished) = (self.writer.clone(), self.finished.clone());
+        self.writes.spawn(api_tasks::named("scheduler/gang-status", async move {
+            if let Some(condition) = &condition {
+                writer.group_condition(condition).await;
+            }
+            for some in unplaced.chunks(STATUS_WRITES_MAX) {
+                join_all(some.iter().map(|one| writer.not_scheduled(&one.pod, reason, &one.message, Some("")))).await;
+            }
+            let pods = unplaced.into_iter().map(|Unplaced { pod, next, .. }| (pod, next)).collect();
+            // The receiver is gone only at shutdown.
+            let _gone = finished.send(Finished::GangStatus(pods)).await;
+        }));
+    }
+
+    /// The condition that says why a group is not scheduled, unless it was scheduled once or says so already.
+    fn condition(&self, group: &str, reason: &'static str, message: &str) -> Option<GroupCondition> {
+        let info = self.groups.info(group).filter(|info| !info.is_scheduled())?;
+        let before = info.scheduled.as_ref();
+        let is_same = before.is_some_and(|before| before.reason == reason && before.message == message);
+        (!is_same).then(|| GroupCondition::new(group, info, "False", reason, message))
+    }
+
+    /// A Pod of a group is on a node: the group is scheduled if that are enough of its Pods.
+    pub(super) fn member_assumed(&mut self, pod: &PodInfo) {
+        let Some(group) = self.group_of(pod) else { return };
+        if self.cache.scheduled_in(&group) >= self.groups.min_count(&group).unwrap_or(1) {
+            self.group_scheduled(&group);
+        }
+    }
+
+    fn group_scheduled(&mut self, group: &str) {
+        let now = Instant::now();
+        let Some(info) = self.groups.succeeded(group, now, now.checked_sub(REPORT_PERIOD).unwrap_or(now)) else { return };
+        let (writer, condition) = (self.writer.clone(), GroupCondition::new(group, &info, "True", "Scheduled", ""));
+        self.writes.spawn(api_tasks::named("scheduler/group-status", async move { writer.group_condition(&condition).await }));
+    }
+}
+
+#[cfg(test)]
+mod tests;
