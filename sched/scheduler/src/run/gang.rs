@@ -1,6 +1,6 @@
 //! Groups of Pods in the loop. The Pods of a gang are tried in one cycle: each is assumed on its node, so that the next one sees it there,
 //! and all of them are bound when enough are placed, or all are taken back. So a gang never has a part of the room that another one needs.
-//! A cycle of a large gang takes several turns of the loop; no other Pod is tried between them.
+//! A cycle of a large gang has several steps, each a turn of the loop; no other Pod is tried between them.
 //!
 //! Once enough Pods of a gang are on nodes, its other Pods are scheduled one by one, and so are the Pods of a group without a gang.
 
@@ -22,8 +22,8 @@ use crate::metrics::{self, Attempt};
 use crate::plugins::{BindingError, Feasibility, placement_feasible};
 use crate::queue::Occurrence;
 
-/// The number of Pods that one turn of the loop tries: as many take a few milliseconds.
-const TRIES_PER_TURN: usize = 64;
+/// The number of Pods that one step of a cycle tries: as many take a few milliseconds.
+const MEMBERS_PER_STEP: usize = 64;
 /// The highest number of Pods of a gang whose status is written at the same time.
 const STATUS_WRITES_MAX: usize = 16;
 /// The time after which a gang is tried again of which a Pod is between two attempts.
@@ -148,7 +148,7 @@ impl Scheduler {
 
     /// Tries the next Pods of the gang.
     pub(super) fn continue_gang(&mut self, mut cycle: GangCycle) {
-        for _ in 0..TRIES_PER_TURN {
+        for _ in 0..MEMBERS_PER_STEP {
             let Some(min_count) = self.groups.min_count(&cycle.group) else { return self.abandon_gang(cycle) };
             match placement_feasible(min_count, self.cache.scheduled_in(&cycle.group), cycle.remaining.len()) {
                 Feasibility::Feasible => return self.gang_placed(cycle),
@@ -158,7 +158,7 @@ impl Scheduler {
             let Some(pod) = cycle.remaining.pop_front() else { break };
             // A Pod may be gone, or bound by somebody else, between two turns.
             if self.queue.in_flight(&pod.uid).is_some()
-                && let Err(message) = self.place(&mut cycle, pod)
+                && let Err(message) = self.assume_member(&mut cycle, pod)
             {
                 return self.gang_failed(cycle, message);
             }
@@ -167,7 +167,7 @@ impl Scheduler {
     }
 
     /// Assumes the Pod on the best node, if there is one. An error is a failure of a plugin.
-    fn place(&mut self, cycle: &mut GangCycle, pod: Arc<PodInfo>) -> Result<(), String> {
+    fn assume_member(&mut self, cycle: &mut GangCycle, pod: Arc<PodInfo>) -> Result<(), String> {
         let Some(running) = self.profiles.get_mut(&pod.scheduler_name) else { return Ok(()) };
         let started = Instant::now();
         self.cache.order_nodes();

@@ -246,11 +246,11 @@ async fn pods_of_other_priorities_or_schedulers_fail_the_attempt() {
 /// The cycle of a large gang takes several turns of the loop, in which Pods come and go.
 #[tokio::test(start_paused = true)]
 async fn a_large_gang_is_tried_in_turns() {
-    let (count, mut run) = (TRIES_PER_TURN * 3, Run::new(&[("n", TRIES_PER_TURN * 3)]));
+    let (count, mut run) = (MEMBERS_PER_STEP * 3, Run::new(&[("n", MEMBERS_PER_STEP * 3)]));
     run.gang("g", count);
     run.pods("g", 0..count);
     run.scheduler.schedule_one();
-    assert_eq!((run.placed("g"), run.scheduler.bindings.len() + run.scheduler.writes.len()), (TRIES_PER_TURN, 0));
+    assert_eq!((run.placed("g"), run.scheduler.bindings.len() + run.scheduler.writes.len()), (MEMBERS_PER_STEP, 0));
     run.gone("g0");
     run.run().await;
     assert_eq!(run.placed("g"), 0, "a Pod that was assumed is gone");
