@@ -50,6 +50,11 @@ struct PendingAllocation {
     is_abandoned: bool,
 }
 
+/// Another allocation of the claim of that `namespace/name` is pending.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("claim {0} is in the process of being allocated")]
+pub struct AllocationPending(String);
+
 /// How far the writing of an allocation is. The task that writes reports it; clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct AllocationWrite(Arc<AtomicU64>);
@@ -175,13 +180,22 @@ impl DraManager {
     }
 
     /// The allocation of a claim was decided: its devices are in use. The task that writes it reports to the result.
-    pub fn signal_claim_pending_allocation(&mut self, claim: &ResourceClaim, allocation: &AllocationResult) -> AllocationWrite {
+    ///
+    /// # Errors
+    /// When another allocation of the claim is pending: its devices would be free while it may be in the store.
+    pub fn signal_claim_pending_allocation(
+        &mut self,
+        claim: &ResourceClaim,
+        allocation: &AllocationResult,
+    ) -> Result<AllocationWrite, AllocationPending> {
         let (uid, write) = (claim.metadata.uid.clone().unwrap_or_default(), AllocationWrite::default());
-        self.end_pending(&uid);
+        if self.claim_has_pending_allocation(&uid) {
+            return Err(AllocationPending(claim_key(claim)));
+        }
         let devices: Vec<DeviceId> = devices_in_use(allocation).collect();
         devices.iter().for_each(|device| self.take(device.clone()));
         self.pending.insert(uid, PendingAllocation { key: claim_key(claim), devices, write: write.clone(), is_abandoned: false });
-        write
+        Ok(write)
     }
 
     /// The Pod for which the allocation of the claim with this UID was decided is not bound. An allocation that is being written stays

@@ -51,8 +51,12 @@ fn a_pending_allocation_lasts_until_the_informer_has_it() {
     let mut manager = DraManager::default();
     let unallocated = claim("u", 1, &[]);
     manager.set_claim("default/c", Some(Arc::clone(&unallocated)));
-    let write = manager.signal_claim_pending_allocation(&unallocated, &allocation);
+    let write = manager.signal_claim_pending_allocation(&unallocated, &allocation).expect("the only one");
     assert!(manager.claim_has_pending_allocation("u"));
+    let other: AllocationResult = serde_json::from_value(allocation_of(&["b"])).expect("an allocation");
+    let refused = manager.signal_claim_pending_allocation(&unallocated, &other).expect_err("pending");
+    assert_eq!(refused.to_string(), "claim default/c is in the process of being allocated");
+    assert_eq!(in_use(&manager, ["a", "b"]), [true, false], "the allocation that is pending stays");
     write.start();
     // The finalizer was added.
     manager.set_claim("default/c", Some(claim("u", 2, &[])));
@@ -73,12 +77,14 @@ fn a_pending_allocation_ends_when_it_cannot_be_in_the_store() {
     let unallocated = claim("u", 1, &[]);
     manager.set_claim("default/c", Some(Arc::clone(&unallocated)));
     let is_in_use = |manager: &DraManager| in_use(manager, ["a", "b"])[0];
+    let pending =
+        |manager: &mut DraManager| manager.signal_claim_pending_allocation(&unallocated, &allocation).expect("none is pending");
 
-    manager.signal_claim_pending_allocation(&unallocated, &allocation);
+    let write = pending(&mut manager);
     manager.remove_claim_pending_allocation("u");
     assert!(!is_in_use(&manager), "nothing was written");
 
-    let write = manager.signal_claim_pending_allocation(&unallocated, &allocation);
+    let write = pending(&mut manager);
     write.start();
     manager.remove_claim_pending_allocation("u");
     assert!(is_in_use(&manager), "the write may succeed");
@@ -87,7 +93,7 @@ fn a_pending_allocation_ends_when_it_cannot_be_in_the_store() {
     assert!(!is_in_use(&manager), "the write failed");
 
     // The informer was faster than the answer to the write, and the claim was deallocated since.
-    let write = manager.signal_claim_pending_allocation(&unallocated, &allocation);
+    let write = pending(&mut manager);
     write.start();
     manager.set_claim("default/c", Some(claim("u", 6, &[])));
     assert!(is_in_use(&manager));
@@ -95,7 +101,7 @@ fn a_pending_allocation_ends_when_it_cannot_be_in_the_store() {
     manager.remove_claim_pending_allocation("u");
     assert!(!is_in_use(&manager));
 
-    let write = manager.signal_claim_pending_allocation(&unallocated, &allocation);
+    let write = pending(&mut manager);
     write.start();
     manager.set_claim("default/c", Some(claim("other", 7, &[])));
     assert!(!is_in_use(&manager), "another claim has the name");

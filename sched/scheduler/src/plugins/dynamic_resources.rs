@@ -238,7 +238,7 @@ impl ReservePlugin for DynamicResources {
         };
         let dra = Arc::make_mut(&mut snapshot.dra);
         for (claim, allocation) in claims.unallocated.iter().zip(allocations) {
-            let write = dra.signal_claim_pending_allocation(claim, &allocation);
+            let write = dra.signal_claim_pending_allocation(claim, &allocation).map_err(|error| Refusal::Error(error.to_string().into()))?;
             claims.reserved.push(ReservedClaim { claim: Arc::clone(claim), allocation, write });
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! The claims of a Pod, with upstream's reasons why they cannot be used.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use k8s_openapi::api::resource::v1::{AllocationResult, DeviceRequest, ResourceClaim, ResourceClaimConsumerReference};
@@ -28,9 +29,9 @@ pub(crate) enum ClaimError {
     UnknownRequest { claim: String, request: String },
 }
 
-/// The claims of the Pod.
+/// The claims of the Pod, each once: a Pod may name a claim several times.
 pub(crate) fn of_pod(pod: &PodInfo, dra: &DraManager) -> Result<Vec<Arc<ResourceClaim>>, ClaimError> {
-    let mut claims = Vec::new();
+    let (mut claims, mut uids) = (Vec::new(), HashSet::new());
     for of_pod in &pod.resource_claims {
         let (name, is_generated) = match &of_pod.source {
             ClaimSource::Named(name) => (name, false),
@@ -47,7 +48,9 @@ pub(crate) fn of_pod(pod: &PodInfo, dra: &DraManager) -> Result<Vec<Arc<Resource
         if is_generated && !owners.any(|owner| owner.controller == Some(true) && owner.uid == pod.uid) {
             return Err(ClaimError::NotOwned { claim: claim_name(claim), pod: pod.key() });
         }
-        claims.push(Arc::clone(claim));
+        if uids.insert(claim.metadata.uid.as_deref().unwrap_or_default()) {
+            claims.push(Arc::clone(claim));
+        }
     }
     Ok(claims)
 }

@@ -203,3 +203,19 @@ fn a_deallocated_claim_is_free_again() {
     all.dra = Arc::new(dra);
     assert_eq!(filter(&DynamicResources::default(), &mut CycleState::default(), &using("p", &["c"]), &all)[0], "fits");
 }
+
+/// A Pod may name a claim in several of its entries: it is one claim, for one device.
+#[test]
+fn a_claim_that_a_pod_names_twice_is_allocated_once() {
+    let (plugin, mut state) = (DynamicResources::default(), CycleState::default());
+    let mut all = cluster(&[devices_of("n1", &["a", "b"])], &[wanted("c"), wanted("d")]);
+    let entry = |name: &str| json!({"name": name, "resourceClaimName": "c"});
+    let twice = pod("p", json!({"resourceClaims": [entry("one"), entry("two")]}));
+    assert_eq!(filter(&plugin, &mut state, &twice, &all)[0], "fits");
+    plugin.reserve(&mut state, &twice, "n1", &mut all).expect("reserved");
+    let device = |name: &str| sched_framework::DeviceId { driver: DRIVER.to_owned(), pool: "n1".to_owned(), device: name.to_owned() };
+    assert_eq!(["a", "b"].map(|name| all.dra.is_allocated(&device(name))), [true, false]);
+    assert_eq!(state.read::<PodClaims>(DYNAMIC_RESOURCES).expect("claims").reserved.len(), 1);
+    let other = filter(&plugin, &mut CycleState::default(), &using("q", &["d"]), &all);
+    assert_eq!(other[0], "fits", "the second device is left to others");
+}
