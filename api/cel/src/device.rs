@@ -36,6 +36,13 @@ pub enum SelectorError {
     ResultType(Type),
 }
 
+impl SelectorError {
+    /// Whether the same selector may compile later: the machine lacks something now.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Compile(error) if error.is_transient())
+    }
+}
+
 /// A device whose selector cannot be evaluated.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum MatchError {

@@ -7,8 +7,12 @@ const TEXT_BYTES_MAX: usize = 256 * 1024;
 
 /// An expression that does not parse, or that fails the check of names, functions and types.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("compilation failed: {0}")]
-pub struct CompileError(pub(crate) String);
+#[error("compilation failed: {text}")]
+pub struct CompileError {
+    pub(crate) text: String,
+    /// Whether the machine lacks something that parsing needs.
+    is_transient: bool,
+}
 
 /// An issue at an offset of the text, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,12 +38,27 @@ impl CompileError {
                 break;
             }
         }
-        Self(text)
+        Self::of_text(text)
+    }
+
+    /// An error of the expression.
+    pub(crate) fn of_text(text: impl Into<String>) -> Self {
+        Self { text: text.into(), is_transient: false }
+    }
+
+    /// The machine has no thread to parse an expression.
+    pub fn no_thread(error: &std::io::Error) -> Self {
+        Self { text: format!("no thread to parse: {error}"), is_transient: true }
+    }
+
+    /// Whether the same expression may compile later: the machine lacks something now.
+    pub fn is_transient(&self) -> bool {
+        self.is_transient
     }
 
     /// The issues with their positions, without the prefix of the message.
     pub fn issues(&self) -> &str {
-        &self.0
+        &self.text
     }
 }
 

@@ -44,8 +44,8 @@ pub(crate) fn parse(text: &str) -> Result<Parsed, CompileError> {
     guard::check(text)?;
     let parsed = thread::scope(|scope| {
         let parser = thread::Builder::new().name("cel-parser".to_owned()).stack_size(PARSER_STACK_BYTES);
-        let parsing = parser.spawn_scoped(scope, || grammar(text)).map_err(|error| CompileError(format!("no thread to parse: {error}")))?;
-        parsing.join().unwrap_or_else(|_| Err(CompileError("ERROR: <input>:1:1: Syntax error: the parser gave up".to_owned())))
+        let parsing = parser.spawn_scoped(scope, || grammar(text)).map_err(|error| CompileError::no_thread(&error))?;
+        parsing.join().unwrap_or_else(|_| Err(CompileError::of_text("ERROR: <input>:1:1: Syntax error: the parser gave up")))
     })?;
     if depth(&parsed.root, 0) > DEPTH_MAX {
         return Err(too_deep());
@@ -54,7 +54,7 @@ pub(crate) fn parse(text: &str) -> Result<Parsed, CompileError> {
 }
 
 fn too_deep() -> CompileError {
-    CompileError(format!("ERROR: <input>:-1:0: expression recursion limit exceeded: {DEPTH_MAX}"))
+    CompileError::of_text(format!("ERROR: <input>:-1:0: expression recursion limit exceeded: {DEPTH_MAX}"))
 }
 
 /// The depth of an expression, counted up to `DEPTH_MAX`.

@@ -16,7 +16,7 @@ pub(super) fn check(text: &str) -> Result<(), CompileError> {
     if text.len() > CHARS_MAX {
         let len = text.chars().count();
         if len > CHARS_MAX {
-            return Err(CompileError(format!(
+            return Err(CompileError::of_text(format!(
                 "ERROR: <input>:-1:0: expression code point size exceeds limit: size: {len}, limit {CHARS_MAX}"
             )));
         }

@@ -7,6 +7,7 @@ mod allocator;
 mod binding;
 mod claims;
 mod constraint;
+mod cycle_cache;
 mod error;
 #[cfg(test)]
 pub(crate) mod fixtures;
@@ -27,6 +28,8 @@ use sched_framework::{
 };
 
 use self::allocator::{Allocator, Effort};
+use self::cycle_cache::CycleCache;
+use self::error::AllocationError;
 use self::selectors::SelectorCache;
 pub(crate) use binding::DynamicResourcesBinding;
 pub(crate) use claims::awaited as awaited_claim;
@@ -67,6 +70,7 @@ struct Progress {
     /// By the name of the node. A cycle may filter a node several times.
     nodes: HashMap<String, Result<Vec<AllocationResult>, Status>>,
     effort: Effort,
+    cache: CycleCache,
     /// Something is wrong with a claim, a class or a slice: no node is feasible.
     failure: Option<Reason>,
     /// The indexes of claims that are allocated for other nodes than one that was filtered.
@@ -75,7 +79,13 @@ struct Progress {
 
 impl Default for Progress {
     fn default() -> Self {
-        Self { nodes: HashMap::new(), effort: Effort::of_cycle(), failure: None, unavailable: BTreeSet::new() }
+        Self {
+            nodes: HashMap::new(),
+            effort: Effort::of_cycle(),
+            cache: CycleCache::default(),
+            failure: None,
+            unavailable: BTreeSet::new(),
+        }
     }
 }
 
@@ -172,10 +182,16 @@ impl DynamicResources {
         node: &NodeInfo,
         progress: &mut Progress,
     ) -> Result<Vec<AllocationResult>, Status> {
+        if progress.effort.is_spent() {
+            return Err(unschedulable(AllocationError::TimedOut.to_string()));
+        }
         let before = progress.effort.for_node();
         let mut effort = before.clone();
-        let result = Allocator::new(dra, &self.selectors, &claims.unallocated).allocate(node, &mut effort);
+        let result = Allocator::new(dra, &self.selectors, &claims.unallocated).allocate(node, &mut progress.cache, &mut effort);
         progress.effort.spend(&before, &effort);
+        let steps = progress.cache.take_steps();
+        // If they were the last ones, the next node learns it.
+        let _is_enough = progress.effort.take(steps);
         match result {
             Ok(Some(allocations)) => Ok(allocations),
             Ok(None) => Err(unschedulable("cannot allocate all claims")),

@@ -2,32 +2,35 @@
 //! after the other, until all requests have theirs (upstream's `structured.Allocator`).
 //!
 //! The search is exhaustive, so a hostile claim could keep it busy for years. Each search has a number of steps, where upstream has a
-//! time: the same claims and slices give the same result on every machine. The search has no recursion, because the number of a Pod's
-//! claims has no limit.
+//! time: the same claims and slices give the same result on every machine. All work that grows with claims, slices or devices takes steps.
+//! The search has no recursion, because the number of a Pod's claims has no limit.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api_cel::Budget;
-use api_cel::device::{DeviceValue, SELECTOR_COST_MAX};
-use k8s_openapi::api::resource::v1::{
-    AllocationResult, Device, DeviceSelector, DeviceTaint, DeviceToleration, ResourceClaim, ResourceSlice,
-};
+use api_cel::device::{DeviceValue, MatchError, SELECTOR_COST_MAX};
+use k8s_openapi::api::resource::v1::{AllocationResult, Device, DeviceTaint, DeviceToleration, ResourceClaim, ResourceSlice};
 use sched_framework::{DeviceId, DraManager, NodeInfo};
 
 use super::constraint::Constraint;
+use super::cycle_cache::CycleCache;
 use super::error::{AllocationError, DEVICES_MAX, RequestError};
 use super::outcome;
-use super::pools::{self, Counters, Pool, PoolState};
-use super::requests::{self, Alternatives, Request, Wanted, claim_name};
+use super::pools::{self, Pool, PoolState, SharedCounters};
+use super::requests::{self, Alternatives, Request, RequestSelector, Wanted, claim_name};
 use super::search::Search;
-use super::selectors::SelectorCache;
+use super::selectors::{Compiled, SelectorCache};
+
+/// The bytes of a selector that are compared in one step.
+const LOOKUP_BYTES: usize = 256;
 
 /// What a search, or all searches of a scheduling cycle together, may still spend.
 #[derive(Clone, Debug)]
 pub(crate) struct Effort {
-    /// Devices that are tried.
+    /// Slices, devices and counters that are read, selectors that are evaluated, devices that are tried.
     pub steps: u64,
-    /// The cost of selectors.
+    /// The cost of the evaluations of selectors.
     pub selectors: Budget,
 }
 
@@ -57,8 +60,19 @@ impl Effort {
 
     /// Takes one step.
     pub fn step(&mut self) -> Result<(), AllocationError> {
-        self.steps = self.steps.checked_sub(1).ok_or(AllocationError::TimedOut)?;
-        Ok(())
+        self.take(1)
+    }
+
+    /// Takes so many steps. When there are fewer, none is left.
+    pub fn take(&mut self, steps: usize) -> Result<(), AllocationError> {
+        let is_enough = steps as u64 <= self.steps;
+        self.steps = self.steps.saturating_sub(steps as u64);
+        if is_enough { Ok(()) } else { Err(AllocationError::TimedOut) }
+    }
+
+    /// Whether nothing can be searched any more.
+    pub fn is_spent(&self) -> bool {
+        self.steps == 0 || self.selectors.left() == 0
     }
 }
 
@@ -118,13 +132,19 @@ impl<'a> Allocator<'a> {
     }
 
     /// An allocation for each claim, or `None` when the node does not have the devices.
-    pub fn allocate(&self, node: &NodeInfo, effort: &mut Effort) -> Result<Option<Vec<AllocationResult>>, AllocationError> {
-        let pools = pools::gather(self.dra, node);
-        let mut eligible = Eligible { selectors: self.selectors, node, candidates: self.candidates(&pools), effort };
+    pub fn allocate(
+        &self,
+        node: &NodeInfo,
+        cache: &mut CycleCache,
+        effort: &mut Effort,
+    ) -> Result<Option<Vec<AllocationResult>>, AllocationError> {
+        let pools = pools::gather(self.dra, node, cache, effort)?;
+        let candidates = self.candidates(&pools, effort)?;
+        let values = candidates.iter().map(|_| None).collect();
+        let mut eligible = Eligible { selectors: self.selectors, node, candidates: &candidates, values, cache, effort };
         let plans = self.claims.iter().map(|claim| self.plan(claim, &pools, &mut eligible)).collect::<Result<Vec<_>, _>>()?;
-        let counters: Vec<&Counters> = pools.iter().map(|pool| &pool.counters).collect();
+        let counters: Vec<&SharedCounters> = pools.iter().map(|pool| pool.counters.as_ref()).collect();
         let mut constraints = self.claims.iter().map(|claim| constraints(claim)).collect::<Result<Vec<_>, _>>()?;
-        let candidates = std::mem::take(&mut eligible.candidates);
         let mut search = Search::new(&plans, &candidates, counters, &mut constraints);
         if !search.run(&mut eligible)? {
             let is_invalid = pools.iter().any(|pool| pool.state == PoolState::Invalid);
@@ -151,17 +171,19 @@ impl<'a> Allocator<'a> {
     }
 
     /// The devices that may be allocated on the node.
-    fn candidates(&self, pools: &[Pool]) -> Vec<Candidate> {
+    fn candidates(&self, pools: &[Pool], effort: &mut Effort) -> Result<Vec<Candidate>, AllocationError> {
         let mut candidates = Vec::new();
         for (pool, slice) in pools.iter().enumerate().flat_map(|(index, pool)| pool.slices.iter().map(move |slice| (index, slice))) {
             for (index, device) in slice.spec.devices.iter().flatten().enumerate() {
+                effort.step()?;
                 let Some(counters) = pools::consumed(device).filter(|_| pools::is_supported(slice, device)) else { continue };
+                effort.take(counters.len())?;
                 let id = pools::device_id(slice, device);
                 let is_allocated = self.dra.is_allocated(&id);
                 candidates.push(Candidate { id, slice: Arc::clone(slice), index, pool, is_allocated, counters });
             }
         }
-        candidates
+        Ok(candidates)
     }
 
     /// Checks the claim, and how many devices each of its requests is for.
@@ -171,6 +193,7 @@ impl<'a> Allocator<'a> {
         for alternatives in requests::of_claim(claim, self.dra)? {
             let mut of_request = Vec::new();
             for request in Alternatives::into_iter(alternatives) {
+                eligible.effort.take(1 + request.selectors.len())?;
                 of_request.push(self.plan_request(claim, request, pools, eligible)?);
             }
             plans.push(of_request);
@@ -205,7 +228,7 @@ impl<'a> Allocator<'a> {
         }
         let mut all = Vec::new();
         for index in 0..devices {
-            if eligible.is_selectable(claim, &request, index)? {
+            if eligible.selects(claim, &request, index)? {
                 all.push(index);
             }
         }
@@ -225,53 +248,73 @@ fn constraints(claim: &ResourceClaim) -> Result<Vec<Constraint<'_>>, AllocationE
 pub(super) struct Eligible<'e> {
     selectors: &'e SelectorCache,
     node: &'e NodeInfo,
-    candidates: Vec<Candidate>,
+    candidates: &'e [Candidate],
+    /// The candidates as selectors read them, once one has.
+    values: Vec<Option<Result<DeviceValue<'e>, MatchError>>>,
+    cache: &'e mut CycleCache,
     pub effort: &'e mut Effort,
 }
 
 impl Eligible<'_> {
-    fn is_selectable(&mut self, claim: &ResourceClaim, request: &Request<'_>, index: usize) -> Result<bool, AllocationError> {
-        let candidates = std::mem::take(&mut self.candidates);
-        let result = candidates.get(index).map_or(Ok(false), |candidate| self.selects(claim, request, candidate));
-        self.candidates = candidates;
-        result
-    }
-
     /// Whether class and request select the device, and the node can use it.
-    pub fn selects(&mut self, claim: &ResourceClaim, request: &Request<'_>, candidate: &Candidate) -> Result<bool, AllocationError> {
+    pub fn selects(&mut self, claim: &ResourceClaim, request: &Request<'_>, index: usize) -> Result<bool, AllocationError> {
         self.effort.step()?;
+        let Some(candidate) = self.candidates.get(index) else { return Ok(false) };
         let Some(device) = candidate.device() else { return Ok(false) };
         if candidate.slice.spec.per_device_node_selection == Some(true) && !pools::device_matches(device, self.node) {
             return Ok(false);
         }
-        let class = || format!("class {}", request.class.metadata.name.as_deref().unwrap_or_default());
-        let of_class = request.class.spec.as_ref().and_then(|spec| spec.selectors.as_deref()).unwrap_or_default();
-        Ok(self.all_match(&class, of_class, candidate, device)?
-            && self.all_match(&|| format!("claim {}", claim_name(claim)), request.selectors, candidate, device)?)
-    }
-
-    fn all_match(
-        &mut self,
-        owner: &dyn Fn() -> String,
-        selectors: &[DeviceSelector],
-        candidate: &Candidate,
-        device: &Device,
-    ) -> Result<bool, AllocationError> {
-        for (index, selector) in selectors.iter().enumerate() {
-            let expression = selector.cel.as_ref().map_or("", |cel| cel.expression.as_str());
-            let compiled = self.selectors.get_or_compile(expression);
-            let compiled = compiled.map_err(|error| AllocationError::Compile { owner: owner(), index, error: Box::new(error) })?;
-            let value = DeviceValue::new(&candidate.id.driver, device);
-            match value.and_then(|value| compiled.matches(&value, &mut self.effort.selectors)) {
+        for selector in &request.selectors {
+            let owner = || match selector.is_of_class {
+                true => format!("class {}", request.class.metadata.name.as_deref().unwrap_or_default()),
+                false => format!("claim {}", claim_name(claim)),
+            };
+            let compiled = self.compiled(selector)?.map_err(|error| AllocationError::Compile {
+                owner: owner(),
+                index: selector.index,
+                error: Box::new(error),
+            })?;
+            self.read(index)?;
+            let result = match self.values.get(index) {
+                Some(Some(Ok(value))) => compiled.matches(value, &mut self.effort.selectors),
+                Some(Some(Err(error))) => Err(error.clone()),
+                Some(None) | None => return Ok(false),
+            };
+            match result {
                 Ok(true) => {}
                 Ok(false) => return Ok(false),
                 Err(error) if error.is_out_of_budget() => return Err(AllocationError::TimedOut),
                 Err(error) => {
-                    return Err(AllocationError::Runtime { owner: owner(), index, device: candidate.id.clone(), error: Box::new(error) });
+                    let (device, error) = (candidate.id.clone(), Box::new(error));
+                    return Err(AllocationError::Runtime { owner: owner(), index: selector.index, device, error });
                 }
             }
         }
         Ok(true)
+    }
+
+    /// The selector for one more evaluation.
+    fn compiled(&mut self, selector: &RequestSelector<'_>) -> Result<Compiled, AllocationError> {
+        self.effort.step()?;
+        if let Some(compiled) = selector.compiled.get() {
+            return Ok(compiled.clone());
+        }
+        // The cache is asked once a node.
+        self.effort.take(selector.expression.len() / LOOKUP_BYTES)?;
+        let compiled = self.cache.selector(self.selectors, selector.expression)?;
+        Ok(selector.compiled.get_or_init(|| compiled).clone())
+    }
+
+    /// Makes the device one that selectors can read.
+    fn read(&mut self, index: usize) -> Result<(), AllocationError> {
+        if let Some(value) = self.values.get_mut(index).filter(|value| value.is_none())
+            && let Some(candidate) = self.candidates.get(index)
+            && let Some(device) = candidate.device()
+        {
+            self.effort.take(device.attributes.as_ref().map_or(0, BTreeMap::len) + device.capacity.as_ref().map_or(0, BTreeMap::len))?;
+            *value = Some(DeviceValue::new(&candidate.id.driver, device));
+        }
+        Ok(())
     }
 }
 

@@ -8,6 +8,10 @@ use k8s_openapi::api::core::v1::NodeSelector;
 use k8s_openapi::api::resource::v1::{Counter, Device, DeviceAttribute, ResourceSlice};
 use sched_framework::{DeviceId, DraManager, NodeInfo, PoolId, selector_matches};
 
+use super::allocator::Effort;
+use super::cycle_cache::CycleCache;
+use super::error::AllocationError;
+
 /// Amounts by the names of the counter set and of the counter, in billionths.
 pub(super) type Counters = HashMap<(String, String), i128>;
 
@@ -18,8 +22,40 @@ pub(super) struct Pool {
     pub state: PoolState,
     /// The slices with devices for the node, by their names.
     pub slices: Vec<Arc<ResourceSlice>>,
-    /// What is left of the counters that the devices of the pool share. Less than nothing is no error.
-    pub counters: Counters,
+    pub counters: Arc<SharedCounters>,
+}
+
+/// The counters that the devices of a pool share.
+#[derive(Debug, Default)]
+pub(super) struct SharedCounters {
+    /// What is left of them. Less than nothing is no error.
+    pub left: Counters,
+    /// Whether less than nothing is left of one of them: no device of the pool that consumes counters can be allocated.
+    pub is_overdrawn: bool,
+}
+
+/// What nodes have in common that use a pool.
+#[derive(Debug)]
+pub(crate) struct PoolSummary {
+    /// The newest generation.
+    generation: i64,
+    /// The number of slices of that generation.
+    slices: usize,
+    /// Their counters; `None` when sets or counters do not fit together.
+    counters: Option<Arc<SharedCounters>>,
+}
+
+impl PoolSummary {
+    /// The summary, and the steps that it took.
+    pub fn new(dra: &DraManager, id: &PoolId) -> (Self, usize) {
+        let generation = dra.slices_of_pool(id).map(|slice| slice.spec.pool.generation).max().unwrap_or_default();
+        let newest: Vec<_> = dra.slices_of_pool(id).filter(|slice| slice.spec.pool.generation == generation).collect();
+        let (mut left, mut steps) = (Counters::new(), dra.slices_of_pool(id).count());
+        let fits = counters_left(dra, &newest, &mut left, &mut steps).is_some();
+        let is_overdrawn = left.values().any(|left| *left < 0);
+        let counters = fits.then(|| Arc::new(SharedCounters { left, is_overdrawn }));
+        (Self { generation, slices: newest.len(), counters }, steps)
+    }
 }
 
 /// Whether devices of a pool may be allocated.
@@ -40,9 +76,13 @@ impl Pool {
 }
 
 /// The pools with devices for the node, by driver and name.
-pub(super) fn gather(dra: &DraManager, node: &NodeInfo) -> Vec<Pool> {
+pub(super) fn gather(dra: &DraManager, node: &NodeInfo, cache: &mut CycleCache, effort: &mut Effort) -> Result<Vec<Pool>, AllocationError> {
     let mut newest: BTreeMap<PoolId, Vec<Arc<ResourceSlice>>> = BTreeMap::new();
-    for slice in dra.slices_for_node(&node.name).filter(|slice| is_relevant(slice, node)) {
+    for slice in dra.slices_for_node(&node.name) {
+        effort.take(1 + devices_that_select(slice))?;
+        if !is_relevant(slice, node) {
+            continue;
+        }
         let id = (slice.spec.driver.clone(), slice.spec.pool.name.clone());
         let slices = newest.entry(id).or_default();
         let generation = slices.first().map(|first| first.spec.pool.generation);
@@ -52,7 +92,18 @@ pub(super) fn gather(dra: &DraManager, node: &NodeInfo) -> Vec<Pool> {
             Some(std::cmp::Ordering::Equal) | None => slices.push(Arc::clone(slice)),
         }
     }
-    newest.into_iter().filter_map(|(id, slices)| pool(dra, id, slices)).collect()
+    let mut pools = Vec::new();
+    for (id, slices) in newest {
+        let summary = cache.pool(dra, &id);
+        pools.extend(pool(&summary, id, slices, effort)?);
+    }
+    Ok(pools)
+}
+
+/// The number of devices of the slice that are to be asked whether they have something for a node.
+fn devices_that_select(slice: &ResourceSlice) -> usize {
+    let devices = slice.spec.devices.as_ref().filter(|_| slice.spec.per_device_node_selection == Some(true));
+    devices.map_or(0, Vec::len)
 }
 
 /// Whether the slice has devices for the node, or counters. A slice that selects its nodes in another way is not used.
@@ -82,26 +133,27 @@ fn node_matches(name: Option<&str>, all: Option<bool>, selector: Option<&NodeSel
 }
 
 /// The pool of these slices, which are of one generation; `None` when a newer generation has no devices for the node.
-fn pool(dra: &DraManager, id: PoolId, mut slices: Vec<Arc<ResourceSlice>>) -> Option<Pool> {
-    let first = &slices.first()?.spec.pool;
-    let (generation, wanted) = (first.generation, first.resource_slice_count);
-    let mut all = Vec::new();
-    for slice in dra.slices_of_pool(&id) {
-        match slice.spec.pool.generation.cmp(&generation) {
-            std::cmp::Ordering::Greater => return None,
-            std::cmp::Ordering::Equal => all.push(slice),
-            std::cmp::Ordering::Less => {}
-        }
-    }
-    if i64::try_from(all.len()).ok() != Some(wanted) {
-        return Some(Pool { id, state: PoolState::Incomplete, slices: Vec::new(), counters: Counters::new() });
+fn pool(
+    summary: &PoolSummary,
+    id: PoolId,
+    mut slices: Vec<Arc<ResourceSlice>>,
+    effort: &mut Effort,
+) -> Result<Option<Pool>, AllocationError> {
+    let Some(first) = slices.first().map(|slice| &slice.spec.pool).filter(|pool| pool.generation == summary.generation) else {
+        return Ok(None);
+    };
+    let unusable = |id, state| Ok(Some(Pool { id, state, slices: Vec::new(), counters: Arc::default() }));
+    if i64::try_from(summary.slices).ok() != Some(first.resource_slice_count) {
+        return unusable(id, PoolState::Incomplete);
     }
     slices.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
     slices.retain(|slice| slice.spec.shared_counters.as_ref().is_none_or(Vec::is_empty));
-    let counters = has_distinct_devices(&slices).then(|| counters_left(dra, &all)).flatten();
-    match counters {
-        Some(counters) => Some(Pool { id, state: PoolState::Usable, slices, counters }),
-        None => Some(Pool { id, state: PoolState::Invalid, slices: Vec::new(), counters: Counters::new() }),
+    effort.take(slices.iter().map(|slice| slice.spec.devices.as_ref().map_or(0, Vec::len)).sum())?;
+    match &summary.counters {
+        Some(counters) if has_distinct_devices(&slices) => {
+            Ok(Some(Pool { id, state: PoolState::Usable, slices, counters: Arc::clone(counters) }))
+        }
+        _ => unusable(id, PoolState::Invalid),
     }
 }
 
@@ -110,21 +162,28 @@ fn has_distinct_devices(slices: &[Arc<ResourceSlice>]) -> bool {
     slices.iter().flat_map(|slice| slice.spec.devices.iter().flatten()).all(|device| names.insert(device.name.as_str()))
 }
 
-/// The counters of the pool without what allocated devices consume; `None` when sets or counters do not fit together.
-fn counters_left(dra: &DraManager, all: &[&Arc<ResourceSlice>]) -> Option<Counters> {
-    let (mut left, mut sets) = (Counters::new(), BTreeSet::new());
+/// Finds what is `left` of the counters of the pool without what allocated devices consume; `None` when sets or counters do not fit
+/// together. Adds a step for each device and counter.
+fn counters_left(dra: &DraManager, all: &[&Arc<ResourceSlice>], left: &mut Counters, steps: &mut usize) -> Option<()> {
+    let mut sets = BTreeSet::new();
     for set in all.iter().flat_map(|slice| slice.spec.shared_counters.iter().flatten()) {
         if !sets.insert(set.name.as_str()) {
             return None;
         }
         for (counter, amount) in &set.counters {
+            *steps += 1;
             left.insert((set.name.clone(), counter.clone()), nano(amount)?);
         }
     }
     for slice in all {
         for device in slice.spec.devices.iter().flatten() {
+            *steps += 1;
+            if device.consumes_counters.is_none() {
+                continue;
+            }
             let id = device_id(slice, device);
             for (counter, amount) in consumed(device)? {
+                *steps += 1;
                 let left = left.get_mut(&counter)?;
                 if dra.is_allocated(&id) {
                     *left -= amount;
@@ -132,7 +191,7 @@ fn counters_left(dra: &DraManager, all: &[&Arc<ResourceSlice>]) -> Option<Counte
             }
         }
     }
-    Some(left)
+    Some(())
 }
 
 /// The amounts of counters that the device consumes; `None` when one is no quantity.

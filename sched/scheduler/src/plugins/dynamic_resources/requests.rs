@@ -1,10 +1,14 @@
 //! The requests of claims in one form: a request for devices of a class, or one of several alternatives.
 
+use std::cell::OnceCell;
+
+use api_client::informer::ObjectKey;
 use k8s_openapi::api::resource::v1::{DeviceClass, DeviceRequest, DeviceSelector, DeviceToleration, ResourceClaim};
 use sched_framework::DraManager;
 
 use super::constraint::RequestNames;
 use super::error::{AllocationError, RequestError};
+use super::selectors::Compiled;
 
 /// A request or a subrequest.
 #[derive(Debug)]
@@ -14,10 +18,22 @@ pub(super) struct Request<'a> {
     /// The name in the result: `request/subrequest` for a subrequest.
     pub full_name: String,
     pub class: &'a DeviceClass,
-    pub selectors: &'a [DeviceSelector],
+    /// Those of the class, then those of the claim.
+    pub selectors: Vec<RequestSelector<'a>>,
     pub tolerations: &'a [DeviceToleration],
     pub admin_access: bool,
     pub wanted: Wanted,
+}
+
+/// A selector that the devices of a request must match.
+#[derive(Debug)]
+pub(super) struct RequestSelector<'a> {
+    pub expression: &'a str,
+    /// The number among the selectors of the class or of the claim.
+    pub index: usize,
+    pub is_of_class: bool,
+    /// The selector, once a device was compared with it.
+    pub compiled: OnceCell<Compiled>,
 }
 
 /// How many devices a request is for.
@@ -52,8 +68,7 @@ struct Fields<'a> {
 
 /// `namespace/name` of the claim, as messages name it.
 pub(super) fn claim_name(claim: &ResourceClaim) -> String {
-    let part = |part: &Option<String>| part.clone().unwrap_or_default();
-    format!("{}/{}", part(&claim.metadata.namespace), part(&claim.metadata.name))
+    ObjectKey::from(&claim.metadata).to_string()
 }
 
 /// The requests of the claim.
@@ -107,6 +122,15 @@ fn alternatives<'a>(
         .collect()
 }
 
+fn request_selectors(selectors: &[DeviceSelector], is_of_class: bool) -> impl Iterator<Item = RequestSelector<'_>> {
+    selectors.iter().enumerate().map(move |(index, selector)| RequestSelector {
+        expression: selector.cel.as_ref().map_or("", |cel| cel.expression.as_str()),
+        index,
+        is_of_class,
+        compiled: OnceCell::new(),
+    })
+}
+
 fn of_fields<'a>(fields: Fields<'a>, dra: &'a DraManager) -> Result<Request<'a>, RequestError> {
     if fields.has_capacity {
         return Err(RequestError::Capacity);
@@ -127,6 +151,8 @@ fn of_fields<'a>(fields: Fields<'a>, dra: &'a DraManager) -> Result<Request<'a>,
         "All" => Wanted::All,
         other => return Err(RequestError::Mode(other.to_owned())),
     };
+    let of_class = class.spec.as_ref().and_then(|spec| spec.selectors.as_deref()).unwrap_or_default();
+    let selectors = request_selectors(of_class, true).chain(request_selectors(selectors, false)).collect();
     let tolerations = fields.tolerations.as_deref().unwrap_or_default();
     let Fields { name, full_name, admin_access, .. } = fields;
     Ok(Request { name, full_name, class, selectors, tolerations, admin_access, wanted })

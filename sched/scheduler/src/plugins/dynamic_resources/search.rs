@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use super::allocator::{Candidate, ClaimPlan, Eligible, RequestPlan, taint_prevents_allocation};
 use super::constraint::Constraint;
 use super::error::{AllocationError, DEVICES_MAX, RequestError};
-use super::pools::Counters;
+use super::pools::{Counters, SharedCounters};
 use super::requests::claim_name;
 
 /// What is decided next: the device of that number, for an alternative of a request of a claim.
@@ -17,7 +17,7 @@ struct Position {
     /// The alternative of the request, once one is chosen.
     alternative: Option<usize>,
     device: usize,
-    /// The devices before this one were tried. Devices of a request have an order: others orders of them are the same.
+    /// The devices before this one were tried. Devices of a request have an order: other orders of them are the same.
     start: usize,
 }
 
@@ -43,8 +43,8 @@ enum Cause {
 pub(super) struct Search<'s, 'a, 'c> {
     plans: &'s [ClaimPlan<'a>],
     candidates: &'s [Candidate],
-    /// What is left of the counters of each pool.
-    counters: Vec<&'s Counters>,
+    /// The counters of each pool.
+    counters: Vec<&'s SharedCounters>,
     /// What the devices of this search consume of the counters of each pool.
     consumed: Vec<Counters>,
     /// The constraints of each claim.
@@ -62,7 +62,7 @@ impl<'s, 'a, 'c> Search<'s, 'a, 'c> {
     pub fn new(
         plans: &'s [ClaimPlan<'a>],
         candidates: &'s [Candidate],
-        counters: Vec<&'s Counters>,
+        counters: Vec<&'s SharedCounters>,
         constraints: &'c mut [Vec<Constraint<'s>>],
     ) -> Self {
         Self {
@@ -178,6 +178,7 @@ impl<'s, 'a, 'c> Search<'s, 'a, 'c> {
             if self.is_in_use(at, plan, device) || !self.is_selectable(at, plan, device, eligible)? {
                 continue;
             }
+            eligible.effort.take(self.constraints.get(at.claim).map_or(0, Vec::len))?;
             if self.allocate(at, plan, device, false)? {
                 return Ok(Ok(self.after(at, device, device + 1)));
             }
@@ -212,8 +213,8 @@ impl<'s, 'a, 'c> Search<'s, 'a, 'c> {
         if let Some(is_selectable) = self.selectable.get(&key) {
             return Ok(*is_selectable);
         }
-        let (Some(claim), Some(candidate)) = (self.plans.get(at.claim), self.candidates.get(device)) else { return Ok(false) };
-        let is_selectable = eligible.selects(claim.claim, &plan.request, candidate)?;
+        let Some(claim) = self.plans.get(at.claim) else { return Ok(false) };
+        let is_selectable = eligible.selects(claim.claim, &plan.request, device)?;
         self.selectable.insert(key, is_selectable);
         Ok(is_selectable)
     }
@@ -260,14 +261,23 @@ impl<'s, 'a, 'c> Search<'s, 'a, 'c> {
 
     /// Consumes the counters of the device, if they suffice.
     fn consume(&mut self, candidate: &Candidate) -> bool {
-        let (Some(left), Some(consumed)) = (self.counters.get(candidate.pool), self.consumed.get_mut(candidate.pool)) else { return false };
+        let (Some(shared), Some(consumed)) = (self.counters.get(candidate.pool), self.consumed.get_mut(candidate.pool)) else {
+            return false;
+        };
         if candidate.counters.is_empty() {
             return true;
+        }
+        if shared.is_overdrawn {
+            return false;
         }
         for (counter, amount) in &candidate.counters {
             *consumed.entry(counter.clone()).or_default() += amount;
         }
-        let suffices = left.iter().all(|(counter, left)| consumed.get(counter).copied().unwrap_or_default() <= *left);
+        // Of the other counters, no more is consumed than before.
+        let suffices = candidate.counters.iter().all(|(counter, _)| {
+            let consumed = consumed.get(counter).copied().unwrap_or_default();
+            shared.left.get(counter).is_some_and(|left| consumed <= *left)
+        });
         if !suffices {
             self.give_back(candidate);
         }

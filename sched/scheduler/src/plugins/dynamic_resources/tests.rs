@@ -196,6 +196,43 @@ fn a_cycle_has_an_effort_for_all_nodes() {
 }
 
 #[test]
+fn a_spent_effort_ends_the_cycle_without_further_work() {
+    let of_pool = |name: &str| {
+        let pool = json!({"name": "p", "generation": 1, "resourceSliceCount": 2});
+        fixtures::slice(name, json!({"nodeName": name, "pool": pool}), json!([{"name": "a"}]))
+    };
+    // A slice is missing: that is an error of a claim for all devices, before the first of them is tried.
+    let all = cluster(&[of_pool("n1")], &[claim("c", json!([exactly("r", json!({"allocationMode": "All"}))]))]);
+    let (plugin, mut state, pod) = (DynamicResources::default(), CycleState::default(), using("p", &["c"]));
+    for is_spent in [true, false] {
+        assert_eq!(plugin.pre_filter(&mut state, &pod, &all), Status::Success);
+        let progress = state.read_mut::<PodClaims>(DYNAMIC_RESOURCES).expect("claims").progress.get_mut();
+        if is_spent {
+            progress.effort.steps = 0;
+        }
+        let status = plugin.filter(&state, &pod, &all.nodes[0]);
+        assert_eq!(status == unschedulable("timed out trying to allocate devices"), is_spent, "{status:?}");
+    }
+}
+
+#[test]
+fn what_nodes_have_in_common_is_computed_once_a_cycle() {
+    let names: Vec<String> = (0..100).map(|n| format!("d{n:03}")).collect();
+    let devices: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
+    let all = cluster(&[fixtures::slice("s", json!({"allNodes": true}), devices.into())], &[claim("c", json!([exactly("r", json!({}))]))]);
+    let (plugin, mut state, pod) = (DynamicResources::default(), CycleState::default(), using("p", &["c"]));
+    assert_eq!(plugin.pre_filter(&mut state, &pod, &all), Status::Success);
+    let left = |state: &CycleState| state.read::<PodClaims>(DYNAMIC_RESOURCES).expect("claims").progress.lock().effort.steps;
+    let mut costs = [0, 1].map(|node| {
+        let before = left(&state);
+        assert_eq!(plugin.filter(&state, &pod, &all.nodes[node]), Status::Success);
+        before - left(&state)
+    });
+    costs[1] += 101;
+    assert_eq!(costs[0], costs[1], "one step for the slice and each device of the pool");
+}
+
+#[test]
 fn a_deallocated_claim_is_free_again() {
     let mut dra = manager(&[devices_of("n1", &["a"])], &[allocated("c", "n1", "a", &["q"])]);
     set_claim(&mut dra, &wanted("c"));

@@ -14,7 +14,7 @@ fn allocate(dra: &DraManager, claims: &[Value]) -> String {
 fn run(dra: &DraManager, claims: &[Value]) -> Result<Option<Vec<AllocationResult>>, AllocationError> {
     let claims: Vec<_> = claims.iter().map(parsed).collect();
     let node = node("n", json!({"metadata": {"labels": {"zone": "a"}}}));
-    Allocator::new(dra, &SelectorCache::default(), &claims).allocate(&node, &mut Effort::of_node())
+    Allocator::new(dra, &SelectorCache::default(), &claims).allocate(&node, &mut CycleCache::default(), &mut Effort::of_node())
 }
 
 fn summary(result: Result<Option<Vec<AllocationResult>>, AllocationError>) -> String {
@@ -268,6 +268,34 @@ fn devices_share_counters() {
     assert_eq!(allocate(&manager(&[counters("40Gi"), partitions("gpu-1")], &[]), &wanted(1)), invalid, "no such set");
 }
 
+/// As upstream: what the driver publishes and what is allocated contradict each other.
+#[test]
+fn a_pool_with_an_overdrawn_counter_has_no_devices_that_consume_counters() {
+    let consuming = |name: &str, counter: &str| {
+        let counters = json!([{"counterSet": "set", "counters": {counter: {"value": "3"}}}]);
+        json!({"name": name, "consumesCounters": counters})
+    };
+    let pool = json!({"name": "p", "generation": 1, "resourceSliceCount": 2});
+    let sets = json!([{"name": "set", "counters": {"one": {"value": "4"}, "other": {"value": "4"}}}]);
+    let mut counters = slice("counters", json!({"pool": pool, "allNodes": true, "sharedCounters": sets}), Value::Null);
+    counters["spec"].as_object_mut().expect("a map").remove("devices");
+    let devices = |more: Value| {
+        let devices = json!([consuming("a", "one"), consuming("b", "one"), consuming("c", "other"), more]);
+        slice("devices", json!({"nodeName": "n", "pool": pool}), devices)
+    };
+    let used = |devices: &[&str]| {
+        let result = |device: &&str| json!({"request": "r", "driver": DRIVER, "pool": "p", "device": device});
+        let mut used = claim("used", json!([]));
+        used["status"] = json!({"allocation": {"devices": {"results": devices.iter().map(result).collect::<Vec<_>>()}}});
+        used
+    };
+    let wanted = [claim("c", json!([exactly("r", json!({}))]))];
+    let with_one_more = |more: Value, in_use: &[&str]| allocate(&manager(&[counters.clone(), devices(more)], &[used(in_use)]), &wanted);
+    assert_eq!(with_one_more(consuming("d", "one"), &["a"]), "r=c", "one is left of a counter");
+    assert_eq!(with_one_more(consuming("d", "one"), &["a", "b"]), "none", "two less than nothing");
+    assert_eq!(with_one_more(json!({"name": "d"}), &["a", "b"]), "r=d", "a device without counters");
+}
+
 #[test]
 fn devices_with_unsupported_fields_are_left_alone() {
     for (name, device, spec) in [
@@ -344,6 +372,53 @@ fn a_hostile_claim_ends_the_search() {
     let many: Vec<Value> = (0..32).map(|_| json!({"cel": {"expression": slow}})).collect();
     let costly = claim("c", json!([exactly("r", json!({"selectors": many}))]));
     assert_eq!(allocate(&dra, &[costly]), "timed out trying to allocate devices");
+}
+
+/// Long selectors that are all different, as many as a claim may have: only some of them are compiled.
+#[test]
+fn the_selectors_that_a_cycle_compiles_are_bounded() {
+    let dra = manager(&[devices_of("n", &["a"])], &[]);
+    let long = |n: usize| json!({"cel": {"expression": format!("{n} != 1000 || '{}' == ''", "x".repeat(1_000))}});
+    let request = |n: usize| {
+        let selectors: Vec<Value> = (32 * n..32 * n + 32).map(long).collect();
+        exactly(&format!("r{n}"), json!({"allocationMode": "All", "selectors": selectors}))
+    };
+    let claims = [parsed(&claim("c", json!((0..32).map(request).collect::<Vec<_>>())))];
+    let (node, selectors, mut cache) = (node("n", json!({})), SelectorCache::default(), CycleCache::default());
+    for attempt in 1..=2 {
+        let result = Allocator::new(&dra, &selectors, &claims).allocate(&node, &mut cache, &mut Effort::of_node());
+        assert_eq!(summary(result), "timed out trying to allocate devices", "{attempt}");
+    }
+    // Ten of them are as many as claims have.
+    let few = [parsed(&claim("c", json!([exactly("r", json!({"selectors": (0..10).map(long).collect::<Vec<_>>()}))])))];
+    let (mut cache, mut effort) = (CycleCache::default(), Effort::of_node());
+    assert_eq!(summary(Allocator::new(&dra, &selectors, &few).allocate(&node, &mut cache, &mut effort)), "r=a");
+    assert!(effort.steps > Effort::of_node().steps - 200, "{effort:?}");
+}
+
+/// Reading slices and devices takes steps, before the first device is tried.
+#[test]
+fn what_is_read_for_a_node_takes_steps() {
+    let steps = |devices: usize, claims: &[Value]| {
+        let names: Vec<String> = (0..devices).map(|n| format!("d{n:04}")).collect();
+        let dra = manager(&[devices_of("n", &names.iter().map(String::as_str).collect::<Vec<_>>())], &[]);
+        let claims: Vec<_> = claims.iter().map(parsed).collect();
+        let mut effort = Effort::of_node();
+        let result = Allocator::new(&dra, &SelectorCache::default(), &claims).allocate(
+            &node("n", json!({})),
+            &mut CycleCache::default(),
+            &mut effort,
+        );
+        assert!(matches!(result, Ok(Some(_))), "{result:?}");
+        Effort::of_node().steps - effort.steps
+    };
+    let one = [claim("c", json!([exactly("r", json!({}))]))];
+    assert!(steps(1_000, &one) >= steps(1, &one) + 999, "a step for each device");
+    let selectors: Vec<Value> = (0..10).map(|n| json!({"cel": {"expression": format!("{n} < 10")}})).collect();
+    let selecting = [claim("c", json!([exactly("r", json!({"selectors": selectors}))]))];
+    assert!(steps(1, &selecting) >= steps(1, &one) + 10, "a step for each selector");
+    let mut effort = Effort { steps: 10, selectors: Budget::new(SELECTOR_COST_MAX) };
+    assert_eq!((effort.take(11), effort.steps, effort.is_spent()), (Err(AllocationError::TimedOut), 0, true));
 }
 
 #[test]
