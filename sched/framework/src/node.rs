@@ -103,7 +103,7 @@ pub struct Snapshot {
     /// The PodDisruptionBudgets, by `namespace/name`.
     pub budgets: Arc<HashMap<String, DisruptionBudget>>,
     /// What the volumes of Pods depend on.
-    pub volumes: Volumes,
+    pub volumes: Arc<Volumes>,
     /// The claims for devices, and the devices.
     pub dra: Arc<DraManager>,
     /// Another number after each change of a node or of a namespace, but for the Pods on the nodes.

@@ -85,6 +85,11 @@ impl CycleState {
         self.values.iter().find_map(|(of, value)| value.downcast_ref().filter(|_| *of == plugin))
     }
 
+    /// Drops the values of other plugins than these.
+    pub fn retain(&mut self, keeps: impl Fn(&str) -> bool) {
+        self.values.retain(|(plugin, _)| keeps(plugin));
+    }
+
     /// The value that the plugin stored, to change it.
     pub fn read_mut<T: Any>(&mut self, plugin: &str) -> Option<&mut T> {
         self.values.iter_mut().find_map(|(of, value)| value.downcast_mut().filter(|_| *of == plugin))

@@ -1,5 +1,7 @@
 //! The volumes of a Pod that its placement depends on: claims, and disks that not every number of Pods may mount.
 
+use std::collections::HashMap;
+
 use k8s_openapi::api::core::v1::{Pod, Volume};
 
 /// A volume of a Pod.
@@ -47,11 +49,22 @@ pub enum Disk {
 }
 
 impl PodVolume {
-    /// The volumes of the Pod, in the order of its spec.
+    /// The volumes of the Pod, in the order of its spec. A claim of several volumes is there once.
     pub fn of_pod(pod: &Pod) -> Vec<Self> {
         let pod_name = pod.metadata.name.as_deref().unwrap_or_default();
-        let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-        volumes.filter_map(|volume| Self::new(pod_name, volume)).collect()
+        let (mut all, mut of_claims): (Vec<Self>, HashMap<String, usize>) = (Vec::new(), HashMap::new());
+        for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()).filter_map(|volume| Self::new(pod_name, volume)) {
+            let Self::Claim { name, is_ephemeral } = volume else {
+                all.push(volume);
+                continue;
+            };
+            let index = *of_claims.entry(name.clone()).or_insert(all.len());
+            match all.get_mut(index) {
+                Some(Self::Claim { is_ephemeral: is_first_ephemeral, .. }) => *is_first_ephemeral |= is_ephemeral,
+                Some(Self::Disk(_)) | None => all.push(Self::Claim { name, is_ephemeral }),
+            }
+        }
+        all
     }
 
     fn new(pod: &str, volume: &Volume) -> Option<Self> {
@@ -89,5 +102,24 @@ impl Disk {
             }
             _ => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::serde_json::{self, json};
+
+    use super::*;
+
+    #[test]
+    fn a_claim_of_several_volumes_is_one_claim() {
+        let claim = |volume: &str, claim: &str| json!({"name": volume, "persistentVolumeClaim": {"claimName": claim}});
+        let volumes = json!([
+            claim("one", "data"), claim("two", "p-own"), {"name": "own", "ephemeral": {}}, claim("three", "data"), claim("four", "more"),
+        ]);
+        let pod: Pod =
+            serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": {"containers": [], "volumes": volumes}})).expect("a Pod");
+        let claim = |name: &str, is_ephemeral: bool| PodVolume::Claim { name: name.to_owned(), is_ephemeral };
+        assert_eq!(PodVolume::of_pod(&pod), [claim("data", false), claim("p-own", true), claim("more", false)]);
     }
 }

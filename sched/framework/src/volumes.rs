@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use api_model::storage::OLD_CLASS;
 pub use api_model::storage::{BIND_COMPLETED, SELECTED_NODE};
+use k8s_openapi::Metadata;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -26,7 +27,9 @@ pub struct Volumes {
     /// By `namespace/name`.
     pub capacities: BTreeMap<String, Arc<CSIStorageCapacity>>,
     /// By name.
-    pub attachments: BTreeMap<String, Arc<VolumeAttachment>>,
+    attachments: HashMap<String, Arc<VolumeAttachment>>,
+    /// The names of the attachments to a node.
+    attached_to: HashMap<String, BTreeSet<String>>,
 }
 
 /// Objects of a kind by their keys, with what is assumed of some of them.
@@ -42,18 +45,34 @@ impl<K> Default for Assumable<K> {
     }
 }
 
-impl<K> Assumable<K> {
+impl<K: Metadata<Ty = ObjectMeta>> Assumable<K> {
     fn get(&self, key: &str) -> Option<&Arc<K>> {
         self.assumed.get(key).or_else(|| self.objects.get(key))
     }
 
-    /// Stores what the informer has. It ends what was assumed of an older state. Returns the state before.
+    /// Stores what the informer has. It ends what was assumed of an older state; the same state, from another list, does not. Returns the
+    /// state before.
     fn set(&mut self, key: &str, object: Option<Arc<K>>) -> Option<Arc<K>> {
-        self.assumed.remove(key);
+        let revision = |object: &Arc<K>| object.metadata().resource_version.clone();
+        let before = self.objects.get(key).and_then(revision);
+        if before.is_none() || before != object.as_ref().and_then(revision) {
+            self.assumed.remove(key);
+        }
         match object {
             Some(object) => self.objects.insert(key.to_owned(), object),
             None => self.objects.remove(key),
         }
+    }
+}
+
+impl<K> Assumable<K> {
+    /// Ends what is assumed of an object, unless something else is assumed of it by now: for another Pod.
+    fn restore(&mut self, key: &str, assumed: &Arc<K>) -> bool {
+        let is_assumed = self.assumed.get(key).is_some_and(|present| Arc::ptr_eq(present, assumed));
+        if is_assumed {
+            self.assumed.remove(key);
+        }
+        is_assumed
     }
 }
 
@@ -96,23 +115,48 @@ impl Volumes {
     }
 
     /// Assumes a state of a claim, until the informer has another one than now or [`Volumes::restore_claim`] is called.
-    pub fn assume_claim(&mut self, key: &str, claim: PersistentVolumeClaim) {
-        self.claims.assumed.insert(key.to_owned(), Arc::new(claim));
+    pub fn assume_claim(&mut self, key: &str, claim: Arc<PersistentVolumeClaim>) {
+        self.claims.assumed.insert(key.to_owned(), claim);
     }
 
-    /// Ends what is assumed of a claim.
-    pub fn restore_claim(&mut self, key: &str) {
-        self.claims.assumed.remove(key);
+    /// Ends the assumption of this state of a claim. Returns whether it was assumed.
+    pub fn restore_claim(&mut self, key: &str, assumed: &Arc<PersistentVolumeClaim>) -> bool {
+        self.claims.restore(key, assumed)
     }
 
     /// Assumes a state of a volume, like [`Volumes::assume_claim`].
-    pub fn assume_volume(&mut self, name: &str, volume: PersistentVolume) {
-        self.volumes.assumed.insert(name.to_owned(), Arc::new(volume));
+    pub fn assume_volume(&mut self, name: &str, volume: Arc<PersistentVolume>) {
+        self.volumes.assumed.insert(name.to_owned(), volume);
     }
 
-    /// Ends what is assumed of a volume.
-    pub fn restore_volume(&mut self, name: &str) {
-        self.volumes.assumed.remove(name);
+    /// Ends the assumption of this state of a volume. Returns whether it was assumed.
+    pub fn restore_volume(&mut self, name: &str, assumed: &Arc<PersistentVolume>) -> bool {
+        self.volumes.restore(name, assumed)
+    }
+
+    /// The attachments to the node.
+    pub fn attachments_to(&self, node: &str) -> impl Iterator<Item = &Arc<VolumeAttachment>> {
+        self.attached_to.get(node).into_iter().flatten().filter_map(|name| self.attachments.get(name))
+    }
+
+    /// Stores an attachment, or removes one that is gone.
+    pub fn set_attachment(&mut self, name: &str, attachment: Option<Arc<VolumeAttachment>>) {
+        let node = attachment.as_ref().map(|attachment| attachment.spec.node_name.clone());
+        let before = match attachment {
+            Some(attachment) => self.attachments.insert(name.to_owned(), attachment),
+            None => self.attachments.remove(name),
+        };
+        if let Some(before) = before
+            && let Some(names) = self.attached_to.get_mut(&before.spec.node_name)
+        {
+            names.remove(name);
+            if names.is_empty() {
+                self.attached_to.remove(&before.spec.node_name);
+            }
+        }
+        if let Some(node) = node {
+            self.attached_to.entry(node).or_default().insert(name.to_owned());
+        }
     }
 }
 
@@ -164,15 +208,38 @@ mod tests {
         let mut volumes = Volumes::default();
         volumes.set_volume("a", Some(Arc::new(volume("a", "fast", "1"))));
         volumes.set_volume("b", Some(Arc::new(volume("b", "fast", "2"))));
-        volumes.assume_volume("a", volume("a", "fast", "assumed"));
+        let [first, second] = ["assumed", "assumed"].map(|version| Arc::new(volume("a", "fast", version)));
+        volumes.assume_volume("a", Arc::clone(&first));
         assert_eq!(versions(&volumes, "fast"), "assumed 2");
-        volumes.restore_volume("a");
+        assert!(volumes.restore_volume("a", &first) && !volumes.restore_volume("a", &first));
         assert_eq!(versions(&volumes, "fast"), "1 2");
-        volumes.assume_volume("b", volume("b", "fast", "assumed"));
+        volumes.assume_volume("a", Arc::clone(&second));
+        assert!(!volumes.restore_volume("a", &first), "another Pod has it");
+        assert!(volumes.restore_volume("a", &second));
+        volumes.assume_volume("b", Arc::new(volume("b", "fast", "assumed")));
         volumes.set_volume("b", Some(Arc::new(volume("b", "slow", "3"))));
         assert_eq!((versions(&volumes, "fast"), versions(&volumes, "slow")), ("1".to_owned(), "3".to_owned()));
+        volumes.assume_volume("b", Arc::new(volume("b", "slow", "assumed")));
+        volumes.set_volume("b", Some(Arc::new(volume("b", "slow", "3"))));
+        assert_eq!(versions(&volumes, "slow"), "assumed", "another list has the same state");
         volumes.set_volume("b", None);
         volumes.set_volume("a", None);
         assert!(volumes.by_class.is_empty() && volumes.volume("a").is_none());
+    }
+    #[test]
+    fn attachments_are_those_of_their_nodes() {
+        let attachment = |node: &str| {
+            let spec = json!({"attacher": "d", "nodeName": node, "source": {"persistentVolumeName": "v"}});
+            Some(Arc::new(serde_json::from_value(json!({"metadata": {"name": "x"}, "spec": spec})).expect("an attachment")))
+        };
+        let mut volumes = Volumes::default();
+        let counts = |volumes: &Volumes| ["n1", "n2"].map(|node| volumes.attachments_to(node).count());
+        volumes.set_attachment("x", attachment("n1"));
+        volumes.set_attachment("y", attachment("n1"));
+        assert_eq!(counts(&volumes), [2, 0]);
+        volumes.set_attachment("x", attachment("n2"));
+        assert_eq!(counts(&volumes), [1, 1]);
+        ["x", "y"].iter().for_each(|name| volumes.set_attachment(name, None));
+        assert!(counts(&volumes) == [0, 0] && volumes.attached_to.is_empty());
     }
 }

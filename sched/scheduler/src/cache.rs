@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{ContainerImage, Node};
-use sched_framework::{ClusterEvent, DisruptionBudget, ImageId, NodeInfo, NumberedChange, PodInfo, Snapshot, interleaved, zone_of};
+use sched_framework::{
+    ClusterEvent, DisruptionBudget, DraManager, ImageId, NodeInfo, NumberedChange, PodInfo, Snapshot, Volumes, interleaved, zone_of,
+};
 
 /// Nodes with the Pods on them, confirmed and assumed.
 #[derive(Default)]
@@ -32,6 +34,16 @@ impl Cache {
     /// The snapshot, for what plugins reserve: nodes and Pods are changed by the cache alone.
     pub fn snapshot_mut(&mut self) -> &mut Snapshot {
         &mut self.snapshot
+    }
+
+    /// What the volumes of Pods depend on, to be changed.
+    pub fn volumes_mut(&mut self) -> &mut Volumes {
+        Arc::make_mut(&mut self.snapshot.volumes)
+    }
+
+    /// The claims for devices and the devices, to be changed.
+    pub fn dra_mut(&mut self) -> &mut DraManager {
+        Arc::make_mut(&mut self.snapshot.dra)
     }
 
     /// Stores the new state of a Node, or adds it. Returns the changes that may help unschedulable Pods.

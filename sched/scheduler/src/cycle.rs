@@ -68,9 +68,11 @@ impl Progress {
     }
 
     /// Stores the state of a cycle: for the next cycles of Pods that are alike, or for the binding of this Pod.
-    fn keep(&mut self, profile: &Profile, pod: &Arc<PodInfo>, snapshot: &Snapshot, state: CycleState) {
+    fn keep(&mut self, profile: &Profile, pod: &Arc<PodInfo>, snapshot: &Snapshot, mut state: CycleState) {
         // What volumes a Pod gets changes without a change of nodes and Pods.
         if !pod.volumes.is_empty() || profile.binding.has_part_in(pod) {
+            // Other plugins may share objects with the snapshot, which must not be copied when one of them changes.
+            state.retain(|plugin| profile.binding.has_plugin(plugin));
             self.own = Some((pod.uid.clone(), state));
         } else {
             self.pre_filtered.keep(pod, snapshot, state);
@@ -107,6 +109,8 @@ pub(crate) fn schedule_pod(
 /// The state of the Pod's cycle after `pre_filter`, or why no node is feasible and which Pods to preempt.
 fn begin(profile: &Profile, pod: &Arc<PodInfo>, snapshot: &Snapshot, progress: &mut Progress) -> Result<CycleState, Box<Failure>> {
     let nodes = snapshot.nodes.len();
+    // That of another cycle is of no use any more, and it may say what to write.
+    progress.own = None;
     if nodes == 0 {
         return Err(Box::new(Failure { error: FitError::NoNodes, nomination: Nomination::Ends }));
     }
@@ -502,5 +506,16 @@ mod tests {
             }
         }
         assert!(bound.len() > 20 && waiting > 20, "{} bound, {waiting} waiting: both happen", bound.len());
+    }
+    /// What plugins decided for the Pod in an earlier cycle does not hold any more.
+    #[test]
+    fn a_cycle_that_ends_at_once_leaves_no_state_of_an_earlier_one() {
+        let pod = Arc::new(crate::plugins::volume_fixtures::claiming("p", &["missing"]));
+        let mut state = CycleState::default();
+        state.write("Other", 1_u8);
+        let mut progress = Progress { own: Some((pod.uid.clone(), state)), ..Progress::default() };
+        let all = snapshot(vec![node("a", json!({}))]);
+        schedule_pod(&Profile::default(), &pod, &all, &mut progress).expect_err("its claim is missing");
+        assert_eq!(progress.take_state(&pod.uid).read::<u8>("Other"), None);
     }
 }

@@ -21,7 +21,7 @@ mod taint_toleration;
 mod topology;
 mod volume_binding;
 #[cfg(test)]
-mod volume_fixtures;
+pub(crate) mod volume_fixtures;
 mod volume_restrictions;
 mod volume_zone;
 

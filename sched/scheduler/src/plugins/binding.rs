@@ -77,6 +77,13 @@ impl BindingPlugins {
         }
     }
 
+    /// Whether one of the plugins has the name.
+    pub fn has_plugin(&self, name: &str) -> bool {
+        self.reserves.iter().any(|plugin| plugin.name() == name)
+            || self.pre_binds.iter().any(|plugin| plugin.name() == name)
+            || self.post_binds.iter().any(|plugin| plugin.name() == name)
+    }
+
     /// Whether a plugin has something to do for the Pod.
     pub fn has_part_in(&self, pod: &PodInfo) -> bool {
         self.reserves.iter().any(|plugin| plugin.has_part_in(pod))

@@ -1,11 +1,11 @@
 //! Nodes that can attach the volumes of a Pod: each CSI driver says how many volumes it attaches to a node. A volume counts once, however
 //! many Pods of the node use it, and also while it is attached without a Pod.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use k8s_openapi::api::storage::v1::VolumeAttachment;
+use k8s_openapi::api::storage::v1::{CSINode, CSINodeDriver, VolumeAttachment};
 use sched_framework::{
     ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, Scope, Snapshot, Status, Volumes, class_of_claim, volume_of_claim,
 };
@@ -25,21 +25,8 @@ struct Limits {
     wanted: HashSet<CsiVolume>,
     /// The drivers of these volumes that must be installed on the node.
     required: Vec<String>,
-    /// The nodes by name.
-    nodes: HashMap<String, NodeLimits>,
-    /// The volumes of claims of Pods on those nodes.
-    by_claim: HashMap<String, CsiVolume>,
-}
-
-/// The drivers of a node.
-#[derive(Default)]
-struct NodeLimits {
-    /// The installed drivers.
-    drivers: Vec<String>,
-    /// The highest number of volumes of each driver of the Pod.
-    counts: BTreeMap<String, usize>,
-    /// The volumes that are attached to the node.
-    attached: Vec<CsiVolume>,
+    /// The objects of the cycle, until its end.
+    volumes: Arc<Volumes>,
 }
 
 impl Plugin for NodeVolumeLimits {
@@ -86,56 +73,41 @@ impl Limits {
             driver.is_some_and(|driver| driver.spec.prevent_pod_scheduling_if_missing == Some(true))
         };
         let required: Vec<String> = wanted.iter().map(|(driver, _)| driver).filter(is_required).cloned().collect();
-        let mut limits = Self { wanted, required, nodes: HashMap::new(), by_claim: HashMap::new() };
-        volumes.csi_nodes.keys().for_each(|node| limits.add_node(node, snapshot));
-        let has_limit = |node: &NodeLimits| !node.counts.is_empty();
-        (!limits.required.is_empty() || limits.nodes.values().any(has_limit)).then_some(limits)
+        let limits = Self { wanted, required, volumes: Arc::clone(volumes) };
+        let has_limit = |node: &Arc<CSINode>| node.spec.drivers.iter().any(|driver| limits.count(driver).is_some());
+        (!limits.required.is_empty() || volumes.csi_nodes.values().any(has_limit)).then_some(limits)
     }
 
-    fn add_node(&mut self, name: &str, snapshot: &Snapshot) {
-        let volumes = &snapshot.volumes;
-        let Some(csi_node) = volumes.csi_nodes.get(name) else { return };
-        let mut node = NodeLimits::default();
-        for driver in &csi_node.spec.drivers {
-            node.drivers.push(driver.name.clone());
-            let count = driver.allocatable.as_ref().and_then(|allocatable| usize::try_from(allocatable.count?).ok());
-            if let Some(count) = count.filter(|_| self.wanted.iter().any(|(wanted, _)| *wanted == driver.name)) {
-                node.counts.insert(driver.name.clone(), count);
-            }
-        }
-        if !node.counts.is_empty() {
-            let of_node = |attachment: &&Arc<VolumeAttachment>| attachment.spec.node_name == name;
-            node.attached = volumes.attachments.values().filter(of_node).filter_map(|one| attached(one, volumes)).collect();
-            let pods = snapshot.node(name).into_iter().flat_map(|node| node.pods.iter());
-            pods.chain(snapshot.nominated.to_node(name)).for_each(|pod| self.add_claims(pod, volumes));
-        }
-        self.nodes.insert(name.to_owned(), node);
+    /// The highest number of volumes on a node of a driver that the Pod has volumes of, if there is a limit.
+    fn count(&self, driver: &CSINodeDriver) -> Option<usize> {
+        let count = driver.allocatable.as_ref().and_then(|allocatable| usize::try_from(allocatable.count?).ok());
+        count.filter(|_| self.wanted.iter().any(|(wanted, _)| *wanted == driver.name))
     }
 
-    /// A claim that does not exist counts for nothing.
-    fn add_claims(&mut self, pod: &PodInfo, volumes: &Volumes) {
-        for (key, _) in pod.claim_keys() {
-            if let Some(volume) = volumes.claim(&key).and_then(|claim| csi_volume(&key, claim, volumes)) {
-                self.by_claim.insert(key, volume);
-            }
-        }
+    /// The volumes of the node's Pods, and those that are attached to it without a Pod. A claim that does not exist counts for nothing.
+    fn used(&self, node: &NodeInfo) -> HashSet<CsiVolume> {
+        let volumes = self.volumes.as_ref();
+        let claims = node.pods.iter().filter(|pod| !pod.volumes.is_empty()).flat_map(|pod| pod.claim_keys());
+        let of_pods = claims.filter_map(|(key, _)| csi_volume(&key, volumes.claim(&key)?, volumes));
+        of_pods.chain(volumes.attachments_to(&node.name).filter_map(|one| attached(one, volumes))).collect()
     }
 
     fn check(&self, node: &NodeInfo) -> Status {
-        let limits = self.nodes.get(&node.name);
-        let is_installed = |driver: &&String| limits.is_some_and(|limits| limits.drivers.contains(driver));
+        let drivers = self.volumes.csi_nodes.get(&node.name).map(|node| node.spec.drivers.as_slice()).unwrap_or_default();
+        let is_installed = |driver: &&String| drivers.iter().any(|installed| installed.name == **driver);
         if let Some(driver) = self.required.iter().find(|driver| !is_installed(driver)) {
             return Status::Unschedulable(vec![format!("{driver} CSI driver is not installed on the node").into()]);
         }
-        let Some(limits) = limits.filter(|limits| !limits.counts.is_empty()) else { return Status::Success };
-        let claims = node.pods.iter().filter(|pod| !pod.volumes.is_empty()).flat_map(|pod| pod.claim_keys());
-        let of_pods: Vec<CsiVolume> = claims.filter_map(|(key, _)| self.by_claim.get(&key).cloned()).collect();
-        let used: HashSet<&CsiVolume> = of_pods.iter().chain(&limits.attached).collect();
-        for (driver, count) in &limits.counts {
-            let of_driver = |volume: &&CsiVolume| volume.0 == *driver;
-            let in_use = used.iter().copied().filter(of_driver).count();
+        let counts: Vec<(&str, usize)> = drivers.iter().filter_map(|driver| Some((driver.name.as_str(), self.count(driver)?))).collect();
+        if counts.is_empty() {
+            return Status::Success;
+        }
+        let used = self.used(node);
+        for (driver, count) in counts {
+            let of_driver = |volume: &&CsiVolume| volume.0 == driver;
+            let in_use = used.iter().filter(of_driver).count();
             let new = self.wanted.iter().filter(of_driver).filter(|volume| !used.contains(*volume)).count();
-            if new > 0 && in_use + new > *count {
+            if new > 0 && in_use + new > count {
                 return Status::Unschedulable(vec![LIMIT_EXCEEDED.into()]);
             }
         }

@@ -9,6 +9,7 @@ mod provision;
 
 use std::sync::Arc;
 
+use api_client::informer::ObjectKey;
 use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim};
 use sched_framework::{
     BindingPlugin, ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, PodVolume, PreBindPlugin, PreBinding, Reason,
@@ -187,27 +188,31 @@ impl ReservePlugin for VolumeBinding {
         let mut volumes = find(claims, node).map_err(|reasons| Refusal::Unschedulable(reasons.join(", ").into()))?;
         let node = node.name.clone();
         for (claim, volume) in &mut volumes.bindings {
-            if let Some(bound) = bound_to_claim(volume, claim) {
-                snapshot.volumes.assume_volume(volume.metadata.name.as_deref().unwrap_or_default(), bound.clone());
-                *volume = Arc::new(bound);
+            if let Some(bound) = bound_to_claim(volume, claim).map(Arc::new) {
+                let name = volume.metadata.name.as_deref().unwrap_or_default();
+                Arc::make_mut(&mut snapshot.volumes).assume_volume(name, Arc::clone(&bound));
+                *volume = bound;
             }
         }
         for claim in &mut volumes.provisions {
             let mut selected = PersistentVolumeClaim::clone(claim);
             selected.metadata.annotations.get_or_insert_default().insert(SELECTED_NODE.to_owned(), node.clone());
-            snapshot.volumes.assume_claim(&key_of(claim), selected.clone());
             *claim = Arc::new(selected);
+            Arc::make_mut(&mut snapshot.volumes).assume_claim(&ObjectKey::from(&claim.metadata).to_string(), Arc::clone(claim));
         }
         state.write(NAME, Reserved(volumes));
         Ok(())
     }
 
     fn unreserve(&self, state: &mut CycleState, _: &PodInfo, _: &str, snapshot: &mut Snapshot) {
-        let Some(Reserved(volumes)) = state.read::<Reserved>(NAME) else { return };
-        for (_, volume) in &volumes.bindings {
-            snapshot.volumes.restore_volume(volume.metadata.name.as_deref().unwrap_or_default());
+        let Some(Reserved(PodVolumes { bindings, provisions })) = state.read::<Reserved>(NAME) else { return };
+        let all = Arc::make_mut(&mut snapshot.volumes);
+        for (_, volume) in bindings {
+            all.restore_volume(volume.metadata.name.as_deref().unwrap_or_default(), volume);
         }
-        volumes.provisions.iter().for_each(|claim| snapshot.volumes.restore_claim(&key_of(claim)));
+        for claim in provisions {
+            all.restore_claim(&ObjectKey::from(&claim.metadata).to_string(), claim);
+        }
     }
 }
 
@@ -232,12 +237,6 @@ fn bound_to_claim(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> O
         bound.metadata.annotations.get_or_insert_default().insert(BOUND_BY_CONTROLLER.to_owned(), "yes".to_owned());
     }
     Some(bound)
-}
-
-/// `namespace/name`.
-fn key_of(claim: &PersistentVolumeClaim) -> String {
-    let part = |part: &Option<String>| part.clone().unwrap_or_default();
-    format!("{}/{}", part(&claim.metadata.namespace), part(&claim.metadata.name))
 }
 
 impl PreBindPlugin for VolumePreBinding {

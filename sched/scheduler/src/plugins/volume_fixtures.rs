@@ -47,11 +47,11 @@ pub(crate) fn on_node(node: &str) -> Value {
 pub(crate) fn store(all: &mut Snapshot, claims: Vec<PersistentVolumeClaim>, volumes: Vec<PersistentVolume>) {
     for claim in claims {
         let key = format!("default/{}", claim.metadata.name.clone().expect("a name"));
-        all.volumes.set_claim(&key, Some(Arc::new(claim)));
+        Arc::make_mut(&mut all.volumes).set_claim(&key, Some(Arc::new(claim)));
     }
     for volume in volumes {
         let name = volume.metadata.name.clone().expect("a name");
-        all.volumes.set_volume(&name, Some(Arc::new(volume)));
+        Arc::make_mut(&mut all.volumes).set_volume(&name, Some(Arc::new(volume)));
     }
 }
 

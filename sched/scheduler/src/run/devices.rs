@@ -141,13 +141,13 @@ impl Scheduler {
         if objects.is_empty() {
             return;
         }
-        let dra = Arc::make_mut(&mut self.cache.snapshot_mut().dra);
+        let dra = self.cache.dra_mut();
         objects.into_iter().for_each(|(key, object)| set(dra, &key.name, object));
         self.happened(Occurrence::new(event));
     }
 
     pub(super) fn claim_changed(&mut self, key: &ObjectKey, claim: Option<Arc<ResourceClaim>>, pods: &Informer<Pod>) {
-        let change = Arc::make_mut(&mut self.cache.snapshot_mut().dra).set_claim(&key.to_string(), claim);
+        let change = self.cache.dra_mut().set_claim(&key.to_string(), claim);
         if change.is_deallocated {
             // Devices are free: any Pod may fit.
             self.happened(Occurrence::new(ClusterEvent::ResourceClaimUpdate));

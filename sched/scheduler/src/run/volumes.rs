@@ -123,7 +123,7 @@ impl Scheduler {
     }
 
     fn claims_changed(&mut self, claims: Objects<PersistentVolumeClaim>) -> Vec<Occurrence> {
-        let volumes = &mut self.cache.snapshot_mut().volumes;
+        let volumes = self.cache.volumes_mut();
         let mut events = Vec::new();
         for (key, claim) in claims {
             let (key, is_there) = (key.to_string(), claim.is_some());
@@ -136,7 +136,7 @@ impl Scheduler {
     }
 
     fn persistent_volumes_changed(&mut self, changed: Objects<PersistentVolume>) -> Vec<Occurrence> {
-        let volumes = &mut self.cache.snapshot_mut().volumes;
+        let volumes = self.cache.volumes_mut();
         let mut events = Vec::new();
         for (key, volume) in changed {
             let before = volumes.set_volume(&key.name, volume.clone());
@@ -155,7 +155,7 @@ impl Scheduler {
     }
 
     fn classes_changed(&mut self, classes: Objects<StorageClass>) -> Vec<Occurrence> {
-        let all = &mut self.cache.snapshot_mut().volumes.classes;
+        let all = &mut self.cache.volumes_mut().classes;
         let mut events = Vec::new();
         for (key, class) in classes {
             let Some(class) = class else {
@@ -172,7 +172,7 @@ impl Scheduler {
     }
 
     fn drivers_changed(&mut self, drivers: Objects<CSIDriver>) -> Vec<Occurrence> {
-        let all = &mut self.cache.snapshot_mut().volumes.csi_drivers;
+        let all = &mut self.cache.volumes_mut().csi_drivers;
         // What a driver asks for that may keep a Pod from a node.
         let asks =
             |driver: &CSIDriver| [driver.spec.storage_capacity == Some(true), driver.spec.prevent_pod_scheduling_if_missing == Some(true)];
@@ -192,7 +192,7 @@ impl Scheduler {
     }
 
     fn csi_nodes_changed(&mut self, nodes: Objects<CSINode>) -> Vec<Occurrence> {
-        let all = &mut self.cache.snapshot_mut().volumes.csi_nodes;
+        let all = &mut self.cache.volumes_mut().csi_nodes;
         let mut events = Vec::new();
         for (key, node) in nodes {
             let Some(node) = node else {
@@ -210,7 +210,7 @@ impl Scheduler {
     }
 
     fn capacities_changed(&mut self, capacities: Objects<CSIStorageCapacity>) -> Vec<Occurrence> {
-        let all = &mut self.cache.snapshot_mut().volumes.capacities;
+        let all = &mut self.cache.volumes_mut().capacities;
         let mut events = Vec::new();
         for (key, capacity) in capacities {
             let key = key.to_string();
@@ -228,16 +228,13 @@ impl Scheduler {
     }
 
     fn attachments_changed(&mut self, attachments: Objects<VolumeAttachment>) -> Vec<Occurrence> {
-        let all = &mut self.cache.snapshot_mut().volumes.attachments;
+        let volumes = self.cache.volumes_mut();
         let mut events = Vec::new();
         for (key, attachment) in attachments {
-            match attachment {
-                Some(attachment) => drop(all.insert(key.name, attachment)),
-                None => {
-                    all.remove(&key.name);
-                    events.push(ClusterEvent::VolumeAttachmentDelete);
-                }
+            if attachment.is_none() {
+                events.push(ClusterEvent::VolumeAttachmentDelete);
             }
+            volumes.set_attachment(&key.name, attachment);
         }
         distinct(events)
     }

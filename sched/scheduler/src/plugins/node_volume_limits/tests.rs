@@ -2,6 +2,8 @@ use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, StorageClass};
 use serde_json::json;
 
 use super::*;
+use crate::cycle::{Progress, schedule_pod};
+use crate::plugins::Profile;
 use crate::plugins::fixtures::{node, pod, snapshot};
 use crate::plugins::volume_fixtures::{bound, claim, claiming, reasons, store, text, volume};
 
@@ -18,11 +20,15 @@ fn cluster(count: i32, on_a: Vec<PodInfo>) -> Snapshot {
     claims.push(bound("local", "local"));
     store(&mut all, claims, ["v1", "v2", "v3", "v4"].map(csi).into_iter().chain([volume("local", json!({}))]).collect());
     let class = json!({"metadata": {"name": "csi"}, "provisioner": DRIVER, "volumeBindingMode": "WaitForFirstConsumer"});
-    all.volumes.classes.insert("csi".to_owned(), Arc::new(serde_json::from_value::<StorageClass>(class).expect("a class")));
+    Arc::make_mut(&mut all.volumes)
+        .classes
+        .insert("csi".to_owned(), Arc::new(serde_json::from_value::<StorageClass>(class).expect("a class")));
     for (name, allocatable) in [("a", json!({"count": count})), ("b", json!(null))] {
         let driver = json!({"name": DRIVER, "nodeID": name, "allocatable": allocatable});
         let csi_node = json!({"metadata": {"name": name}, "spec": {"drivers": [driver]}});
-        all.volumes.csi_nodes.insert(name.to_owned(), Arc::new(serde_json::from_value::<CSINode>(csi_node).expect("a CSINode")));
+        Arc::make_mut(&mut all.volumes)
+            .csi_nodes
+            .insert(name.to_owned(), Arc::new(serde_json::from_value::<CSINode>(csi_node).expect("a CSINode")));
     }
     all
 }
@@ -57,7 +63,7 @@ fn volumes_that_are_attached_without_a_pod_count() {
     };
     for (volume, node, wanted) in [("v4", "a", LIMIT_EXCEEDED), ("v4", "b", ""), ("v2", "a", "")] {
         let mut all = cluster(2, vec![claiming("x", &["v2"])]);
-        all.volumes.attachments.insert("x".to_owned(), attachment(volume, node));
+        Arc::make_mut(&mut all.volumes).set_attachment("x", Some(attachment(volume, node)));
         assert_eq!(reasons(&NodeVolumeLimits, &claiming("p", &["v1"]), &all), [wanted, "", ""], "{volume} on {node}");
     }
 }
@@ -78,7 +84,9 @@ fn a_preemption_frees_the_volumes_of_its_victims() {
 fn a_driver_may_ask_for_nodes_where_it_is_installed() {
     let mut all = cluster(9, vec![]);
     let driver = json!({"metadata": {"name": DRIVER}, "spec": {"preventPodSchedulingIfMissing": true}});
-    all.volumes.csi_drivers.insert(DRIVER.to_owned(), Arc::new(serde_json::from_value::<CSIDriver>(driver).expect("a driver")));
+    Arc::make_mut(&mut all.volumes)
+        .csi_drivers
+        .insert(DRIVER.to_owned(), Arc::new(serde_json::from_value::<CSIDriver>(driver).expect("a driver")));
     let missing = "csi.example.com CSI driver is not installed on the node";
     assert_eq!(reasons(&NodeVolumeLimits, &claiming("p", &["v1"]), &all), ["", "", missing]);
     assert_eq!(reasons(&NodeVolumeLimits, &claiming("p", &["local"]), &all), ["", "", ""]);
@@ -90,5 +98,18 @@ fn a_pod_that_no_limit_concerns_is_skipped() {
         let mut state = CycleState::default();
         assert_eq!(NodeVolumeLimits.pre_filter(&mut state, &pod, &cluster(0, vec![])), Status::Success);
         assert!(!NodeVolumeLimits.may_reject(&state, &pod));
+    }
+}
+
+/// Otherwise the next change of a volume would copy all of them.
+#[test]
+fn no_cycle_shares_the_volumes_after_its_end() {
+    let all = cluster(1, vec![]);
+    for claim in ["v1", "missing"] {
+        let (pod, mut progress) = (Arc::new(claiming("p", &[claim])), Progress::default());
+        let result = schedule_pod(&Profile::default(), &pod, &all, &mut progress);
+        assert_eq!(result.is_ok(), claim == "v1", "{result:?}");
+        assert_eq!(Arc::strong_count(&all.volumes), 1);
+        drop(progress);
     }
 }

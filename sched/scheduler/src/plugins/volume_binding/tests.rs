@@ -9,7 +9,7 @@ fn class(all: &mut Snapshot, name: &str, more: Value) {
     let mut object = json!({"metadata": {"name": name}, "provisioner": "kubernetes.io/no-provisioner"});
     crate::plugins::fixtures::merge(&mut object, more);
     let class: StorageClass = serde_json::from_value(object).expect("a class");
-    all.volumes.classes.insert(name.to_owned(), Arc::new(class));
+    Arc::make_mut(&mut all.volumes).classes.insert(name.to_owned(), Arc::new(class));
 }
 
 /// Nodes `a` and `b`, and classes: `now` binds at once, `late` waits and has no provisioner, `made` waits and has one, `on-b` has one for
@@ -186,8 +186,8 @@ fn volumes_are_provisioned_where_the_class_and_the_free_storage_allow() {
         let mut all = cluster(vec![of_class("c", "made")], vec![]);
         let driver = json!({"metadata": {"name": "csi.example.com"}, "spec": {"storageCapacity": reports}});
         let driver: CSIDriver = serde_json::from_value(driver).expect("a driver");
-        all.volumes.csi_drivers.insert("csi.example.com".to_owned(), Arc::new(driver));
-        all.volumes.capacities.extend(capacities.into_iter().map(|capacity| ("x/x".to_owned(), Arc::new(capacity))));
+        Arc::make_mut(&mut all.volumes).csi_drivers.insert("csi.example.com".to_owned(), Arc::new(driver));
+        Arc::make_mut(&mut all.volumes).capacities.extend(capacities.into_iter().map(|capacity| ("x/x".to_owned(), Arc::new(capacity))));
         assert_eq!(reasons(&VolumeBinding, &claiming("p", &["c"]), &all), wanted, "{what}");
     }
 }
@@ -218,6 +218,16 @@ fn what_is_reserved_is_not_given_to_another_pod_until_it_is_given_back() {
     VolumeBinding.unreserve(&mut state, &first, "a", &mut all);
     assert_eq!(reasons(&VolumeBinding, &second, &all), ["", BIND_CONFLICT]);
     assert_eq!(reasons(&VolumeBinding, &claiming("third", &["made"]), &all), ["", ""]);
+}
+
+/// A Pod may mount a claim in several of its volumes.
+#[test]
+fn a_claim_of_two_volumes_gets_one_persistent_volume() {
+    let mut all = cluster(vec![of_class("c", "late")], vec![local("v", "late", "a", json!({})), local("w", "late", "a", json!({}))]);
+    let mount = |name: &str| json!({"name": name, "persistentVolumeClaim": {"claimName": "c"}});
+    let state = reserve(&mut all, &pod("p", json!({"volumes": [mount("one"), mount("two")]})));
+    let Some(Reserved(volumes)) = state.read(NAME) else { panic!("nothing is reserved") };
+    assert_eq!(volumes.bindings.len(), 1);
 }
 
 #[test]

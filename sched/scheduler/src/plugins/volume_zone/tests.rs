@@ -31,7 +31,9 @@ fn cluster() -> Snapshot {
     store(&mut all, claims, volumes.map(|(name, labels)| volume(name, json!({"metadata": {"labels": labels}}))).into());
     for (name, mode) in [("late", "WaitForFirstConsumer"), ("now", "Immediate")] {
         let class = json!({"metadata": {"name": name}, "provisioner": "p", "volumeBindingMode": mode});
-        all.volumes.classes.insert(name.to_owned(), std::sync::Arc::new(serde_json::from_value(class).expect("a class")));
+        std::sync::Arc::make_mut(&mut all.volumes)
+            .classes
+            .insert(name.to_owned(), std::sync::Arc::new(serde_json::from_value(class).expect("a class")));
     }
     all
 }
