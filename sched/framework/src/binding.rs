@@ -4,7 +4,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::{CycleState, Plugin, PodInfo, Reason, Snapshot};
+use crate::{ClusterEvent, CycleState, Plugin, PodInfo, Reason, Snapshot};
 
 /// Why a Pod is not bound to the node that was chosen. The Pod goes back to the scheduling queue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,17 +37,25 @@ pub trait ReservePlugin: BindingPlugin {
     fn reserve(&self, state: &mut CycleState, pod: &PodInfo, node: &str, snapshot: &mut Snapshot) -> Result<(), Refusal>;
 
     /// Takes [`ReservePlugin::reserve`] back. The scheduler calls it for all plugins that have a part in the Pod, in the reverse order, also
-    /// for those that reserved nothing.
-    fn unreserve(&self, state: &mut CycleState, pod: &PodInfo, node: &str, snapshot: &mut Snapshot);
+    /// for those that reserved nothing. Returns the events that may help other Pods: what they wait for may be free.
+    fn unreserve(&self, state: &mut CycleState, pod: &PodInfo, node: &str, snapshot: &mut Snapshot) -> Vec<ClusterEvent>;
 }
 
 /// Writes what must be written before the Pod is bound: upstream's `PreBindPlugin`.
 pub trait PreBindPlugin: BindingPlugin {
-    /// The work for the Pod; `None` when there is nothing to do (upstream's `PreBindPreFlight`). The method itself does no I/O. An error
-    /// of the work takes the Pod's reservations back.
+    /// The work for the Pod; `None` when there is nothing to do (upstream's `PreBindPreFlight`). The method itself does no I/O, and the
+    /// work begins when it is polled: work that is dropped before has done nothing. An error of the work takes the Pod's reservations
+    /// back.
     fn pre_bind(&self, state: &CycleState, pod: &Arc<PodInfo>, node: &str) -> Option<PreBinding>;
 
+    /// What is to be written for a Pod that is not bound after all, after [`ReservePlugin::unreserve`]: the part of upstream's `Unreserve`
+    /// that does I/O. `None` when there is nothing. The Pod is not tried again before this work has ended.
+    fn take_back(&self, _state: &CycleState, _pod: &Arc<PodInfo>) -> Option<PreBinding> {
+        None
+    }
+
     /// What is to be written for a Pod that no node is feasible for, as PostFilter of the plugin decided; `None` when there is nothing.
+    /// The scheduler does not ask when Pods are preempted for the Pod.
     fn make_room(&self, _state: &CycleState, _pod: &Arc<PodInfo>) -> Option<PreBinding> {
         None
     }

@@ -137,13 +137,13 @@ impl DraManager {
             Some(claim) => self.claims.insert(key.to_owned(), Arc::clone(claim)),
             None => self.claims.remove(key),
         };
-        let (old, new) = (before.as_deref().and_then(allocation), claim.as_deref().and_then(allocation));
+        let (old, new) = (before.as_deref().and_then(allocation_of_claim), claim.as_deref().and_then(allocation_of_claim));
         old.into_iter().flat_map(devices_in_use).for_each(|device| self.release(&device));
         new.into_iter().flat_map(devices_in_use).for_each(|device| self.take(device));
         let is_deallocated = old.is_some() && new.is_none();
         let has_status = claim.as_deref().is_some_and(|claim| before.as_deref().is_none_or(|before| before.status != claim.status));
-        self.end_all_pending();
-        ClaimChange { key: has_status.then(|| key.to_owned()), is_deallocated }
+        let is_freed = self.end_all_pending();
+        ClaimChange { key: has_status.then(|| key.to_owned()), is_deallocated: is_deallocated || is_freed }
     }
 
     /// Stores the new state of a class, or removes one that is gone.
@@ -198,19 +198,21 @@ impl DraManager {
         Ok(write)
     }
 
-    /// The Pod for which the allocation of the claim with this UID was decided is not bound. An allocation that is being written stays
-    /// until it is clear whether it was.
-    pub fn remove_claim_pending_allocation(&mut self, uid: &str) {
-        if let Some(pending) = self.pending.get_mut(uid) {
+    /// The Pod for which this allocation of the claim with this UID was decided is not bound. An allocation that is being written stays
+    /// until it is clear whether it was. Returns whether devices became free.
+    pub fn remove_claim_pending_allocation(&mut self, uid: &str, write: &AllocationWrite) -> bool {
+        // Another Pod may have an allocation of the claim by now.
+        if let Some(pending) = self.pending.get_mut(uid).filter(|pending| Arc::ptr_eq(&pending.write.0, &write.0)) {
             pending.is_abandoned = true;
         }
-        self.end_all_pending();
+        self.end_all_pending()
     }
 
-    /// Ends the pending allocations that the informer has as they were written, and those that will never be in the store.
-    fn end_all_pending(&mut self) {
+    /// Ends the pending allocations that the informer has as they were written, and those that will never be in the store. Returns whether
+    /// devices became free. To be called when a write has ended.
+    pub fn end_all_pending(&mut self) -> bool {
         if self.pending.is_empty() {
-            return;
+            return false;
         }
         let has_ended = |uid: &String, pending: &PendingAllocation| {
             let claim = self.claims.get(&pending.key).filter(|claim| claim.metadata.uid.as_ref() == Some(uid));
@@ -227,13 +229,16 @@ impl DraManager {
             }
         };
         let ended: Vec<String> = self.pending.iter().filter(|(uid, pending)| has_ended(uid, pending)).map(|(uid, _)| uid.clone()).collect();
-        ended.iter().for_each(|uid| self.end_pending(uid));
+        // Each of them ends.
+        ended.iter().fold(false, |is_freed, uid| self.end_pending(uid) || is_freed)
     }
 
-    fn end_pending(&mut self, uid: &str) {
-        if let Some(pending) = self.pending.remove(uid) {
-            pending.devices.iter().for_each(|device| self.release(device));
-        }
+    /// Returns whether devices became free.
+    fn end_pending(&mut self, uid: &str) -> bool {
+        let Some(pending) = self.pending.remove(uid) else { return false };
+        pending.devices.iter().for_each(|device| self.release(device));
+        let claim = self.claims.get(&pending.key).filter(|claim| claim.metadata.uid.as_deref() == Some(uid));
+        claim.is_none_or(|claim| allocation_of_claim(claim).is_none())
     }
 
     fn take(&mut self, device: DeviceId) {
@@ -279,7 +284,8 @@ fn claim_key(claim: &ResourceClaim) -> String {
     format!("{}/{}", part(&claim.metadata.namespace), part(&claim.metadata.name))
 }
 
-fn allocation(claim: &ResourceClaim) -> Option<&AllocationResult> {
+/// The allocation of a claim, once it has one.
+pub fn allocation_of_claim(claim: &ResourceClaim) -> Option<&AllocationResult> {
     claim.status.as_ref()?.allocation.as_ref()
 }
 

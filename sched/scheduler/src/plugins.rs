@@ -24,6 +24,7 @@ mod volume_binding;
 pub(crate) mod volume_fixtures;
 mod volume_restrictions;
 mod volume_zone;
+mod writes;
 
 use std::sync::Arc;
 
@@ -34,11 +35,14 @@ use crate::config::{KubeSchedulerProfile, PluginArguments};
 use self::external::External;
 pub(crate) use binding::{BindingError, BindingPlugins, Handle};
 pub(crate) use default_preemption::{by_importance, select_candidate};
+#[cfg(test)]
+pub(crate) use dynamic_resources::fixtures as device_fixtures;
 pub(crate) use dynamic_resources::{DYNAMIC_RESOURCES, awaited_claim};
 pub(crate) use gang_scheduling::{Feasibility, may_enqueue, placement_feasible};
 pub(crate) use image_locality::IMAGE_LOCALITY;
 pub(crate) use volume_binding::storage_limit;
 pub(crate) use volume_zone::topologies;
+pub(crate) use writes::Writes;
 
 /// The plugins of a profile, in the order in which the cycle calls them.
 pub(crate) struct Profile {

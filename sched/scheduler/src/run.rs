@@ -108,6 +108,8 @@ enum Finished {
     Binding(Arc<PodInfo>, BindingResult),
     /// PreBind of a Pod that is assumed on a node, whose attempt began then.
     PreBinding(Arc<PodInfo>, Instant, Result<(), BindingError>),
+    /// What plugins take back for a Pod that is not bound, for this reason.
+    TakenBack(Arc<PodInfo>, Reason, String),
     /// The deletion of the Pods that were preempted for a Pod.
     Preemption(Arc<PodInfo>, PreemptionResult),
     /// The status of a Pod that no node is feasible for.
@@ -223,7 +225,7 @@ impl Scheduler {
             writer,
             writes: JoinSet::new(),
             bindings: VecDeque::new(),
-            reservations: Reservations::default(),
+            reservations: Reservations::new(handle.writes.clone()),
             pre_bind_changes: Arc::clone(&handle.changes),
             claim_waits: ClaimWaits::default(),
             extension: None,
@@ -262,11 +264,12 @@ impl Scheduler {
                 () = cancel.cancelled() => break,
                 // A write that panicked has no result, and its Pod would stay in flight for ever.
                 Some(ended) = self.writes.join_next() => drop(api_tasks::joined(ended)),
-                Some(ended) = self.reservations.ended() => drop(api_tasks::joined(ended)),
+                ended = self.reservations.ended() => self.reservation_ended(ended),
                 Some(ended) = extended::ended(&mut self.extension) => drop(api_tasks::joined(ended)),
                 Some(finished) = results.recv() => match finished {
                     Finished::Binding(pod, result) => self.binding_finished(&pod, result),
                     Finished::PreBinding(pod, started, result) => self.pre_binding_finished(pod, started, result),
+                    Finished::TakenBack(pod, reason, message) => self.write_status(pod, reason, message, Some(""), Next::Backoff),
                     Finished::Preemption(pod, result) => self.preemption_finished(&pod, result),
                     Finished::Status(pod, next) => self.status_written(&pod, next),
                     Finished::GangStatus(pods) => pods.into_iter().for_each(|(pod, next)| self.status_written(&pod, next)),
@@ -386,7 +389,7 @@ impl Scheduler {
     fn no_node(&mut self, pod: Arc<PodInfo>, Failure { error, nomination }: Failure) {
         let message = error.to_string();
         tracing::debug!(pod = pod.key(), message, ?nomination, "no node fits");
-        self.make_room(&pod);
+        self.make_room(&pod, &nomination);
         let nominated = match nomination {
             Nomination::Preempts { best, others } => return self.preempt_or_consult(pod, best, others, error),
             Nomination::Stays => None,

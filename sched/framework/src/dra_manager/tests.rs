@@ -77,20 +77,25 @@ fn a_pending_allocation_ends_when_it_cannot_be_in_the_store() {
     let unallocated = claim("u", 1, &[]);
     manager.set_claim("default/c", Some(Arc::clone(&unallocated)));
     let is_in_use = |manager: &DraManager| in_use(manager, ["a", "b"])[0];
-    let pending =
-        |manager: &mut DraManager| manager.signal_claim_pending_allocation(&unallocated, &allocation).expect("none is pending");
+    let pending = |manager: &mut DraManager| manager.signal_claim_pending_allocation(&unallocated, &allocation).expect("none is pending");
 
     let write = pending(&mut manager);
-    manager.remove_claim_pending_allocation("u");
+    assert!(manager.remove_claim_pending_allocation("u", &write));
     assert!(!is_in_use(&manager), "nothing was written");
 
     let write = pending(&mut manager);
     write.start();
-    manager.remove_claim_pending_allocation("u");
+    assert!(!manager.remove_claim_pending_allocation("u", &write));
     assert!(is_in_use(&manager), "the write may succeed");
     write.failed();
-    manager.set_claim("default/other", None);
+    assert!(manager.end_all_pending());
     assert!(!is_in_use(&manager), "the write failed");
+
+    // The allocation that failed is not the one that another Pod has since.
+    let failed = write;
+    let write = pending(&mut manager);
+    assert!(!manager.remove_claim_pending_allocation("u", &failed));
+    assert!(is_in_use(&manager) && manager.remove_claim_pending_allocation("u", &write));
 
     // The informer was faster than the answer to the write, and the claim was deallocated since.
     let write = pending(&mut manager);
@@ -98,12 +103,12 @@ fn a_pending_allocation_ends_when_it_cannot_be_in_the_store() {
     manager.set_claim("default/c", Some(claim("u", 6, &[])));
     assert!(is_in_use(&manager));
     write.written(5);
-    manager.remove_claim_pending_allocation("u");
+    assert!(manager.end_all_pending());
     assert!(!is_in_use(&manager));
 
     let write = pending(&mut manager);
     write.start();
-    manager.set_claim("default/c", Some(claim("other", 7, &[])));
+    assert!(manager.set_claim("default/c", Some(claim("other", 7, &[]))).is_deallocated);
     assert!(!is_in_use(&manager), "another claim has the name");
 }
 

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use api_client::informer::{Informer, Informers};
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
-use sched_framework::{CycleState, PodInfo, PostBindPlugin, PreBindPlugin, PreBinding, Refusal, ReservePlugin, Snapshot};
+use sched_framework::{ClusterEvent, CycleState, PodInfo, PostBindPlugin, PreBindPlugin, PreBinding, Refusal, ReservePlugin, Snapshot};
 
 use tokio::sync::watch;
 
 use super::dynamic_resources::{DYNAMIC_RESOURCES, DynamicResources, DynamicResourcesBinding};
 use super::volume_binding::{self, VolumeBinding, VolumePreBinding};
+use super::writes::Writes;
 use crate::config::{EnabledPlugins, PluginArguments};
 
 /// What plugins that do I/O are built with: upstream's `Handle`.
@@ -21,20 +22,21 @@ pub(crate) struct Handle {
     pub nodes: Informer<Node>,
     /// Another number after each change of an object that the work of PreBind may wait for.
     pub changes: Arc<watch::Sender<u64>>,
+    pub writes: Writes,
 }
 
 impl Handle {
     /// Reads from the informers of the process.
     pub fn new(client: kube::Client, informers: &Informers) -> Self {
         let (claims, volumes, nodes) = (informers.informer(), informers.informer(), informers.informer());
-        Self { client, claims, volumes, nodes, changes: Arc::new(watch::Sender::new(0)) }
+        Self { client, claims, volumes, nodes, changes: Arc::new(watch::Sender::new(0)), writes: Writes::default() }
     }
 
     /// Reads from informers without watches.
     #[cfg(test)]
     pub fn detached(client: kube::Client) -> Self {
         let (claims, volumes, nodes) = (Informer::detached(), Informer::detached(), Informer::detached());
-        Self { client, claims, volumes, nodes, changes: Arc::new(watch::Sender::new(0)) }
+        Self { client, claims, volumes, nodes, changes: Arc::new(watch::Sender::new(0)), writes: Writes::default() }
     }
 }
 
@@ -99,9 +101,15 @@ impl BindingPlugins {
         Ok(())
     }
 
-    /// Calls Unreserve, the last plugin first.
-    pub fn unreserve(&self, state: &mut CycleState, pod: &PodInfo, node: &str, snapshot: &mut Snapshot) {
-        self.reserves.iter().rev().filter(|plugin| plugin.has_part_in(pod)).for_each(|plugin| plugin.unreserve(state, pod, node, snapshot));
+    /// Calls Unreserve, the last plugin first. Returns the events that may help other Pods.
+    pub fn unreserve(&self, state: &mut CycleState, pod: &PodInfo, node: &str, snapshot: &mut Snapshot) -> Vec<ClusterEvent> {
+        let with_part = self.reserves.iter().rev().filter(|plugin| plugin.has_part_in(pod));
+        with_part.flat_map(|plugin| plugin.unreserve(state, pod, node, snapshot)).collect()
+    }
+
+    /// What is to be written for a Pod that is not bound after all.
+    pub fn take_back(&self, state: &CycleState, pod: &Arc<PodInfo>) -> Vec<PreBinding> {
+        self.pre_binds.iter().filter(|plugin| plugin.has_part_in(pod)).filter_map(|plugin| plugin.take_back(state, pod)).collect()
     }
 
     /// The work of PreBind, one plugin after the other; `None` when there is none.
@@ -146,7 +154,7 @@ pub(super) fn reserve_plugin(name: &str) -> Option<Arc<dyn ReservePlugin>> {
 pub(super) fn pre_bind_plugin(name: &str, arguments: &PluginArguments, handle: &Handle) -> Option<Arc<dyn PreBindPlugin>> {
     Some(match name {
         volume_binding::NAME => Arc::new(VolumePreBinding::new(&arguments.volume_binding, handle)),
-        DYNAMIC_RESOURCES => Arc::new(DynamicResourcesBinding::new(handle.client.clone())),
+        DYNAMIC_RESOURCES => Arc::new(DynamicResourcesBinding::new(handle.client.clone(), handle.writes.clone())),
         _ => return None,
     })
 }

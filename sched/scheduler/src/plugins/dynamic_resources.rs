@@ -24,8 +24,9 @@ use k8s_openapi::api::resource::v1::{AllocationResult, ResourceClaim};
 use parking_lot::Mutex;
 use sched_framework::{
     AllocationWrite, BindingPlugin, ClusterEvent, CycleState, DraManager, FilterPlugin, Filters, NodeInfo, Plugin, PodInfo,
-    PostFilterPlugin, PostFilterResult, Reason, Refusal, ReservePlugin, Scope, Snapshot, Status, selector_matches,
+    PostFilterPlugin, PostFilterResult, Reason, Refusal, ReservePlugin, Scope, Snapshot, Status, allocation_of_claim, selector_matches,
 };
+use tokio::sync::oneshot;
 
 use self::allocator::{Allocator, Effort};
 use self::cycle_cache::CycleCache;
@@ -55,6 +56,10 @@ struct PodClaims {
     progress: Mutex<Progress>,
     /// The allocations for the node that was chosen.
     reserved: Vec<ReservedClaim>,
+    /// Resolves when the writes of PreBind have ended, once they have begun.
+    writes_ended: Arc<Mutex<Option<oneshot::Receiver<()>>>>,
+    /// The claim whose allocation is removed, because no node is feasible with it.
+    to_deallocate: Option<Arc<ResourceClaim>>,
 }
 
 /// A claim whose allocation was decided.
@@ -116,7 +121,7 @@ impl FilterPlugin for DynamicResources {
         if let Err(error) = claims::check(&claims, &snapshot.dra) {
             return unschedulable(error.to_string());
         }
-        let unallocated: Vec<_> = claims.iter().filter(|claim| claims::allocation(claim).is_none()).cloned().collect();
+        let unallocated: Vec<_> = claims.iter().filter(|claim| allocation_of_claim(claim).is_none()).cloned().collect();
         let dra = (!unallocated.is_empty()).then(|| Arc::clone(&snapshot.dra));
         state.write(DYNAMIC_RESOURCES, PodClaims { claims, unallocated, dra, ..PodClaims::default() });
         Status::Success
@@ -149,8 +154,6 @@ impl FilterPlugin for DynamicResources {
             ClusterEvent::ResourceClaimUpdate,
             ClusterEvent::DeviceClassUpdate,
             ClusterEvent::ResourceSliceUpdate,
-            // A Pod that is not bound after all leaves its devices to others. Upstream's Pods wait for the next flush.
-            ClusterEvent::AssignedPodDelete,
         ]
     }
 }
@@ -163,7 +166,7 @@ impl DynamicResources {
             None => Vec::new(),
         };
         let is_elsewhere = |claim: &ResourceClaim| {
-            let selector = claims::allocation(claim).and_then(|allocation| allocation.node_selector.as_ref());
+            let selector = allocation_of_claim(claim).and_then(|allocation| allocation.node_selector.as_ref());
             selector.is_some_and(|selector| !selector_matches(selector, &node.name, &node.labels))
         };
         let elsewhere: Vec<usize> =
@@ -206,7 +209,8 @@ impl DynamicResources {
 }
 
 impl PostFilterPlugin for DynamicResources {
-    /// Finds a claim that is allocated for nodes that do not fit and that nobody uses. [`DynamicResourcesBinding`] deallocates it.
+    /// Finds a claim that is allocated for nodes that do not fit and that nobody uses. [`DynamicResourcesBinding`] deallocates it, unless
+    /// Pods are preempted for the Pod: that their node is feasible with the allocations as they are was the reason.
     fn post_filter(
         &self,
         _filters: &Filters,
@@ -216,12 +220,13 @@ impl PostFilterPlugin for DynamicResources {
         _resolvable: &[usize],
         _offset: usize,
     ) -> PostFilterResult {
-        let message = match state.read::<PodClaims>(DYNAMIC_RESOURCES) {
+        let message = match state.read_mut::<PodClaims>(DYNAMIC_RESOURCES) {
             _ if pod.resource_claims.is_empty() => "",
-            Some(claims) if !claims.claims.is_empty() => match idle(claims, pod) {
-                Some(_) => "deallocation of ResourceClaim completed",
-                None => "still not schedulable",
-            },
+            Some(claims) if !claims.claims.is_empty() => {
+                claims.to_deallocate = idle(claims, pod);
+                // Upstream has written it by now.
+                if claims.to_deallocate.is_some() { "deallocation of ResourceClaim started" } else { "still not schedulable" }
+            }
             _ => "no new claims to deallocate",
         };
         PostFilterResult::Unschedulable { message: message.to_owned(), stays_nominated: true }
@@ -229,10 +234,10 @@ impl PostFilterPlugin for DynamicResources {
 }
 
 /// A claim of the Pod whose allocation is of no use to anybody.
-fn idle<'c>(claims: &'c PodClaims, pod: &PodInfo) -> Option<&'c Arc<ResourceClaim>> {
+fn idle(claims: &PodClaims, pod: &PodInfo) -> Option<Arc<ResourceClaim>> {
     let progress = claims.progress.lock();
     let mut unavailable = progress.unavailable.iter().filter_map(|index| claims.claims.get(*index));
-    unavailable.find(|claim| claims::reserved_for(claim).iter().all(|consumer| consumer.uid == pod.uid))
+    unavailable.find(|claim| claims::reserved_for(claim).iter().all(|consumer| consumer.uid == pod.uid)).cloned()
 }
 
 impl BindingPlugin for DynamicResources {
@@ -246,29 +251,35 @@ impl ReservePlugin for DynamicResources {
         let Some(claims) = state.read_mut::<PodClaims>(DYNAMIC_RESOURCES) else { return Ok(()) };
         // The objects are changed below: nobody else may have them then.
         claims.dra = None;
+        let mut progress = std::mem::take(claims.progress.get_mut());
         if claims.unallocated.is_empty() {
             return Ok(());
         }
-        let Some(Ok(allocations)) = claims.progress.get_mut().nodes.remove(node) else {
+        let Some(Ok(allocations)) = progress.nodes.remove(node) else {
             return Err(Refusal::Error("claim allocation not found for node".into()));
         };
         let dra = Arc::make_mut(&mut snapshot.dra);
         for (claim, allocation) in claims.unallocated.iter().zip(allocations) {
-            let write = dra.signal_claim_pending_allocation(claim, &allocation).map_err(|error| Refusal::Error(error.to_string().into()))?;
+            let write =
+                dra.signal_claim_pending_allocation(claim, &allocation).map_err(|error| Refusal::Error(error.to_string().into()))?;
             claims.reserved.push(ReservedClaim { claim: Arc::clone(claim), allocation, write });
         }
         Ok(())
     }
 
-    fn unreserve(&self, state: &mut CycleState, _pod: &PodInfo, _node: &str, snapshot: &mut Snapshot) {
-        let Some(claims) = state.read_mut::<PodClaims>(DYNAMIC_RESOURCES) else { return };
+    fn unreserve(&self, state: &mut CycleState, _pod: &PodInfo, _node: &str, snapshot: &mut Snapshot) -> Vec<ClusterEvent> {
+        let Some(claims) = state.read_mut::<PodClaims>(DYNAMIC_RESOURCES) else { return Vec::new() };
         claims.dra = None;
-        if !claims.reserved.is_empty() {
-            let dra = Arc::make_mut(&mut snapshot.dra);
-            for reserved in claims.reserved.drain(..) {
-                dra.remove_claim_pending_allocation(reserved.claim.metadata.uid.as_deref().unwrap_or_default());
-            }
+        if claims.reserved.is_empty() {
+            return Vec::new();
         }
+        let dra = Arc::make_mut(&mut snapshot.dra);
+        let mut is_freed = false;
+        for reserved in claims.reserved.drain(..) {
+            let uid = reserved.claim.metadata.uid.as_deref().unwrap_or_default();
+            is_freed |= dra.remove_claim_pending_allocation(uid, &reserved.write);
+        }
+        is_freed.then_some(ClusterEvent::ResourceClaimUpdate).into_iter().collect()
     }
 }
 

@@ -204,15 +204,20 @@ impl ReservePlugin for VolumeBinding {
         Ok(())
     }
 
-    fn unreserve(&self, state: &mut CycleState, _: &PodInfo, _: &str, snapshot: &mut Snapshot) {
-        let Some(Reserved(PodVolumes { bindings, provisions })) = state.read::<Reserved>(NAME) else { return };
+    fn unreserve(&self, state: &mut CycleState, _: &PodInfo, _: &str, snapshot: &mut Snapshot) -> Vec<ClusterEvent> {
+        let Some(Reserved(PodVolumes { bindings, provisions })) = state.read::<Reserved>(NAME) else { return Vec::new() };
         let all = Arc::make_mut(&mut snapshot.volumes);
+        let mut events = Vec::new();
         for (_, volume) in bindings {
-            all.restore_volume(volume.metadata.name.as_deref().unwrap_or_default(), volume);
+            let is_restored = all.restore_volume(volume.metadata.name.as_deref().unwrap_or_default(), volume);
+            events.extend(is_restored.then_some(ClusterEvent::PersistentVolumeUpdate));
         }
         for claim in provisions {
-            all.restore_claim(&ObjectKey::from(&claim.metadata).to_string(), claim);
+            let is_restored = all.restore_claim(&ObjectKey::from(&claim.metadata).to_string(), claim);
+            events.extend(is_restored.then_some(ClusterEvent::PersistentVolumeClaim));
         }
+        events.dedup();
+        events
     }
 }
 

@@ -167,3 +167,6 @@ impl Scheduler {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -132,10 +132,9 @@ impl Scheduler {
     /// its back-off (upstream's `handleBindingCycleError`).
     pub(super) fn binding_cycle_failed(&mut self, pod: Arc<PodInfo>, reason: Reason, message: String) {
         tracing::debug!(pod = pod.key(), message, "not bound");
-        self.unreserve(&pod);
         self.cache.forget_pod(&pod.uid);
         self.happened(Occurrence::new(ClusterEvent::AssignedPodDelete));
-        self.write_status(pod, reason, message, Some(""), Next::Backoff);
+        self.unreserve_and_retry(pod, reason, message);
     }
 
     /// Rejects the victims of a preemption that wait at permit or are in PreBind: they go back to the queue. Returns these and the others,

@@ -4,24 +4,37 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use sched_framework::{CycleState, PodInfo};
+use sched_framework::{ClusterEvent, CycleState, PodInfo, PreBinding};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio::time::Instant;
 
-use super::{Finished, Scheduler};
+use super::{Finished, Next, Scheduler};
 use crate::bind::Reason;
+use crate::cycle::Nomination;
 use crate::diagnosis::rejected;
 use crate::metrics::{self, Attempt};
-use crate::plugins::BindingError;
+use crate::plugins::{BindingError, Writes};
+use crate::queue::Occurrence;
 
 /// The highest number of Pods in PreBind, which may wait for minutes.
 const PRE_BINDINGS_MAX: usize = 1_000;
+/// The highest number of Pods of one namespace in PreBind, so that there is room for others.
+const PRE_BINDINGS_PER_NAMESPACE_MAX: usize = PRE_BINDINGS_MAX / 4;
 
 /// The reservations by the UID of their Pods.
-#[derive(Default)]
 pub(super) struct Reservations {
     by_uid: HashMap<String, Reservation>,
+    /// PreBind of Pods, and what takes it back.
     pre_bindings: JoinSet<()>,
+    /// The writes of plugins that go on without their Pods.
+    pub writes: Writes,
+}
+
+/// What ended.
+pub(super) enum Ended {
+    PreBinding(Result<(), JoinError>),
+    /// A write of a plugin, for which nobody may have waited.
+    Write,
 }
 
 struct Reservation {
@@ -33,19 +46,39 @@ struct Reservation {
 }
 
 impl Reservations {
+    /// No reservations. The writes are those of the plugins.
+    pub fn new(writes: Writes) -> Self {
+        Self { by_uid: HashMap::new(), pre_bindings: JoinSet::new(), writes }
+    }
+
+    /// Why no further Pod of the namespace may begin PreBind.
+    fn is_full(&self, namespace: &str) -> Option<&'static str> {
+        if self.pre_bindings.len() >= PRE_BINDINGS_MAX || self.writes.len() >= PRE_BINDINGS_MAX {
+            return Some("too many Pods are in PreBind");
+        }
+        let of_namespace = |one: &&Reservation| one.pre_binding.is_some() && one.pod.namespace == namespace;
+        let is_full = self.by_uid.values().filter(of_namespace).count() >= PRE_BINDINGS_PER_NAMESPACE_MAX;
+        is_full.then_some("too many Pods of the namespace are in PreBind")
+    }
+
     /// Whether PreBind of the Pod is under way.
     pub fn in_pre_bind(&self, uid: &str) -> bool {
         self.by_uid.get(uid).is_some_and(|reservation| reservation.pre_binding.is_some())
     }
 
-    /// The next end of a PreBind; `None` without one.
-    pub async fn ended(&mut self) -> Option<Result<(), JoinError>> {
-        self.pre_bindings.join_next().await
+    /// The next end of a PreBind or of a write. Dropping the future loses nothing.
+    pub async fn ended(&mut self) -> Ended {
+        tokio::select! {
+            biased;
+            Some(ended) = self.pre_bindings.join_next() => Ended::PreBinding(ended),
+            () = self.writes.ended() => Ended::Write,
+        }
     }
 
-    /// Ends PreBind of all Pods: none of them is bound.
+    /// Ends PreBind of all Pods: none of them is bound. Writes that have begun are completed.
     pub async fn shutdown(&mut self) {
         self.pre_bindings.shutdown().await;
+        self.writes.shutdown().await;
     }
 }
 
@@ -65,24 +98,60 @@ impl Scheduler {
         result
     }
 
-    /// Calls Unreserve, if something was reserved for the Pod.
+    /// Calls Unreserve for a Pod that is not tried again, if something was reserved for it.
     pub(super) fn unreserve(&mut self, pod: &PodInfo) {
-        let Some(Reservation { pod, node, mut state, pre_binding }) = self.reservations.by_uid.remove(&pod.uid) else { return };
+        let (works, pod) = (self.release(pod), pod.key());
+        if !works.is_empty() {
+            self.reservations.pre_bindings.spawn(api_tasks::named("scheduler/take-back", take_back(works, pod)));
+        }
+    }
+
+    /// Calls Unreserve for a Pod that is tried again. Its status is written, and the next attempt begins, when plugins have taken back what
+    /// they wrote.
+    pub(super) fn unreserve_and_retry(&mut self, pod: Arc<PodInfo>, reason: Reason, message: String) {
+        let works = self.release(&pod);
+        if works.is_empty() {
+            return self.write_status(pod, reason, message, Some(""), Next::Backoff);
+        }
+        let finished = self.finished.clone();
+        self.reservations.pre_bindings.spawn(api_tasks::named("scheduler/take-back", async move {
+            take_back(works, pod.key()).await;
+            // The receiver is gone only at shutdown.
+            let _gone = finished.send(Finished::TakenBack(pod, reason, message)).await;
+        }));
+    }
+
+    /// Calls Unreserve. Returns what is to be written after it.
+    fn release(&mut self, pod: &PodInfo) -> Vec<PreBinding> {
+        let Some(Reservation { pod, node, mut state, pre_binding }) = self.reservations.by_uid.remove(&pod.uid) else { return Vec::new() };
         pre_binding.iter().for_each(AbortHandle::abort);
-        if let Some(running) = self.profiles.get(&pod.scheduler_name) {
-            running.profile.binding.unreserve(&mut state, &pod, &node, self.cache.snapshot_mut());
+        let Some(running) = self.profiles.get(&pod.scheduler_name) else { return Vec::new() };
+        let events = running.profile.binding.unreserve(&mut state, &pod, &node, self.cache.snapshot_mut());
+        let works = running.profile.binding.take_back(&state, &pod);
+        events.into_iter().for_each(|event| self.happened(Occurrence::new(event)));
+        works
+    }
+
+    /// Something ended that goes on beside the loop.
+    pub(super) fn reservation_ended(&mut self, ended: Ended) {
+        match ended {
+            Ended::PreBinding(ended) => drop(api_tasks::joined(ended)),
+            // Of a write that failed nobody else may tell the Pods that wait for its devices.
+            Ended::Write if self.cache.dra_mut().end_all_pending() => self.happened(Occurrence::new(ClusterEvent::ResourceClaimUpdate)),
+            Ended::Write => {}
         }
     }
 
     /// Binds the Pod after PreBind, if a plugin has work before the binding.
     pub(super) fn pre_bind(&mut self, pod: Arc<PodInfo>, node: String, started: Instant) {
-        let (profile, reservation) = (self.profiles.get(&pod.scheduler_name), self.reservations.by_uid.get_mut(&pod.uid));
+        let (profile, reservation) = (self.profiles.get(&pod.scheduler_name), self.reservations.by_uid.get(&pod.uid));
         let (Some(running), Some(reservation)) = (profile, reservation) else { return self.bind(pod, node, started) };
         let Some(work) = running.profile.binding.pre_bind(&reservation.state, &pod, &node) else { return self.bind(pod, node, started) };
-        if self.reservations.pre_bindings.len() >= PRE_BINDINGS_MAX {
+        if let Some(message) = self.reservations.is_full(&pod.namespace) {
             metrics::attempted(&pod.scheduler_name, Attempt::Error, started.elapsed());
-            return self.binding_cycle_failed(pod, Reason::SchedulerError, "too many Pods are in PreBind".to_owned());
+            return self.binding_cycle_failed(pod, Reason::SchedulerError, message.to_owned());
         }
+        let Some(reservation) = self.reservations.by_uid.get_mut(&pod.uid) else { return };
         let finished = self.finished.clone();
         reservation.pre_binding = Some(self.reservations.pre_bindings.spawn(api_tasks::named("scheduler/pre-binding", async move {
             let result = work.await;
@@ -121,13 +190,18 @@ impl Scheduler {
         }
     }
 
-    /// Writes what plugins decided for a Pod that no node is feasible for. A failure leaves things as they are: the Pod is tried again.
-    pub(super) fn make_room(&mut self, pod: &Arc<PodInfo>) {
+    /// Writes what plugins decided for a Pod that no node is feasible for, unless Pods are preempted for it. A failure leaves things as they
+    /// are: the next attempt of the Pod decides again.
+    pub(super) fn make_room(&mut self, pod: &Arc<PodInfo>, nomination: &Nomination) {
         let Some(running) = self.profiles.get_mut(&pod.scheduler_name) else { return };
         if !running.profile.binding.has_part_in(pod) {
             return;
         }
+        // The state shares objects with the snapshot.
         let state = running.progress.take_state(&pod.uid);
+        if matches!(nomination, Nomination::Preempts { .. }) {
+            return;
+        }
         for work in running.profile.binding.make_room(&state, pod) {
             let pod = pod.key();
             self.writes.spawn(api_tasks::named("scheduler/make-room", async move {
@@ -143,6 +217,15 @@ impl Scheduler {
         let Some(Reservation { pod, node, state, .. }) = self.reservations.by_uid.remove(&pod.uid) else { return };
         if let Some(running) = self.profiles.get(&pod.scheduler_name) {
             running.profile.binding.post_bind(&state, &pod, &node);
+        }
+    }
+}
+
+/// Does what takes back what plugins wrote for a Pod.
+async fn take_back(works: Vec<PreBinding>, pod: String) {
+    for work in works {
+        if let Err(error) = work.await {
+            tracing::warn!(pod, error = api_client::error::chain(&error), "not taken back");
         }
     }
 }

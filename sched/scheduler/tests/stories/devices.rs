@@ -6,11 +6,16 @@ use kube::runtime::wait::await_condition;
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
+use crate::extender::{Extender, Reply};
 use crate::support::{Cluster, from, in_time};
 
 /// A class, two nodes with one device each, and claims of these names.
 async fn cluster(claims: &[&str]) -> Cluster {
-    let cluster = Cluster::start(&["n1", "n2"], json!([])).await;
+    with_extenders(claims, json!([])).await
+}
+
+async fn with_extenders(claims: &[&str], extenders: Value) -> Cluster {
+    let cluster = Cluster::start(&["n1", "n2"], extenders).await;
     let classes: Api<DeviceClass> = Api::all(cluster.client.clone());
     let class =
         json!({"metadata": {"name": "gpu"}, "spec": {"selectors": [{"cel": {"expression": "device.driver == 'gpu.example.com'"}}]}});
@@ -99,5 +104,33 @@ async fn an_allocation_of_a_scheduler_that_was_killed_is_used() {
     in_time("allocated", await_condition(claims.clone(), "b", allocated)).await.expect("a watch");
     claims.delete("b", &DeleteParams::default()).await.expect("deleted");
     assert!(claim(&cluster, "b").await.metadata.deletion_timestamp.is_some(), "the finalizer protects it");
+    cluster.stop().await;
+}
+
+/// A claim whose Pod was not bound must not keep its devices on the node of that Pod: other Pods share it, and no claim is deallocated that
+/// is reserved.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_that_is_not_bound_is_removed_from_its_claim() {
+    let refusing = Extender::start(|_, _| Reply::Json(json!({"Error": "not here"}))).await;
+    let extenders = json!([{"urlPrefix": refusing.url(), "bindVerb": "bind", "httpTimeout": "20s"}]);
+    let cluster = with_extenders(&["shared"], extenders).await;
+    let claims = cluster.api::<ResourceClaim>();
+    let consumers = |claim: Option<&ResourceClaim>| {
+        let status = claim.and_then(|claim| claim.status.clone()).filter(|status| status.allocation.is_some());
+        status.map(|status| status.reserved_for.iter().flatten().map(|pod| pod.name.clone()).collect::<Vec<_>>())
+    };
+    // As another scheduler does it.
+    let reserve = |name: &str| Patch::Strategic(json!({"status": {"reservedFor": [{"resource": "pods", "name": name, "uid": name}]}}));
+    for name in ["p", "q"] {
+        cluster.pod(name, using("shared")).await;
+        cluster.until_unscheduled(name, "SchedulerError", "not here").await;
+        let is_free = |claim: Option<&ResourceClaim>| consumers(claim).is_some_and(|consumers| consumers.is_empty());
+        in_time("no consumers", await_condition(claims.clone(), "shared", is_free)).await.expect("a watch");
+    }
+    claims.patch_status("shared", &PatchParams::default(), &reserve("other")).await.expect("reserved");
+    let calls = refusing.requests("bind").len();
+    refusing.until_called(calls + 2).await;
+    let is_of_other = |claim: Option<&ResourceClaim>| consumers(claim).is_some_and(|consumers| consumers == ["other"]);
+    in_time("the other consumer stays", await_condition(claims.clone(), "shared", is_of_other)).await.expect("a watch");
     cluster.stop().await;
 }

@@ -148,7 +148,7 @@ async fn a_volume_that_another_claim_takes_meanwhile_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_pod_that_is_deleted_while_it_waits_leaves_its_volume_to_others() {
+async fn a_pod_that_is_deleted_while_it_waits_leaves_its_claim_to_others() {
     let cluster = Cluster::start(&["a"], json!([])).await;
     class(&cluster, "local", "kubernetes.io/no-provisioner").await;
     claim(&cluster, "data", "local").await;

@@ -1,5 +1,6 @@
-//! What [`super::DynamicResources`] writes: the allocations of claims with the Pod for which they are reserved, before the Pod is bound; and
-//! the end of an allocation that is of no use, for a Pod that no node is feasible for.
+//! What [`super::DynamicResources`] writes: the allocations of claims with the Pod for which they are reserved, before the Pod is bound;
+//! the end of that reservation, for a Pod that is not bound after all; and the end of an allocation that is of no use, for a Pod that no node
+//! is feasible for.
 //!
 //! A write goes on when nobody waits for it any more. Until it is clear whether it succeeded, its devices stay in use.
 
@@ -7,17 +8,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api_client::error::chain;
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::{AllocationResult, ResourceClaim, ResourceClaimConsumerReference};
 use kube::Api;
 use kube::api::{Patch, PatchParams};
-use parking_lot::Mutex;
-use sched_framework::{AllocationWrite, BindingPlugin, CycleState, Plugin, PodInfo, PreBindPlugin, PreBinding, Refusal};
+use sched_framework::{
+    AllocationWrite, BindingPlugin, CycleState, Plugin, PodInfo, PreBindPlugin, PreBinding, Refusal, allocation_of_claim,
+};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
-use tokio::task::JoinSet;
 
 use super::requests::claim_name;
-use super::{DYNAMIC_RESOURCES, PodClaims, ReservedClaim, claims, idle};
+use super::{DYNAMIC_RESOURCES, PodClaims, ReservedClaim, claims};
+use crate::plugins::Writes;
 
 /// The finalizer of allocated claims.
 const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
@@ -25,13 +28,17 @@ const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
 const ATTEMPTS_MAX: u32 = 5;
 /// The pause before the first further attempt.
 const ATTEMPT_PAUSE: Duration = Duration::from_millis(10);
+/// The first and the longest pause between two questions whether a write succeeded whose answer was lost.
+const DOUBT_PAUSE: Duration = Duration::from_millis(100);
+const DOUBT_PAUSE_MAX: Duration = Duration::from_secs(30);
 /// How long a binding waits for its claims.
 const WRITES_WITHIN: Duration = Duration::from_secs(60);
 
 /// The writes of the plugin.
+#[derive(Clone)]
 pub(crate) struct DynamicResourcesBinding {
     client: kube::Client,
-    writes: Arc<Mutex<JoinSet<()>>>,
+    writes: Writes,
 }
 
 /// A claim that could not be written.
@@ -47,6 +54,10 @@ enum ClaimWriteError {
     Finalizer { claim: String, error: kube::Error },
     #[error("add {what} to claim {claim}: {}", chain(.error))]
     Status { what: &'static str, claim: String, error: kube::Error },
+    #[error("get pod {pod}: {}", chain(.error))]
+    GetPod { pod: String, error: kube::Error },
+    #[error("remove pod {pod} from claim {claim}: {}", chain(.error))]
+    Unreserve { pod: String, claim: String, error: kube::Error },
 }
 
 impl ClaimWriteError {
@@ -60,39 +71,38 @@ impl ClaimWriteError {
         }
     }
 
-    /// Whether the server gave no answer, so that the write may have succeeded.
+    /// Whether the server gave no answer, or did not know one itself: the write may have succeeded.
     fn is_in_doubt(&self) -> bool {
-        matches!(self, Self::Status { error, .. } if !matches!(error, kube::Error::Api(_)))
+        match self {
+            Self::Status { error: kube::Error::Api(status), .. } => status.code >= 500,
+            Self::Status { .. } => true,
+            _ => false,
+        }
     }
 }
 
 impl DynamicResourcesBinding {
     /// The client writes as the scheduler.
-    pub fn new(client: kube::Client) -> Self {
-        Self { client, writes: Arc::default() }
+    pub fn new(client: kube::Client, writes: Writes) -> Self {
+        Self { client, writes }
     }
 
     fn api(&self, namespace: &str) -> Api<ResourceClaim> {
         Api::namespaced(self.client.clone(), namespace)
     }
 
-    /// Runs the work to its end. The result waits for it.
+    /// Work that begins when it is polled, and then runs to its end. The result waits for it.
     fn run_to_end(&self, work: impl Future<Output = Result<(), ClaimWriteError>> + Send + 'static) -> PreBinding {
-        let (done, result) = oneshot::channel();
-        let mut writes = self.writes.lock();
-        while let Some(ended) = writes.try_join_next() {
-            api_tasks::joined(ended);
-        }
-        writes.spawn(api_tasks::named("scheduler/resource-claims", async move {
-            // Nobody may wait any more.
-            let _nobody = done.send(work.await);
-        }));
+        let writes = self.writes.clone();
         Box::pin(async move {
-            match tokio::time::timeout(WRITES_WITHIN, result).await {
-                Ok(Ok(Ok(()))) => Ok(()),
-                Ok(Ok(Err(error))) => Err(Refusal::Error(error.to_string().into())),
-                Ok(Err(_panicked)) => Err(Refusal::Error("the claims were not written".into())),
-                Err(_elapsed) => Err(Refusal::Error("timed out waiting for the claims to be written".into())),
+            let (done, result) = oneshot::channel();
+            writes.spawn(async move {
+                // Nobody may wait any more.
+                let _nobody = done.send(work.await);
+            });
+            match result.await {
+                Ok(result) => result.map_err(|error| Refusal::Error(error.to_string().into())),
+                Err(_panicked) => Err(Refusal::Error("the claims were not written".into())),
             }
         })
     }
@@ -113,9 +123,8 @@ impl BindingPlugin for DynamicResourcesBinding {
 impl PreBindPlugin for DynamicResourcesBinding {
     fn pre_bind(&self, state: &CycleState, pod: &Arc<PodInfo>, _node: &str) -> Option<PreBinding> {
         let of_pod = state.read::<PodClaims>(DYNAMIC_RESOURCES)?;
-        let is_reserved = |claim: &ResourceClaim| claims::reserved_for(claim).iter().any(|consumer| consumer.uid == pod.uid);
         let mut writes: Vec<ClaimBinding> = Vec::new();
-        for claim in of_pod.claims.iter().filter(|claim| !is_reserved(claim)) {
+        for claim in of_pod.claims.iter().filter(|claim| !claims::is_reserved_for(claim, &pod.uid)) {
             let reserved = of_pod.reserved.iter().find(|reserved| Arc::ptr_eq(&reserved.claim, claim));
             writes.push(ClaimBinding {
                 api: self.api(&pod.namespace),
@@ -127,32 +136,58 @@ impl PreBindPlugin for DynamicResourcesBinding {
         if writes.is_empty() {
             return None;
         }
-        // From now on an allocation may be in the store.
-        writes.iter().filter_map(|write| write.reserved.as_ref()).for_each(|reserved| reserved.write.start());
+        let (writes_ended, plugin) = (Arc::clone(&of_pod.writes_ended), self.clone());
+        Some(Box::pin(async move {
+            let (ended, has_ended) = oneshot::channel();
+            *writes_ended.lock() = Some(has_ended);
+            // From now on an allocation may be in the store.
+            writes.iter().filter_map(|write| write.reserved.as_ref()).for_each(|reserved| reserved.write.start());
+            let work = async move {
+                let result = write_all(writes).await;
+                drop(ended);
+                result
+            };
+            in_time(plugin.run_to_end(work)).await
+        }))
+    }
+
+    fn take_back(&self, state: &CycleState, pod: &Arc<PodInfo>) -> Option<PreBinding> {
+        let of_pod = state.read::<PodClaims>(DYNAMIC_RESOURCES)?;
+        let writes_ended = of_pod.writes_ended.lock().take();
+        let is_reserved = |claim: &&Arc<ResourceClaim>| claims::is_reserved_for(claim, &pod.uid);
+        // After PreBind, any of them may be reserved.
+        let claims: Vec<_> = of_pod.claims.iter().filter(|claim| writes_ended.is_some() || is_reserved(claim)).cloned().collect();
+        if claims.is_empty() {
+            return None;
+        }
+        let unreserving = Unreserving { api: self.api(&pod.namespace), pods: Api::namespaced(self.client.clone(), &pod.namespace), claims };
+        let pod = Arc::clone(pod);
         Some(self.run_to_end(async move {
-            let mut result = Ok(());
-            for write in writes {
-                match (&result, &write.reserved) {
-                    (Ok(()), _) => result = write.run().await,
-                    // After a failure the others are not written.
-                    (Err(_), Some(reserved)) => reserved.write.failed(),
-                    (Err(_), None) => {}
-                }
+            if let Some(ended) = writes_ended {
+                // Without an answer the writes have ended, too.
+                let _no_answer = ended.await;
             }
-            result
+            unreserving.run(&pod).await
         }))
     }
 
     fn make_room(&self, state: &CycleState, pod: &Arc<PodInfo>) -> Option<PreBinding> {
-        let claim = Arc::clone(idle(state.read::<PodClaims>(DYNAMIC_RESOURCES)?, pod)?);
+        let claim = Arc::clone(state.read::<PodClaims>(DYNAMIC_RESOURCES)?.to_deallocate.as_ref()?);
         let api = self.api(&pod.namespace);
-        Some(self.run_to_end(async move {
+        Some(Box::pin(in_time(self.run_to_end(async move {
             let status = json!({"allocation": null, "reservedFor": null, "devices": null});
             let patch = Patch::Merge(guarded(&claim, json!({"status": status})));
             let written = api.patch_status(claim.metadata.name.as_deref().unwrap_or_default(), &PatchParams::default(), &patch).await;
-            written.map(drop).map_err(|error| ClaimWriteError::Status { what: "deallocation", claim: claim_name(&claim), error })
-        }))
+            let claim = claim_name(&claim);
+            written.map(drop).map_err(|error| ClaimWriteError::Status { what: "deallocation", claim, error })
+        }))))
     }
+}
+
+/// The result of the work within [`WRITES_WITHIN`]. The work goes on after that.
+async fn in_time(work: PreBinding) -> Result<(), Refusal> {
+    let late = || Refusal::Error("timed out waiting for the claims to be written".into());
+    tokio::time::timeout(WRITES_WITHIN, work).await.unwrap_or_else(|_elapsed| Err(late()))
 }
 
 /// The patch of a claim as it was read.
@@ -163,6 +198,52 @@ fn guarded(claim: &ResourceClaim, mut patch: Value) -> Value {
         }
     }
     patch
+}
+
+/// Writes the claims of a Pod, one after the other. After a failure the others are not written.
+async fn write_all(writes: Vec<ClaimBinding>) -> Result<(), ClaimWriteError> {
+    let mut result = Ok(());
+    for write in writes {
+        match (&result, &write.reserved) {
+            (Ok(()), _) => result = write.run().await,
+            (Err(_), Some(reserved)) => reserved.write.failed(),
+            (Err(_), None) => {}
+        }
+    }
+    result
+}
+
+/// The end of the reservation of claims for a Pod that is not bound after all: other Pods may need them elsewhere, and no claim is
+/// deallocated that is reserved.
+struct Unreserving {
+    api: Api<ResourceClaim>,
+    pods: Api<Pod>,
+    claims: Vec<Arc<ResourceClaim>>,
+}
+
+impl Unreserving {
+    /// Removes the Pod from its claims, unless somebody has bound it meanwhile.
+    async fn run(self, pod: &PodInfo) -> Result<(), ClaimWriteError> {
+        let present = self.pods.get_opt(&pod.name).await.map_err(|error| ClaimWriteError::GetPod { pod: pod.key(), error })?;
+        let is_bound = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).is_some_and(|node| !node.is_empty());
+        if present.as_ref().filter(|present| present.metadata.uid.as_ref() == Some(&pod.uid)).is_some_and(is_bound) {
+            return Ok(());
+        }
+        for claim in &self.claims {
+            let status = json!({"reservedFor": [{"$patch": "delete", "uid": pod.uid}]});
+            let patch = Patch::Strategic(json!({"metadata": {"uid": claim.metadata.uid}, "status": status}));
+            let name = claim.metadata.name.as_deref().unwrap_or_default();
+            match self.api.patch_status(name, &PatchParams::default(), &patch).await {
+                Ok(_) => {}
+                // The claim is gone, or another one has its name.
+                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+                Err(error) => {
+                    return Err(ClaimWriteError::Unreserve { pod: pod.key(), claim: claim_name(claim), error });
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The writes for one claim of a Pod.
@@ -179,30 +260,35 @@ impl ClaimBinding {
     /// Writes the claim, and reports what became of its allocation.
     async fn run(mut self) -> Result<(), ClaimWriteError> {
         let result = self.retry().await;
-        if let Some(ReservedClaim { write, allocation, .. }) = self.reserved.clone() {
-            match &result {
-                Ok(()) => written(&write, &self.claim),
-                Err(error) if error.is_in_doubt() && self.has_allocation(&allocation).await => {
-                    written(&write, &self.claim);
-                    return Ok(());
-                }
-                Err(_) => write.failed(),
+        let Some(ReservedClaim { write, allocation, .. }) = self.reserved.clone() else { return result };
+        match result {
+            Err(error) if !error.is_in_doubt() || !self.has_allocation(&allocation).await => {
+                write.failed();
+                Err(error)
+            }
+            Ok(()) | Err(_) => {
+                written(&write, &self.claim);
+                Ok(())
             }
         }
-        result
     }
 
-    /// Whether the store has the allocation after all.
+    /// Whether the store has the allocation after all. It asks until there is an answer: the devices stay in use as long as that.
     async fn has_allocation(&mut self, allocation: &AllocationResult) -> bool {
-        for attempt in 1..=ATTEMPTS_MAX {
-            if self.refresh().await.is_ok() {
-                let stored = claims::allocation(&self.claim).and_then(|stored| stored.devices.as_ref());
-                let is_reserved = claims::reserved_for(&self.claim).iter().any(|consumer| consumer.uid == self.pod.uid);
-                return is_reserved && stored == allocation.devices.as_ref();
+        let mut pause = DOUBT_PAUSE;
+        loop {
+            match self.refresh().await {
+                Ok(()) => {
+                    let stored = allocation_of_claim(&self.claim).and_then(|stored| stored.devices.as_ref());
+                    return claims::is_reserved_for(&self.claim, &self.pod.uid) && stored == allocation.devices.as_ref();
+                }
+                Err(ClaimWriteError::Get { .. }) => {}
+                // The claim is gone.
+                Err(_) => return false,
             }
-            tokio::time::sleep(ATTEMPT_PAUSE * attempt * attempt * 10).await;
+            tokio::time::sleep(pause).await;
+            pause = DOUBT_PAUSE_MAX.min(pause * 2);
         }
-        false
     }
 
     /// Writes the claim; reads it again when somebody else changed it at the same time.
@@ -240,7 +326,7 @@ impl ClaimBinding {
         let name = self.claim.metadata.name.clone().unwrap_or_default();
         let mut status = json!({});
         if let Some(reserved) = &self.reserved {
-            if claims::allocation(&self.claim).is_some() {
+            if allocation_of_claim(&self.claim).is_some() {
                 return Err(ClaimWriteError::AllocatedElsewhere(claim));
             }
             let finalizers = self.claim.metadata.finalizers.clone().unwrap_or_default();
@@ -257,7 +343,7 @@ impl ClaimBinding {
             status = json!({"allocation": allocation});
         }
         let mut consumers = claims::reserved_for(&self.claim).to_vec();
-        if !consumers.iter().any(|consumer| consumer.uid == self.pod.uid) {
+        if !claims::is_reserved_for(&self.claim, &self.pod.uid) {
             consumers.push(ResourceClaimConsumerReference {
                 api_group: None,
                 resource: "pods".to_owned(),

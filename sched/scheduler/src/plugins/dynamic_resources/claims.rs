@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use k8s_openapi::api::resource::v1::{AllocationResult, DeviceRequest, ResourceClaim, ResourceClaimConsumerReference};
-use sched_framework::{ClaimSource, DraManager, PodInfo};
+use k8s_openapi::api::resource::v1::{DeviceRequest, ResourceClaim, ResourceClaimConsumerReference};
+use sched_framework::{ClaimSource, DraManager, PodInfo, allocation_of_claim};
 
 use super::requests::claim_name;
 
@@ -67,7 +67,7 @@ pub(crate) fn awaited(pod: &PodInfo, dra: &DraManager) -> Option<String> {
 
 /// Whether the claims that are not allocated can be.
 pub(super) fn check(claims: &[Arc<ResourceClaim>], dra: &DraManager) -> Result<(), ClaimError> {
-    for claim in claims.iter().filter(|claim| allocation(claim).is_none()) {
+    for claim in claims.iter().filter(|claim| allocation_of_claim(claim).is_none()) {
         if dra.claim_has_pending_allocation(claim.metadata.uid.as_deref().unwrap_or_default()) {
             return Err(ClaimError::Pending(claim_name(claim)));
         }
@@ -93,12 +93,12 @@ fn check_classes(claim: &ResourceClaim, request: &DeviceRequest, dra: &DraManage
     }
 }
 
-/// The allocation of the claim, once it has one.
-pub(super) fn allocation(claim: &ResourceClaim) -> Option<&AllocationResult> {
-    claim.status.as_ref()?.allocation.as_ref()
-}
-
 /// The consumers for which the claim is reserved.
 pub(super) fn reserved_for(claim: &ResourceClaim) -> &[ResourceClaimConsumerReference] {
     claim.status.as_ref().and_then(|status| status.reserved_for.as_deref()).unwrap_or_default()
+}
+
+/// Whether the claim is reserved for the Pod with this UID.
+pub(super) fn is_reserved_for(claim: &ResourceClaim, uid: &str) -> bool {
+    reserved_for(claim).iter().any(|consumer| consumer.uid == uid)
 }

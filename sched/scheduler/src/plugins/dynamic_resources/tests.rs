@@ -49,7 +49,7 @@ fn filter(plugin: &DynamicResources, state: &mut CycleState, pod: &PodInfo, all:
     ["n1", "n2"].map(|name| text(plugin.filter(state, pod, all.node(name).expect("a node"))))
 }
 
-fn post_filter(plugin: &DynamicResources, state: &mut CycleState, pod: &PodInfo, all: &Snapshot) -> String {
+pub(super) fn post_filter(plugin: &DynamicResources, state: &mut CycleState, pod: &PodInfo, all: &Snapshot) -> String {
     match plugin.post_filter(&Filters::new(Vec::new()), state, pod, all, &[], 0) {
         PostFilterResult::Unschedulable { message, stays_nominated: true } => message,
         other => panic!("{other:?}"),
@@ -93,7 +93,7 @@ fn claims_decide_which_nodes_are_feasible() {
             vec![allocated("c", "n3", "a", &["p"])],
             using("p", &["c"]),
             ["resourceclaim not available on the node", "resourceclaim not available on the node"],
-            "deallocation of ResourceClaim completed",
+            "deallocation of ResourceClaim started",
         ),
         ("missing", vec![], using("p", &["c"]), [r#"could not find ResourceClaim "default/c""#, ""], "no new claims to deallocate"),
         (
@@ -167,7 +167,8 @@ fn what_is_reserved_is_in_use_until_it_is_not() {
     let others = |all: &Snapshot, pod: &PodInfo| filter(&plugin, &mut CycleState::default(), pod, all)[0].clone();
     assert_eq!(others(&all, &second), "cannot allocate all claims");
     assert_eq!(others(&all, &using("r", &["c"])), "resource claim default/c is in the process of being allocated");
-    plugin.unreserve(&mut state, &first, "n1", &mut all);
+    assert_eq!(plugin.unreserve(&mut state, &first, "n1", &mut all), [ClusterEvent::ResourceClaimUpdate]);
+    assert_eq!(plugin.unreserve(&mut state, &first, "n1", &mut all), [], "nothing is left");
     assert_eq!((others(&all, &second), others(&all, &first)), ("fits".to_owned(), "fits".to_owned()));
 
     let error = plugin.reserve(&mut CycleState::default(), &first, "n1", &mut all);

@@ -215,7 +215,9 @@ fn what_is_reserved_is_not_given_to_another_pod_until_it_is_given_back() {
     assert_eq!((reference.name.as_deref(), reference.uid.as_deref()), (Some("c"), Some("uid-c")));
     assert_eq!(annotation(&bound.metadata, BOUND_BY_CONTROLLER), Some("yes"));
     assert_eq!(annotation(&provisions[0].metadata, SELECTED_NODE), Some("a"));
-    VolumeBinding.unreserve(&mut state, &first, "a", &mut all);
+    let events = VolumeBinding.unreserve(&mut state, &first, "a", &mut all);
+    assert_eq!(events, [ClusterEvent::PersistentVolumeUpdate, ClusterEvent::PersistentVolumeClaim]);
+    assert_eq!(VolumeBinding.unreserve(&mut state, &first, "a", &mut all), [], "nothing is left");
     assert_eq!(reasons(&VolumeBinding, &second, &all), ["", BIND_CONFLICT]);
     assert_eq!(reasons(&VolumeBinding, &claiming("third", &["made"]), &all), ["", ""]);
 }

@@ -2,7 +2,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use api_client::informer::ObjectKey;
-use sched_framework::{BindingPlugin, Plugin, PostBindPlugin, PreBindPlugin, PreBinding, Refusal, ReservePlugin, Snapshot};
+use sched_framework::{BindingPlugin, Plugin, PostBindPlugin, PreBindPlugin, Refusal, ReservePlugin, Snapshot};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
@@ -21,6 +21,8 @@ struct Scripted {
     refuses: Option<Refusal>,
     /// What PreBind waits for; without it, there is nothing to do.
     work: Mutex<Option<oneshot::Receiver<Result<(), Refusal>>>>,
+    /// The same for what takes PreBind back.
+    taking_back: Mutex<Option<oneshot::Receiver<()>>>,
 }
 
 impl Scripted {
@@ -48,10 +50,11 @@ impl ReservePlugin for Scripted {
         self.refuses.clone().map_or(Ok(()), Err)
     }
 
-    fn unreserve(&self, state: &mut CycleState, _: &PodInfo, node: &str, _: &mut Snapshot) {
+    fn unreserve(&self, state: &mut CycleState, _: &PodInfo, node: &str, _: &mut Snapshot) -> Vec<ClusterEvent> {
         let reserved = state.read::<String>(self.name).cloned();
         assert!(reserved.as_deref().is_none_or(|reserved| reserved == node));
         self.log(if reserved.is_some() { "unreserve" } else { "unreserve nothing of" });
+        Vec::new()
     }
 }
 
@@ -65,6 +68,17 @@ impl PreBindPlugin for Scripted {
             log.lock().expect("whole").push(format!("pre-bind {name}"));
             result
         }))
+    }
+
+    fn make_room(&self, _: &CycleState, _: &Arc<PodInfo>) -> Option<PreBinding> {
+        self.log("make room");
+        None
+    }
+
+    fn take_back(&self, _: &CycleState, _: &Arc<PodInfo>) -> Option<PreBinding> {
+        let work = self.taking_back.lock().expect("whole").take()?;
+        self.log("take back");
+        Some(Box::pin(async move { work.await.map_err(|_| Refusal::Error("broken".into())) }))
     }
 }
 
@@ -107,7 +121,7 @@ fn counts(scheduler: &Scheduler) -> [usize; 4] {
 
 async fn handle_pre_binding(scheduler: &mut Scheduler, results: &mut mpsc::Receiver<Finished>) {
     let Some(Finished::PreBinding(pod, started, result)) = results.recv().await else { panic!("another result") };
-    scheduler.reservations.ended().await.expect("a task").expect("no panic");
+    let Ended::PreBinding(Ok(())) = scheduler.reservations.ended().await else { panic!("a write or a panic") };
     scheduler.pre_binding_finished(pod, started, result);
 }
 
@@ -278,4 +292,111 @@ async fn a_victim_in_pre_bind_goes_back_to_the_queue_and_is_not_deleted() {
         }
     }
     assert!(scheduler.queue.next_flush().is_some(), "it is tried again");
+}
+
+#[tokio::test]
+async fn a_pod_is_tried_again_when_plugins_have_taken_their_writes_back() {
+    for is_broken in [false, true] {
+        let log = Log::default();
+        let ((answer, work), (taken_back, taking_back)) = (oneshot::channel(), oneshot::channel());
+        let plugin = Scripted { work: Mutex::new(Some(work)), taking_back: Mutex::new(Some(taking_back)), ..plugin("A", &log) };
+        let (mut scheduler, mut results) = with_plugins(vec![plugin]);
+        scheduler.schedule_one();
+        answer.send(Err(Refusal::Error("no volume".into()))).expect("waiting");
+        handle_pre_binding(&mut scheduler, &mut results).await;
+        assert_eq!((logged(&log), counts(&scheduler)), ("reserve A, pre-bind A, unreserve A, take back A".to_owned(), [0, 0, 1, 0]));
+        // A plugin that fails to take something back does not keep the Pod from being tried again.
+        if is_broken {
+            drop(taken_back)
+        } else {
+            taken_back.send(()).expect("waiting")
+        }
+        let Some(Finished::TakenBack(pod, reason, message)) = results.recv().await else { panic!("another result") };
+        assert_eq!((pod.name.as_str(), message.as_str()), ("p", "running PreBind plugin \"A\": no volume"));
+        scheduler.write_status(pod, reason, message, Some(""), Next::Backoff);
+        let Some(Finished::Status(pod, next)) = results.recv().await else { panic!("another result") };
+        scheduler.status_written(&pod, next);
+        assert!(scheduler.queue.next_flush().is_some(), "it is tried again");
+    }
+    let log = Log::default();
+    let ((_answer, work), (taken_back, taking_back)) = (oneshot::channel(), oneshot::channel());
+    let plugin = Scripted { work: Mutex::new(Some(work)), taking_back: Mutex::new(Some(taking_back)), ..plugin("A", &log) };
+    let (mut scheduler, _results) = with_plugins(vec![plugin]);
+    scheduler.schedule_one();
+    scheduler.pod_gone("u");
+    assert_eq!(logged(&log), "reserve A, unreserve A, take back A");
+    taken_back.send(()).expect("the work goes on without its Pod");
+    for _ in 0..2 {
+        assert!(matches!(scheduler.reservations.ended().await, Ended::PreBinding(_)), "PreBind, and what takes it back");
+    }
+}
+
+#[tokio::test]
+async fn no_namespace_takes_all_places_of_pre_bind() {
+    let writes = Writes::default();
+    let mut all = Reservations::new(writes.clone());
+    let add = |all: &mut Reservations, n: usize, namespace: &str| {
+        let pod = Arc::new(PodInfo { namespace: namespace.to_owned(), uid: format!("{namespace}-{n}"), ..PodInfo::default() });
+        let pre_binding = Some(all.pre_bindings.spawn(std::future::pending()));
+        all.by_uid.insert(pod.uid.clone(), Reservation { pod, node: "n".to_owned(), state: CycleState::default(), pre_binding });
+    };
+    (1..PRE_BINDINGS_PER_NAMESPACE_MAX).for_each(|n| add(&mut all, n, "greedy"));
+    assert_eq!((all.is_full("greedy"), all.is_full("other")), (None, None));
+    add(&mut all, 0, "greedy");
+    assert_eq!((all.is_full("greedy"), all.is_full("other")), (Some("too many Pods of the namespace are in PreBind"), None));
+    for namespace in ["a", "b", "c"] {
+        (0..PRE_BINDINGS_PER_NAMESPACE_MAX).for_each(|n| add(&mut all, n, namespace));
+    }
+    assert_eq!(all.is_full("other"), Some("too many Pods are in PreBind"));
+    all = Reservations::new(writes.clone());
+    (0..PRE_BINDINGS_MAX).for_each(|_| writes.spawn(std::future::pending()));
+    assert_eq!(all.is_full("other"), Some("too many Pods are in PreBind"), "nobody waits for the writes, and they are under way");
+}
+
+/// Nobody answers where the API server would be: the volume is not written.
+#[tokio::test]
+async fn a_volume_that_is_not_bound_after_all_is_one_that_other_pods_waited_for() {
+    use crate::plugins::volume_fixtures::{claim, store, volume};
+    let mut scheduler = scheduler();
+    let (finished, mut results) = mpsc::channel(4);
+    scheduler.finished = finished;
+    scheduler.node_changed(&ObjectKey::new("", "n"), Some(&node()));
+    let class = serde_json::json!({"metadata": {"name": "local"}, "provisioner": "kubernetes.io/no-provisioner",
+        "volumeBindingMode": "WaitForFirstConsumer"});
+    let class = serde_json::from_value(class).expect("a class");
+    scheduler.cache.volumes_mut().classes.insert("local".to_owned(), Arc::new(class));
+    let of_class = serde_json::json!({"spec": {"storageClassName": "local"}});
+    let claims = ["first", "second"].map(|name| claim(name, of_class.clone()));
+    store(scheduler.cache.snapshot_mut(), claims.into(), vec![volume("disk", of_class)]);
+    for name in ["first", "second"] {
+        let volumes = serde_json::json!([{"name": "v", "persistentVolumeClaim": {"claimName": name}}]);
+        let spec = serde_json::json!({"schedulerName": "default-scheduler", "containers": [{"name": "c"}], "volumes": volumes});
+        let pod = serde_json::json!({"metadata": {"name": name, "namespace": "default", "uid": name}, "spec": spec});
+        scheduler.pod_applied(&serde_json::from_value(pod).expect("a Pod"));
+        scheduler.schedule_one();
+    }
+    let mut refused = None;
+    for _ in 0..2 {
+        match results.recv().await.expect("a result") {
+            Finished::Status(pod, next) => scheduler.status_written(&pod, next),
+            Finished::PreBinding(pod, started, result) => refused = Some((pod, started, result)),
+            _ => panic!("another result"),
+        }
+    }
+    assert_eq!(scheduler.queue.counts(), [0, 0, 1], "the second Pod has no volume");
+    let (pod, started, result) = refused.expect("PreBind of the first Pod");
+    assert!(result.is_err() && pod.name == "first");
+    scheduler.pre_binding_finished(pod, started, result);
+    assert_eq!(scheduler.queue.counts()[2], 0, "it may have the volume of the first one");
+}
+
+#[tokio::test]
+async fn room_is_made_by_a_preemption_or_by_plugins() {
+    let log = Log::default();
+    let (mut scheduler, _results) = with_plugins(vec![plugin("A", &log)]);
+    let best = sched_framework::Preemption { node: "n".to_owned(), victims: Vec::new(), violations: 0 };
+    scheduler.make_room(&the_pod(), &Nomination::Preempts { best, others: Vec::new() });
+    assert_eq!(logged(&log), "");
+    scheduler.make_room(&the_pod(), &Nomination::Stays);
+    assert_eq!(logged(&log), "make room A");
 }

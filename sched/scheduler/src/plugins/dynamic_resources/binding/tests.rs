@@ -1,12 +1,14 @@
 use std::collections::VecDeque;
 
+use futures::FutureExt;
 use http_body_util::BodyExt;
 use kube::client::Body;
+use parking_lot::Mutex;
 use sched_framework::{FilterPlugin, ReservePlugin, Snapshot, Status};
 
 use super::super::DynamicResources;
 use super::super::fixtures::{DRIVER, devices_of, parsed};
-use super::super::tests::{allocated, cluster, using, wanted};
+use super::super::tests::{allocated, cluster, post_filter, using, wanted};
 use super::*;
 
 /// What the server answers next: a status with an object, or no answer.
@@ -43,6 +45,8 @@ fn summary(body: &Value) -> String {
     parts.extend((!finalizers.is_null()).then(|| finalizers.to_string()));
     parts.extend(devices.map(str::to_owned));
     parts.extend((!pods.is_empty()).then(|| format!("for {}", pods.join(" "))));
+    let removed = body.pointer("/status/reservedFor/0").filter(|one| one["$patch"] == "delete");
+    parts.extend(removed.map(|one| format!("uid {}, without {}", body["metadata"]["uid"], one["uid"])));
     parts.join(", ")
 }
 
@@ -80,7 +84,7 @@ impl Reserved {
     }
 
     async fn pre_bind(&self, client: kube::Client) -> Result<(), Refusal> {
-        DynamicResourcesBinding::new(client).pre_bind(&self.state, &self.pod, "n1").expect("work").await
+        DynamicResourcesBinding::new(client, Writes::default()).pre_bind(&self.state, &self.pod, "n1").expect("work").await
     }
 
     /// Takes the reservation back. Returns whether the device is in use all the same.
@@ -122,7 +126,10 @@ async fn an_allocated_claim_is_reserved_for_another_pod() {
     assert_eq!(*requests.lock(), ["PATCH c/status at 1, for q p"]);
     let reserved = Reserved::new(&[allocated("c", "n1", "a", &["p"])]);
     let (client, _) = self::client(Vec::new());
-    assert!(DynamicResourcesBinding::new(client).pre_bind(&reserved.state, &reserved.pod, "n1").is_none(), "an earlier attempt did it");
+    assert!(
+        DynamicResourcesBinding::new(client, Writes::default()).pre_bind(&reserved.state, &reserved.pod, "n1").is_none(),
+        "an earlier attempt did it"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -170,28 +177,113 @@ async fn a_claim_that_was_deleted_is_an_error() {
     assert!(!reserved.unreserve());
 }
 
+/// No answer, and one of a server that does not know more.
 #[tokio::test(start_paused = true)]
 async fn the_store_decides_when_the_answer_is_lost() {
-    for (stored, is_bound) in [(allocated("c", "n1", "a", &["p"]), true), (wanted("c"), false)] {
-        let mut reserved = Reserved::new(&[with_finalizer(wanted("c"))]);
-        let (client, _) = client(vec![None, None, Some((200, at(with_finalizer(stored), 8)))]);
-        assert_eq!(reserved.pre_bind(client).await.is_ok(), is_bound);
-        assert_eq!(reserved.unreserve(), is_bound);
+    for lost in [None, status(504, "Timeout")] {
+        for (stored, is_bound) in [(allocated("c", "n1", "a", &["p"]), true), (wanted("c"), false)] {
+            let mut reserved = Reserved::new(&[with_finalizer(wanted("c"))]);
+            // More questions without an answer than a conflict is tried again.
+            let mut answers = vec![lost.clone()];
+            answers.extend((0..7).map(|_| status(503, "ServiceUnavailable")));
+            answers.push(Some((200, at(with_finalizer(stored), 8))));
+            let (client, requests) = client(answers);
+            assert_eq!(reserved.pre_bind(client).await.is_ok(), is_bound);
+            assert_eq!(requests.lock().len(), 9);
+            assert_eq!(reserved.unreserve(), is_bound);
+        }
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn devices_stay_in_use_while_it_is_not_clear_whether_they_are_allocated() {
+    let mut reserved = Reserved::new(&[with_finalizer(wanted("c"))]);
+    // Longer than the Pod waits for its claims.
+    let mut answers: Vec<_> = (0..12).map(|_| None).collect();
+    answers.push(Some((200, at(with_finalizer(wanted("c")), 8))));
+    let (client, requests) = client(answers);
+    let writes = Writes::default();
+    let plugin = DynamicResourcesBinding::new(client, writes.clone());
+    let error = plugin.pre_bind(&reserved.state, &reserved.pod, "n1").expect("work").await;
+    assert_eq!(error, Err(Refusal::Error("timed out waiting for the claims to be written".into())));
+    assert!(reserved.unreserve(), "the write may have succeeded");
+    writes.ended().await;
+    assert_eq!(requests.lock().len(), 13);
+    assert!(Arc::make_mut(&mut reserved.all.dra).end_all_pending() && !reserved.is_in_use());
+}
+
 #[tokio::test]
-async fn a_write_goes_on_when_nobody_waits_for_it() {
+async fn a_write_begins_when_it_is_awaited_and_goes_on_when_nobody_waits_for_it() {
     let mut reserved = Reserved::new(&[with_finalizer(wanted("c"))]);
     let (client, requests) = client(vec![Some((200, at(with_finalizer(allocated("c", "n1", "a", &["p"])), 2)))]);
-    let plugin = DynamicResourcesBinding::new(client);
+    let writes = Writes::default();
+    let plugin = DynamicResourcesBinding::new(client, writes.clone());
     drop(plugin.pre_bind(&reserved.state, &reserved.pod, "n1").expect("work"));
+    assert_eq!(writes.len(), 0, "the Pod was refused before PreBind");
+    let mut work = plugin.pre_bind(&reserved.state, &reserved.pod, "n1").expect("work");
+    assert!((&mut work).now_or_never().is_none());
+    drop(work);
     assert!(reserved.unreserve(), "the write may succeed");
-    let mut writes = std::mem::take(&mut *plugin.writes.lock());
-    writes.join_next().await.expect("a write").expect("no panic");
-    assert_eq!(requests.lock().len(), 1);
+    assert_eq!(writes.len(), 1);
+    writes.shutdown().await;
+    assert_eq!(requests.lock().len(), 1, "the end of the scheduler waits for it");
     reserved.informed(&at(allocated("c", "n1", "a", &["p"]), 2));
     assert!(reserved.is_in_use());
+}
+
+#[tokio::test]
+async fn a_pod_that_is_refused_before_its_writes_leaves_its_devices() {
+    let mut reserved = Reserved::new(&[wanted("c")]);
+    let (client, _) = client(Vec::new());
+    drop(DynamicResourcesBinding::new(client, Writes::default()).pre_bind(&reserved.state, &reserved.pod, "n1").expect("work"));
+    assert!(!reserved.unreserve());
+}
+
+fn pod_at(node: Value) -> Option<(u16, Value)> {
+    let metadata = json!({"name": "p", "namespace": "default", "uid": "p"});
+    Some((200, json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [], "nodeName": node}})))
+}
+
+#[tokio::test]
+async fn a_pod_that_is_not_bound_is_removed_from_its_claims() {
+    let shared = || allocated("c", "n1", "a", &["q"]);
+    let with_p = || Some((200, at(allocated("c", "n1", "a", &["q", "p"]), 2)));
+    for (node, is_removed) in [(Value::Null, true), (json!("n1"), false)] {
+        let mut reserved = Reserved::new(&[shared()]);
+        let (client, requests) = client(vec![with_p(), pod_at(node), Some((200, at(shared(), 3)))]);
+        let plugin = DynamicResourcesBinding::new(client, Writes::default());
+        assert!(plugin.take_back(&reserved.state, &reserved.pod).is_none(), "nothing was written");
+        assert_eq!(plugin.pre_bind(&reserved.state, &reserved.pod, "n1").expect("work").await, Ok(()));
+        assert!(reserved.unreserve(), "the other Pod has the device");
+        assert_eq!(plugin.take_back(&reserved.state, &reserved.pod).expect("work").await, Ok(()));
+        let get = "GET /api/v1/namespaces/default/pods/p at -".to_owned();
+        let removal = r#"PATCH c/status at -, uid "uid-c", without "p""#.to_owned();
+        let expected: Vec<String> =
+            ["PATCH c/status at 1, for q p".to_owned(), get].into_iter().chain(is_removed.then_some(removal)).collect();
+        assert_eq!(*requests.lock(), expected, "somebody bound it: {}", !is_removed);
+    }
+    // A scheduler that ended before has reserved it.
+    let reserved = Reserved::new(&[allocated("c", "n1", "a", &["p"])]);
+    let (client, requests) = client(vec![pod_at(Value::Null), status(404, "NotFound")]);
+    let plugin = DynamicResourcesBinding::new(client, Writes::default());
+    assert_eq!(plugin.take_back(&reserved.state, &reserved.pod).expect("work").await, Ok(()), "the claim is gone");
+    assert_eq!(requests.lock().len(), 2);
+}
+
+/// The write may put the Pod into the claim from which it is to be removed.
+#[tokio::test]
+async fn a_pod_is_removed_from_its_claims_after_the_writes_that_were_under_way() {
+    let mut reserved = Reserved::new(&[with_finalizer(wanted("c"))]);
+    let stored = at(with_finalizer(allocated("c", "n1", "a", &["p"])), 2);
+    let (client, requests) = client(vec![Some((200, stored.clone())), pod_at(Value::Null), Some((200, stored))]);
+    let plugin = DynamicResourcesBinding::new(client, Writes::default());
+    let mut work = plugin.pre_bind(&reserved.state, &reserved.pod, "n1").expect("work");
+    assert!((&mut work).now_or_never().is_none());
+    drop(work);
+    reserved.unreserve();
+    assert_eq!(plugin.take_back(&reserved.state, &reserved.pod).expect("work").await, Ok(()));
+    let methods: Vec<String> = requests.lock().iter().map(|request| request.chars().take(10).collect()).collect();
+    assert_eq!(methods, ["PATCH c/st", "GET /api/v", "PATCH c/st"]);
 }
 
 #[tokio::test]
@@ -200,9 +292,28 @@ async fn an_idle_allocation_is_removed_for_a_pod_that_cannot_use_it() {
     let (plugin, mut state, pod) = (DynamicResources::default(), CycleState::default(), Arc::new(using("p", &["c"])));
     assert_eq!(plugin.pre_filter(&mut state, &pod, &all), Status::Success);
     let (client, requests) = client(vec![Some((200, at(wanted("c"), 2)))]);
-    let binding = DynamicResourcesBinding::new(client);
-    assert!(binding.make_room(&state, &pod).is_none(), "no node was filtered");
+    let binding = DynamicResourcesBinding::new(client, Writes::default());
     assert_ne!(plugin.filter(&state, &pod, &all.nodes[0]), Status::Success);
+    assert!(binding.make_room(&state, &pod).is_none(), "PostFilter decides, if the profile has it");
+    post_filter(&plugin, &mut state, &pod, &all);
+    // What a preemption tries after that has no say.
+    plugin.filter(&state, &pod, &all.nodes[1]);
     binding.make_room(&state, &pod).expect("work").await.expect("written");
     assert_eq!(*requests.lock(), ["PATCH c/status at 1"]);
+}
+
+/// In the search of nodes the claim was where it is needed; the trials of a preemption found that it is not on another node.
+#[test]
+fn what_a_preemption_tries_deallocates_nothing() {
+    let all = cluster(&[devices_of("n1", &["a"])], &[allocated("c", "n1", "a", &["p"])]);
+    let (plugin, mut state, pod) = (DynamicResources::default(), CycleState::default(), Arc::new(using("p", &["c"])));
+    assert_eq!(plugin.pre_filter(&mut state, &pod, &all), Status::Success);
+    assert_eq!(plugin.filter(&state, &pod, &all.nodes[0]), Status::Success);
+    assert_eq!(post_filter(&plugin, &mut state, &pod, &all), "still not schedulable");
+    assert_ne!(plugin.filter(&state, &pod, &all.nodes[1]), Status::Success);
+    let silent = kube::Client::new(
+        tower::service_fn(|_: http::Request<Body>| std::future::pending::<Result<http::Response<Body>, std::io::Error>>()),
+        "default",
+    );
+    assert!(DynamicResourcesBinding::new(silent, Writes::default()).make_room(&state, &pod).is_none());
 }
