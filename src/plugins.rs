@@ -4,10 +4,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use anyhow::Context;
-use node_images::{ImageStore, PullPolicy};
+use node_images::{ImageStore, PullPolicy, RegistryAuth};
 use runtimes_contract::{Content, ContentKind};
 use runtimes_wasmtime::Components;
-use sched_framework::{ExternalPlugins, ImagePullPolicy};
+use sched_framework::{ExternalPluginSpec, ExternalPlugins, ImagePullPolicy};
 use sched_wasm::{Images, ImagesError, Module, WasmPlugins};
 use thiserror::Error;
 
@@ -23,18 +23,19 @@ struct NoModule;
 struct StoredImages(ImageStore);
 
 impl Images for StoredImages {
-    fn module<'a>(
-        &'a self,
-        image: &'a str,
-        pull_policy: ImagePullPolicy,
-    ) -> Pin<Box<dyn Future<Output = Result<Module, ImagesError>> + Send + 'a>> {
-        let pull_policy = match pull_policy {
+    fn module<'a>(&'a self, spec: &'a ExternalPluginSpec) -> Pin<Box<dyn Future<Output = Result<Module, ImagesError>> + Send + 'a>> {
+        let pull_policy = match spec.pull_policy {
             ImagePullPolicy::Always => PullPolicy::Always,
             ImagePullPolicy::IfNotPresent => PullPolicy::IfNotPresent,
             ImagePullPolicy::Never => PullPolicy::Never,
         };
         Box::pin(async move {
-            let image = self.0.pull(image, pull_policy, &[]).await?;
+            // The file is read each time: what issues short-lived passwords replaces it.
+            let auth = match &spec.registry_config_file {
+                Some(file) => RegistryAuth::read_docker_config(file)?,
+                None => Vec::new(),
+            };
+            let image = self.0.pull(&spec.image, pull_policy, &auth).await?;
             if image.kind != ContentKind::Wasm {
                 return Err(NoModule.into());
             }

@@ -22,6 +22,8 @@ const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 /// Debian's docker-registry on the loopback of a namespace.
 pub(crate) struct Registry {
     address: &'static str,
+    /// What curl authenticates with.
+    user: &'static [&'static str],
     dir: tempfile::TempDir,
     child: Child,
 }
@@ -42,7 +44,8 @@ impl Registry {
         let mut command = net.command("docker-registry");
         let log = File::create(at("log")).expect("a file");
         command.arg("serve").arg(at("config.yml")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        let registry = Self { address, child: command.spawn().expect("docker-registry is installed"), dir };
+        let user: &[&str] = if passwords.is_some() { &["--user", "sailor:open sesame"] } else { &[] };
+        let registry = Self { address, user, child: command.spawn().expect("docker-registry is installed"), dir };
         eventually("the registry answers", || {
             let probe = net.run("curl", &["-sS", "-o", "/dev/null", &format!("http://{address}/v2/")]);
             if probe.succeeded() { Ok(()) } else { Err(probe.to_string()) }
@@ -56,13 +59,10 @@ impl Registry {
         let path = file.display().to_string();
         let digest = format!("sha256:{}", run::run(Command::new("sha256sum").arg(file), None).ok().split(' ').next().expect("a digest"));
         let begin = format!("http://{}/v2/{repository}/blobs/uploads/", self.address);
-        let location = net.run("curl", &["-fsS", "-X", "POST", "-o", "/dev/null", "-w", "%header{location}", &begin]).ok();
+        let location = self.curl(net, &["-X", "POST", "-o", "/dev/null", "-w", "%header{location}", &begin]);
         let location = format!("{}&digest={digest}", location.trim());
-        net.run(
-            "curl",
-            &["-fsS", "-X", "PUT", "-H", "Content-Type: application/octet-stream", "--data-binary", &format!("@{path}"), &location],
-        )
-        .ok();
+        let data = format!("@{path}");
+        self.curl(net, &["-X", "PUT", "-H", "Content-Type: application/octet-stream", "--data-binary", &data, &location]);
         json!({"mediaType": media_type, "digest": digest, "size": file.metadata().expect("a file").len()})
     }
 
@@ -76,12 +76,17 @@ impl Registry {
         let manifest = json!({"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": [layer]});
         std::fs::write(&manifest_file, manifest.to_string()).expect("written");
         let (data, url) = (format!("@{}", manifest_file.display()), format!("http://{}/v2/{repository}/manifests/v1", self.address));
-        net.run("curl", &["-fsS", "-X", "PUT", "-H", &format!("Content-Type: {MANIFEST}"), "--data-binary", &data, &url]).ok();
+        self.curl(net, &["-X", "PUT", "-H", &format!("Content-Type: {MANIFEST}"), "--data-binary", &data, &url]);
+    }
+
+    #[track_caller]
+    fn curl(&self, net: &Net, args: &[&str]) -> String {
+        net.run("curl", &[&["-fsS"][..], self.user, args].concat()).ok()
     }
 
     /// Stores a module as an artifact in the CNCF's format.
     #[track_caller]
-    fn push_wasm(&self, net: &Net, repository: &str, file: &str) {
+    pub(crate) fn push_wasm(&self, net: &Net, repository: &str, file: &str) {
         let config = ("application/vnd.wasm.config.v0+json", &json!({"architecture": "wasm", "os": "wasip1", "layerDigests": []}));
         self.push(net, repository, config, ("application/wasm", &PathBuf::from(cluster::sample(file))));
     }

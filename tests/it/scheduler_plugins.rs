@@ -1,5 +1,5 @@
-//! kubectl with plugins of the scheduler: the sample in C, guests that fail in every way, versions that replace each other. The nodes
-//! have no agent: a Pod is placed when it is bound.
+//! kubectl with plugins of the scheduler: the sample in C, from a file and from a private registry, guests that fail in every way,
+//! versions that replace each other. The nodes have no agent: a Pod is placed when it is bound.
 
 #[path = "../../sched/wasm/tests/plugins/guests.rs"]
 #[allow(dead_code, reason = "the plugins' own tests use the rest")]
@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tests::cluster::sample;
 use tests::{Cluster, Kubectl, Net, eventually};
 
+use crate::registry::{LOCKED, PASSWORDS, Registry};
 use guests::{BOMB, Guest, PERMIT_PAIRS, SCORE_LABELS, SPIN};
 
 const CHANGING: &str = "plugins/changing:v1";
@@ -19,11 +20,14 @@ const CHANGING: &str = "plugins/changing:v1";
 fn plugins_choose_nodes_and_their_failures_stay_theirs() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("scheduler.yaml");
-    std::fs::write(&file, configuration().to_string()).expect("writes");
+    let registry_config = dir.path().join("registry.json");
+    std::fs::write(&file, configuration(&registry_config).to_string()).expect("writes");
     let flag = format!("--scheduler-config={}", file.display());
     let mut cluster = Cluster::prepared(Net::alone(), &["server", "--controllers=*,-node-lifecycle-controller", &flag]);
     cluster.skiff(&["image", "import", "plugins/gpu-load:v1", &sample("gpu-load.wasm")]).ok();
     import(&cluster, dir.path(), "plugins/pairs:v1", &Guest { permit: Some(PERMIT_PAIRS), ..Guest::default() }.component());
+    let registry = Registry::start(&cluster.net, LOCKED, Some(PASSWORDS));
+    registry.push_wasm(&cluster.net, "gpu-load", "gpu-load.wasm");
     cluster.start();
     let kubectl = cluster.kubectl();
     kubectl.until_usable("default");
@@ -31,22 +35,27 @@ fn plugins_choose_nodes_and_their_failures_stay_theirs() {
         kubectl.add_node(name, &json!({"gpu.example.com/load": load}), "8", "8Gi");
     }
     pods_go_to_the_node_with_the_lowest_load(&kubectl);
+    a_private_registry_gets_the_password_of_the_file(&cluster, &registry_config);
     a_group_waits_until_it_is_whole(&kubectl);
     failures_have_the_effect_of_their_policy(&cluster, dir.path());
     a_broken_version_leaves_the_one_before_in_use(&cluster, dir.path());
 }
 
-fn configuration() -> Value {
+fn configuration(registry_config: &Path) -> Value {
     let plugin = |name: &str, image: &str, policy: &str| {
         let args = json!({"apiVersion": "scheduler.skiff/v1alpha1", "kind": "WasmPluginArgs", "image": image, "imagePullPolicy": "Never",
             "refreshInterval": "1s", "failurePolicy": policy, "args": {"label": "gpu.example.com/load"}});
         json!([{"name": name, "args": args}])
     };
     let profile = |name: &str, plugins: Value, config: Value| json!({"schedulerName": name, "plugins": plugins, "pluginConfig": config});
+    let mut private = plugin("Private", &format!("{LOCKED}/gpu-load:v1"), "Fail");
+    private[0]["args"]["imagePullPolicy"] = json!("Always");
+    private[0]["args"]["registryConfigFile"] = json!(registry_config);
     let everywhere = |name: &str| json!({"multiPoint": {"enabled": [{"name": name}]}});
     let by_load = json!({"score": {"enabled": [{"name": "GpuLoad", "weight": 20}]}});
     json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": [
         profile("gpu", by_load, plugin("GpuLoad", "plugins/gpu-load:v1", "Fail")),
+        profile("private", everywhere("Private"), private),
         profile("pairs", everywhere("Pairs"), plugin("Pairs", "plugins/pairs:v1", "Fail")),
         profile("strict", everywhere("Strict"), plugin("Strict", CHANGING, "Fail")),
         profile("lenient", everywhere("Lenient"), plugin("Lenient", CHANGING, "Ignore")),
@@ -92,6 +101,25 @@ fn pods_go_to_the_node_with_the_lowest_load(kubectl: &Kubectl<'_>) {
     kubectl.ok("label node n1 --overwrite gpu.example.com/load=0");
     create(kubectl, "third", "gpu");
     kubectl.until("pod/third", "/spec/nodeName", "n1");
+}
+
+fn a_private_registry_gets_the_password_of_the_file(cluster: &Cluster, file: &Path) {
+    let kubectl = cluster.kubectl();
+    let image = format!("loading plugin \"Private\": the image {LOCKED}/gpu-load:v1 cannot be read: ");
+    create(&kubectl, "private", "private");
+    let missing = format!("the registry configuration {} cannot be read: No such file", file.display());
+    until_explained(&kubectl, "private", "SchedulerError", &format!("{image}{missing}"));
+    let write = |password: &str| {
+        let config = json!({"auths": {LOCKED: {"username": "sailor", "password": password}}});
+        std::fs::write(file, config.to_string()).expect("writes");
+    };
+    write("open says me");
+    let refused = format!("{image}failed to pull image \"{LOCKED}/gpu-load:v1\": unexpected status from GET request");
+    until_explained(&kubectl, "private", "SchedulerError", &refused);
+    write("open sesame");
+    until_bound(&kubectl, "private");
+    let log = cluster.log();
+    assert!(log.contains("scheduler plugin loaded") && !log.contains("open says me") && !log.contains("open sesame"), "{log}");
 }
 
 fn a_group_waits_until_it_is_whole(kubectl: &Kubectl<'_>) {

@@ -9,6 +9,7 @@ mod assemble;
 mod blobs;
 mod collect;
 mod disk;
+mod docker_config;
 mod error;
 mod import;
 mod index;
@@ -30,6 +31,7 @@ use runtimes_host::files::private_dir;
 use runtimes_host::helper::{Helper, Refused, Slots};
 use serde::{Deserialize, Serialize};
 
+pub use docker_config::{DockerConfigError, DockerConfigProblem};
 pub use error::ImageError;
 pub use pull::RegistryAuth;
 pub use unpack::serve_unpack;

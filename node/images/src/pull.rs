@@ -135,7 +135,7 @@ fn is_plain(store: &ImageStore, reference: &Reference) -> bool {
 }
 
 /// The host of a key in a docker configuration: `https://index.docker.io/v1/` is `index.docker.io`.
-fn host(server: &str) -> &str {
+pub(crate) fn host(server: &str) -> &str {
     let bare = server.trim_start_matches("https://").trim_start_matches("http://");
     bare.split('/').next().unwrap_or(bare)
 }

@@ -1,6 +1,7 @@
 //! Plugins that are not part of the program: a profile declares them by the image that has their code. What loads and runs them is
 //! behind traits, so that the scheduler depends on no runtime.
 
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,6 +48,8 @@ pub struct ExternalPluginSpec {
     pub image: String,
     /// When the image is fetched.
     pub pull_policy: ImagePullPolicy,
+    /// The file with the credentials for the image's registry, in the form of docker's `config.json`.
+    pub registry_config_file: Option<PathBuf>,
     /// What a failure leads to.
     pub failure_policy: FailurePolicy,
     /// The most instructions of one call.

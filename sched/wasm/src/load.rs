@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use runtimes_wasmtime::Components;
-use sched_framework::{ExternalPluginSpec, ImagePullPolicy};
+use sched_framework::ExternalPluginSpec;
 use thiserror::Error;
 
 use crate::instance::{Instance, PluginError, Prepared};
@@ -27,12 +27,8 @@ pub type ImagesError = Box<dyn Error + Send + Sync>;
 
 /// Where images come from.
 pub trait Images: Send + Sync {
-    /// The module of the image of that name, fetched according to the policy.
-    fn module<'a>(
-        &'a self,
-        image: &'a str,
-        pull_policy: ImagePullPolicy,
-    ) -> Pin<Box<dyn Future<Output = Result<Module, ImagesError>> + Send + 'a>>;
+    /// The module of the plugin's image, fetched with its credentials according to its policy.
+    fn module<'a>(&'a self, spec: &'a ExternalPluginSpec) -> Pin<Box<dyn Future<Output = Result<Module, ImagesError>> + Send + 'a>>;
 }
 
 /// Why a version is not used.
@@ -89,7 +85,7 @@ pub(crate) struct Loader {
 impl Loader {
     /// The module that the plugin's image has now.
     pub async fn module(&self, spec: &ExternalPluginSpec) -> Result<Module, LoadError> {
-        let module = self.images.module(&spec.image, spec.pull_policy).await;
+        let module = self.images.module(spec).await;
         module.map_err(|source| LoadError::Image { image: spec.image.clone(), source })
     }
 

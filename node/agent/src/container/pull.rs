@@ -1,7 +1,5 @@
 //! Credentials for registries out of `imagePullSecrets`. Pure.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::core::v1::Secret;
 use node_images::{PullPolicy, RegistryAuth};
 use serde_json::Value;
@@ -31,26 +29,7 @@ pub(crate) fn credentials(secret: &Secret) -> Vec<RegistryAuth> {
         None => data(".dockercfg"),
     };
     let entries = auths.as_ref().and_then(Value::as_object);
-    entries.into_iter().flatten().filter_map(|(registry, entry)| entry_of(registry, entry)).collect()
-}
-
-fn entry_of(registry: &str, entry: &Value) -> Option<RegistryAuth> {
-    let text = |key: &str| entry.get(key).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned);
-    let (username, password) = match text("auth") {
-        Some(auth) => {
-            let decoded = String::from_utf8(STANDARD.decode(auth).ok()?).ok()?;
-            let (username, password) = decoded.split_once(':')?;
-            (username.to_owned(), password.to_owned())
-        }
-        None => (text("username")?, text("password")?),
-    };
-    Some(RegistryAuth { registry: host(registry), username, password })
-}
-
-/// `https://index.docker.io/v1/` and `registry:5000/team` both name their host.
-fn host(registry: &str) -> String {
-    let bare = registry.split_once("://").map_or(registry, |(_, rest)| rest);
-    bare.split('/').next().unwrap_or(bare).to_owned()
+    entries.into_iter().flatten().filter_map(|(registry, entry)| RegistryAuth::from_docker_config(registry, entry)).collect()
 }
 
 #[cfg(test)]

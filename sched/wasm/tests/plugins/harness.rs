@@ -74,7 +74,7 @@ impl Image {
 }
 
 impl Images for Image {
-    fn module<'a>(&'a self, _: &'a str, _: ImagePullPolicy) -> Pin<Box<dyn Future<Output = Result<Module, ImagesError>> + Send + 'a>> {
+    fn module<'a>(&'a self, _: &'a ExternalPluginSpec) -> Pin<Box<dyn Future<Output = Result<Module, ImagesError>> + Send + 'a>> {
         self.reads.fetch_add(1, Ordering::SeqCst);
         let module = self.module.lock().unwrap().clone();
         Box::pin(async move { module.map_err(Into::into) })
@@ -87,6 +87,7 @@ pub fn spec() -> ExternalPluginSpec {
         name: "Tested",
         image: "tested:latest".into(),
         pull_policy: ImagePullPolicy::IfNotPresent,
+        registry_config_file: None,
         failure_policy: FailurePolicy::Fail,
         fuel: 1_000_000,
         memory_bytes: 64 << 20,

@@ -1,6 +1,7 @@
 //! A plugin that is a WebAssembly component: its image and its limits. The kind is Skiff's own; upstream has no such plugins.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use api_model::field::{FieldError, Path};
@@ -29,6 +30,7 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(2);
 struct WasmPluginArgs {
     image: String,
     image_pull_policy: Option<String>,
+    registry_config_file: Option<PathBuf>,
     failure_policy: String,
     fuel: i64,
     memory: Quantity,
@@ -42,6 +44,7 @@ impl Default for WasmPluginArgs {
         Self {
             image: String::new(),
             image_pull_policy: None,
+            registry_config_file: None,
             failure_policy: "Fail".to_owned(),
             fuel: 10_000_000,
             memory: Quantity("64Mi".to_owned()),
@@ -109,10 +112,18 @@ impl WasmPluginArgs {
             let detail = "must be 0, or at least 1s";
             errors.push(FieldError::invalid(&path.child("refreshInterval"), self.refresh_interval.as_str(), detail));
         }
+        let pull_policy = self.pull_policy(path, errors);
+        if self.registry_config_file.is_some() && pull_policy == ImagePullPolicy::Never {
+            errors.push(FieldError::forbidden(&path.child("registryConfigFile"), "an image with imagePullPolicy Never is not fetched"));
+        }
+        if self.registry_config_file.as_ref().is_some_and(|file| file.as_os_str().is_empty()) {
+            errors.push(FieldError::invalid(&path.child("registryConfigFile"), "", "must be the path of a file"));
+        }
         ExternalPluginSpec {
             name,
             image: self.image.clone(),
-            pull_policy: self.pull_policy(path, errors),
+            pull_policy,
+            registry_config_file: self.registry_config_file.clone(),
             failure_policy: self.failure_policy(path, errors),
             fuel: u64::try_from(self.fuel).unwrap_or_default(),
             memory_bytes: usize::try_from(memory).unwrap_or_default(),

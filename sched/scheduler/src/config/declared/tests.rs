@@ -36,6 +36,7 @@ fn what_is_not_given_has_its_default() {
     assert_eq!((spec.name, spec.image.as_str(), spec.args.as_str(), seconds), ("GpuLoad", "plugins/gpu:v1", "{}", [1, 30]));
     assert_eq!((spec.fuel, spec.memory_bytes, spec.failure_policy), (10_000_000, 64 << 20, FailurePolicy::Fail));
     assert_eq!((spec.pull_policy, spec.required), (ImagePullPolicy::IfNotPresent, ExternalPoints::default()));
+    assert_eq!(spec.registry_config_file, None);
 }
 
 #[test]
@@ -44,12 +45,13 @@ fn what_is_given_counts() {
     let spec = spec(
         by_name,
         json!({"imagePullPolicy": "Always", "failurePolicy": "Ignore", "fuel": 5, "memory": "1Mi", "timeout": "20ms",
-            "refreshInterval": "0", "args": {"label": "a", "list": [1, 2.5, null]}}),
+            "refreshInterval": "0", "registryConfigFile": "/etc/r.json", "args": {"label": "a", "list": [1, 2.5, null]}}),
     );
     assert_eq!((spec.pull_policy, spec.failure_policy, spec.fuel), (ImagePullPolicy::Always, FailurePolicy::Ignore, 5));
     assert_eq!((spec.memory_bytes, spec.timeout.as_millis(), spec.refresh_interval.as_secs()), (1 << 20, 20, 0));
     assert_eq!(spec.args, r#"{"label":"a","list":[1,2.5,null]}"#);
     assert_eq!(spec.required, ExternalPoints { filter: false, score: true, permit: true });
+    assert_eq!(spec.registry_config_file.as_deref(), Some(std::path::Path::new("/etc/r.json")));
     for (image, wanted) in [
         ("a", ImagePullPolicy::Always),
         ("host:5000/a", ImagePullPolicy::Always),
@@ -85,6 +87,12 @@ fn errors_name_the_field_and_the_reason() {
         (json!({"timeout": "1h"}), "args.timeout: Invalid value: \"1h\": must be greater than 0 and at most 2s"),
         (json!({"timeout": "soon"}), "args.timeout: Invalid value: \"soon\": time: invalid duration"),
         (json!({"refreshInterval": "10ms"}), "args.refreshInterval: Invalid value: \"10ms\": must be 0, or at least 1s"),
+        (
+            json!({"imagePullPolicy": "Never", "registryConfigFile": "f"}),
+            "args.registryConfigFile: Forbidden: an image with imagePullPolicy Never is not fetched",
+        ),
+        (json!({"registryConfigFile": ""}), "args.registryConfigFile: Invalid value: \"\": must be the path of a file"),
+        (json!({"registryConfigFile": ["f"]}), "decoding args for plugin GpuLoad: registryConfigFile: invalid type: sequence"),
         (json!({"fule": 1}), "decoding .profiles[0].pluginConfig[0]: decoding args for plugin GpuLoad: unknown field `fule`"),
     ] {
         let error = parse(everywhere(), declaration(more)).expect_err(wanted);
