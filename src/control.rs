@@ -142,6 +142,7 @@ fn scheduler_config(control: &ControlPlane) -> anyhow::Result<Option<sched_sched
         if config.configuration.has_external_plugins() {
             config.external_plugins = Some(plugins::open(&control.data_dir)?);
         }
+        config.file = Some(path.clone());
     }
     Ok(options.scheduler.then_some(config))
 }

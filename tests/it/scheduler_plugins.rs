@@ -1,5 +1,5 @@
 //! kubectl with plugins of the scheduler: the sample in C, from a file and from a private registry, guests that fail in every way,
-//! versions that replace each other. The nodes have no agent: a Pod is placed when it is bound.
+//! versions that replace each other, a configuration that changes. The nodes have no agent: a Pod is placed when it is bound.
 
 #[path = "../../sched/wasm/tests/plugins/guests.rs"]
 #[allow(dead_code, reason = "the plugins' own tests use the rest")]
@@ -21,7 +21,8 @@ fn plugins_choose_nodes_and_their_failures_stay_theirs() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("scheduler.yaml");
     let registry_config = dir.path().join("registry.json");
-    std::fs::write(&file, configuration(&registry_config).to_string()).expect("writes");
+    let write = |label: &str| std::fs::write(&file, configuration(&registry_config, label).to_string()).expect("writes");
+    write("gpu.example.com/load");
     let flag = format!("--scheduler-config={}", file.display());
     let mut cluster = Cluster::prepared(Net::alone(), &["server", "--controllers=*,-node-lifecycle-controller", &flag]);
     cluster.skiff(&["image", "import", "plugins/gpu-load:v1", &sample("gpu-load.wasm")]).ok();
@@ -38,13 +39,14 @@ fn plugins_choose_nodes_and_their_failures_stay_theirs() {
     a_private_registry_gets_the_password_of_the_file(&cluster, &registry_config);
     a_group_waits_until_it_is_whole(&kubectl);
     failures_have_the_effect_of_their_policy(&cluster, dir.path());
+    new_arguments_are_used_without_a_start(&kubectl, &file, &write);
     a_broken_version_leaves_the_one_before_in_use(&cluster, dir.path());
 }
 
-fn configuration(registry_config: &Path) -> Value {
+fn configuration(registry_config: &Path, label: &str) -> Value {
     let plugin = |name: &str, image: &str, policy: &str| {
         let args = json!({"apiVersion": "scheduler.skiff/v1alpha1", "kind": "WasmPluginArgs", "image": image, "imagePullPolicy": "Never",
-            "refreshInterval": "1s", "failurePolicy": policy, "args": {"label": "gpu.example.com/load"}});
+            "refreshInterval": "1s", "failurePolicy": policy, "args": {"label": label}});
         json!([{"name": name, "args": args}])
     };
     let profile = |name: &str, plugins: Value, config: Value| json!({"schedulerName": name, "plugins": plugins, "pluginConfig": config});
@@ -152,14 +154,38 @@ fn failures_have_the_effect_of_their_policy(cluster: &Cluster, dir: &Path) {
     }
 }
 
+#[track_caller]
+fn until_counted(kubectl: &Kubectl<'_>, sample: &str) {
+    eventually(sample, || {
+        let metrics = kubectl.run(&["get", "--raw", "/metrics"]).ok();
+        if metrics.lines().any(|line| line == sample) { Ok(()) } else { Err("another number".to_owned()) }
+    });
+}
+
+fn new_arguments_are_used_without_a_start(kubectl: &Kubectl<'_>, file: &Path, write: &dyn Fn(&str)) {
+    for (node, load) in [("n1", "90"), ("n2", "90"), ("n3", "10")] {
+        kubectl.ok(&format!("label node {node} gpu.example.com/other={load}"));
+    }
+    write("gpu.example.com/other");
+    until_counted(kubectl, "skiff_scheduler_config_reloads_total{result=\"success\"} 1");
+    until_counted(kubectl, "skiff_scheduler_wasm_plugin_loads_total{plugin=\"GpuLoad\",result=\"loaded\"} 2");
+    create(kubectl, "reloaded", "gpu");
+    kubectl.until("pod/reloaded", "/spec/nodeName", "n3");
+    std::fs::write(file, "profiles: none").expect("writes");
+    until_counted(kubectl, "skiff_scheduler_config_reloads_total{result=\"failure\"} 1");
+    let event = eventually("the event about the file", || {
+        let events = kubectl.ok("get events --field-selector reason=ConfigurationNotUsed");
+        if events.contains("the one before stays in use: it is not valid") { Ok(events) } else { Err(events) }
+    });
+    assert!(event.contains("kubeschedulerconfiguration/kube-scheduler"), "{event}");
+    create(kubectl, "unharmed", "gpu");
+    kubectl.until("pod/unharmed", "/spec/nodeName", "n3");
+}
+
 fn a_broken_version_leaves_the_one_before_in_use(cluster: &Cluster, dir: &Path) {
     let kubectl = cluster.kubectl();
     import(cluster, dir, "plugins/gpu-load:v1", b"\0asm\x01\0\0\0");
-    eventually("the broken version is reported", || {
-        let metrics = kubectl.run(&["get", "--raw", "/metrics"]).ok();
-        let failed = "skiff_scheduler_wasm_plugin_loads_total{plugin=\"GpuLoad\",result=\"failed\"} 1";
-        if metrics.lines().any(|line| line == failed) { Ok(()) } else { Err("no failed load".to_owned()) }
-    });
+    until_counted(&kubectl, "skiff_scheduler_wasm_plugin_loads_total{plugin=\"GpuLoad\",result=\"failed\"} 1");
     create(&kubectl, "fourth", "gpu");
-    kubectl.until("pod/fourth", "/spec/nodeName", "n1");
+    kubectl.until("pod/fourth", "/spec/nodeName", "n3");
 }

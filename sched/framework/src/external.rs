@@ -85,6 +85,10 @@ pub trait ExternalPluginSet: Send + Sync {
     /// The plugins, in the order of their specs.
     fn plugins(&self) -> Vec<Arc<dyn ExternalPlugin>>;
 
+    /// Gives the plugins other specs, in the order of those that the set was opened with, and of the same names and extension points. A
+    /// plugin is loaded with its new spec while the version before stays in use, also when that fails.
+    fn update(&self, specs: Vec<ExternalPluginSpec>);
+
     /// Loads the plugins and follows their images. It does not end.
     fn run(&self) -> Pending<'_>;
 

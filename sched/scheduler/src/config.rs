@@ -18,6 +18,7 @@ mod unsupported;
 use std::time::Duration;
 
 use api_model::field::{FieldError, Path};
+use sched_framework::ExternalPluginSpec;
 
 use document::Document;
 use leader_election::LeaderElection;
@@ -39,7 +40,7 @@ const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
 const KIND: &str = "KubeSchedulerConfiguration";
 
 /// The configuration of a scheduler.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct KubeSchedulerConfiguration {
     /// The profiles, each with another name.
     pub(crate) profiles: Vec<KubeSchedulerProfile>,
@@ -52,7 +53,7 @@ pub struct KubeSchedulerConfiguration {
 }
 
 /// The back-off after failed attempts: it begins with `initial` and doubles with each attempt, up to `max`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct PodBackoff {
     pub initial: Duration,
     pub max: Duration,
@@ -80,6 +81,26 @@ impl KubeSchedulerConfiguration {
     /// Whether a profile declares plugins that are not part of the program.
     pub fn has_external_plugins(&self) -> bool {
         self.profiles.iter().any(|profile| !profile.arguments.external.is_empty())
+    }
+
+    /// These plugins, in the order of the profiles.
+    pub(crate) fn external_plugins(&self) -> Vec<ExternalPluginSpec> {
+        self.profiles.iter().flat_map(|profile| profile.arguments.external.clone()).collect()
+    }
+
+    /// These plugins as a new configuration declares them, in the order of this one. `None` when the new configuration differs in more
+    /// than their arguments.
+    pub(crate) fn changed_plugins(&self, new: &Self) -> Option<Vec<ExternalPluginSpec>> {
+        let mut same = new.clone();
+        for (profile, old) in same.profiles.iter_mut().zip(&self.profiles) {
+            profile.arguments.external.clone_from(&old.arguments.external);
+        }
+        let in_profile = |(profile, new): (&KubeSchedulerProfile, &KubeSchedulerProfile)| {
+            let declared = |old: &ExternalPluginSpec| new.arguments.external.iter().find(|spec| spec.name == old.name).cloned();
+            profile.arguments.external.iter().map(declared).collect::<Option<Vec<_>>>()
+        };
+        let specs: Option<Vec<_>> = self.profiles.iter().zip(&new.profiles).map(in_profile).collect();
+        specs.filter(|_| same == *self).map(|specs| specs.concat())
     }
 
     /// Parses a configuration. The files that `tlsConfig` of an extender names are read to check them.

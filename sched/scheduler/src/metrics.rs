@@ -36,6 +36,11 @@ static EXTENDER_SECONDS: Histograms<3> = Histograms::new(
     ["extender", "verb", "result"],
     SECONDS,
 );
+static RELOADS: Counters<1> = Counters::new(
+    "skiff_scheduler_config_reloads_total",
+    "Changes of the configuration file while the scheduler ran, by their result: success, or failure when the file is not used.",
+    ["result"],
+);
 /// The number of calls of extenders that prioritize nodes.
 static PRIORITIZING: AtomicUsize = AtomicUsize::new(0);
 static PENDING: [(&str, AtomicUsize); 3] =
@@ -52,12 +57,18 @@ pub(crate) enum Attempt {
     Error,
 }
 
+/// Counts a change of the configuration file.
+pub(crate) fn reloaded(is_success: bool) {
+    RELOADS.count([if is_success { "success" } else { "failure" }]);
+}
+
 /// Adds the scheduler to the metrics of the process.
 pub(crate) fn publish() {
     api_metrics::publish(|families: &mut Families| {
         ATTEMPTS.add_to(families);
         ATTEMPT_SECONDS.add_to(families);
         CYCLE_SECONDS.add_to(families);
+        RELOADS.add_to(families);
         PREEMPTION_VICTIMS.add_to(families);
         EXTENDER_SECONDS.add_to(families);
         let prioritizing = [([("operation", "prioritizing_extender".to_owned())], number(PRIORITIZING.load(Ordering::Relaxed) as u64))];

@@ -6,11 +6,13 @@ mod devices;
 mod extended;
 mod gang;
 mod permit;
+mod reload;
 mod reserve;
 mod volumes;
 mod watches;
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use api_client::error::chain;
@@ -32,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 use self::devices::{ClaimWaits, DeviceWatches};
 use self::extended::{Answer, Extension};
 use self::gang::GangCycle;
+use self::reload::Reload;
 use self::reserve::Reservations;
 use self::volumes::VolumeWatches;
 use crate::bind::{BindingResult, Reason, Writer};
@@ -55,6 +58,8 @@ const WRITES_IN_FLIGHT_MAX: usize = 128;
 pub struct Config {
     /// The profiles, and what they share.
     pub configuration: KubeSchedulerConfiguration,
+    /// The file of the configuration, which is followed for changes of declared plugins.
+    pub file: Option<PathBuf>,
     /// The scheduler runs only while it holds this Lease. For several servers on one store.
     pub election: Option<Election>,
     /// Makes the plugins that the profiles declare.
@@ -88,17 +93,20 @@ async fn schedule(client: kube::Client, informers: Informers, config: Config, ca
     let (spread, handle) = (DefaultSpread::new(&informers), Handle::new(writer.client.clone(), &informers));
     let mut scheduler = Scheduler::new(&config.configuration, externals.clone(), spread, writer, finished, &handle);
     scheduler.extension = extenders.map(Extension::new);
+    let recorder = config.configuration.profiles.first().and_then(|first| scheduler.writer.recorders.get(&first.scheduler_name).cloned());
+    let reload = config.file.map(|file| Reload::new(file, config.configuration, externals.clone(), recorder));
     let images = scheduler.scores_images().then(|| ImageWatch::new(scheduler.writer.client.clone(), &tasks));
     tokio::select! {
         () = scheduler.run(&informers, images, results, cancel) => Ok(()),
         failure = tasks.failed() => Err(failure),
         () = permit::load(externals) => Ok(()),
+        () = reload::follow(reload) => Ok(()),
     }
 }
 
 /// The external plugins of the profiles, in the order of the profiles.
 fn externals(config: &Config) -> Option<Arc<dyn ExternalPluginSet>> {
-    let specs: Vec<_> = config.configuration.profiles.iter().flat_map(|profile| profile.arguments.external.clone()).collect();
+    let specs = config.configuration.external_plugins();
     Some(config.external_plugins.as_ref().filter(|_| !specs.is_empty())?.open(specs))
 }
 

@@ -37,7 +37,7 @@ const EVENTS: &[ClusterEvent] = &[
 
 /// A plugin.
 pub(crate) struct WasmPlugin {
-    spec: Arc<ExternalPluginSpec>,
+    name: &'static str,
     present: Mutex<Present>,
     /// What the next cycle begins with.
     next: Mutex<Option<Version>>,
@@ -48,11 +48,13 @@ pub(crate) enum Version {
     /// It was loaded and initialized.
     Loaded(Arc<Prepared>, Box<Instance>),
     /// There is none yet, because of this.
-    Absent(String),
+    Absent(Arc<ExternalPluginSpec>, String),
 }
 
 /// The plugin in the present cycle.
 struct Present {
+    /// The declaration of the version in use; before there is one, the latest.
+    spec: Arc<ExternalPluginSpec>,
     guest: Guest,
     prepared: Option<Arc<Prepared>>,
     /// Another number after each change of the results.
@@ -84,10 +86,12 @@ struct Scores(HashMap<String, i64>);
 
 impl WasmPlugin {
     /// A plugin that is not loaded yet.
-    pub fn new(spec: ExternalPluginSpec) -> Self {
+    pub fn new(spec: Arc<ExternalPluginSpec>) -> Self {
+        let name = spec.name;
         let guest = Guest::Stopped { why: "it is not loaded yet".to_owned(), again: None };
         let (scope, normalization) = (Scope::Node, Normalization::None);
         let present = Present {
+            spec,
             guest,
             prepared: None,
             generation: 0,
@@ -98,12 +102,7 @@ impl WasmPlugin {
             failed: false,
             failure: None,
         };
-        Self { spec: Arc::new(spec), present: Mutex::new(present), next: Mutex::new(None) }
-    }
-
-    /// The declaration.
-    pub fn spec(&self) -> &Arc<ExternalPluginSpec> {
-        &self.spec
+        Self { name, present: Mutex::new(present), next: Mutex::new(None) }
     }
 
     /// Uses this version from the next cycle on. [`Version::Absent`] does not replace a version that was loaded.
@@ -120,16 +119,16 @@ impl WasmPlugin {
         let Guest::Running(instance) = &mut present.guest else { return None };
         let started = Instant::now();
         let result = run(instance);
-        metrics::called(self.spec.name, point, result.is_ok(), started.elapsed());
+        metrics::called(self.name, point, result.is_ok(), started.elapsed());
         match result {
             Ok(value) => {
                 present.succeeded = true;
                 Some(value)
             }
             Err(error) => {
-                let why = format!("running {point} plugin {:?}: {error}", self.spec.name);
-                tracing::warn!(plugin = self.spec.name, image = self.spec.image, error = %error, policy = ?self.spec.failure_policy, "a scheduler plugin failed");
-                present.stop(why, self.spec.failure_policy);
+                let (why, spec) = (format!("running {point} plugin {:?}: {error}", self.name), &present.spec);
+                tracing::warn!(plugin = self.name, image = spec.image, error = %error, policy = ?spec.failure_policy, "a scheduler plugin failed");
+                present.stop(why);
                 None
             }
         }
@@ -144,7 +143,7 @@ impl WasmPlugin {
 
 impl Present {
     /// Ends the instance after a failure.
-    fn stop(&mut self, why: String, policy: FailurePolicy) {
+    fn stop(&mut self, why: String) {
         self.failures = self.failures.saturating_add(1);
         self.failed = true;
         self.generation += 1;
@@ -152,7 +151,7 @@ impl Present {
             1 => Duration::ZERO,
             more => BACKOFF_MIN.saturating_mul(1 << (more - 2).min(20)).min(BACKOFF_MAX),
         };
-        if policy == FailurePolicy::Fail {
+        if self.spec.failure_policy == FailurePolicy::Fail {
             self.failure = Some(why.clone());
         }
         self.guest = Guest::Stopped { why, again: Some(Instant::now() + backoff) };
@@ -166,14 +165,14 @@ impl Present {
     }
 
     /// Starts a new instance if the last one failed and its back-off is over.
-    fn restart(&mut self, spec: &ExternalPluginSpec) {
+    fn restart(&mut self) {
         let Guest::Stopped { again: Some(again), .. } = &self.guest else { return };
         let Some(prepared) = self.prepared.clone().filter(|_| *again <= Instant::now()) else { return };
         match prepared.start() {
             Ok(instance) => self.run(Box::new(instance)),
             Err(error) => {
-                tracing::warn!(plugin = spec.name, image = spec.image, error = %error, "a scheduler plugin did not start again");
-                self.stop(format!("starting plugin {:?}: {error}", spec.name), spec.failure_policy);
+                tracing::warn!(plugin = self.spec.name, image = self.spec.image, error = %error, "a scheduler plugin did not start again");
+                self.stop(format!("starting plugin {:?}: {error}", self.spec.name));
             }
         }
     }
@@ -181,7 +180,7 @@ impl Present {
 
 impl Plugin for WasmPlugin {
     fn name(&self) -> &'static str {
-        self.spec.name
+        self.name
     }
 
     fn scope(&self) -> Scope {
@@ -209,14 +208,14 @@ impl ScorePlugin for WasmPlugin {
             let nodes: Vec<Node<'_>> = feasible.iter().map(|node| Node::new(node)).collect();
             let scores = self.call("Score", |instance| instance.score(&Pod::in_scope(pod, scope), &nodes)).unwrap_or_default();
             let by_name = feasible.iter().map(|node| node.name.clone()).zip(scores);
-            state.write(self.spec.name, Scores(by_name.collect()));
+            state.write(self.name, Scores(by_name.collect()));
         }
         true
     }
 
     fn score(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Option<i64> {
         match self.implements(Instance::scores)? {
-            Scope::Cluster => state.read::<Scores>(self.spec.name)?.0.get(&node.name).copied(),
+            Scope::Cluster => state.read::<Scores>(self.name)?.0.get(&node.name).copied(),
             Scope::Node => {
                 let nodes = [Node::new(node)];
                 let scores = self.call("Score", |instance| instance.score(&Pod::in_scope(pod, Scope::Node), &nodes))?;
@@ -265,16 +264,20 @@ impl ExternalPlugin for WasmPlugin {
         (present.succeeded, present.failed) = (false, false);
         match next {
             Some(Version::Loaded(prepared, instance)) => {
+                present.spec = Arc::clone(&prepared.spec);
                 present.prepared = Some(prepared);
                 present.failures = 0;
                 present.run(instance);
             }
-            Some(Version::Absent(why)) if present.prepared.is_none() => present.guest = Guest::Stopped { why, again: None },
-            Some(Version::Absent(_)) | None => present.restart(&self.spec),
+            Some(Version::Absent(spec, why)) if present.prepared.is_none() => {
+                present.spec = spec;
+                present.guest = Guest::Stopped { why, again: None };
+            }
+            Some(Version::Absent(..)) | None => present.restart(),
         }
         match &mut present.guest {
             Guest::Running(instance) => instance.begin_cycle(),
-            Guest::Stopped { why, .. } if self.spec.failure_policy == FailurePolicy::Fail => {
+            Guest::Stopped { why, .. } if present.spec.failure_policy == FailurePolicy::Fail => {
                 let why = why.clone();
                 present.failure = Some(why);
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use runtimes_wasmtime::Components;
 use sched_framework::{ExternalPlugin, ExternalPluginSet, ExternalPluginSpec, ExternalPlugins, Pending};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::instance::PluginError;
 use crate::load::{Images, LoadError, Loader, Module, chain};
@@ -32,15 +32,18 @@ impl WasmPlugins {
 impl ExternalPlugins for WasmPlugins {
     fn open(&self, specs: Vec<ExternalPluginSpec>) -> Arc<dyn ExternalPluginSet> {
         metrics::publish();
-        let plugins: Vec<_> = specs.into_iter().map(|spec| Arc::new(WasmPlugin::new(spec))).collect();
+        let specs: Vec<_> = specs.into_iter().map(|spec| watch::Sender::new(Arc::new(spec))).collect();
+        let plugins: Vec<_> = specs.iter().map(|spec| Arc::new(WasmPlugin::new(Arc::clone(&spec.borrow())))).collect();
         let waiting = AtomicUsize::new(plugins.len());
-        Arc::new(WasmPluginSet { loader: self.0.clone(), plugins, waiting, changes: Notify::new() })
+        Arc::new(WasmPluginSet { loader: self.0.clone(), plugins, specs, waiting, changes: Notify::new() })
     }
 }
 
 struct WasmPluginSet {
     loader: Loader,
     plugins: Vec<Arc<WasmPlugin>>,
+    /// The latest declaration of each.
+    specs: Vec<watch::Sender<Arc<ExternalPluginSpec>>>,
     /// The number of plugins whose image was not read yet.
     waiting: AtomicUsize,
     changes: Notify,
@@ -51,9 +54,21 @@ impl ExternalPluginSet for WasmPluginSet {
         self.plugins.iter().map(|plugin| Arc::clone(plugin) as Arc<dyn ExternalPlugin>).collect()
     }
 
+    fn update(&self, specs: Vec<ExternalPluginSpec>) {
+        for (latest, spec) in self.specs.iter().zip(specs) {
+            latest.send_if_modified(|latest| {
+                let is_new = **latest != spec;
+                if is_new {
+                    *latest = Arc::new(spec);
+                }
+                is_new
+            });
+        }
+    }
+
     fn run(&self) -> Pending<'_> {
         Box::pin(async {
-            join_all(self.plugins.iter().map(|plugin| self.follow(plugin))).await;
+            join_all(self.plugins.iter().zip(&self.specs).map(|(plugin, spec)| self.follow(plugin, spec.subscribe()))).await;
         })
     }
 
@@ -66,21 +81,49 @@ impl ExternalPluginSet for WasmPluginSet {
     }
 }
 
-/// The versions of a plugin's image so far.
-#[derive(Default)]
+/// The versions of a plugin so far.
 struct Versions {
-    /// The digest of the version in use.
-    loaded: Option<String>,
-    /// The digest of the latest version that cannot be used.
+    /// The present declaration.
+    spec: Arc<ExternalPluginSpec>,
+    /// The version in use: its declaration and the digest of its module.
+    loaded: Option<(Arc<ExternalPluginSpec>, String)>,
+    /// The digest of the latest module that cannot be used with the present declaration.
     refused: Option<String>,
     /// The latest error, which is reported once.
     reported: Option<String>,
 }
 
+impl Versions {
+    fn new(spec: Arc<ExternalPluginSpec>) -> Self {
+        Self { spec, loaded: None, refused: None, reported: None }
+    }
+
+    /// The plugin has another declaration. The version in use stays until one of that declaration is loaded.
+    fn declare(&mut self, spec: Arc<ExternalPluginSpec>) {
+        *self = Self { loaded: self.loaded.take(), ..Self::new(spec) };
+    }
+
+    /// The digest of the module that is in use with the present declaration.
+    fn present(&self) -> Option<&str> {
+        self.loaded.as_ref().filter(|(spec, _)| Arc::ptr_eq(spec, &self.spec)).map(|(_, digest)| digest.as_str())
+    }
+
+    /// Waits until the image is looked at again.
+    async fn wait(&self) {
+        let interval = self.spec.refresh_interval;
+        match (self.present().is_some(), interval.is_zero()) {
+            (true, true) => std::future::pending().await,
+            (true, false) => tokio::time::sleep(interval).await,
+            (false, true) => tokio::time::sleep(RETRY).await,
+            (false, false) => tokio::time::sleep(interval.min(RETRY)).await,
+        }
+    }
+}
+
 impl WasmPluginSet {
-    /// Loads the plugin, and each new version of its image.
-    async fn follow(&self, plugin: &WasmPlugin) {
-        let mut versions = Versions::default();
+    /// Loads the plugin, each new version of its image, and each new declaration.
+    async fn follow(&self, plugin: &WasmPlugin, mut specs: watch::Receiver<Arc<ExternalPluginSpec>>) {
+        let mut versions = Versions::new(Arc::clone(&specs.borrow_and_update()));
         let mut is_first = true;
         loop {
             let is_new = self.check(plugin, &mut versions).await;
@@ -90,20 +133,18 @@ impl WasmPluginSet {
             } else if is_new {
                 self.changes.notify_one();
             }
-            let interval = plugin.spec().refresh_interval;
-            match (versions.loaded.is_some(), interval.is_zero()) {
-                (true, true) => return std::future::pending().await,
-                (true, false) => tokio::time::sleep(interval).await,
-                (false, true) => tokio::time::sleep(RETRY).await,
-                (false, false) => tokio::time::sleep(interval.min(RETRY)).await,
+            tokio::select! {
+                // The set has the sender, so this ends with a new declaration.
+                Ok(()) = specs.changed() => versions.declare(Arc::clone(&specs.borrow_and_update())),
+                () = versions.wait() => {}
             }
         }
     }
 
     /// Loads the present version of the image unless it was loaded before. Returns whether it did.
     async fn check(&self, plugin: &WasmPlugin, versions: &mut Versions) -> bool {
-        let spec = plugin.spec();
-        let module = match self.loader.module(spec).await {
+        let spec = Arc::clone(&versions.spec);
+        let module = match self.loader.module(&spec).await {
             Ok(module) => module,
             Err(error) => {
                 report(plugin, versions, chain(&error));
@@ -111,16 +152,16 @@ impl WasmPluginSet {
             }
         };
         let Module { digest, .. } = &module;
-        if versions.loaded.as_ref() == Some(digest) || versions.refused.as_ref() == Some(digest) {
+        if versions.present() == Some(digest.as_str()) || versions.refused.as_ref() == Some(digest) {
             return false;
         }
-        match self.loader.load(spec, &module).await {
+        match self.loader.load(&spec, &module).await {
             Ok((prepared, instance)) => {
                 metrics::loaded(spec.name, true);
                 let (scope, normalization) = (instance.scope(), instance.normalization());
                 tracing::info!(plugin = spec.name, image = spec.image, digest, ?scope, ?normalization, "scheduler plugin loaded");
                 plugin.set_version(Version::Loaded(prepared, instance));
-                *versions = Versions { loaded: Some(digest.clone()), ..Versions::default() };
+                *versions = Versions { loaded: Some((Arc::clone(&spec), digest.clone())), ..Versions::new(spec) };
                 true
             }
             Err(error) => {
@@ -147,10 +188,11 @@ fn is_final(error: &LoadError) -> bool {
 /// Reports why there is no new version. The version in use stays.
 fn report(plugin: &WasmPlugin, versions: &mut Versions, error: String) {
     if versions.reported.as_ref() != Some(&error) {
-        let spec = plugin.spec();
+        let spec = &versions.spec;
         metrics::loaded(spec.name, false);
-        tracing::error!(plugin = spec.name, error, in_use = versions.loaded, "scheduler plugin not loaded");
-        plugin.set_version(Version::Absent(format!("loading plugin {:?}: {error}", spec.name)));
+        let in_use = versions.loaded.as_ref().map(|(_, digest)| digest);
+        tracing::error!(plugin = spec.name, image = spec.image, error, in_use, "scheduler plugin not loaded");
+        plugin.set_version(Version::Absent(Arc::clone(spec), format!("loading plugin {:?}: {error}", spec.name)));
         versions.reported = Some(error);
     }
 }

@@ -28,7 +28,7 @@ pub(crate) use resource_spec::ResourceSpec;
 pub(crate) use volume_binding::VolumeBindingArgs;
 
 /// The arguments of all plugins.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct PluginArguments {
     pub default_preemption: DefaultPreemptionArgs,
     pub inter_pod_affinity: InterPodAffinityArgs,

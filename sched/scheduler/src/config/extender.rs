@@ -22,7 +22,7 @@ const HTTP_TIMEOUT: Duration = Duration::from_secs(5);
 const HTTP_TIMEOUT_MAX: Duration = Duration::from_secs(3_600);
 
 /// An extender.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Extender {
     /// Identifies the extender in messages: `urlPrefix` as it is written.
     pub name: String,

@@ -10,7 +10,7 @@ use api_model::go::parse_duration;
 use super::document;
 
 /// What the configuration changes in an election; `None` leaves it as it is.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct LeaderElection {
     is_off: bool,
     lease_duration: Option<Duration>,

@@ -13,7 +13,7 @@ use super::{default_plugins, merge};
 const DEFAULT_SCHEDULER_NAME: &str = "default-scheduler";
 
 /// A profile: how Pods of one `schedulerName` are scheduled.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct KubeSchedulerProfile {
     /// The `schedulerName`.
     pub scheduler_name: String,

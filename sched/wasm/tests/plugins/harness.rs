@@ -127,6 +127,17 @@ impl Running {
         Self { plugin, image, set, task }
     }
 
+    /// Declares the plugin anew.
+    pub fn declare(&self, spec: ExternalPluginSpec) {
+        self.set.update(vec![spec]);
+    }
+
+    /// Waits until the present declaration was tried: the first look may still be that of the one before.
+    pub async fn checked(&self) {
+        self.image.checked().await;
+        self.image.checked().await;
+    }
+
     /// Waits for the next version.
     pub async fn changed(&self) {
         tokio::time::timeout(Duration::from_secs(30), self.set.changed()).await.expect("a new version is loaded");

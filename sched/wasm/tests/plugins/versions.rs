@@ -1,6 +1,6 @@
 //! Plugins that fail and start again, and images that change.
 
-use sched_framework::{CycleState, Status};
+use sched_framework::{CycleState, ExternalPluginSpec, ExternalPoints, FailurePolicy, Status};
 
 use crate::guests::{Guest, REJECT_BY_NAME, SCORE_LABELS};
 use crate::harness::{Running, node, pod, spec};
@@ -72,4 +72,31 @@ async fn a_plugin_that_is_not_there_yet_is_used_when_it_comes() {
     running.image.set(&Guest { filter: Some(REJECT_BY_NAME), ..Guest::default() }.component());
     running.changed().await;
     assert_eq!(running.filter(&pod("p"), &node("a", 1)), Ok(Status::Unschedulable(vec!["".into()])));
+}
+
+#[tokio::test]
+async fn a_new_declaration_is_used_from_the_next_cycle_on_and_one_that_does_not_load_is_not() {
+    // Each version scores with what it got in `init`: the length of its arguments.
+    let init = "(i32.store (i32.const 512) (local.get 1)) (i32.const 16)";
+    let score = "(i32.store (i32.const 32) (call $alloc (i32.const 8))) (i32.store (i32.const 36) (i32.const 1))
+        (i64.store (i32.load (i32.const 32)) (i64.extend_i32_u (i32.load (i32.const 512)))) (i32.const 32)";
+    let running = Running::start(&Guest { init, score: Some(score), ..Guest::default() }.component(), spec()).await;
+    let (one, nodes) = (pod("p"), [node("a", 1)]);
+    assert_eq!(running.scores(&one, &nodes), Ok(vec![2]), "the arguments are {{}}");
+    let generation = running.plugin.begin_cycle();
+    let longer = ExternalPluginSpec { args: "{\"a\":1}".into(), ..spec() };
+    running.declare(longer.clone());
+    running.changed().await;
+    assert_eq!(running.scores(&one, &nodes), Ok(vec![7]));
+    assert_ne!(running.plugin.begin_cycle(), generation, "earlier results do not hold");
+    let required = ExternalPoints { filter: true, ..ExternalPoints::default() };
+    running.declare(ExternalPluginSpec { required, failure_policy: FailurePolicy::Ignore, args: "{\"ab\":1}".into(), ..spec() });
+    running.checked().await;
+    assert_eq!(running.scores(&one, &nodes), Ok(vec![7]), "the guest has no filter: the version before stays in use");
+    running.declare(ExternalPluginSpec { memory_bytes: 1, failure_policy: FailurePolicy::Ignore, ..longer.clone() });
+    running.checked().await;
+    assert_eq!(running.scores(&one, &nodes), Ok(vec![7]), "it does not start with so little memory");
+    running.declare(longer);
+    running.changed().await;
+    assert_eq!(running.scores(&one, &nodes), Ok(vec![7]));
 }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::Arguments;
 
 /// Upstream's `DefaultPreemptionArgs`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct DefaultPreemptionArgs {
     min_candidate_nodes_percentage: i32,

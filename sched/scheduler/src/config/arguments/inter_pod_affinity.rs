@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::Arguments;
 
 /// Upstream's `InterPodAffinityArgs`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct InterPodAffinityArgs {
     /// What a required affinity of a Pod on a node counts for a Pod that it selects.

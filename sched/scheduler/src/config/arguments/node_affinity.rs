@@ -9,7 +9,7 @@ use super::Arguments;
 use crate::config::strict::Strict;
 
 /// Upstream's `NodeAffinityArgs`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct NodeAffinityArgs {
     added_affinity: Option<Strict<NodeAffinity>>,

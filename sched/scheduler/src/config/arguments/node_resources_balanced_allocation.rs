@@ -7,7 +7,7 @@ use super::Arguments;
 use super::resource_spec::{ResourceSpec, complete_resources, default_resources};
 
 /// Upstream's `NodeResourcesBalancedAllocationArgs`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct NodeResourcesBalancedAllocationArgs {
     /// The resources; all weights are 1.

@@ -11,7 +11,7 @@ use super::resource_spec::{ResourceSpec, check_weights, complete_resources, defa
 const STRATEGIES: [&str; 3] = ["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"];
 
 /// Upstream's `NodeResourcesFitArgs`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct NodeResourcesFitArgs {
     /// Extended resources that a node need not have.
@@ -21,7 +21,7 @@ pub(crate) struct NodeResourcesFitArgs {
     scoring_strategy: ScoringStrategy,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ScoringStrategy {
     #[serde(default)]
@@ -31,7 +31,7 @@ struct ScoringStrategy {
     requested_to_capacity_ratio: Option<RequestedToCapacityRatio>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct RequestedToCapacityRatio {
     shape: Vec<UtilizationShapePoint>,

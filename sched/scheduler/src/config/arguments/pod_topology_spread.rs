@@ -9,7 +9,7 @@ use super::Arguments;
 use crate::config::strict::Strict;
 
 /// Upstream's `PodTopologySpreadArgs`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct PodTopologySpreadArgs {
     default_constraints: Vec<Strict<TopologySpreadConstraint>>,

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::Arguments;
 
 /// Upstream's `VolumeBindingArgs`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct VolumeBindingArgs {
     bind_timeout_seconds: i64,

@@ -17,7 +17,7 @@ use thiserror::Error;
 use crate::config::document;
 
 /// Where the connection's certificates and keys are, and what is checked.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct TlsConfig {
     /// Whether every server is trusted.
     insecure: bool,
@@ -29,7 +29,7 @@ pub(crate) struct TlsConfig {
 }
 
 /// Text in PEM.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 enum Pem {
     Data(Vec<u8>),
     File(PathBuf),

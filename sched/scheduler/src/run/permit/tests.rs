@@ -2,7 +2,8 @@ use std::sync::Mutex;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use sched_framework::{
-    CycleState, ExternalPlugin, FilterPlugin, NodeInfo, Pending, Permit, PermitCandidate, PermitPlugin, Plugin, ScorePlugin, Status,
+    CycleState, ExternalPlugin, ExternalPluginSpec, FilterPlugin, NodeInfo, Pending, Permit, PermitCandidate, PermitPlugin, Plugin,
+    ScorePlugin, Status,
 };
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -66,6 +67,8 @@ impl ExternalPluginSet for One {
     fn plugins(&self) -> Vec<Arc<dyn ExternalPlugin>> {
         vec![self.0.clone()]
     }
+
+    fn update(&self, _: Vec<ExternalPluginSpec>) {}
 
     fn run(&self) -> Pending<'_> {
         Box::pin(std::future::pending())
