@@ -68,6 +68,11 @@ impl Chaos {
         chaos
     }
 
+    /// Whether nothing fails in this run.
+    pub fn is_calm(&self) -> bool {
+        self.every.is_none()
+    }
+
     /// Lets faults happen for ever.
     pub async fn run(&mut self) {
         loop {

@@ -22,7 +22,7 @@ use crate::history::{Change, Check, View};
 use crate::object::{is_active, is_deleting, text};
 
 /// The longest time until every cache shows a write: a watch that ends just then begins again within a few seconds.
-const LAG_MAX: Duration = Duration::from_secs(20);
+pub const LAG_MAX: Duration = Duration::from_secs(20);
 /// How long after an interruption of a part its last writes may be unknown to the next leader.
 const HANDOVER: Duration = Duration::from_secs(30);
 

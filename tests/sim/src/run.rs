@@ -53,6 +53,9 @@ async fn simulate(history: Arc<History>) {
     let mut workload = Workload::new(&cluster);
     workload.prepare().await;
     let mut chaos = Chaos::start(&cluster, &ledger);
+    if chaos.is_calm() {
+        workload.roll_out().await;
+    }
     tokio::select! {
         biased;
         () = workload.run() => {}

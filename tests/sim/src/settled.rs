@@ -14,14 +14,9 @@ pub fn missing(view: &View, ledger: &Ledger) -> Vec<String> {
     dependants(view, &mut reasons);
     nodes(view, &mut reasons);
     pods(view, ledger, &mut reasons);
-    for (key, deployment) in view.all("deployments") {
-        let sets: Vec<_> = view.controlled("replicasets", deployment).collect();
-        let pods: Vec<_> = sets.iter().flat_map(|set| view.controlled("pods", set)).collect();
-        let replicas = number(deployment, "/spec/replicas").unwrap_or(1);
-        let counts = [("replicas", replicas), ("updatedReplicas", replicas), ("readyReplicas", replicas), ("availableReplicas", replicas)];
-        reasons
-            .extend(status(deployment, &counts).into_iter().chain(running(deployment, &pods, replicas)).map(|why| format!("{key}: {why}")));
-        for set in sets {
+    for (key, one) in view.all("deployments") {
+        reasons.extend(deployment(view, one).map(|why| format!("{key}: {why}")));
+        for set in view.controlled("replicasets", one) {
             let replicas = number(set, "/spec/replicas").unwrap_or(1);
             let why = status(set, &[("replicas", replicas), ("readyReplicas", replicas)]);
             reasons.extend(why.map(|why| format!("replicaset {}: {why}", text(set, "/metadata/name"))));
@@ -42,6 +37,15 @@ pub fn missing(view: &View, ledger: &Ledger) -> Vec<String> {
     jobs(view, &mut reasons);
     budgets(view, &mut reasons);
     reasons
+}
+
+/// What a Deployment still misses.
+pub fn deployment(view: &View, deployment: &Value) -> Option<String> {
+    let sets = view.controlled("replicasets", deployment);
+    let pods: Vec<_> = sets.flat_map(|set| view.controlled("pods", set)).collect();
+    let replicas = number(deployment, "/spec/replicas").unwrap_or(1);
+    let counts = [("replicas", replicas), ("updatedReplicas", replicas), ("readyReplicas", replicas), ("availableReplicas", replicas)];
+    status(deployment, &counts).or_else(|| running(deployment, &pods, replicas))
 }
 
 /// Every dependant of an owner that is gone is gone.

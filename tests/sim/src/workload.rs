@@ -1,6 +1,7 @@
 //! What users do to the cluster: they create workloads of every kind, change them, evict and delete Pods, and delete owners.
 
 mod objects;
+mod rollouts;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -97,6 +97,22 @@ pub fn app(resource: &str, name: &str, rng: &mut StdRng) -> Value {
     json!({"metadata": {"name": name}, "spec": spec})
 }
 
+/// The two ways in which a Deployment gets its new Pods.
+pub fn strategies(rng: &mut StdRng) -> [Value; 2] {
+    [rolling_update(rng), json!({"type": "Recreate"})]
+}
+
+/// A Deployment of small Pods with that strategy, for a rollout that nothing hinders.
+pub fn deployment(name: &str, strategy: Value, rng: &mut StdRng) -> Value {
+    let mut deployment = app("deployments", name, rng);
+    let spec = &mut deployment["spec"];
+    spec["strategy"] = strategy;
+    spec["replicas"] = json!(rng.random_range(3..=6));
+    spec["minReadySeconds"] = json!(0);
+    spec["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("50m");
+    deployment
+}
+
 /// A budget for the Pods of an app.
 pub fn budget(app: &str, rng: &mut StdRng) -> Value {
     let mut spec = json!({"selector": {"matchLabels": {"app": app}}});
