@@ -15,14 +15,14 @@ use api_model::request::UserInfo;
 use api_server::{LeaderLease, Server};
 use api_store::Store;
 use api_tasks::Tasks;
-use sched_controllers::{Account, SigningError, SigningRequest};
+use sched_controllers::{Account, ScaledObjectMetrics, SigningError, SigningRequest};
 use sched_scheduler::KubeSchedulerConfiguration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::data_dir::DataDir;
 use crate::process::Process;
-use crate::{access, admin, cli, plugins, store};
+use crate::{access, admin, cli, external_metrics, plugins, store};
 
 /// Names of scheduler and controllers: upstream's, because clients read in `managedFields` who wrote a field.
 const SCHEDULER: &str = "kube-scheduler";
@@ -37,6 +37,15 @@ pub struct ControlPlane {
     pub options: cli::ControlPlane,
     /// This machine's address.
     pub node_ip: Ipv4Addr,
+    /// What the controllers tell the API server.
+    scaled_object_metrics: ScaledObjectMetrics,
+}
+
+impl ControlPlane {
+    /// The settings of a control plane of that data directory.
+    pub fn new(data_dir: DataDir, ranges: cli::Ranges, options: cli::ControlPlane, node_ip: Ipv4Addr) -> Self {
+        Self { data_dir, ranges, options, node_ip, scaled_object_metrics: ScaledObjectMetrics::default() }
+    }
 }
 
 /// A running control plane.
@@ -197,6 +206,7 @@ fn server_config(control: &ControlPlane, pki: Arc<Pki>) -> anyhow::Result<api_se
     config.local_volumes = sched_controllers::provisions_local_volumes(&control.options.controllers);
     config.metric_resolution = control.options.metric_resolution;
     config.scaled_objects = sched_controllers::acts_on_scaled_objects(&control.options.controllers);
+    config.external_metrics = config.scaled_objects.then(|| external_metrics::of(control.scaled_object_metrics.clone()));
     config.components = vec!["controller-manager".to_owned()];
     config.components.extend(control.options.scheduler.then(|| "scheduler".to_owned()));
     config.disable_admission_plugins.clone_from(&control.options.disable_admission_plugins);
@@ -230,6 +240,7 @@ fn controllers_config(control: &ControlPlane, pki: Arc<Pki>) -> anyhow::Result<s
         time_zone: jiff::tz::TimeZone::system(),
         autoscaling: control.options.autoscaling.settings()?,
         triggers_may_reach: control.options.triggers_may_reach.clone(),
+        scaled_object_metrics: control.scaled_object_metrics.clone(),
         ..sched_controllers::Config::default()
     };
     config.nodes.grace_period = Duration::from_secs(control.options.node_monitor_grace_period);

@@ -11,6 +11,7 @@ mod data_dir;
 mod db;
 mod down;
 mod duration;
+mod external_metrics;
 #[cfg(debug_assertions)]
 mod faults;
 mod host;

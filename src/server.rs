@@ -11,7 +11,7 @@ pub async fn run(options: Server) -> anyhow::Result<()> {
     let _lock = data_dir.lock("server")?;
     let process = Process::begin()?;
     let node_ip = host::node_ip(options.control.advertise_address)?;
-    let control = ControlPlane { data_dir, ranges: options.ranges, options: options.control, node_ip };
+    let control = ControlPlane::new(data_dir, options.ranges, options.control, node_ip);
     let serving = async {
         let running = control::start(&control, &process).await?;
         let token = token::of_server(&running, options.join_token_ttl).await?;

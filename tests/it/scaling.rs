@@ -36,9 +36,18 @@ fn a_deployment_goes_to_zero_and_a_queue_becomes_jobs() {
     assert_eq!(rows[0].join(" "), heading, "{listed}");
     assert!(rows[1].join(" ").starts_with("example-scaledobject apps/v1.Deployment example-deployment 0 100 True"), "{listed}");
     assert!(kubectl.ok("get hpa keda-hpa-example-scaledobject").contains("Deployment/example-deployment"));
+    let metric = "s0-cron-Etc-UTC-0011x-59233112x";
+    assert_eq!(kubectl.json("get so example-scaledobject")["status"]["externalMetricNames"], json!([metric]));
+    let path = "/apis/external.metrics.k8s.io/v1beta1/namespaces/default";
+    let read = format!("get --raw {path}/{metric}?labelSelector=scaledobject.keda.sh/name=example-scaledobject");
+    let list: serde_json::Value = serde_json::from_str(&kubectl.ok(&read)).expect("JSON");
+    assert_eq!((&list["kind"], &list["items"][0]["value"]), (&json!("ExternalMetricValueList"), &json!("2")), "{list}");
+    assert!(kubectl.ok("get apiservice v1beta1.external.metrics.k8s.io").contains("Local"));
     kubectl.run(&["patch", "so", "example-scaledobject", "--type=merge", "-p", &spec(never)]).ok();
     kubectl.until("deployment/example-deployment", "/spec/replicas", 0);
     kubectl.ok("delete so example-scaledobject --timeout=60s");
+    let gone = kubectl.run(&read.split(' ').collect::<Vec<_>>()).fails();
+    assert!(gone.contains("no matching metrics found"), "{gone}");
     until("no autoscaler", || kubectl.ok("get hpa -o name"), str::is_empty);
 
     let trigger = json!({"type": "kubernetes-workload", "metadata": {"podSelector": "app=queue", "value": "1"}});

@@ -131,6 +131,14 @@ impl Selector {
         !self.nothing && self.requirements.is_empty()
     }
 
+    /// The only value of a label that the selector allows by `key=value`.
+    pub fn exact(&self, key: &str) -> Option<&str> {
+        self.requirements.iter().find_map(|requirement| match requirement {
+            Requirement::In(label, values) if label == key => values.first().filter(|_| values.len() == 1).map(String::as_str),
+            _ => None,
+        })
+    }
+
     /// Whether labels match; `get` returns the value of a label.
     pub fn matches_by<'a>(&self, get: &dyn Fn(&str) -> Option<&'a str>) -> bool {
         !self.nothing && self.requirements.iter().all(|r| r.matches(get))

@@ -7,10 +7,31 @@ use std::time::Duration;
 
 use api_auth::{Pki, StaticTokens, TokensConfig};
 use ipnet::Ipv4Net;
+use jiff::Timestamp;
 
 use crate::audit::AuditConfig;
 use crate::oidc::OidcProvider;
 use api_cache::AtRest;
+
+/// What the controllers of this process know of the metrics of ScaledObjects.
+pub trait ExternalMetrics: Send + Sync {
+    /// The latest value of a metric of a ScaledObject, in thousandths, and when it was read. This reads memory alone.
+    ///
+    /// # Errors
+    /// When there is no value.
+    fn latest(&self, namespace: &str, scaled_object: &str, metric: &str) -> Result<(i64, Timestamp), NoMetric>;
+}
+
+/// Why there is no value of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoMetric {
+    /// The controllers of another server have it.
+    Elsewhere,
+    /// There is no such metric.
+    Unknown,
+    /// Its source failed.
+    Failed,
+}
 
 /// The configuration of a server. Field names follow upstream's flags.
 pub struct Config {
@@ -59,6 +80,8 @@ pub struct Config {
     pub components: Vec<String>,
     /// Whether the server creates the definitions of `keda.sh`: for controllers that act on ScaledObjects and ScaledJobs.
     pub scaled_objects: bool,
+    /// Where the values of `external.metrics.k8s.io` are; none: the group is not served.
+    pub external_metrics: Option<Arc<dyn ExternalMetrics>>,
     /// Whether a new cluster gets the StorageClass `local-path`: whether something provisions its volumes.
     pub local_volumes: bool,
     /// Whether the server of a node may be on loopback, as in the tests of this crate.
@@ -108,6 +131,7 @@ impl Config {
             metric_resolution: Duration::ZERO,
             components: Vec::new(),
             scaled_objects: false,
+            external_metrics: None,
             local_volumes: false,
             nodes_on_loopback: false,
         }

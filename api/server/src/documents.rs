@@ -15,6 +15,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::aggregation::Aggregation;
+use crate::external_metrics;
 use api_wire::accept;
 use api_wire::media::{Encoding, Indentable};
 use api_wire::pretty;
@@ -130,7 +131,8 @@ pub(crate) async fn answer(documents: &Documents, aggregation: &Arc<Aggregation>
             documents.made(name, || now(aggregation), move || make(&making, &making.core.registry.table().kinds, &made)).await?
         }
         None => {
-            let document = Document::new(make(aggregation, &registry.table().kinds, &name).ok_or_else(ApiError::no_such_resource)?);
+            let kinds = if name.is_discovery() { external_metrics::discovered(&aggregation.core) } else { registry.table().kinds.clone() };
+            let document = Document::new(make(aggregation, &kinds, &name).ok_or_else(ApiError::no_such_resource)?);
             documents.keep(of, name, document.clone());
             document
         }

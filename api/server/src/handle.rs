@@ -22,7 +22,9 @@ use crate::metrics::Observed;
 use crate::registry::Served;
 use crate::serve::socket::Socket;
 use crate::verbs::{self, WritePath};
-use crate::{audit, authenticate, authorize, components, impersonate, nonresource, resource_metrics, reviews, subresource};
+use crate::{
+    audit, authenticate, authorize, components, external_metrics, impersonate, nonresource, resource_metrics, reviews, subresource,
+};
 use api_wire::accept;
 use api_wire::deadline;
 use api_wire::media::Encoding;
@@ -153,6 +155,9 @@ async fn at_resource(app: &Arc<App>, mut parts: Parts, body: Body, wanted: Wante
         && let Some(remote) = app.aggregation.remotes.find(&wanted.found.group, &wanted.found.version)
     {
         return forward(&app.aggregation, &remote, &user, parts, body, wanted.verb == "watch").await;
+    }
+    if external_metrics::is_metric(&app.core, &wanted.found) {
+        return external_metrics::answer(&app.core, &wanted.found, wanted.verb, &wanted.query);
     }
     let trail = audit::trail(&parts).cloned();
     if trail.as_ref().is_some_and(|trail| trail.keeps_answer()) {

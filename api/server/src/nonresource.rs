@@ -9,10 +9,11 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::app::App;
+use crate::core::Core;
 use crate::documents;
+use crate::external_metrics;
 use crate::health;
 use crate::metrics::Gauges;
-use crate::registry::Registry;
 use crate::version;
 use api_wire::status::{ApiError, ApiResult};
 
@@ -41,13 +42,13 @@ pub(crate) async fn answer(app: &Arc<App>, parts: &Parts) -> ApiResult<Response<
         return health::answer(&app.core, check, parts).await;
     }
     if !matches!(parts.method, Method::GET | Method::HEAD) {
-        return Err(match is_known(&app.core.registry, path) {
+        return Err(match is_known(&app.core, path) {
             true => ApiError::method_not_allowed(),
             false => ApiError::no_such_resource(),
         });
     }
     match path {
-        "/" => Ok(indented(&json!({"paths": all_paths(&app.core.registry)}))),
+        "/" => Ok(indented(&json!({"paths": all_paths(&app.core)}))),
         "/version" | "/version/" => Ok(indented(&version::version())),
         "/metrics" => {
             let gauges = Gauges {
@@ -65,13 +66,13 @@ pub(crate) async fn answer(app: &Arc<App>, parts: &Parts) -> ApiResult<Response<
     }
 }
 
-fn is_known(registry: &Registry, path: &str) -> bool {
-    all_paths(registry).iter().any(|known| known == path)
+fn is_known(core: &Core, path: &str) -> bool {
+    all_paths(core).iter().any(|known| known == path)
 }
 
-fn all_paths(registry: &Registry) -> Vec<String> {
+fn all_paths(core: &Core) -> Vec<String> {
     let mut paths: Vec<String> = PATHS.iter().map(|&path| path.to_owned()).collect();
-    for kind in registry.table().kinds.iter().filter(|kind| !kind.group.is_empty()) {
+    for kind in external_metrics::discovered(core).iter().filter(|kind| !kind.group.is_empty()) {
         paths.push(format!("/apis/{}", kind.group));
         paths.push(format!("/apis/{}", kind.api_version()));
     }

@@ -13,6 +13,7 @@ mod custom;
 mod deletion;
 mod early_answers;
 mod expiry;
+mod external_metrics;
 mod fairness;
 mod hostile;
 mod lists;

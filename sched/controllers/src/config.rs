@@ -13,6 +13,8 @@ use jiff::SignedDuration;
 use jiff::tz::TimeZone;
 use thiserror::Error;
 
+use crate::external::ScaledObjectMetrics;
+
 /// The identity with which a controller acts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Account {
@@ -78,6 +80,8 @@ pub struct Config {
     /// Addresses that triggers of ScaledObjects and ScaledJobs may reach although they are this machine's own, link-local, or API
     /// servers'.
     pub triggers_may_reach: Vec<IpNet>,
+    /// Where the API server of this process finds the latest values of the metrics of ScaledObjects.
+    pub scaled_object_metrics: ScaledObjectMetrics,
     /// The period in which the garbage collector discovers the served kinds, upstream's 30 s.
     pub discovery_period: Duration,
 }
@@ -159,6 +163,7 @@ impl Default for Config {
             time_zone: TimeZone::UTC,
             autoscaling: Autoscaling::default(),
             triggers_may_reach: Vec::new(),
+            scaled_object_metrics: ScaledObjectMetrics::default(),
             discovery_period: Duration::from_secs(30),
         }
     }

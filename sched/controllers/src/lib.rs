@@ -69,6 +69,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use config::{Account, Accounts, Autoscaling, Config, NodeTiming, Reserved, Signer, SigningError, SigningRequest, UnknownController};
 use context::ControllerContext;
+pub use external::{NoValue, ScaledObjectMetrics};
 pub use failure::Failure;
 
 /// Why the controllers could not start, or ended.

@@ -1,7 +1,7 @@
 //! APIServices of this server's own kinds: those of built-in kinds are created at the start, those of custom resources
 //! are created and deleted with their definitions. This is upstream's autoregistration, with its labels and priorities.
-//! An APIService that a user created or changed stays as it is. The one of the metrics of resources comes back when it is deleted,
-//! since the manifest of a metrics server, which takes it over, deletes it in the end.
+//! An APIService that a user created or changed stays as it is. Those of the metrics of resources and of external metrics come back when
+//! they are deleted, since the manifest of a metrics server or an adapter, which takes one over, deletes it in the end.
 
 use std::collections::BTreeSet;
 
@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::discovery::{CUSTOM_GROUP_PRIORITY, CUSTOM_VERSION_PRIORITY};
 use super::{GROUP, PLURAL};
 use crate::call::Call;
+use crate::external_metrics;
 use crate::loopback::{Loopback, user};
 use crate::verbs::WritePath;
 use crate::verbs::delete::delete_object;
@@ -46,6 +47,8 @@ const PRIORITIES: &[(&str, i64, i64)] = &[
     ("resource.k8s.io", 15_900, 15),
     // The metrics server's.
     (METRICS, 100, 100),
+    // KEDA's.
+    (external_metrics::GROUP, 100, 100),
 ];
 /// Priority of a version that is not its group's preferred one.
 const OLDER_VERSION_PRIORITY: i64 = 15;
@@ -60,13 +63,17 @@ pub(crate) fn builtin() -> Vec<Value> {
         .filter(|(group, _)| *group != GROUP)
         .collect();
     let service = |(group, version): (&str, &str)| {
-        let known = PRIORITIES.iter().find(|(known, ..)| *known == group).map(|(_, of_group, of_version)| (*of_group, *of_version));
-        let (of_group, of_version) = known.unwrap_or(OTHER_PRIORITY);
+        let (of_group, of_version) = priorities(group);
         let preferred = api_model::kind::builtin().iter().find(|kind| kind.group == group);
         let is_preferred = preferred.is_some_and(|kind| kind.version == version);
         api_service(group, version, (of_group, if is_preferred { of_version } else { OLDER_VERSION_PRIORITY }), "onstart")
     };
     versions.into_iter().map(service).collect()
+}
+
+fn priorities(group: &str) -> (i64, i64) {
+    let known = PRIORITIES.iter().find(|(known, ..)| *known == group);
+    known.map_or(OTHER_PRIORITY, |(_, of_group, of_version)| (*of_group, *of_version))
 }
 
 fn api_service(group: &str, version: &str, (of_group, of_version): (i64, i64), managed: &str) -> Value {
@@ -77,14 +84,14 @@ fn api_service(group: &str, version: &str, (of_group, of_version): (i64, i64), m
     })
 }
 
-/// Creates and deletes the APIServices of custom resources as needed, and creates that of the metrics of resources; returns false if a write failed.
+/// Creates and deletes the APIServices of custom resources as needed, and creates those of metrics; returns false if a write failed.
 pub(super) async fn register(loopback: &Loopback, writes: &WritePath) -> bool {
     let core = &loopback.core;
     let table = core.registry.table();
     let versions = table.custom.iter().map(|served| (served.kind.group.as_str(), served.kind.version.as_str()));
     let wanted: BTreeSet<(&str, &str)> = versions.collect();
-    let priorities = (CUSTOM_GROUP_PRIORITY, CUSTOM_VERSION_PRIORITY);
-    let mut wanted: Vec<Value> = wanted.into_iter().map(|(group, version)| api_service(group, version, priorities, "true")).collect();
+    let of_custom = (CUSTOM_GROUP_PRIORITY, CUSTOM_VERSION_PRIORITY);
+    let mut wanted: Vec<Value> = wanted.into_iter().map(|(group, version)| api_service(group, version, of_custom, "true")).collect();
     let Some(served) = core.registry.find(GROUP, "v1", PLURAL) else { return true };
     let mut is_done = true;
     for object in served.resource.list(&Filter::default(), 0).items {
@@ -102,6 +109,9 @@ pub(super) async fn register(loopback: &Loopback, writes: &WritePath) -> bool {
         }
     }
     wanted.extend(builtin().into_iter().filter(|service| service.pointer("/spec/group").and_then(Value::as_str) == Some(METRICS)));
+    if core.config.external_metrics.is_some() {
+        wanted.push(api_service(external_metrics::GROUP, external_metrics::VERSION, priorities(external_metrics::GROUP), "onstart"));
+    }
     if let Err(error) = loopback.ensure(wanted).await {
         tracing::warn!(%error, "an APIService was not made");
         is_done = false;

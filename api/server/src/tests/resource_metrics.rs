@@ -118,7 +118,7 @@ fn good(pods: &[&str], round: usize) -> String {
     text
 }
 
-async fn until(what: &str, look: impl AsyncFn() -> bool) {
+pub(super) async fn until(what: &str, look: impl AsyncFn() -> bool) {
     let deadline = Instant::now() + DEADLINE;
     while !look().await {
         assert!(Instant::now() < deadline, "not in time: {what}");

@@ -42,13 +42,14 @@ use super::triggers::Sources;
 use super::{CHECK_AGAIN, FINALIZER, SCALED_OBJECT_NAME, demand, status};
 use crate::context::ControllerContext;
 use crate::discovery::Resources;
+use crate::external::LatestValues;
 use crate::failure::Failure;
 use crate::note::{self, Note, normal, warning};
 use crate::work::{Controller, Next, WorkQueue};
 use crate::{meta, writes};
 use activation::is_triggered;
 use check::Checked;
-use values::{CachedValues, Values};
+use values::Values;
 
 const READY_REASON: &str = "ScaledObjectReady";
 const READY_MESSAGE: &str = "ScaledObject is defined correctly and is ready for scaling";
@@ -63,7 +64,7 @@ pub struct ScaledObjects {
     autoscalers: Informer<HorizontalPodAutoscaler>,
     resources: Arc<Resources>,
     sources: Arc<Sources>,
-    cached: Arc<CachedValues>,
+    latest: Arc<LatestValues>,
     loops: Arc<Loops>,
     /// The autoscalers as they were last written.
     applied: Mutex<HashMap<ObjectKey, Value>>,
@@ -91,21 +92,22 @@ impl From<Failure> for Stop {
     }
 }
 
-/// Registers the controller, and makes its metrics those of this process.
+/// Registers the controller, makes its metrics those of this process, and publishes their latest values.
 pub fn build(context: &mut ControllerContext) {
     let queue = Arc::new(WorkQueue::new("scaledobject"));
     let objects = context.optional::<ScaledObject>();
     context.feed_from(&objects, &queue, kinds::changed);
     let autoscalers = context.feed(&queue, |change: &Change<HorizontalPodAutoscaler>| owner(change).into_iter().collect());
     let client = context.client();
-    let (resources, cached) = (Arc::new(Resources::new(client.clone())), Arc::new(CachedValues::default()));
+    let (resources, latest) = (Arc::new(Resources::new(client.clone())), Arc::new(LatestValues::default()));
+    context.config.scaled_object_metrics.publish(&latest);
     let sources = Arc::new(Sources::new(context));
     context.external.set(Arc::new(Values {
         client: client.clone(),
         resources: Arc::clone(&resources),
         objects: objects.clone(),
         sources: Arc::clone(&sources),
-        cached: Arc::clone(&cached),
+        latest: Arc::clone(&latest),
     }));
     let recorder = context.recorder("keda-operator");
     let (loops, applied) = (Arc::new(Loops::default()), Mutex::default());
@@ -119,7 +121,7 @@ pub fn build(context: &mut ControllerContext) {
             }
         }
     });
-    let controller = ScaledObjects { client, recorder, objects, autoscalers, resources, sources, cached, loops, applied };
+    let controller = ScaledObjects { client, recorder, objects, autoscalers, resources, sources, latest, loops, applied };
     context.run(Arc::new(controller), queue);
 }
 
@@ -229,7 +231,7 @@ impl ScaledObjects {
 
     /// Ends the loop of an object. Returns whether there was one.
     fn forget(&self, key: &ObjectKey) -> bool {
-        self.cached.remove(key);
+        self.latest.remove(key);
         self.loops.end(key)
     }
 

@@ -7,11 +7,12 @@ use super::annotations::Pauses;
 use super::assess::{Reading, State, assess};
 use super::check::Scaling;
 use super::decide::{Scale, Snapshot};
-use super::fallback::Present;
+use super::fallback::{self, Present};
 use super::{Draft, READY_MESSAGE, READY_REASON, ScaledObjects, Stop};
+use crate::external::Latest;
 use crate::keda::kinds::ScaledObject;
 use crate::keda::spec::ScaledObjectSpec;
-use crate::keda::status::{FALLBACK, FALSE, HPA_ACTIVE, READY, TRUE};
+use crate::keda::status::{FALLBACK, FALSE, HPA_ACTIVE, READY, ScaledObjectStatus, TRUE};
 use crate::keda::triggers;
 use crate::meta;
 use crate::note::{normal, warning};
@@ -31,9 +32,10 @@ impl ScaledObjects {
         let Scaling { target, triggers } = scaling;
         let results = triggers::read_all(triggers, &self.sources, now).await;
         let readings: Vec<Reading<'_>> = triggers.iter().zip(results).map(|(trigger, result)| Reading { trigger, result }).collect();
-        self.cached.put(key, readings.iter().filter_map(cached).collect());
         let present = present(target, self, key);
         let state = assess(spec, &readings, present, &mut draft.status);
+        let latest = readings.iter().filter_map(|reading| latest(reading, spec, present, &draft.status));
+        self.latest.put(key, now, latest.collect());
         draft.judge(spec, &state);
         let created = meta::instant(object.metadata.creation_timestamp.as_ref()).unwrap_or(now);
         let snapshot = Snapshot { spec, pauses: Pauses::of(&object.metadata), created, replicas: present.replicas, now };
@@ -94,10 +96,17 @@ impl ScaledObjects {
     }
 }
 
-/// The value of a trigger for the autoscaler, which asks again before the next look.
-fn cached(reading: &Reading<'_>) -> Option<(String, Option<i64>)> {
-    let metric = reading.trigger.external_name().filter(|_| reading.trigger.is_cached)?;
-    Some((metric.to_owned(), reading.result.as_ref().ok().map(|sample| sample.milli)))
+/// The value of a trigger for those who ask before the next look. `status` has counted the failures of this look.
+pub(super) fn latest(
+    reading: &Reading<'_>,
+    spec: &ScaledObjectSpec,
+    present: Present,
+    status: &ScaledObjectStatus,
+) -> Option<(String, Latest)> {
+    let metric = reading.trigger.external_name()?;
+    let read = reading.result.as_ref().ok().map(|sample| sample.milli);
+    let fallback = || fallback::value(fallback::of(spec, status, metric)?, present, reading.trigger.target()?);
+    Some((metric.to_owned(), Latest { read, served: read.or_else(fallback) }))
 }
 
 /// The target's replicas; those that are ready among its Pods.

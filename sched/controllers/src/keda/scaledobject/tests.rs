@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api_client::informer::ObjectKey;
+use jiff::Timestamp;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use serde_json::{Value, json};
 
@@ -12,8 +13,9 @@ use super::annotations::Pauses;
 use super::assess::{Reading, State, assess};
 use super::decide::{Scale, Snapshot};
 use super::fallback::{self, Present};
-use super::values::CachedValues;
+use super::poll::latest;
 use super::{Draft, autoscaler, rules};
+use crate::external::{Latest, LatestValues, NoValue, ScaledObjectMetrics};
 use crate::keda::VERSION;
 use crate::keda::kinds::ScaledObject;
 use crate::keda::loops::Begun;
@@ -177,11 +179,21 @@ fn a_trigger_error_stays_until_the_next_look() {
 
 #[test]
 fn a_look_replaces_the_values_of_the_one_before() {
-    let (values, key) = (CachedValues::default(), ObjectKey::new("a", "b"));
-    let of = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), Some(7))).collect();
-    values.put(&key, of(&["s0-a", "s1-b"]));
-    values.put(&key, of(&["s0-c"]));
-    assert_eq!(["s0-a", "s1-b", "s0-c"].map(|name| values.get(&key, name)), [None, None, Some(Some(7))]);
+    let (metrics, key, at) = (ScaledObjectMetrics::default(), ObjectKey::new("a", "b"), Timestamp::UNIX_EPOCH);
+    assert_eq!(metrics.latest("a", "b", "s0-a"), Err(NoValue::NotLeading));
+    let values = Arc::new(LatestValues::default());
+    metrics.publish(&values);
+    let of = |names: &[&str], served| names.iter().map(|name| ((*name).to_owned(), Latest { read: Some(7), served })).collect();
+    values.put(&key, at, of(&["s0-a", "s1-b"], Some(7)));
+    values.put(&key, at, of(&["s0-c"], Some(8)));
+    assert_eq!(["s0-a", "s1-b", "s0-c"].map(|name| values.read(&key, name)), [None, None, Some(Some(7))]);
+    assert_eq!(["s0-a", "s0-c"].map(|name| metrics.latest("a", "b", name)), [Err(NoValue::Unknown), Ok((8, at))]);
+    values.put(&key, at, of(&["s0-c"], None));
+    assert_eq!(metrics.latest("a", "b", "s0-c"), Err(NoValue::Failed));
+    values.remove(&key);
+    assert_eq!(metrics.latest("a", "b", "s0-c"), Err(NoValue::Unknown));
+    drop(values);
+    assert_eq!(metrics.latest("a", "b", "s0-c"), Err(NoValue::NotLeading), "the controllers have ended");
 }
 
 fn sample(value: i64, is_active: bool) -> Result<Sample, api_model::message::Message> {
@@ -195,6 +207,10 @@ fn failures_are_counted_until_the_fallback_counts() {
     let present = Present { replicas: 3, ready: 0 };
     let name = "s0-workload-default".to_owned();
     let mut status = ScaledObjectStatus { external_metric_names: vec![name.clone()], ..ScaledObjectStatus::default() };
+    let served = |result, status: &ScaledObjectStatus| latest(&Reading { trigger: &trigger, result }, &spec, present, status);
+    let value = |read, served| Some((name.clone(), Latest { read, served }));
+    assert_eq!(served(Err("broken".into()), &status), value(None, None));
+    assert_eq!(served(sample(2, true), &status), value(Some(2_000), Some(2_000)));
     let mut look = |result| assess(&spec, &[Reading { trigger: &trigger, result }], present, &mut status);
     assert_eq!(look(sample(1, true)), State { is_active: true, active: vec![name.clone()], ..State::default() });
     for _ in 0..2 {
@@ -202,6 +218,8 @@ fn failures_are_counted_until_the_fallback_counts() {
         assert_eq!(failed, State { is_error: true, problems: vec!["broken".into()], ..State::default() });
     }
     assert_eq!(look(Err("broken".into())), State { is_active: true, is_fallback: true, active: vec![name.clone()], ..State::default() });
+    assert_eq!(served(Err("broken".into()), &status), value(None, Some(12_000)), "six replicas, each for a value of two");
+    let mut look = |result| assess(&spec, &[Reading { trigger: &trigger, result }], present, &mut status);
     assert_eq!(look(sample(0, false)), State::default(), "a success ends it");
     let health = &status.health[&name];
     assert_eq!((health.number_of_failures, health.status.as_str()), (Some(0), "Happy"));

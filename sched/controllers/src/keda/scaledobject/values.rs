@@ -1,52 +1,22 @@
-//! The external metrics of ScaledObjects for the autoscaler of Pods, which reads them in this process.
+//! The external metrics of ScaledObjects: for the autoscaler of Pods, which reads them in this process, and as of the last look for all
+//! others.
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use api_client::informer::{Informer, ObjectKey};
 use api_model::message::Message;
 use k8s_openapi::api::autoscaling::v2::CrossVersionObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use parking_lot::Mutex;
 
 use super::fallback::{self, Present};
 use super::{Draft, rules};
 use crate::discovery::Resources;
-use crate::external::{self, ExternalMetrics};
+use crate::external::{self, ExternalMetrics, LatestValues};
 use crate::keda::SCALED_OBJECT_NAME;
 use crate::keda::kinds::ScaledObject;
 use crate::keda::spec::ScaledObjectSpec;
 use crate::keda::triggers::{self, Sources, Trigger};
 use crate::podautoscaler::target::Target;
-
-/// The values of the last look by metric; none for a failure.
-pub type ByMetric = BTreeMap<String, Option<i64>>;
-
-/// The values of the last look at triggers with `useCachedMetrics`.
-#[derive(Default)]
-pub struct CachedValues(Mutex<HashMap<ObjectKey, ByMetric>>);
-
-impl CachedValues {
-    /// Remembers the values of an object, in place of the earlier ones.
-    pub fn put(&self, key: &ObjectKey, values: ByMetric) {
-        let mut all = self.0.lock();
-        if values.is_empty() {
-            all.remove(key)
-        } else {
-            all.insert(key.clone(), values)
-        };
-    }
-
-    /// Forgets the values of an object.
-    pub fn remove(&self, key: &ObjectKey) {
-        self.0.lock().remove(key);
-    }
-
-    /// The value of the last look.
-    pub fn get(&self, key: &ObjectKey, metric: &str) -> Option<Option<i64>> {
-        self.0.lock().get(key)?.get(metric).copied()
-    }
-}
 
 /// Reads triggers when the autoscaler asks for their metrics.
 pub struct Values {
@@ -59,7 +29,7 @@ pub struct Values {
     /// What triggers read from.
     pub sources: Arc<Sources>,
     /// The values of the last look.
-    pub cached: Arc<CachedValues>,
+    pub latest: Arc<LatestValues>,
 }
 
 impl ExternalMetrics for Values {
@@ -79,7 +49,7 @@ impl Values {
         let named = triggers::build_of(&self.client, &key.namespace, &spec.triggers, metric).await;
         let named = named.map_err(|why| format!("error getting scalers {why}"))?;
         let trigger = &named.ok_or_else(|| format!("no matching metrics found for {metric}"))?;
-        let cached = self.cached.get(key, metric).filter(|_| trigger.is_cached);
+        let cached = self.latest.read(key, metric).filter(|_| trigger.is_cached);
         let read = match cached {
             Some(milli) => milli,
             None => trigger.read(&self.sources, api_clock::now()).await.ok().map(|sample| sample.milli),
