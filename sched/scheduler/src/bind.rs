@@ -148,6 +148,13 @@ impl Writer {
         }
     }
 
+    /// Nominates the Pod to the node. A failure is logged.
+    pub async fn nominate(&self, pod: &PodInfo, node: &str) {
+        if pod.nominated_node_name != node {
+            self.patch_status(pod, json!({"nominatedNodeName": node})).await;
+        }
+    }
+
     /// Removes the Pod's `nominatedNodeName`.
     pub async fn end_nomination(&self, pod: &PodInfo) {
         self.patch_status(pod, json!({"nominatedNodeName": null})).await;

@@ -132,6 +132,11 @@ impl Scheduler {
     /// its back-off (upstream's `handleBindingCycleError`).
     pub(super) fn binding_cycle_failed(&mut self, pod: Arc<PodInfo>, reason: Reason, message: String) {
         tracing::debug!(pod = pod.key(), message, "not bound");
+        // The state of the Pod is from before its nomination, which ends now.
+        let pod = match self.reservations.nomination(&pod.uid) {
+            Some(node) => Arc::new(PodInfo { nominated_node_name: node.to_owned(), ..PodInfo::clone(&pod) }),
+            None => pod,
+        };
         self.cache.forget_pod(&pod.uid);
         self.happened(Occurrence::new(ClusterEvent::AssignedPodDelete));
         self.unreserve_and_retry(pod, reason, message);

@@ -41,6 +41,8 @@ struct Reservation {
     pod: Arc<PodInfo>,
     node: String,
     state: CycleState,
+    /// Whether the Pod is nominated to the node, because its binding waits for PreBind.
+    is_nominated: bool,
     /// PreBind, while it is under way.
     pre_binding: Option<AbortHandle>,
 }
@@ -64,6 +66,11 @@ impl Reservations {
     /// Whether PreBind of the Pod is under way.
     pub fn in_pre_bind(&self, uid: &str) -> bool {
         self.by_uid.get(uid).is_some_and(|reservation| reservation.pre_binding.is_some())
+    }
+
+    /// The node to which the Pod was nominated for the time of PreBind.
+    pub fn nomination(&self, uid: &str) -> Option<&str> {
+        self.by_uid.get(uid).filter(|reservation| reservation.is_nominated).map(|reservation| reservation.node.as_str())
     }
 
     /// The next end of a PreBind or of a write. Dropping the future loses nothing.
@@ -93,7 +100,7 @@ impl Scheduler {
         let mut state = running.progress.take_state(&pod.uid);
         let result = plugins.reserve(&mut state, pod, node, self.cache.snapshot_mut());
         // After an error, too: Unreserve needs the state.
-        let reservation = Reservation { pod: Arc::clone(pod), node: node.to_owned(), state, pre_binding: None };
+        let reservation = Reservation { pod: Arc::clone(pod), node: node.to_owned(), state, is_nominated: false, pre_binding: None };
         self.reservations.by_uid.insert(pod.uid.clone(), reservation);
         result
     }
@@ -123,7 +130,7 @@ impl Scheduler {
 
     /// Calls Unreserve. Returns what is to be written after it.
     fn release(&mut self, pod: &PodInfo) -> Vec<PreBinding> {
-        let Some(Reservation { pod, node, mut state, pre_binding }) = self.reservations.by_uid.remove(&pod.uid) else { return Vec::new() };
+        let Some(Reservation { pod, node, mut state, pre_binding, .. }) = self.reservations.by_uid.remove(&pod.uid) else { return Vec::new() };
         pre_binding.iter().for_each(AbortHandle::abort);
         let Some(running) = self.profiles.get(&pod.scheduler_name) else { return Vec::new() };
         let events = running.profile.binding.unreserve(&mut state, &pod, &node, self.cache.snapshot_mut());
@@ -142,7 +149,8 @@ impl Scheduler {
         }
     }
 
-    /// Binds the Pod after PreBind, if a plugin has work before the binding.
+    /// Binds the Pod after PreBind, if a plugin has work before the binding. The Pod is nominated to its node for that time, so that others
+    /// see where it goes, and the next scheduler after this one begins there (upstream's `NominatedNodeNameForExpectation`, KEP-5278).
     pub(super) fn pre_bind(&mut self, pod: Arc<PodInfo>, node: String, started: Instant) {
         let (profile, reservation) = (self.profiles.get(&pod.scheduler_name), self.reservations.by_uid.get(&pod.uid));
         let (Some(running), Some(reservation)) = (profile, reservation) else { return self.bind(pod, node, started) };
@@ -152,8 +160,10 @@ impl Scheduler {
             return self.binding_cycle_failed(pod, Reason::SchedulerError, message.to_owned());
         }
         let Some(reservation) = self.reservations.by_uid.get_mut(&pod.uid) else { return };
-        let finished = self.finished.clone();
+        let (finished, writer) = (self.finished.clone(), self.writer.clone());
+        reservation.is_nominated = true;
         reservation.pre_binding = Some(self.reservations.pre_bindings.spawn(api_tasks::named("scheduler/pre-binding", async move {
+            writer.nominate(&pod, &node).await;
             let result = work.await;
             // The receiver is gone only at shutdown.
             let _gone = finished.send(Finished::PreBinding(pod, started, result)).await;

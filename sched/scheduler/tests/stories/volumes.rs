@@ -59,6 +59,13 @@ async fn claim_of(cluster: &Cluster, volume: &str) -> String {
     name(&volume).unwrap_or_default()
 }
 
+/// Waits until the Pod is nominated to that node, or to none.
+async fn until_nominated(cluster: &Cluster, name: &str, node: Option<&str>) {
+    let nominated = |pod: &Pod| pod.status.as_ref().and_then(|status| status.nominated_node_name.clone()).filter(|node| !node.is_empty());
+    let condition = |pod: Option<&Pod>| pod.is_some_and(|pod| nominated(pod).as_deref() == node);
+    in_time("the nomination", await_condition(cluster.api::<Pod>(), name, condition)).await.expect("a watch");
+}
+
 /// Waits until the claim has another selected node than before, and returns it.
 async fn selected_node(cluster: &Cluster, claim: &str) -> String {
     let node = |claim: &PersistentVolumeClaim| claim.metadata.annotations.as_ref()?.get("volume.kubernetes.io/selected-node").cloned();
@@ -97,8 +104,11 @@ async fn a_claim_gets_a_free_volume_of_the_node_before_its_pod_is_bound() {
     cluster.until_unscheduled("q", "Unschedulable", "3 node(s) didn't find available persistent volumes to bind").await;
     let pod = cluster.api::<Pod>().get("p").await.expect("a Pod");
     assert_eq!(pod.spec.and_then(|spec| spec.node_name), None, "its claim is not bound yet");
+    until_nominated(&cluster, "p", Some("c")).await;
+    until_nominated(&cluster, "q", None).await;
     complete(&cluster, "data", "disk").await;
     assert_eq!(cluster.node_of("p").await, "c");
+    until_nominated(&cluster, "p", None).await;
     let disk = volumes(&cluster).get("disk").await.expect("a volume");
     let annotations = disk.metadata.annotations.unwrap_or_default();
     assert_eq!(annotations.get("pv.kubernetes.io/bound-by-controller").map(String::as_str), Some("yes"));
@@ -115,6 +125,7 @@ async fn a_provisioner_that_cannot_serve_the_node_sends_the_pod_back() {
     claim(&cluster, "data", "made").await;
     claiming(&cluster, "p", "data").await;
     assert_eq!(selected_node(&cluster, "data").await, "a");
+    until_nominated(&cluster, "p", Some("a")).await;
     let removed = Patch::Merge(json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": null}}}));
     cluster.api::<PersistentVolumeClaim>().patch("data", &PatchParams::default(), &removed).await.expect("a claim");
     let message = cluster.until_unscheduled("p", "SchedulerError", "provisioning failed").await;
@@ -186,6 +197,7 @@ async fn the_wait_for_volumes_ends() {
     claiming(&cluster, "p", "data").await;
     let message = cluster.until_unscheduled("p", "SchedulerError", "deadline").await;
     assert_eq!(message, "running PreBind plugin \"VolumeBinding\": binding volumes: context deadline exceeded");
+    until_nominated(&cluster, "p", None).await;
     cluster.stop().await;
 }
 
