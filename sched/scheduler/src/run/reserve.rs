@@ -130,7 +130,9 @@ impl Scheduler {
 
     /// Calls Unreserve. Returns what is to be written after it.
     fn release(&mut self, pod: &PodInfo) -> Vec<PreBinding> {
-        let Some(Reservation { pod, node, mut state, pre_binding, .. }) = self.reservations.by_uid.remove(&pod.uid) else { return Vec::new() };
+        let Some(Reservation { pod, node, mut state, pre_binding, .. }) = self.reservations.by_uid.remove(&pod.uid) else {
+            return Vec::new();
+        };
         pre_binding.iter().for_each(AbortHandle::abort);
         let Some(running) = self.profiles.get(&pod.scheduler_name) else { return Vec::new() };
         let events = running.profile.binding.unreserve(&mut state, &pod, &node, self.cache.snapshot_mut());
