@@ -38,7 +38,7 @@ pub(super) const STORAGE_CAPACITY: &[Field] = &[
 
 pub(super) const ATTACHMENT: &[Field] = &[
     Field::by(SCHEDULER, "attacher", LIMITS),
-    Field::by(SCHEDULER, "nodeName", LIMITS),
+    Field::by(SCHEDULER, "nodeName", "sched/framework/src/volumes.rs"),
     Field::nobody("source.inlineVolumeSpec"),
     Field::by(SCHEDULER, "source.persistentVolumeName", LIMITS),
 ];

@@ -55,7 +55,7 @@ pub(super) const VOLUME: &[Field] = &[
     Field::by(NODE, "mountOptions", MOUNTED),
     Field::nobody("nfs"),
     Field::by(PLACED, "nodeAffinity", MOUNTED),
-    Field::by(BINDER, "persistentVolumeReclaimPolicy", "sched/controllers/src/volumes/binder/volumes.rs"),
+    Field::by(BINDER, "persistentVolumeReclaimPolicy", "sched/controllers/src/volumes/object.rs"),
     Field::nobody("photonPersistentDisk"),
     Field::nobody("portworxVolume"),
     Field::nobody("quobyte"),

@@ -129,7 +129,7 @@ fn a_change_of_a_pod_is_work_for_its_claims_when_it_ends() {
 }
 
 #[tokio::test]
-async fn the_server_is_asked_about_a_pod_whose_name_another_pod_had() {
+async fn a_cached_pod_of_the_same_name_does_not_stand_for_the_consumer() {
     use PodState::{Active, Done};
     let one = |uid: &str, phase: &str| pod(json!({"metadata": {"uid": uid}, "status": {"phase": phase}}));
     let cases = [

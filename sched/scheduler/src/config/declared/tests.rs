@@ -92,7 +92,7 @@ fn errors_name_the_field_and_the_reason() {
             "args.registryConfigFile: Forbidden: an image with imagePullPolicy Never is not fetched",
         ),
         (json!({"registryConfigFile": ""}), "args.registryConfigFile: Invalid value: \"\": must be the path of a file"),
-        (json!({"registryConfigFile": ["f"]}), "decoding args for plugin GpuLoad: registryConfigFile: invalid type: sequence"),
+        (json!({"registryConfigFile": ["f"]}), "decoding args for plugin GpuLoad: invalid type: sequence, expected path string"),
         (json!({"fule": 1}), "decoding .profiles[0].pluginConfig[0]: decoding args for plugin GpuLoad: unknown field `fule`"),
     ] {
         let error = parse(everywhere(), declaration(more)).expect_err(wanted);

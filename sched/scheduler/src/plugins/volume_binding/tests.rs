@@ -145,7 +145,10 @@ fn two_claims_get_two_volumes_and_the_larger_claim_the_larger_one() {
     let all = cluster(vec![large, of_class("small", "late")], vec![of_size("big", "5Gi"), of_size("little", "1Gi")]);
     let claims = PodClaims::of_pod(&claiming("p", &["large", "small"]), &all.volumes).expect("usable claims");
     let found = find(&claims, &all.nodes[0]).expect("both");
-    let names = found.bindings.iter().map(|(claim, volume)| format!("{}={}", key_of(claim), volume.metadata.name.clone().expect("a name")));
+    let names = found
+        .bindings
+        .iter()
+        .map(|(claim, volume)| format!("{}={}", ObjectKey::from(&claim.metadata), volume.metadata.name.clone().expect("a name")));
     assert_eq!(names.collect::<Vec<_>>(), ["default/small=little", "default/large=big"]);
     let all = cluster(vec![of_class("c", "late"), of_class("d", "late")], vec![of_size("only", "5Gi")]);
     assert_eq!(reasons(&VolumeBinding, &claiming("p", &["c", "d"]), &all), [BIND_CONFLICT, BIND_CONFLICT], "one volume for two");

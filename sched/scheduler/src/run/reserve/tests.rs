@@ -338,7 +338,10 @@ async fn no_namespace_takes_all_places_of_pre_bind() {
     let add = |all: &mut Reservations, n: usize, namespace: &str| {
         let pod = Arc::new(PodInfo { namespace: namespace.to_owned(), uid: format!("{namespace}-{n}"), ..PodInfo::default() });
         let pre_binding = Some(all.pre_bindings.spawn(std::future::pending()));
-        all.by_uid.insert(pod.uid.clone(), Reservation { pod, node: "n".to_owned(), state: CycleState::default(), pre_binding });
+        all.by_uid.insert(
+            pod.uid.clone(),
+            Reservation { pod, node: "n".to_owned(), state: CycleState::default(), pre_binding, is_nominated: false },
+        );
     };
     (1..PRE_BINDINGS_PER_NAMESPACE_MAX).for_each(|n| add(&mut all, n, "greedy"));
     assert_eq!((all.is_full("greedy"), all.is_full("other")), (None, None));

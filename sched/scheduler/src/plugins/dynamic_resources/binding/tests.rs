@@ -303,8 +303,8 @@ async fn an_idle_allocation_is_removed_for_a_pod_that_cannot_use_it() {
 }
 
 /// In the search of nodes the claim was where it is needed; the trials of a preemption found that it is not on another node.
-#[test]
-fn what_a_preemption_tries_deallocates_nothing() {
+#[tokio::test]
+async fn what_a_preemption_tries_deallocates_nothing() {
     let all = cluster(&[devices_of("n1", &["a"])], &[allocated("c", "n1", "a", &["p"])]);
     let (plugin, mut state, pod) = (DynamicResources::default(), CycleState::default(), Arc::new(using("p", &["c"])));
     assert_eq!(plugin.pre_filter(&mut state, &pod, &all), Status::Success);
