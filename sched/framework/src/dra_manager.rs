@@ -229,8 +229,8 @@ impl DraManager {
             }
         };
         let ended: Vec<String> = self.pending.iter().filter(|(uid, pending)| has_ended(uid, pending)).map(|(uid, _)| uid.clone()).collect();
-        // Each of them ends.
-        ended.iter().fold(false, |is_freed, uid| self.end_pending(uid) || is_freed)
+        // Each of them ends, not the first one alone that frees devices.
+        ended.iter().filter(|uid| self.end_pending(uid)).count() > 0
     }
 
     /// Returns whether devices became free.

@@ -18,25 +18,23 @@ use std::sync::Arc;
 use api_client::error::chain;
 use api_client::events::Recorder;
 use api_client::fence::Clients;
-use api_client::informer::{Batch, Informers, ObjectKey};
+use api_client::informer::{Informers, ObjectKey};
 use api_client::lease::{Election, Term, lead};
 use api_tasks::{TaskFailure, Tasks};
 use futures::future::join_all;
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service};
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::api::scheduling::v1beta1::PodGroup;
-use sched_framework::{ClusterEvent, DisruptionBudget, ExternalPlugin, ExternalPluginSet, ExternalPlugins, PodInfo, Preemption};
+use k8s_openapi::api::core::v1::Pod;
+use sched_framework::{ClusterEvent, ExternalPlugin, ExternalPluginSet, ExternalPlugins, PodInfo, Preemption};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use self::devices::{ClaimWaits, DeviceWatches};
+use self::devices::ClaimWaits;
 use self::extended::{Answer, Extension};
 use self::gang::GangCycle;
 use self::reload::Reload;
 use self::reserve::Reservations;
-use self::volumes::VolumeWatches;
+use self::watches::Watches;
 use crate::bind::{BindingResult, Reason, Writer};
 use crate::cache::Cache;
 use crate::config::{DefaultConstraints, KubeSchedulerConfiguration, KubeSchedulerProfile};
@@ -249,15 +247,7 @@ impl Scheduler {
         mut results: mpsc::Receiver<Finished>,
         cancel: CancellationToken,
     ) {
-        let (mut nodes, mut pods) = (informers.informer::<Node>().changes(), informers.informer::<Pod>().changes());
-        let mut namespaces = informers.informer::<Namespace>().changes();
-        let mut budgets = informers.informer::<PodDisruptionBudget>().changes();
-        let mut groups = informers.informer::<PodGroup>().changes();
-        let mut services = informers.informer::<Service>().changes();
-        let mut volumes = VolumeWatches::new(informers);
-        let mut devices = DeviceWatches::new(informers);
-        // A cycle before the first lists are complete would know a part of the cluster only.
-        let (mut has_nodes, mut has_pods, mut has_namespaces, mut has_budgets) = (false, false, false, false);
+        let (mut watches, pods) = (Watches::new(informers), informers.informer::<Pod>());
         loop {
             self.unpark();
             self.begin_bindings();
@@ -265,8 +255,7 @@ impl Scheduler {
             let flush_at = self.queue.next_flush();
             let (permit_at, externals, has_externals) = (self.next_permit(), self.externals.clone(), self.has_externals());
             let externals_by = (!has_externals).then_some(self.externals_by);
-            let has_all = has_nodes && has_pods && has_namespaces && has_budgets && has_externals && volumes.are_synced();
-            let may_schedule = has_all && self.has_work() && self.writes.len() < WRITES_IN_FLIGHT_MAX;
+            let may_schedule = watches.are_synced() && has_externals && self.has_work() && self.writes.len() < WRITES_IN_FLIGHT_MAX;
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => break,
@@ -283,43 +272,13 @@ impl Scheduler {
                     Finished::GangStatus(pods) => pods.into_iter().for_each(|(pod, next)| self.status_written(&pod, next)),
                     Finished::Extenders(pod, started, answer) => self.extenders_answered(pod, started, answer),
                 },
-                Batch { keys, synced } = nodes.next() => {
-                    keys.iter().for_each(|key| self.node_changed(key, nodes.informer().get(key).as_deref()));
-                    has_nodes = synced;
-                }
-                Batch { keys, synced } = namespaces.next() => {
-                    for key in &keys {
-                        let namespace = namespaces.informer().get(key);
-                        let labels = namespace.map(|namespace| namespace.metadata.labels.clone().unwrap_or_default());
-                        self.cache.set_namespace(&key.name, labels);
-                    }
-                    has_namespaces = synced;
-                }
-                Batch { keys, synced } = budgets.next() => {
-                    for key in &keys {
-                        let budget = budgets.informer().get(key);
-                        self.cache.set_budget(key.to_string(), budget.map(|budget| DisruptionBudget::new(&budget)));
-                    }
-                    has_budgets = synced;
-                }
-                changes = volumes.next() => self.volumes_changed(changes),
-                changes = devices.next() => {
-                    self.devices_changed(changes, pods.informer());
-                    if devices.are_synced() {
-                        self.devices_synced(pods.informer());
+                changes = watches.next() => {
+                    self.objects_changed(changes, &pods);
+                    if watches.devices.are_synced() {
+                        self.devices_synced(&pods);
                     }
                 }
                 changes = node_images::next(images.as_ref()) => self.images_changed(changes),
-                Batch { keys, .. } = groups.next() => {
-                    keys.iter().for_each(|key| self.group_changed(key, groups.informer().get(key).as_deref()));
-                }
-                Batch { keys, .. } = services.next() => {
-                    keys.iter().for_each(|key| self.default_spread.set_service(key, services.informer().get(key).as_deref()));
-                }
-                Batch { keys, synced } = pods.next() => {
-                    keys.into_iter().for_each(|key| self.pod_changed(&key, pods.informer().get(&key).as_deref()));
-                    has_pods = synced;
-                }
                 () = permit::changed(externals.as_deref(), externals_by) => self.externals_changed(),
                 () = tokio::time::sleep_until(permit_at.unwrap_or_else(Instant::now)), if permit_at.is_some() => self.permit_all(),
                 () = std::future::ready(()), if may_schedule => self.schedule_one(),

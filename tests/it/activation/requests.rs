@@ -7,8 +7,7 @@ mod components;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -51,11 +50,12 @@ fn metric(kubectl: &Kubectl<'_>, name: &str, pods: &str) -> f64 {
     values.sum()
 }
 
-/// Sends a request every [`PERIOD`] on one connection until told to stop; then leaves the connection open. The number of answers.
-fn talk(mut stream: TcpStream, stop: &AtomicBool) -> (usize, TcpStream) {
+/// Sends a request every [`PERIOD`] on one connection until the sender of `stop` is gone; then leaves the connection open. Returns the number
+/// of answers.
+fn talk(mut stream: TcpStream, stop: &Receiver<()>) -> (usize, TcpStream) {
     let mut answers = BufReader::new(stream.try_clone().expect("a second handle"));
     let mut count = 0;
-    while !stop.load(Ordering::SeqCst) {
+    while stop.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
         stream.write_all(b"GET /kept HTTP/1.1\r\nHost: web\r\n\r\n").expect("the connection stays");
         let mut line = String::new();
         while !line.contains("/kept") {
@@ -70,7 +70,6 @@ fn talk(mut stream: TcpStream, stop: &AtomicBool) -> (usize, TcpStream) {
             assert!(answers.read_line(&mut rest).expect("the end") > 0, "the answer has no end");
         }
         answers.read_line(&mut rest).expect("the last line");
-        std::thread::sleep(PERIOD);
     }
     (count, stream)
 }
@@ -102,15 +101,14 @@ fn requests_on_one_connection_scale_a_web_server() {
     until_nothing_runs(&kubectl);
 
     // One connection, many requests.
-    let stop = Arc::new(AtomicBool::new(false));
-    let stopped = stop.clone();
+    let (stop, stopped) = channel();
     let client = cluster.net.enter(move || talk(TcpStream::connect(address).expect("accepted"), &stopped));
     eventually_within(Duration::from_secs(90), "three replicas", || {
         let replicas = kubectl.field("deployment/web", "/spec/replicas");
         if replicas == 3 { Ok(()) } else { Err(format!("{replicas} {}{}", reported(&kubectl), kubectl.ok("describe so,hpa"))) }
     });
     assert!(metric(&kubectl, "skiff_container_http_requests_total", "web-") > 20.0, "the requests are counted");
-    stop.store(true, Ordering::SeqCst);
+    drop::<Sender<()>>(stop);
     let (count, connection) = client.join().expect("no panic");
     assert!(count > 20, "{count} requests");
     // A connection without requests is no use.

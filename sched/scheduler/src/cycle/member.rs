@@ -15,16 +15,16 @@ pub(crate) fn schedule_member(
     pod: &Arc<PodInfo>,
     snapshot: &Snapshot,
     progress: &mut Progress,
-) -> Result<String, FitError> {
+) -> Result<String, Box<FitError>> {
     let (nodes, mut diagnosis) = (snapshot.nodes.len(), Diagnosis::default());
     if nodes == 0 {
-        return Err(FitError::NoNodes);
+        return Err(Box::new(FitError::NoNodes));
     }
     let mut state = match progress.pre_filtered.pre_filter(profile, pod, snapshot) {
         Ok(state) => state,
         Err(rejection) => {
             diagnosis.add_all(nodes, rejection);
-            return Err(FitError::Unschedulable { nodes, diagnosis });
+            return Err(Box::new(FitError::Unschedulable { nodes, diagnosis }));
         }
     };
     let host = match nominated_host(profile, &mut state, pod, snapshot) {
@@ -32,5 +32,5 @@ pub(crate) fn schedule_member(
         None => find_host(profile, &mut state, pod, snapshot, progress, &mut diagnosis),
     };
     progress.keep(profile, pod, snapshot, state);
-    host.ok_or(FitError::Unschedulable { nodes, diagnosis })
+    host.ok_or_else(|| Box::new(FitError::Unschedulable { nodes, diagnosis }))
 }

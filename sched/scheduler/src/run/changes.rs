@@ -2,15 +2,41 @@
 
 use std::sync::Arc;
 
-use api_client::informer::ObjectKey;
+use api_client::informer::{Informer, ObjectKey};
 use k8s_openapi::api::core::v1::{Node, Pod};
-use sched_framework::{ClusterEvent, PodInfo};
+use sched_framework::{ClusterEvent, DisruptionBudget, PodInfo};
 
 use super::Scheduler;
+use super::watches::ObjectChanges;
 use crate::node_images::ImageChanges;
 use crate::queue::Occurrence;
 
 impl Scheduler {
+    /// Takes changes into the cache and the queue.
+    pub(super) fn objects_changed(&mut self, changes: ObjectChanges, pods: &Informer<Pod>) {
+        match changes {
+            ObjectChanges::Nodes(nodes) => nodes.iter().for_each(|(key, node)| self.node_changed(key, node.as_deref())),
+            ObjectChanges::Namespaces(namespaces) => {
+                for (key, namespace) in namespaces {
+                    let labels = namespace.map(|namespace| namespace.metadata.labels.clone().unwrap_or_default());
+                    self.cache.set_namespace(&key.name, labels);
+                }
+            }
+            ObjectChanges::Budgets(budgets) => {
+                for (key, budget) in budgets {
+                    self.cache.set_budget(key.to_string(), budget.map(|budget| DisruptionBudget::new(&budget)));
+                }
+            }
+            ObjectChanges::Volumes(volumes) => self.volumes_changed(volumes),
+            ObjectChanges::Devices(devices) => self.devices_changed(devices, pods),
+            ObjectChanges::Groups(groups) => groups.iter().for_each(|(key, group)| self.group_changed(key, group.as_deref())),
+            ObjectChanges::Services(services) => {
+                services.iter().for_each(|(key, service)| self.default_spread.set_service(key, service.as_deref()));
+            }
+            ObjectChanges::Pods(pods) => pods.iter().for_each(|(key, pod)| self.pod_changed(key, pod.as_deref())),
+        }
+    }
+
     pub(super) fn node_changed(&mut self, key: &ObjectKey, node: Option<&Node>) {
         let events = match node {
             Some(node) => self.cache.update_node(node),
