@@ -126,8 +126,8 @@ mod tests {
         let text = r#"{"auths":{"https://index.docker.io/v1/":{"auth":"dTpwOnE="},"r:5000":{"username":"a","password":"b","email":"e"}}}"#;
         std::fs::write(&file, text).expect("written");
         let read = RegistryAuth::read_docker_config(&file).expect("valid");
-        let shown: Vec<_> = read.iter().map(|auth| format!("{} {}:{}", auth.registry, auth.username, auth.password)).collect();
-        assert_eq!(shown, ["index.docker.io u:p:q", "r:5000 a:b"]);
+        let entries: Vec<_> = read.iter().map(|auth| format!("{} {}:{}", auth.registry, auth.username, auth.password)).collect();
+        assert_eq!(entries, ["index.docker.io u:p:q", "r:5000 a:b"]);
         let error = RegistryAuth::read_docker_config(&dir.path().join("none")).expect_err("no file");
         assert!(error.to_string().ends_with("none cannot be read"), "{error}");
     }

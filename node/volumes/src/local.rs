@@ -38,14 +38,14 @@ pub(crate) struct Local {
     pods: PathBuf,
     /// The paths that a Pod is being connected to, or that a removal looks at. What one tenant has in a volume takes time, which must not
     /// keep the Pods of others waiting.
-    turns: Arc<Mutex<HashMap<PathBuf, Weak<Mutex<()>>>>>,
+    path_locks: Arc<Mutex<HashMap<PathBuf, Weak<Mutex<()>>>>>,
     /// One removal at a time.
     pub(crate) removal: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Local {
     pub(crate) fn new(dir: PathBuf, records: PathBuf, pods: PathBuf) -> Self {
-        Self { dir, records, pods, turns: Arc::default(), removal: Arc::default() }
+        Self { dir, records, pods, path_locks: Arc::default(), removal: Arc::default() }
     }
 
     /// Whether Skiff's provisioner made the volume. Such a volume has the directory of its name and no other path: a compromised node may
@@ -63,19 +63,19 @@ impl Local {
         Err(VolumeError::ForeignPath { volume: name.to_owned(), path: path.to_owned() })
     }
 
-    /// The turn to connect a Pod to a path, or to remove what is there.
-    pub(crate) fn turn(&self, path: &Path) -> Arc<Mutex<()>> {
-        let mut turns = self.turns.lock();
-        turns.retain(|_, turn| turn.strong_count() > 0);
-        if let Some(turn) = turns.get(path).and_then(Weak::upgrade) {
-            return turn;
+    /// The lock to connect a Pod to a path, or to remove what is there.
+    pub(crate) fn path_lock(&self, path: &Path) -> Arc<Mutex<()>> {
+        let mut path_locks = self.path_locks.lock();
+        path_locks.retain(|_, path_lock| path_lock.strong_count() > 0);
+        if let Some(path_lock) = path_locks.get(path).and_then(Weak::upgrade) {
+            return path_lock;
         }
-        let turn = Arc::default();
-        turns.insert(path.to_owned(), Arc::downgrade(&turn));
-        turn
+        let path_lock = Arc::default();
+        path_locks.insert(path.to_owned(), Arc::downgrade(&path_lock));
+        path_lock
     }
 
-    /// Makes the directory of a volume, unless it exists, and its record. The caller has the turn. Blocks.
+    /// Makes the directory of a volume, unless it exists, and its record. The caller has locked the path. Blocks.
     pub(crate) fn make(&self, name: &str) -> Result<(), VolumeError> {
         let path = self.dir.join(name);
         let is_recorded = self.is_recorded(name)?;

@@ -155,8 +155,8 @@ fn connect(persistent: &PersistentVolume, path: &Path, link: &Path, local: &Loca
     if !is_provisioned {
         check_local(path)?;
     }
-    let turn = local.turn(path);
-    let _turn = turn.lock();
+    let path_lock = local.path_lock(path);
+    let _guard = path_lock.lock();
     if is_provisioned {
         local.make(name_of(persistent))?;
     }

@@ -48,9 +48,9 @@ impl Local {
     /// between, the renamed directory says that the removal began.
     fn set_aside(&self, name: &str) -> Result<(), VolumeError> {
         let path = self.dir.join(name);
-        let turn = self.turn(&path);
+        let path_lock = self.path_lock(&path);
         // A Pod is being connected to it.
-        let Some(_turn) = turn.try_lock() else { return Err(VolumeError::InUse(path)) };
+        let Some(_guard) = path_lock.try_lock() else { return Err(VolumeError::InUse(path)) };
         if self.is_used(&path)? {
             return Err(VolumeError::InUse(path));
         }

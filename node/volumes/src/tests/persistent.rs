@@ -155,13 +155,13 @@ async fn a_directory_that_was_used_and_is_lost_is_not_made_anew() {
 async fn a_volume_that_takes_long_keeps_no_other_one_waiting() {
     let node = Node::new();
     let path = node.provision();
-    let turn = node.volumes.local.turn(&path);
+    let path_lock = node.volumes.local.path_lock(&path);
     let (free, end) = (std::sync::mpsc::channel::<()>(), std::time::Duration::from_secs(20));
     let slow = std::thread::spawn(move || {
-        let _turn = turn.lock();
+        let _guard = path_lock.lock();
         free.1.recv_timeout(end).expect("the others are done in time");
     });
-    while node.volumes.local.turn(&path).try_lock().is_some() {
+    while node.volumes.local.path_lock(&path).try_lock().is_some() {
         tokio::task::yield_now().await;
     }
     let refused = node.volumes.remove_local(NAME).await.expect_err("a Pod is being connected");

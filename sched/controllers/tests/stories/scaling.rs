@@ -335,6 +335,8 @@ async fn a_paused_object_has_no_autoscaler() {
     deploy(&cluster, "web", 1).await;
     scale(&cluster, "web", cron(true, 2), json!({})).await;
     until_replicas(&cluster, "web", 2).await;
+    // The autoscaler may have scaled before the triggers are watched.
+    until_event(&cluster, "web", "KEDAScalersStarted", "Started scalers watch").await;
     change(&cluster, "ScaledObject", "web", json!({"metadata": {"annotations": {"autoscaling.keda.sh/paused-replicas": "5"}}})).await;
     until_condition(&cluster, "ScaledObject", "web", "Paused", "True", "ScaledObjectPaused").await;
     until_replicas(&cluster, "web", 5).await;
