@@ -21,12 +21,10 @@ mod pull;
 mod reference;
 mod unpack;
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
 use runtimes_contract::{Content, ContentKind};
+use runtimes_host::Keyed;
 use runtimes_host::files::private_dir;
 use runtimes_host::helper::{Helper, Refused, Slots};
 use serde::{Deserialize, Serialize};
@@ -114,7 +112,7 @@ pub struct ImageStore {
     blobs: Blobs,
     index: Index,
     /// One pull of a name at a time; a second one gets the first one's result.
-    pulling: Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>,
+    pulling: Keyed<String, tokio::sync::Mutex<()>>,
     insecure: Vec<String>,
     /// Runs [`serve_unpack`].
     helper: Helper,
@@ -150,7 +148,7 @@ impl ImageStore {
             dir: dir.to_owned(),
             blobs: Blobs::new(dir),
             index,
-            pulling: Mutex::default(),
+            pulling: Keyed::default(),
             insecure: Vec::new(),
             helper,
             unpacking: Slots::new(std::thread::available_parallelism().map_or(2, usize::from), unpack::LARGE_FROM),
@@ -186,7 +184,7 @@ impl ImageStore {
         if policy == PullPolicy::Never {
             return Err(ImageError::NeverPull { image: reference.to_owned() });
         }
-        let pull_lock = self.pull_lock(&name.whole());
+        let pull_lock = self.pulling.get(&name.whole(), tokio::sync::Mutex::default);
         let _guard = pull_lock.lock().await;
         if policy == PullPolicy::IfNotPresent
             && let Some(image) = self.present(&name.whole())?
@@ -314,17 +312,6 @@ impl ImageStore {
     /// Removes blobs and layers that no image names.
     async fn sweep(&self) -> Result<(), ImageError> {
         collect::sweep(self).await
-    }
-
-    fn pull_lock(&self, name: &str) -> Arc<tokio::sync::Mutex<()>> {
-        let mut pulling = self.pulling.lock();
-        pulling.retain(|_, pull_lock| pull_lock.strong_count() > 0);
-        if let Some(pull_lock) = pulling.get(name).and_then(Weak::upgrade) {
-            return pull_lock;
-        }
-        let pull_lock = Arc::default();
-        pulling.insert(name.to_owned(), Arc::downgrade(&pull_lock));
-        pull_lock
     }
 
     fn temporary(&self) -> Result<tempdir::Temporary, ImageError> {

@@ -7,18 +7,17 @@
 
 mod removal;
 
-use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use api_model::local_path::{PROVISIONER, is_volume_name};
 use api_model::storage::PROVISIONED_BY;
 use k8s_openapi::api::core::v1::PersistentVolume;
 use parking_lot::Mutex;
-use runtimes_host::files;
+use runtimes_host::{Keyed, files};
 
 use crate::VolumeError;
 
@@ -38,7 +37,7 @@ pub(crate) struct Local {
     pods: PathBuf,
     /// The paths that a Pod is being connected to, or that a removal looks at. What one tenant has in a volume takes time, which must not
     /// keep the Pods of others waiting.
-    path_locks: Arc<Mutex<HashMap<PathBuf, Weak<Mutex<()>>>>>,
+    path_locks: Arc<Keyed<PathBuf, Mutex<()>>>,
     /// One removal at a time.
     pub(crate) removal: Arc<tokio::sync::Mutex<()>>,
 }
@@ -65,14 +64,7 @@ impl Local {
 
     /// The lock to connect a Pod to a path, or to remove what is there.
     pub(crate) fn path_lock(&self, path: &Path) -> Arc<Mutex<()>> {
-        let mut path_locks = self.path_locks.lock();
-        path_locks.retain(|_, path_lock| path_lock.strong_count() > 0);
-        if let Some(path_lock) = path_locks.get(path).and_then(Weak::upgrade) {
-            return path_lock;
-        }
-        let path_lock = Arc::default();
-        path_locks.insert(path.to_owned(), Arc::downgrade(&path_lock));
-        path_lock
+        self.path_locks.get(path, Mutex::default)
     }
 
     /// Makes the directory of a volume, unless it exists, and its record. The caller has locked the path. Blocks.

@@ -2,7 +2,6 @@
 //! sends its exit code. A helper without the agent kills the process, or lets it continue if it outlives its session. Pipes, or
 //! a terminal, are sent over the helper's socket.
 
-use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -10,7 +9,6 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -18,8 +16,8 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::unistd::pipe2;
 use oci_spec::runtime::Process;
 use runtimes_contract::{ContainerId, ExecSession, ExecSpec, RuntimeError, TerminalSize};
-use runtimes_host::blocking;
 use runtimes_host::files::{PRIVATE, write_atomic};
+use runtimes_host::{Keyed, blocking};
 use runtimes_shim::attach::hub::resize;
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
@@ -39,7 +37,7 @@ const OUTLIVING_MAX: usize = 64;
 
 /// The permits of processes that outlive their sessions, by container.
 #[derive(Default)]
-pub struct Permits(Mutex<HashMap<ContainerId, Weak<Semaphore>>>);
+pub struct Permits(Keyed<ContainerId, Semaphore>);
 
 impl Permits {
     /// A permit for one more process; `None` for a process that ends with its session, which needs no permit.
@@ -47,12 +45,8 @@ impl Permits {
         if !exec.outlives_session {
             return Ok(None);
         }
-        let mut permits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        permits.retain(|_, of_container| of_container.strong_count() > 0);
         // A permit keeps the container's entry.
-        let of_container = permits.get(id).and_then(Weak::upgrade).unwrap_or_else(|| Arc::new(Semaphore::new(OUTLIVING_MAX)));
-        let permit = of_container.clone().try_acquire_owned();
-        permits.insert(id.clone(), Arc::downgrade(&of_container));
+        let permit = self.0.get(id, || Semaphore::new(OUTLIVING_MAX)).try_acquire_owned();
         let full = |_| {
             RuntimeError::Start(format!(
                 "{OUTLIVING_MAX} commands run in container {id} already; end some of them, for those of clients that left run on"

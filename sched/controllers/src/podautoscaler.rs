@@ -97,7 +97,7 @@ impl Controller for Autoscalers {
     type Key = ObjectKey;
 
     /// Passes wait for the servers of metrics.
-    fn namespace(key: &ObjectKey) -> Option<&str> {
+    fn flow(key: &ObjectKey) -> Option<&str> {
         Some(&key.namespace)
     }
 

@@ -26,8 +26,8 @@ pub use queue::WorkQueue;
 use crate::failure::Failure;
 use shares::Shares;
 
-/// As many namespaces can be worked on at the same time at least.
-const NAMESPACES_MIN: usize = 4;
+/// As many flows can be worked on at the same time at least.
+const FLOWS_MIN: usize = 4;
 
 /// What a queue can have as a key.
 pub trait Key: Clone + Debug + Eq + Hash + Ord + Send + Sync + 'static {}
@@ -63,9 +63,9 @@ pub trait Controller: Send + Sync + 'static {
     /// What identifies a piece of work.
     type Key: Key;
 
-    /// The namespace of a key, for controllers whose passes wait for servers that users choose: the keys of one namespace take at
-    /// most a quarter of the workers.
-    fn namespace(_key: &Self::Key) -> Option<&str> {
+    /// The flow of a key, for controllers whose passes wait for others: the namespace, if users choose the servers, or the node. The keys of
+    /// one flow take at most a quarter of the workers.
+    fn flow(_key: &Self::Key) -> Option<&str> {
         None
     }
 
@@ -76,21 +76,21 @@ pub trait Controller: Send + Sync + 'static {
 /// Works the queue until cancelled, then waits for the passes that run.
 pub async fn work<C: Controller>(controller: Arc<C>, queue: Arc<WorkQueue<C::Key>>, cancel: CancellationToken) {
     let mut running = JoinSet::new();
-    let mut shares = Shares::new(C::WORKERS / NAMESPACES_MIN);
+    let mut shares = Shares::new(C::WORKERS / FLOWS_MIN);
     loop {
         let next = tokio::select! {
             biased;
             () = cancel.cancelled() => break,
             Some(ended) = running.join_next_with_id(), if !running.is_empty() => shares.leave(task(C::NAME, ended)),
             key = queue.next(), if running.len() < C::WORKERS => {
-                let namespace = C::namespace(&key).map(str::to_owned);
-                shares.enter(namespace.as_deref(), key)
+                let flow = C::flow(&key).map(str::to_owned);
+                shares.enter(flow.as_deref(), key)
             }
         };
         if let Some(key) = next {
-            let namespace = C::namespace(&key).map(str::to_owned);
+            let flow = C::flow(&key).map(str::to_owned);
             let task = running.spawn(api_tasks::named(C::NAME, pass(Arc::clone(&controller), Arc::clone(&queue), key)));
-            shares.begin(namespace.as_deref(), task.id());
+            shares.begin(flow.as_deref(), task.id());
         }
     }
     while let Some(ended) = running.join_next_with_id().await {

@@ -144,7 +144,7 @@ impl Controller for ScaledObjects {
     type Key = ObjectKey;
 
     /// Passes wait for the servers of triggers.
-    fn namespace(key: &ObjectKey) -> Option<&str> {
+    fn flow(key: &ObjectKey) -> Option<&str> {
         Some(&key.namespace)
     }
 

@@ -16,7 +16,7 @@ impl Controller for Waiting {
     const WORKERS: usize = 8;
     type Key = (&'static str, &'static str);
 
-    fn namespace((namespace, _): &Self::Key) -> Option<&str> {
+    fn flow((namespace, _): &Self::Key) -> Option<&str> {
         Some(namespace)
     }
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use sched_framework::{ClusterEvent, CycleState, NodeInfo, PodInfo, Reason, Rejection, Scope, Snapshot, Status};
 
-use super::{Failure, Progress, Search, begin, make_room, nominated_host};
+use super::search::Search;
+use super::{Failure, Progress, begin, make_room, nominated_host};
 use crate::diagnosis::{Diagnosis, FitError};
 use crate::plugins::Profile;
 
@@ -55,34 +56,6 @@ pub(crate) fn feasible_nodes(
     match nomination {
         Some(nomination) => Err(Box::new(Failure { error: FitError::Unschedulable { nodes, diagnosis }, nomination })),
         None => Ok(Offer { nominated, nodes: feasible, diagnosis, layout: snapshot.layout }),
-    }
-}
-
-impl Search<'_> {
-    /// The names of as many feasible nodes as are enough. The diagnosis says why the others that were searched are not.
-    fn feasible(&mut self, start: &mut usize, diagnosis: &mut Diagnosis) -> Vec<String> {
-        let (nodes, first, enough) = (self.snapshot.nodes.len(), *start, self.enough());
-        let plugins = self.only.as_ref().map(|(_, plugins)| plugins.as_slice()).unwrap_or_default();
-        let (mut names, mut processed) = (Vec::new(), 0);
-        for index in (first % nodes..nodes).chain(0..first % nodes).map(|position| self.snapshot.index_at(position)) {
-            processed += 1;
-            if !self.evaluation.is_feasible(&self.evaluator, self.state, index) {
-                match self.evaluation.rejection(index) {
-                    Some(rejection) => diagnosis.add(index, rejection),
-                    None => diagnosis.add_unsearched(plugins),
-                }
-                continue;
-            }
-            match self.evaluator.passes(self.state, index) {
-                Ok(()) => names.extend(self.snapshot.nodes.get(index).map(|node| node.name.clone())),
-                Err(rejection) => diagnosis.add(index, &rejection),
-            }
-            if names.len() == enough {
-                break;
-            }
-        }
-        *start = (first + processed) % nodes;
-        names
     }
 }
 

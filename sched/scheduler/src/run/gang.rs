@@ -52,6 +52,14 @@ struct Unplaced {
     next: Next,
 }
 
+/// Why a Pod of a gang has no node.
+enum MemberError {
+    /// No node is feasible: the message, and what becomes of the Pod.
+    Unschedulable(String, Next),
+    /// A plugin failed.
+    Failed(String),
+}
+
 impl Scheduler {
     /// Adds a Pod to the queue, unless it waits for its group or for other Pods of the group.
     pub(super) fn enqueue(&mut self, pod: Arc<PodInfo>) {
@@ -168,48 +176,49 @@ impl Scheduler {
 
     /// Assumes the Pod on the best node, if there is one. An error is a failure of a plugin.
     fn assume_member(&mut self, cycle: &mut GangCycle, pod: Arc<PodInfo>) -> Result<(), String> {
-        let Some(running) = self.profiles.get_mut(&pod.scheduler_name) else { return Ok(()) };
+        let pod = match self.profiles.get(&pod.scheduler_name) {
+            Some(running) => self.default_spread.apply(pod, &running.default_constraints),
+            None => pod,
+        };
+        match self.schedule_member(&pod) {
+            Ok(node) => cycle.placed.push((pod, node)),
+            Err(MemberError::Unschedulable(message, next)) => cycle.unplaced.push(Unplaced { pod, message, next }),
+            Err(MemberError::Failed(message)) => {
+                let error = format!("failed to schedule other pod from a pod group: {message}");
+                cycle.unplaced.push(Unplaced { pod, message, next: Next::Backoff });
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Assumes the Pod on the best node and reserves what it uses there; returns the node.
+    fn schedule_member(&mut self, pod: &Arc<PodInfo>) -> Result<String, MemberError> {
         let started = Instant::now();
         self.cache.order_nodes();
-        let pod = self.default_spread.apply(pod, &running.default_constraints);
-        let result = match running.begin_cycle() {
-            Some(message) => Err(message),
-            None => {
-                let result = cycle::schedule_member(&running.profile, &pod, self.cache.snapshot(), &mut running.progress);
-                metrics::cycled(started.elapsed());
-                running.external_failure().map_or(Ok(result), Err)
-            }
+        let Some(running) = self.profiles.get_mut(&pod.scheduler_name) else {
+            return Err(MemberError::Failed(format!("profile not found for scheduler name {:?}", pod.scheduler_name)));
         };
-        let failed = match result {
-            Err(message) => Some(message),
-            Ok(Err(error)) => {
-                let (message, next) = (error.to_string(), Next::Unschedulable(error.events()));
-                cycle.unplaced.push(Unplaced { pod, message, next });
-                return Ok(());
+        if let Some(message) = running.begin_cycle() {
+            return Err(MemberError::Failed(message));
+        }
+        let result = cycle::schedule_member(&running.profile, pod, self.cache.snapshot(), &mut running.progress);
+        metrics::cycled(started.elapsed());
+        if let Some(message) = running.external_failure() {
+            return Err(MemberError::Failed(message));
+        }
+        let node = result.map_err(|error| MemberError::Unschedulable(error.to_string(), Next::Unschedulable(error.events())))?;
+        self.cache.assume_pod(Arc::clone(pod), &node);
+        match self.reserve(pod, &node) {
+            Ok(()) => Ok(node),
+            Err(error) => {
+                self.take_back(pod);
+                Err(match error {
+                    BindingError::Unschedulable(message) => MemberError::Unschedulable(rejected(&message), Next::Backoff),
+                    BindingError::Failed { .. } => MemberError::Failed(error.to_string()),
+                })
             }
-            Ok(Ok(node)) => {
-                self.cache.assume_pod(Arc::clone(&pod), &node);
-                match self.reserve(&pod, &node) {
-                    Ok(()) => {
-                        cycle.placed.push((pod, node));
-                        return Ok(());
-                    }
-                    Err(error) => {
-                        self.take_back(&pod);
-                        match error {
-                            BindingError::Unschedulable(message) => {
-                                cycle.unplaced.push(Unplaced { pod, message: rejected(&message), next: Next::Backoff });
-                                return Ok(());
-                            }
-                            BindingError::Failed { .. } => Some(error.to_string()),
-                        }
-                    }
-                }
-            }
-        };
-        let message = failed.unwrap_or_default();
-        cycle.unplaced.push(Unplaced { pod, message: message.clone(), next: Next::Backoff });
-        Err(format!("failed to schedule other pod from a pod group: {message}"))
+        }
     }
 
     /// Takes the assumption of a Pod back, and what is reserved for it.

@@ -78,7 +78,7 @@ impl Controller for LocalPathRemoval {
     type Key = Key;
 
     /// Passes wait for nodes.
-    fn namespace(key: &Key) -> Option<&str> {
+    fn flow(key: &Key) -> Option<&str> {
         Some(&key.node)
     }
 
