@@ -12,9 +12,11 @@ pub fn text<'a>(object: &'a Value, field: &str) -> &'a str {
     object.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The text at a JSON pointer; empty when absent.
+/// The text at a JSON pointer of names of fields; empty when absent.
 pub fn text_at<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    // `Value::pointer` allocates for each part, because a part may be escaped. Names of fields are not.
+    let value = pointer.split('/').skip(1).try_fold(object, |at, field| at.get(field));
+    value.and_then(Value::as_str).unwrap_or_default()
 }
 
 /// The map at a field.

@@ -127,11 +127,21 @@ impl Object {
             let at_hand = self.value.lock().upgrade();
             let node = match &at_hand {
                 Some(value) => value.get("spec")?.get("nodeName")?.as_str()?.to_owned(),
-                None => serde_json::from_slice::<Bound>(&self.stored).ok()?.spec?.node_name?,
+                None => self.read_node()?,
             };
             (!node.is_empty()).then(|| Arc::from(node))
         };
         self.node.get_or_init(read).as_ref()
+    }
+
+    /// Parses what follows the metadata, which are half of a Pod.
+    fn read_node(&self) -> Option<String> {
+        let tail = self.tail();
+        let rest = match tail.get(object_end(tail)..)? {
+            [b',', rest @ ..] => rest,
+            rest => rest,
+        };
+        serde_json::from_slice::<Bound>(&[b"{", rest].concat()).ok()?.spec?.node_name
     }
 
     /// Whether these are the bytes that this object is stored as: nothing has changed.

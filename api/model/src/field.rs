@@ -3,60 +3,79 @@
 use std::fmt;
 
 use serde_json::Value;
+use smallvec::SmallVec;
+
+/// Bytes of a path that need no memory of their own: enough for nearly every path of a Pod.
+const INLINE_LEN: usize = 72;
 
 /// A path such as `spec.containers[0].ports[1].name` or `metadata.labels[a/b]`.
 ///
-/// Checks make some hundred paths for each object, so they are joined without the machinery of `format!`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Path(String);
+/// Checks make some hundred paths for each object, and messages contain few of them, so a path of the usual length is copied and
+/// extended without an allocation.
+#[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Path(SmallVec<[u8; INLINE_LEN]>);
 
 impl Path {
     /// Starts at a top-level field; an empty name is the object itself.
     pub fn new(name: &str) -> Self {
-        Self(name.to_owned())
+        Self(SmallVec::from_slice(name.as_bytes()))
     }
 
     /// The path of a field of this one.
     #[must_use]
     pub fn child(&self, name: &str) -> Self {
-        match self.0.as_str() {
-            "" => Self(name.to_owned()),
-            path => Self([path, ".", name].concat()),
-        }
+        if self.0.is_empty() { Self::new(name) } else { self.followed_by(&[".", name]) }
     }
 
     /// The name of the field at the end of the path; empty for elements and entries.
     pub fn field(&self) -> &str {
-        self.0.rsplit(['.', '[', ']']).next().unwrap_or_default()
+        self.text().rsplit(['.', '[', ']']).next().unwrap_or_default()
     }
 
     /// The path of an element of this list.
     #[must_use]
     pub fn index(&self, index: usize) -> Self {
-        Self(format!("{}[{index}]", self.0))
+        self.followed_by(&["[", &index.to_string(), "]"])
     }
 
     /// Joins this path with a path relative to it.
     #[must_use]
     pub fn join(&self, below: &Self) -> Self {
-        match (self.0.as_str(), below.0.as_str()) {
+        match (self.text(), below.text()) {
             (_, "") => self.clone(),
             ("", _) => below.clone(),
-            (path, below) if below.starts_with('[') => Self(format!("{path}{below}")),
-            (path, below) => Self(format!("{path}.{below}")),
+            (_, below) if below.starts_with('[') => self.followed_by(&[below]),
+            (_, below) => self.followed_by(&[".", below]),
         }
     }
 
     /// The path of an entry of this map.
     #[must_use]
     pub fn key(&self, key: &str) -> Self {
-        Self([&self.0, "[", key, "]"].concat())
+        self.followed_by(&["[", key, "]"])
+    }
+
+    fn followed_by(&self, parts: &[&str]) -> Self {
+        let mut path = self.0.clone();
+        parts.iter().for_each(|part| path.extend_from_slice(part.as_bytes()));
+        Self(path)
+    }
+
+    fn text(&self) -> &str {
+        // Paths are made of whole texts.
+        std::str::from_utf8(&self.0).unwrap_or_default()
     }
 }
 
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_empty() { "<nil>" } else { &self.0 })
+        f.write_str(if self.0.is_empty() { "<nil>" } else { self.text() })
+    }
+}
+
+impl fmt::Debug for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Path").field(&self.text()).finish()
     }
 }
 
@@ -209,6 +228,18 @@ pub fn aggregate(errors: &[FieldError]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_is_the_same_whether_it_is_short_or_long() {
+        for name in ["a", &"b".repeat(INLINE_LEN), &"\u{fc}".repeat(INLINE_LEN)] {
+            let path = Path::new("spec").key(name).child("x").index(12);
+            assert_eq!(path.to_string(), format!("spec[{name}].x[12]"));
+            assert_eq!((path.child("y").field(), path.field()), ("y", ""));
+            assert_eq!(Path::new("spec").join(&Path::new(name)), Path::new("spec").child(name));
+            assert_eq!(format!("{path:?}"), format!("Path({:?})", path.to_string()));
+        }
+        assert_eq!(Path::default().to_string(), "<nil>");
+    }
 
     #[test]
     fn messages_read_like_upstreams() {

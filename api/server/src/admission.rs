@@ -81,6 +81,11 @@ impl Admission {
         self.all_validate(call, attributes, None).await
     }
 
+    /// Whether the call's namespace has quotas.
+    pub(crate) fn has_quotas(&self, call: &Call) -> bool {
+        self.quotas.has(&call.namespace)
+    }
+
     /// Lets the namespace's quotas reject the object as it would be stored. The hold is to be kept until the write is done.
     pub(crate) async fn hold_quota(&self, call: &Call, step: Step<'_>, object: &mut Value) -> ApiResult<Option<Hold>> {
         self.quotas.check(&request(call, step, Some(object))).await

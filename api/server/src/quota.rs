@@ -46,14 +46,16 @@ impl Quotas {
         Arc::new(Self { core, locks, is_on, ledger: Ledger::default(), namespaces: NamespaceLocks::default() })
     }
 
+    /// Whether quotas of this namespace are checked.
+    pub(crate) fn has(&self, namespace: &str) -> bool {
+        self.is_on && !self.core.cache.list(&GroupResource::new("", "resourcequotas"), Some(namespace)).is_empty()
+    }
+
     /// Rejects what would break a quota. The answer is true for as long as the returned hold lives. Without quotas there is
     /// nothing to hold, and a dry run holds up nobody.
     pub(crate) async fn check(&self, request: &Request<'_>) -> ApiResult<Option<Hold>> {
         let (namespace, cache) = (request.namespace, &self.core.cache);
-        if !self.is_on || !resource_quota::concerns(request) {
-            return Ok(None);
-        }
-        if cache.list(&GroupResource::new("", "resourcequotas"), Some(namespace)).is_empty() {
+        if !resource_quota::concerns(request) || !self.has(namespace) {
             return Ok(None);
         }
         let hold = match request.dry_run {

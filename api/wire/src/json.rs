@@ -15,9 +15,19 @@ pub fn set(value: &mut Value, path: &[&str], new: impl Into<Value>) {
     *at = new.into();
 }
 
+/// The value at a path.
+pub fn at<'a>(value: &'a Value, path: &[&str]) -> Option<&'a Value> {
+    path.iter().try_fold(value, |at, name| at.get(name))
+}
+
+/// The value at a path, to change it.
+pub fn at_mut<'a>(value: &'a mut Value, path: &[&str]) -> Option<&'a mut Value> {
+    path.iter().try_fold(value, |at, name| at.get_mut(name))
+}
+
 /// The text at a path; empty when there is none.
 pub fn text<'a>(value: &'a Value, path: &[&str]) -> &'a str {
-    path.iter().try_fold(value, |at, name| at.get(name)).and_then(Value::as_str).unwrap_or_default()
+    at(value, path).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// The value as Go prints a map (`%+v`).

@@ -38,8 +38,8 @@ pub(crate) async fn bind(path: &WritePath, call: &mut Call, bytes: &[u8]) -> Api
     path.admission.validate(call, step, Some(&mut binding)).await?;
     let node = target(&binding)?.to_owned();
     modify_unchecked(path, call, options.dry_run, |call, pod| {
-        check(call, pod, &binding)?;
-        Ok(Internal::new(bound(pod, &binding, &node)))
+        check(call, &pod, &binding)?;
+        Ok(bound(pod, &binding, &node))
     })
     .await?;
     let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
@@ -47,7 +47,7 @@ pub(crate) async fn bind(path: &WritePath, call: &mut Call, bytes: &[u8]) -> Api
 }
 
 fn target(binding: &Value) -> ApiResult<&str> {
-    let text = |field: &str| binding.pointer(&format!("/target/{field}")).and_then(Value::as_str).unwrap_or_default();
+    let text = |field: &str| json::text(binding, &["target", field]);
     match (text("kind"), text("name")) {
         ("" | "Node", node) if !node.is_empty() => Ok(node),
         ("" | "Node", _) => Err(invalid(binding, "name", None)),
@@ -78,11 +78,11 @@ fn check(call: &Call, pod: &Value, binding: &Value) -> ApiResult<()> {
     if meta::is_deleting(pod) {
         return conflict(format!("pod {name} is being deleted, cannot be assigned to a host"));
     }
-    let node = pod.pointer("/spec/nodeName").and_then(Value::as_str).unwrap_or_default();
+    let node = json::text(pod, &["spec", "nodeName"]);
     if !node.is_empty() {
         return conflict(format!("pod {name} is already assigned to node {node:?}"));
     }
-    let gates = pod.pointer("/spec/schedulingGates").and_then(Value::as_array).map_or(0, Vec::len);
+    let gates = json::at(pod, &["spec", "schedulingGates"]).and_then(Value::as_array).map_or(0, Vec::len);
     if gates > 0 {
         return conflict(format!("pod {name} has non-empty .spec.schedulingGates"));
     }
@@ -91,25 +91,28 @@ fn check(call: &Call, pod: &Value, binding: &Value) -> ApiResult<()> {
 
 /// The Pod on its node, with the Binding's annotations and labels and the condition `PodScheduled`. A nomination to a node
 /// ends.
-fn bound(pod: &Value, binding: &Value, node: &str) -> Value {
-    let mut pod = pod.clone();
-    json::set(&mut pod, &["spec", "nodeName"], node);
-    if let Some(status) = pod.get_mut("status").and_then(Value::as_object_mut) {
+fn bound(mut pod: Internal, binding: &Value, node: &str) -> Internal {
+    let value = &mut *pod;
+    json::set(value, &["spec", "nodeName"], node);
+    if let Some(status) = value.get_mut("status").and_then(Value::as_object_mut) {
         status.remove("nominatedNodeName");
     }
     for field in ["annotations", "labels"] {
-        let Some(added) = binding.pointer(&format!("/metadata/{field}")).and_then(Value::as_object) else { continue };
-        for (key, value) in added {
-            json::set(&mut pod, &["metadata", field, key], value.clone());
+        let Some(added) = json::at(binding, &["metadata", field]).and_then(Value::as_object) else { continue };
+        for (key, text) in added {
+            json::set(value, &["metadata", field, key], text.clone());
         }
     }
     let now = meta::time(api_clock::now());
-    let generation = pod.pointer("/metadata/generation").cloned();
+    let generation = json::at(value, &["metadata", "generation"]).cloned();
     let condition = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now,
         "observedGeneration": generation});
-    let mut conditions = pod.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
-    conditions.retain(|condition| condition.get("type").and_then(Value::as_str) != Some("PodScheduled"));
+    let mut conditions = match json::at_mut(value, &["status", "conditions"]).map(Value::take) {
+        Some(Value::Array(conditions)) => conditions,
+        _ => Vec::new(),
+    };
+    conditions.retain(|condition| json::text(condition, &["type"]) != "PodScheduled");
     conditions.push(condition);
-    json::set(&mut pod, &["status", "conditions"], conditions);
+    json::set(value, &["status", "conditions"], conditions);
     pod
 }

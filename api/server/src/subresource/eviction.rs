@@ -101,8 +101,8 @@ fn as_of(pod: &Value, delete: &DeleteOptions) -> DeleteOptions {
 async fn mark_and_delete(path: &WritePath, call: &mut Call, mut options: DeleteOptions) -> ApiResult<()> {
     if !options.dry_run {
         let marking = modify_unchecked(path, call, false, |call, pod| {
-            check_preconditions(call, pod, &options)?;
-            Ok(Internal::new(marked(pod)))
+            check_preconditions(call, &pod, &options)?;
+            Ok(marked(pod))
         });
         let marked = marking.await?.value();
         if options.resource_version.is_some() {
@@ -114,8 +114,7 @@ async fn mark_and_delete(path: &WritePath, call: &mut Call, mut options: DeleteO
 }
 
 /// The Pod with the condition of upstream's eviction.
-fn marked(pod: &Value) -> Value {
-    let mut pod = pod.clone();
+fn marked(mut pod: Internal) -> Internal {
     let mut conditions = pod.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
     let is_target = |condition: &&mut Value| condition.get("type").and_then(Value::as_str) == Some("DisruptionTarget");
     let condition = json!({

@@ -23,19 +23,25 @@ pub(crate) async fn modify(
     call: &mut Call,
     dry_run: bool,
     recording: &Recording,
-    change: impl FnMut(&mut Call, &Internal) -> ApiResult<Internal>,
+    mut change: impl FnMut(&mut Call, &Internal) -> ApiResult<Internal>,
 ) -> ApiResult<Written> {
+    let change = |call: &mut Call, old: &Old| {
+        let new = change(call, old.value())?;
+        check_version(call, &new, old.value())?;
+        Ok(new)
+    };
     repeat(path, call, dry_run, Some(recording), change).await
 }
 
-/// [`modify`] for a change that the server itself makes, such as a Binding: see [`Write::recording`].
+/// [`modify`] for a change that the server itself makes, such as a Binding: see [`Write::recording`]. `change` gets the present object
+/// to change it in place.
 pub(crate) async fn modify_unchecked(
     path: &WritePath,
     call: &mut Call,
     dry_run: bool,
-    change: impl FnMut(&mut Call, &Internal) -> ApiResult<Internal>,
+    mut change: impl FnMut(&mut Call, Internal) -> ApiResult<Internal>,
 ) -> ApiResult<Written> {
-    repeat(path, call, dry_run, None, change).await
+    repeat(path, call, dry_run, None, |call, old| change(call, old.present())).await
 }
 
 async fn repeat(
@@ -43,14 +49,13 @@ async fn repeat(
     call: &mut Call,
     dry_run: bool,
     recording: Option<&Recording>,
-    mut change: impl FnMut(&mut Call, &Internal) -> ApiResult<Internal>,
+    mut change: impl FnMut(&mut Call, &Old) -> ApiResult<Internal>,
 ) -> ApiResult<Written> {
     let warnings = call.warnings.len();
     for _ in 0..ATTEMPTS_MAX {
         call.warnings.truncate(warnings);
         let old = Old::read(call).await?;
-        let new = change(call, &old.value)?;
-        check_version(call, &new, &old.value)?;
+        let new = change(call, &old)?;
         let write = Write { path, old: Some(&old), recording, dry_run };
         match write.run(call, new).await {
             Ok(written) => return Ok(written),

@@ -4,7 +4,7 @@
 //! The verbs decode a request into an object in internal form; what follows is the same for all of them. A verb that changes a
 //! stored object runs the path again when somebody else was faster (`modify.rs`).
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use api_admission::Operation;
 use api_cache::Object;
@@ -23,7 +23,8 @@ use crate::attributes::Step;
 use crate::call::Call;
 use crate::core::WriteError;
 use crate::present::Presentation;
-use crate::registry::Internal;
+use crate::quota::Hold;
+use crate::registry::{Internal, Served};
 use crate::services::{self, carry_over};
 use crate::write_locks::WriteLocks;
 
@@ -63,8 +64,8 @@ pub(crate) struct Old {
     pub(crate) stored: Arc<Object>,
     /// In the version of the request.
     pub(crate) in_version: Arc<Object>,
-    /// As the kind's definition says by now.
-    pub(crate) value: Internal,
+    served: Arc<Served>,
+    value: OnceLock<Internal>,
 }
 
 impl Old {
@@ -72,8 +73,17 @@ impl Old {
     pub(crate) async fn read(call: &Call) -> ApiResult<Self> {
         let stored = call.object()?;
         let in_version = call.served.one_in_version(Arc::clone(&stored)).await?;
-        let value = call.served.current(&in_version);
-        Ok(Self { stored, in_version, value })
+        Ok(Self { stored, in_version, served: Arc::clone(&call.served), value: OnceLock::new() })
+    }
+
+    /// As the kind's definition says by now. Parsed when it is first needed.
+    pub(crate) fn value(&self) -> &Internal {
+        self.value.get_or_init(|| self.present())
+    }
+
+    /// The same for a change in place: nobody shares it, unless another request reads the object now.
+    pub(super) fn present(&self) -> Internal {
+        self.served.current(&self.in_version)
     }
 }
 
@@ -127,7 +137,7 @@ impl Write<'_> {
     /// Fills in the defaults of the kind.
     fn default(self, call: &Call, new: &mut Internal) {
         if let Some(old) = self.old.filter(|_| call.served.is("", "services") && call.sub().is_none()) {
-            carry_over(new, &old.value);
+            carry_over(new, old.value());
         }
         api_rules::default(&call.served.stored, new);
         api_rules::drop_empty(&call.served.stored, new);
@@ -135,9 +145,9 @@ impl Write<'_> {
 
     /// Enters the manager of the changed fields in `managedFields`.
     async fn record(self, call: &Call, new: &mut Internal, recording: &Recording) -> ApiResult<()> {
-        recording.enter(call, self.old.map(|old| &old.value), new);
+        recording.enter(call, self.old.map(Old::value), new);
         match self.old {
-            Some(old) => owners::settle(call, &old.value, new, recording).await,
+            Some(old) => owners::settle(call, old.value(), new, recording).await,
             None => Ok(()),
         }
     }
@@ -157,7 +167,7 @@ impl Write<'_> {
     /// Fills in what only the server writes (upstream's `PrepareForCreate` and `PrepareForUpdate`).
     fn complete(self, call: &Call, new: &mut Internal) {
         match self.old {
-            Some(old) => api_rules::prepare_update(&call.served.stored, call.sub(), new, &old.value),
+            Some(old) => api_rules::prepare_update(&call.served.stored, call.sub(), new, old.value()),
             None => {
                 set_identity(new);
                 api_rules::prepare_create(&call.served.stored, new);
@@ -172,7 +182,7 @@ impl Write<'_> {
         match self.old {
             Some(old) => {
                 let mut warnings = Vec::new();
-                errors.extend(call.served.validate_update(call.sub(), new, &old.value, &mut warnings));
+                errors.extend(call.served.validate_update(call.sub(), new, old.value(), &mut warnings));
                 call.warn(warnings);
             }
             None => errors.extend(call.served.validate_create(new)),
@@ -206,11 +216,10 @@ impl Write<'_> {
 
     /// Converts the object to the version that is stored, lets quotas reject it, and writes it.
     async fn commit(self, call: &Call, mut new: Internal, mut locks: WriteLocks) -> Result<Written, WriteError> {
-        let (core, served, admission) = (&call.core, &call.served, &self.path.admission);
+        let (core, served) = (&call.core, &call.served);
         let name = self.name(&new);
-        let step = self.step(&name);
         if self.dry_run {
-            admission.hold_quota(call, step, &mut new).await?;
+            self.hold_quota(call, &name, &mut new).await?;
             let is_taken = self.old.is_none() && served.resource.get(call.namespace_key(), &name).is_some();
             return if is_taken { Err(WriteError::Conflict) } else { Ok(Written::DryRun(new)) };
         }
@@ -218,14 +227,17 @@ impl Write<'_> {
             if is_released(&new) {
                 return core.remove_in_version(served, &old.stored, &old.in_version, call.fence.as_ref()).await.map(Written::Gone);
             }
-            api_rules::apply::keep_times(&old.value, &mut new);
+            // A change that nobody owns leaves the owners as they are.
+            if self.recording.is_some() {
+                api_rules::apply::keep_times(old.value(), &mut new);
+            }
         }
         let mut new = served.for_storage(new).await?;
         let bytes = new.encode();
         if let Some(old) = self.old.filter(|old| old.stored.is_stored_as(&bytes)) {
             return Ok(Written::Stored(Arc::clone(&old.in_version)));
         }
-        locks.quota = admission.hold_quota(call, step, &mut new).await?;
+        locks.quota = self.hold_quota(call, &name, &mut new).await?;
         locks.fence.clone_from(&call.fence);
         // Before the wait, after which another thread may go on.
         drop(new);
@@ -237,8 +249,16 @@ impl Write<'_> {
         Ok(Written::Stored(served.one_in_version(stored).await?))
     }
 
+    /// Lets the quotas of the namespace reject the object. Without quotas, nobody needs the old object for that.
+    async fn hold_quota(self, call: &Call, name: &str, new: &mut Value) -> ApiResult<Option<Hold>> {
+        if !self.path.admission.has_quotas(call) {
+            return Ok(None);
+        }
+        self.path.admission.hold_quota(call, self.step(name), new).await
+    }
+
     fn old_value(&self) -> Option<&Value> {
-        self.old.map(|old| &*old.value)
+        self.old.map(|old| &**old.value())
     }
 
     /// The name of the object, which a change cannot change.
