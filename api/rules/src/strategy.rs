@@ -127,6 +127,10 @@ fn metadata(new: &mut Value, old: &Value) {
 }
 
 fn put(map: &mut Map<String, Value>, field: &str, value: Option<&Value>) {
+    // Most often nothing differs, and to compare costs less than to copy.
+    if map.get(field) == value {
+        return;
+    }
     match value {
         Some(value) => map.insert(field.to_owned(), value.clone()),
         None => map.remove(field),

@@ -1,4 +1,4 @@
-//! Warnings about fields that are stored although nothing acts on them.
+//! Warnings about fields that are stored although nothing acts on them, and who gets the warnings of a kind.
 
 use super::*;
 
@@ -65,4 +65,18 @@ async fn the_clusters_own_parts_get_no_warning() {
         assert_eq!(made.status, StatusCode::CREATED, "{made:?}");
         assert_eq!(warnings(&made), wanted, "{user}");
     }
+}
+
+#[tokio::test]
+async fn a_status_is_written_without_warnings_about_the_spec() {
+    let cluster = cluster().await;
+    cluster.service_account().await;
+    let mut body = pod("p");
+    body["spec"]["nodeSelector"] = json!({"beta.kubernetes.io/os": "linux"});
+    let made = warnings(&cluster.post(PODS, body).await);
+    assert!(made.len() == 1 && made[0].starts_with("spec.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14"), "{made:?}");
+    let labelled = cluster.patch(&format!("{PODS}/p"), "merge", json!({"metadata": {"labels": {"a": "b"}}})).await;
+    assert_eq!(warnings(&labelled).len(), 1, "{labelled:?}");
+    let status = cluster.patch(&format!("{PODS}/p/status"), "merge", json!({"status": {"message": "m"}})).await;
+    assert_eq!((warnings(&status), &status.body["status"]["message"]), (Vec::new(), &json!("m")));
 }

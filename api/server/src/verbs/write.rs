@@ -210,7 +210,10 @@ impl Write<'_> {
         let step = self.step(&name);
         check_escalation(call, step, new)?;
         self.path.admission.validate(call, step, Some(new)).await?;
-        call.warn(api_rules::warnings(&call.served.stored, new));
+        // Those who write a status hear nothing about the spec.
+        if call.sub().is_none() {
+            call.warn(api_rules::warnings(&call.served.stored, new));
+        }
         Ok(())
     }
 
