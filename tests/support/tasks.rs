@@ -45,6 +45,7 @@ pub const OF_UP: &[&str] = &[
     "node-agent/housekeeping",
     "node-agent/eviction",
     "node-agent/local-storage",
+    "node-agent/background-work",
     "node-agent/requests",
     "node-agent/pod-manager",
 ];

@@ -122,6 +122,7 @@ impl Agent {
         tasks.own("node-agent/housekeeping", housekeeping::run(node.clone(), cancel.clone()));
         tasks.own("node-agent/eviction", eviction_manager::node_pressure::run(node.clone(), cancel.clone()));
         tasks.own("node-agent/local-storage", eviction_manager::local_storage::run(node.clone(), cancel.clone()));
+        tasks.own("node-agent/background-work", background_work(node.clone(), cancel.clone()));
         tasks.own("node-agent/requests", requests::Reporter::new(node.clone()).run(cancel.clone()));
         let own = format!("spec.nodeName={}", node.config.node_name);
         let pods = Informer::start_untrimmed(Api::all(node.client.clone()), "pods of this node", &own, &tasks).changes();
@@ -141,8 +142,8 @@ impl Agent {
     }
 }
 
-/// The highest number of modules that are prepared at one time. Nearly all are in the cache already. Of those that must be
-/// compiled, no namespace puts more than these into the compiler's own queue.
+/// The highest number of modules that are prepared at one time, of those that take long and of the others. Of the modules that must
+/// be compiled, no namespace puts more than these into the compiler's own queue.
 const PREPARATIONS: QueueLimits = QueueLimits { all: 64, of_namespace: 2, slow: 0, slow_after: Duration::from_secs(3_600) };
 
 /// The highest number of pulls at one time: at most three quarters of them for one namespace, and three times as many slow
@@ -150,6 +151,16 @@ const PREPARATIONS: QueueLimits = QueueLimits { all: 64, of_namespace: 2, slow: 
 fn pull_limits(pulls_max: usize) -> QueueLimits {
     let all = pulls_max.max(2);
     QueueLimits { all, of_namespace: (all * 3 / 4).max(1), slow: all * 3, slow_after: Duration::from_secs(60) }
+}
+
+/// The work that runtimes left for later, until cancelled.
+async fn background_work(node: Arc<Node>, cancel: CancellationToken) {
+    let work = async {
+        futures::future::join_all(node.parts.runtimes.iter().map(|runtime| runtime.work_in_background())).await;
+        // A node without runtimes has no such work, and goes on.
+        std::future::pending::<()>().await;
+    };
+    cancel.run_until_cancelled(work).await;
 }
 
 /// The secret of this node's probes. Containers that an earlier agent started have tokens derived from it.
@@ -196,6 +207,7 @@ fn make_node(
         machine,
         pulls: FairQueue::new(pull_limits(config.pulls_max)),
         preparations: FairQueue::new(PREPARATIONS),
+        long_preparations: FairQueue::new(PREPARATIONS),
         probe_key: probe_key(&layout)?,
         directory: Directory::default(),
         has_pod_range: watch::Sender::new(false),

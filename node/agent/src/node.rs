@@ -41,8 +41,9 @@ pub(crate) struct Node {
     pub(crate) cgroups: Option<Cgroups>,
     /// The queue of image pulls.
     pub(crate) pulls: FairQueue,
-    /// The queue of modules to prepare.
+    /// The queue of modules to prepare, and that of those which take long.
     pub(crate) preparations: FairQueue,
+    pub(crate) long_preparations: FairQueue,
     /// The key from which the tokens of this node's probes are derived.
     pub(crate) probe_key: String,
     pub(crate) directory: Directory,

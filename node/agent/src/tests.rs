@@ -8,6 +8,7 @@ mod images;
 mod joining;
 mod lifecycle;
 mod over_https;
+mod preparations;
 mod refusals;
 mod requests;
 mod resize;
@@ -320,20 +321,24 @@ impl Cluster {
 
     /// `reason: message` of the Pod's events in order.
     async fn event(&self, name: &str, wanted: &str) {
-        let events: Api<Event> = Api::default_namespaced(self.client.clone());
         let latest = Mutex::new(Vec::new());
         let look = async || {
-            let list = events.list(&kube::api::ListParams::default()).await.expect("events");
-            let of_pod = list.items.into_iter().filter(|event| event.involved_object.name.as_deref() == Some(name));
-            let texts: Vec<String> =
-                of_pod.map(|event| format!("{}: {}", event.reason.unwrap_or_default(), event.message.unwrap_or_default())).collect();
-            let found = texts.iter().any(|text| text.contains(wanted));
+            let texts = self.events(name).await;
+            let is_there = texts.iter().any(|text| text.contains(wanted));
             *latest.lock() = texts;
-            found
+            is_there
         };
         if !poll(look).await {
             panic!("no event {wanted:?} on {name}: {:#?}", latest.into_inner());
         }
+    }
+
+    /// The events of a Pod: reason and message.
+    async fn events(&self, name: &str) -> Vec<String> {
+        let events: Api<Event> = Api::default_namespaced(self.client.clone());
+        let list = events.list(&kube::api::ListParams::default()).await.expect("events");
+        let of_pod = list.items.into_iter().filter(|event| event.involved_object.name.as_deref() == Some(name));
+        of_pod.map(|event| format!("{}: {}", event.reason.unwrap_or_default(), event.message.unwrap_or_default())).collect()
     }
 
     async fn patch(&self, name: &str, patch: Value) {

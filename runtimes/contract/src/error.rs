@@ -1,11 +1,12 @@
 //! Why a runtime call failed. The agent turns these errors into container reasons.
 
 use std::io;
+use std::sync::Arc;
 
 use thiserror::Error;
 
-/// A failed runtime operation.
-#[derive(Debug, Error)]
+/// A failed runtime operation. A clone is the same error, for several callers that waited for one operation.
+#[derive(Clone, Debug, Error)]
 pub enum RuntimeError {
     /// No container of that id.
     #[error("container {0} not found")]
@@ -42,7 +43,7 @@ pub enum RuntimeError {
         doing: String,
         /// The system's error.
         #[source]
-        source: io::Error,
+        source: Arc<io::Error>,
     },
 }
 
@@ -50,6 +51,6 @@ impl RuntimeError {
     /// For `map_err`: adds what was attempted.
     pub fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let doing = doing.into();
-        move |source| Self::Io { doing, source }
+        move |source| Self::Io { doing, source: Arc::new(source) }
     }
 }

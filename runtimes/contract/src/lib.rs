@@ -5,6 +5,8 @@
 mod error;
 mod spec;
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
@@ -37,8 +39,20 @@ pub trait Runtime: Send + Sync {
     /// what to install.
     async fn check(&self) -> Result<(), RuntimeError>;
 
-    /// Does the slow part of a first start ahead of time (compile a module); idempotent.
-    async fn prepare(&self, content: &Content) -> Result<(), RuntimeError>;
+    /// The slow part of a container's first start that [`Runtime::prepare`] would do now. `None` when nothing of it is left to do,
+    /// or when the content was rejected and is not tried again yet.
+    async fn preparation(&self, spec: &ContainerSpec) -> Result<Option<Preparation>, RuntimeError>;
+
+    /// Does the slow part of a container's first start ahead of time (compiles a module), and returns how long that took, whoever it
+    /// was done for; idempotent. Callers with the same content share the work. It ends when the last of them drops the future. Work
+    /// that can wait until after the start is done later in a fair order of tenants, by [`Runtime::work_in_background`].
+    async fn prepare(&self, spec: &ContainerSpec, tenant: &str) -> Result<Duration, RuntimeError>;
+
+    /// Does the work that `prepare` left for later, at a low priority, and never returns. A process calls it once. Without it
+    /// containers start all the same.
+    async fn work_in_background(&self) {
+        std::future::pending().await
+    }
 
     /// Prepares a container for its start. No code of the guest has run yet.
     async fn create(&self, spec: &ContainerSpec) -> Result<(), RuntimeError>;
@@ -73,6 +87,15 @@ pub trait Runtime: Send + Sync {
 
     /// The container's HTTP requests. `None` when its runtime does not serve them itself. Cheap: it is read every few seconds.
     async fn http_requests(&self, id: &ContainerId) -> Result<Option<HttpRequests>, RuntimeError>;
+}
+
+/// The slow part of a first start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Preparation {
+    /// Bytes of what is prepared: of the module.
+    pub bytes: u64,
+    /// Whether it may take so long that whoever waits for the container wants to read why.
+    pub takes_long: bool,
 }
 
 /// The header with which a probe sends the container's `probe_token`. A runtime that serves requests itself answers probes even

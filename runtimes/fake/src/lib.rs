@@ -9,12 +9,14 @@ mod script;
 mod world;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use runtimes_contract::{
-    AttachSession, ContainerId, ContainerSpec, ContainerStatus, Content, ContentKind, ExecSession, ExecSpec, Exit, HttpRequests, Runtime,
-    RuntimeError, Stats,
+    AttachSession, ContainerId, ContainerSpec, ContainerStatus, Content, ContentKind, ExecSession, ExecSpec, Exit, HttpRequests,
+    Preparation, Runtime, RuntimeError, Stats,
 };
+use tokio::time::Instant;
 
 pub use script::{Behaviour, ExecReply, Fault, Operation, Script};
 pub use world::World;
@@ -55,9 +57,15 @@ impl Runtime for FakeRuntime {
         self.world.pass(Operation::Check).await
     }
 
-    async fn prepare(&self, content: &Content) -> Result<(), RuntimeError> {
+    async fn preparation(&self, _spec: &ContainerSpec) -> Result<Option<Preparation>, RuntimeError> {
+        Ok(self.world.preparation())
+    }
+
+    async fn prepare(&self, spec: &ContainerSpec, _tenant: &str) -> Result<Duration, RuntimeError> {
+        let begun = Instant::now();
         self.world.pass(Operation::Prepare).await?;
-        self.fits(content)
+        self.fits(&spec.content)?;
+        Ok(begun.elapsed())
     }
 
     async fn create(&self, spec: &ContainerSpec) -> Result<(), RuntimeError> {

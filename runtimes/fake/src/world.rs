@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use runtimes_contract::{
-    AttachSession, ContainerId, ContainerSpec, ContainerState, ContainerStatus, ExecSession, ExecSpec, Exit, HttpRequests, RuntimeError,
-    Stats,
+    AttachSession, ContainerId, ContainerSpec, ContainerState, ContainerStatus, ExecSession, ExecSpec, Exit, HttpRequests, Preparation,
+    RuntimeError, Stats,
 };
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -29,6 +29,7 @@ pub struct World {
 struct Inner {
     containers: BTreeMap<ContainerId, (Container, Arc<Notify>)>,
     http_requests: BTreeMap<ContainerId, HttpRequests>,
+    preparation: Option<Preparation>,
     faults: HashMap<Operation, VecDeque<Fault>>,
     calls: Vec<Operation>,
     last_pid: i32,
@@ -53,6 +54,15 @@ impl World {
     /// From now on the container has these counters of HTTP requests; without any it serves none.
     pub fn set_http_requests(&self, id: &ContainerId, requests: HttpRequests) {
         self.inner.lock().http_requests.insert(id.clone(), requests);
+    }
+
+    /// From now on each content needs this preparation; without it none does.
+    pub fn set_preparation(&self, preparation: Option<Preparation>) {
+        self.inner.lock().preparation = preparation;
+    }
+
+    pub(crate) fn preparation(&self) -> Option<Preparation> {
+        self.inner.lock().preparation
     }
 
     /// The effect of `kill -9` on every container, as when the machine's memory runs out.

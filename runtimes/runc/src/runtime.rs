@@ -5,11 +5,12 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use runtimes_contract::{
     AttachSession, ContainerId, ContainerSpec, ContainerState, ContainerStatus, Content, ContentKind, ExecSession, ExecSpec, Exit,
-    HttpRequests, Runtime, RuntimeError, Stats,
+    HttpRequests, Preparation, Runtime, RuntimeError, Stats,
 };
 use runtimes_host::blocking;
 use runtimes_host::files::{PRIVATE, write_atomic};
@@ -75,10 +76,14 @@ impl Runtime for RuncRuntime {
         .await
     }
 
+    async fn preparation(&self, _spec: &ContainerSpec) -> Result<Option<Preparation>, RuntimeError> {
+        Ok(None)
+    }
+
     /// A first start needs no preparation: the image store has the root file system.
-    async fn prepare(&self, content: &Content) -> Result<(), RuntimeError> {
-        match content {
-            Content::Linux { .. } => Ok(()),
+    async fn prepare(&self, spec: &ContainerSpec, _tenant: &str) -> Result<Duration, RuntimeError> {
+        match spec.content {
+            Content::Linux { .. } => Ok(Duration::ZERO),
             Content::Wasm { .. } => {
                 Err(RuntimeError::BadContent("runtime handler runc runs Linux images, but the image holds a WebAssembly module".into()))
             }

@@ -7,34 +7,48 @@
 //! only.
 //!
 //! A module is compiled once, however many containers start with it at the same time; when no caller waits for it any more, its
-//! compilation is stopped. As many compilations run at once as there are cores, small modules before large ones. When the cache
-//! is too large, the code that was not used for the longest time is removed; a running shim keeps what it has mapped.
+//! compilation is stopped. As many compilations run at once as there are cores, small modules before large ones.
+//!
+//! A large module is compiled without optimization, so that its first container starts soon. Its optimized code is made later, at a
+//! low priority ([`Cache::work_in_background`]), and used by the next start. Both codes have names of their own.
+//!
+//! When the cache is too large, the code that was not used for the longest time is removed; a running shim keeps what it has mapped.
 
+mod background;
+mod backlog;
+mod look;
 mod make;
 mod sweep;
 
-use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-use runtimes_contract::RuntimeError;
-use runtimes_host::blocking;
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, Shared};
+use runtimes_contract::{Preparation, RuntimeError};
 use runtimes_host::files::private_dir;
 use runtimes_host::helper::{Helper, Refused, Slots};
-use serde::{Deserialize, Serialize};
+use runtimes_host::{Keyed, blocking};
 use sha2::{Digest as _, Sha256};
-use tokio::sync::Mutex as AsyncMutex;
 
-use crate::compile::{LARGE_FROM, Purpose, engine, fingerprint, hex, machine_bytes};
+use crate::compile::{LARGE_FROM, LONG_FROM, Optimization, Purpose, QUICK_FROM, Question, engine, fingerprint, hex, machine_bytes};
 use crate::kind::Kind;
+use backlog::Backlog;
+use look::{Checked, Look};
+use make::Source;
 
 /// The bytes of machine code in the cache.
 const BYTES_MAX: u64 = 4 << 30;
+
+/// A module of the image store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredModule {
+    /// Its file.
+    pub file: PathBuf,
+    /// `sha256:…` of the file.
+    pub digest: String,
+}
 
 /// Machine code on disk, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,174 +57,200 @@ pub struct Artifact {
     pub path: PathBuf,
     /// How it is run.
     pub kind: Kind,
+    /// How fast it is.
+    pub optimization: Optimization,
+    /// How long it took to compile.
+    pub took: Duration,
+}
+
+/// Machine code of a module of containers in a cache on disk, as its note says; it was not checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompiledModule {
+    /// Bytes of machine code.
+    pub bytes: u64,
+    /// Whether it is optimized.
+    pub is_optimized: bool,
+    /// How long it took to compile.
+    pub took: Duration,
+}
+
+/// The machine code that a node's next container with a module starts with; `None` when it has to be compiled. Blocks.
+///
+/// # Errors
+/// When this CPU cannot run WebAssembly.
+pub fn compiled_module(dir: &Path, digest: &str) -> Result<Option<CompiledModule>, RuntimeError> {
+    for optimization in [Optimization::Full, Optimization::None] {
+        let fingerprint = fingerprint_of(Purpose::Container, optimization)?;
+        let look = Look::new(dir, &key(digest, &fingerprint), optimization);
+        if let Some(note) = look.note_of_present() {
+            let took = Duration::from_millis(note.took_ms);
+            return Ok(Some(CompiledModule { bytes: note.len, is_optimized: optimization == Optimization::Full, took }));
+        }
+    }
+    Ok(None)
+}
+
+/// What machine code depends on, beside its module.
+fn fingerprint_of(purpose: Purpose, optimization: Optimization) -> Result<String, RuntimeError> {
+    let engine = engine(Question { purpose, optimization });
+    let engine = engine.map_err(|error| RuntimeError::Missing(format!("this CPU or kernel cannot run WebAssembly: {error:#}")))?;
+    Ok(fingerprint(&engine))
+}
+
+/// The name of machine code.
+fn key(digest: &str, fingerprint: &str) -> String {
+    hex(&Sha256::digest(format!("{digest}\n{fingerprint}")))
 }
 
 /// The cache of one node.
 pub struct Cache {
+    inner: Arc<Inner>,
+}
+
+/// What a compilation needs, which may outlive the call that started it.
+struct Inner {
     dir: PathBuf,
     purpose: Purpose,
-    fingerprint: String,
+    /// Of code without optimization, and of optimized code.
+    fingerprints: (String, String),
     compiler: Helper,
     slots: Slots,
     machine_bytes: u64,
     cores: usize,
-    state: Arc<Mutex<CacheState>>,
+    checked: Checked,
     /// Modules that cannot be compiled, by their key.
     refused: Refused,
+    /// The code of modules that are looked up or compiled now, by the key of their optimized code.
+    first_codes: Keyed<String, FirstCode>,
+    /// Modules that wait for their optimized code.
+    backlog: Backlog,
 }
 
-/// What this process has found out.
-#[derive(Default)]
-struct CacheState {
-    /// One lock for each key that is being looked up or compiled.
-    busy: HashMap<String, Arc<AsyncMutex<()>>>,
-    /// Files whose hash was right, as they were then.
-    checked: HashMap<String, (Identity, Kind)>,
-}
-
-/// Changes when a file is written to or replaced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Identity {
-    device: u64,
-    inode: u64,
-    len: u64,
-    changed: (i64, i64),
-}
-
-/// The note beside an artifact.
-#[derive(Serialize, Deserialize)]
-struct Note {
-    kind: Kind,
-    len: u64,
-    sha256: String,
-}
+/// The result for all callers with the same module. It ends when the last of them drops it.
+type FirstCode = Shared<BoxFuture<'static, Result<Artifact, RuntimeError>>>;
 
 impl Cache {
     /// Opens or creates the directory. It must belong to root and be writable by root only.
     pub fn open(dir: &Path, compiler: Helper, purpose: Purpose) -> Result<Self, RuntimeError> {
         let doing = || format!("making the compile cache {}", dir.display());
         private_dir(dir).map_err(RuntimeError::io(doing()))?;
-        let engine =
-            engine(purpose).map_err(|error| RuntimeError::Missing(format!("this CPU or kernel cannot run WebAssembly: {error:#}")))?;
+        let fingerprints = (fingerprint_of(purpose, Optimization::None)?, fingerprint_of(purpose, Optimization::Full)?);
         make::clear(dir).map_err(RuntimeError::io(format!("clearing the compile cache {}", dir.display())))?;
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
-        Ok(Self {
+        let inner = Inner {
             dir: dir.to_owned(),
             purpose,
-            fingerprint: fingerprint(&engine),
+            fingerprints,
             compiler,
             slots: Slots::new(cores, LARGE_FROM),
             machine_bytes: machine_bytes(),
             cores,
-            state: Arc::default(),
+            checked: Checked::default(),
             refused: Refused::default(),
-        })
+            first_codes: Keyed::default(),
+            backlog: Backlog::default(),
+        };
+        Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// The machine code of a module, compiled now if necessary. A caller that drops the future stops the compilation; the next
-    /// caller that waits for the same module starts it again.
-    pub async fn artifact(&self, module: &Path, digest: &str) -> Result<Artifact, RuntimeError> {
-        let key = hex(&Sha256::digest(format!("{digest}\n{}", self.fingerprint)));
-        let busy = self.state.lock().busy.entry(key.clone()).or_default().clone();
-        let _forgetting = Forgetting(&self.state);
-        let _alone = busy.lock_owned().await;
-        // After the wait: another caller may have compiled the same module meanwhile and found out what it is.
-        if let Some(why) = self.refused.why(&key, Instant::now()) {
+    /// The compilation that [`Cache::artifact`] would do now, without the check of the code that is there.
+    pub async fn preparation(&self, module: &StoredModule) -> Result<Option<Preparation>, RuntimeError> {
+        let looks = self.inner.looks(module);
+        let is_present = blocking(move || Ok::<_, RuntimeError>(looks.iter().any(Look::is_present))).await?;
+        if is_present || self.inner.refusal(module).is_some() {
+            return Ok(None);
+        }
+        let bytes = Source::open(&module.file).await?.len;
+        Ok(Some(Preparation { bytes, takes_long: bytes >= LONG_FROM }))
+    }
+
+    /// The machine code of a module, compiled now if necessary. A caller that drops the future stops the compilation unless others
+    /// wait for it; the next caller starts it again.
+    pub async fn artifact(&self, module: &StoredModule) -> Result<Artifact, RuntimeError> {
+        let key = self.inner.look(module, Optimization::Full).key;
+        let first_code = self.inner.first_codes.get(&key, || {
+            let (inner, module) = (self.inner.clone(), module.clone());
+            async move { inner.first_code(&module).await }.boxed().shared()
+        });
+        FirstCode::clone(&first_code).await
+    }
+
+    /// The same, for the start of a tenant's container: if the code is not optimized, the optimized code is made later.
+    pub async fn artifact_for(&self, module: &StoredModule, tenant: &str) -> Result<Artifact, RuntimeError> {
+        let artifact = self.artifact(module).await?;
+        if artifact.optimization == Optimization::None {
+            self.inner.backlog.add(tenant, module.clone());
+        }
+        Ok(artifact)
+    }
+
+    /// Makes the optimized code of modules that have been started without, one after another; never returns.
+    pub async fn work_in_background(&self) {
+        match self.inner.work_in_background().await {}
+    }
+}
+
+impl Inner {
+    async fn first_code(&self, module: &StoredModule) -> Result<Artifact, RuntimeError> {
+        if let Some(why) = self.refusal(module) {
             return Err(RuntimeError::BadContent(why));
         }
-        let look = Look { dir: self.dir.clone(), key: key.clone(), state: self.state.clone() };
-        let found = {
-            let look = look.clone();
-            blocking(move || look.find()).await?
-        };
-        match found {
-            Some(artifact) => Ok(artifact),
-            None => self.make(look, module).await,
+        if let Some(artifact) = find(self.looks(module)).await? {
+            return Ok(artifact);
         }
+        let source = Source::open(&module.file).await?;
+        let look = self.look(module, self.first_optimization(source.len));
+        let made = self.make(&look, source, make::Priority::Usual).await;
+        if let Err(RuntimeError::BadContent(why)) = &made {
+            self.refused.add(&look.key, why, Instant::now());
+        }
+        made
+    }
+
+    /// The optimization of the code that a module's first container runs.
+    fn first_optimization(&self, len: u64) -> Optimization {
+        match self.purpose {
+            Purpose::Container if len >= QUICK_FROM => Optimization::None,
+            Purpose::Container | Purpose::Plugin => Optimization::Full,
+        }
+    }
+
+    /// The names that a module's code may have, the best code first.
+    fn looks(&self, module: &StoredModule) -> [Look; 2] {
+        [Optimization::Full, Optimization::None].map(|optimization| self.look(module, optimization))
+    }
+
+    fn look(&self, module: &StoredModule, optimization: Optimization) -> Look {
+        let key = |optimization| key(&module.digest, self.fingerprint(optimization));
+        let superseded_by = (optimization == Optimization::None).then(|| key(Optimization::Full));
+        Look { superseded_by, checked: self.checked.clone(), ..Look::new(&self.dir, &key(optimization), optimization) }
+    }
+
+    fn fingerprint(&self, optimization: Optimization) -> &str {
+        match optimization {
+            Optimization::None => &self.fingerprints.0,
+            Optimization::Full => &self.fingerprints.1,
+        }
+    }
+
+    /// Why a module is rejected, if it must not be compiled now.
+    fn refusal(&self, module: &StoredModule) -> Option<String> {
+        let now = Instant::now();
+        self.looks(module).iter().find_map(|look| self.refused.why(&look.key, now))
     }
 }
 
-/// Removes locks without holders and waiters, also when their caller gave up.
-struct Forgetting<'a>(&'a Mutex<CacheState>);
-
-impl Drop for Forgetting<'_> {
-    fn drop(&mut self) {
-        // The map has one handle; a second one means that a caller waits.
-        self.0.lock().busy.retain(|_, lock| Arc::strong_count(lock) > 1);
-    }
-}
-
-/// One key of the cache, on a blocking thread.
-#[derive(Clone)]
-struct Look {
-    dir: PathBuf,
-    key: String,
-    state: Arc<Mutex<CacheState>>,
-}
-
-impl Look {
-    fn code(&self) -> PathBuf {
-        self.dir.join(format!("{}.cwasm", self.key))
-    }
-
-    fn note(&self) -> PathBuf {
-        self.dir.join(format!("{}.json", self.key))
-    }
-
-    /// The artifact, if it exists and is ours. A damaged or foreign one is removed.
-    fn find(&self) -> Result<Option<Artifact>, RuntimeError> {
-        let path = self.code();
-        let identity = match identity(&path) {
-            Ok(identity) => identity,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return self.distrust(&error.to_string()),
-            Err(error) => return Err(RuntimeError::io(format!("reading {}", path.display()))(error)),
-        };
-        if let Some((as_checked, kind)) = self.state.lock().checked.get(&self.key).copied()
-            && as_checked == identity
-        {
-            sweep::note_use(&self.note());
-            return Ok(Some(Artifact { path, kind }));
-        }
-        let note: Option<Note> = fs::read(self.note()).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        let Some(note) = note else { return self.distrust("it has no note") };
-        let (_, sha256) = File::open(&path).and_then(hashed).map_err(RuntimeError::io(format!("reading {}", path.display())))?;
-        if note.len != identity.len || note.sha256 != sha256 {
-            return self.distrust("it is not what was written");
-        }
-        self.state.lock().checked.insert(self.key.clone(), (identity, note.kind));
-        sweep::note_use(&self.note());
-        Ok(Some(Artifact { path, kind: note.kind }))
-    }
-
-    fn distrust(&self, why: &str) -> Result<Option<Artifact>, RuntimeError> {
-        tracing::warn!(file = %self.code().display(), why, "removing a compiled module that cannot be trusted");
-        for path in [self.code(), self.note()] {
-            match fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(RuntimeError::io(format!("removing {}", path.display()))(error));
-                }
-                _ => {}
+/// The first code that is there.
+async fn find(looks: [Look; 2]) -> Result<Option<Artifact>, RuntimeError> {
+    blocking(move || {
+        for look in looks {
+            if let Some(artifact) = look.find()? {
+                return Ok(Some(artifact));
             }
         }
         Ok(None)
-    }
-}
-
-/// A file's length and hash, without having it in memory: machine code may have gigabytes.
-fn hashed(mut file: File) -> io::Result<(u64, String)> {
-    let mut hasher = Sha256::new();
-    let len = io::copy(&mut file, &mut hasher)?;
-    Ok((len, hex(&hasher.finalize())))
-}
-
-/// The identity of a file, if it belongs to root alone.
-fn identity(path: &Path) -> io::Result<Identity> {
-    let meta = fs::symlink_metadata(path)?;
-    if !meta.is_file() || meta.uid() != nix::unistd::geteuid().as_raw() || meta.mode() & 0o022 != 0 {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is not a file that only we can write"));
-    }
-    Ok(Identity { device: meta.dev(), inode: meta.ino(), len: meta.len(), changed: (meta.ctime(), meta.ctime_nsec()) })
+    })
+    .await
 }
 
 #[cfg(test)]

@@ -6,15 +6,15 @@ mod process;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use wasmtime::{Engine, Module, component::Component};
+use wasmtime::{Engine, Module, OptLevel, component::Component};
 
 use crate::host::{component_linker, module_linker};
 use crate::kind::Kind;
 use crate::settings::{config, plugin_config};
 
-pub(crate) use bounds::{LARGE_FROM, bounds, machine_bytes};
-pub(crate) use process::Answer;
+pub(crate) use bounds::{LARGE_FROM, LONG_FROM, QUICK_FROM, bounds, low_priority, machine_bytes};
 pub use process::serve_compile;
+pub(crate) use process::{Answer, Question};
 
 /// Largest WASM file that is compiled.
 pub const MODULE_LEN_MAX: u64 = 256 << 20;
@@ -26,6 +26,16 @@ pub enum Purpose {
     Container,
     /// A part of Skiff, in its own process.
     Plugin,
+}
+
+/// How much the compiler optimizes. The code of both does the same with the same checks and the same proposals; it differs in its
+/// speed, and in the time until it is there. The record 24 has what it costs, and why there is no faster compiler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Optimization {
+    /// For the first start of a large module.
+    None,
+    /// For all others.
+    Full,
 }
 
 /// Machine code of one module or component.
@@ -58,12 +68,17 @@ pub enum Complaint {
     CoreModule,
 }
 
-/// The engine that compiles. Its settings are those of what runs the code.
-pub fn engine(purpose: Purpose) -> wasmtime::Result<Engine> {
-    Engine::new(&match purpose {
+/// The engine that compiles. Its settings are those of what runs the code, except the optimization: an engine maps the code of both.
+pub fn engine(question: Question) -> wasmtime::Result<Engine> {
+    let mut settings = match question.purpose {
         Purpose::Container => config(),
         Purpose::Plugin => plugin_config(),
-    })
+    };
+    settings.cranelift_opt_level(match question.optimization {
+        Optimization::None => OptLevel::None,
+        Optimization::Full => OptLevel::Speed,
+    });
+    Engine::new(&settings)
 }
 
 /// A hash of everything that the machine code depends on: wasmtime's version, settings, target, CPU features.

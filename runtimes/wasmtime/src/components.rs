@@ -9,8 +9,8 @@ use runtimes_host::helper::Helper;
 use wasmtime::Engine;
 use wasmtime::component::Component;
 
-use crate::cache::Cache;
-use crate::compile::{Purpose, engine};
+use crate::cache::{Cache, StoredModule};
+use crate::compile::{Optimization, Purpose, Question, engine};
 
 /// The engine of the plugins, and the cache of their code.
 pub struct Components {
@@ -25,7 +25,7 @@ impl Components {
     /// When the directory cannot be made, or this CPU cannot run WebAssembly.
     pub fn open(dir: &Path, compiler: Helper) -> Result<Self, RuntimeError> {
         let cache = Cache::open(dir, compiler, Purpose::Plugin)?;
-        let engine = engine(Purpose::Plugin);
+        let engine = engine(Question { purpose: Purpose::Plugin, optimization: Optimization::Full });
         let engine = engine.map_err(|error| RuntimeError::Missing(format!("this CPU or kernel cannot run WebAssembly: {error:#}")))?;
         Ok(Self { cache, engine })
     }
@@ -40,7 +40,8 @@ impl Components {
     /// # Errors
     /// [`RuntimeError::BadContent`] when the file is no valid component.
     pub async fn load(&self, file: &Path, digest: &str) -> Result<Component, RuntimeError> {
-        let artifact = self.cache.artifact(file, digest).await?;
+        let module = StoredModule { file: file.to_owned(), digest: digest.to_owned() };
+        let artifact = self.cache.artifact(&module).await?;
         let engine = self.engine.clone();
         blocking(move || {
             // SAFETY: the cache wrote the file, keeps it root's alone, and has checked its hash.

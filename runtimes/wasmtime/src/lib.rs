@@ -3,7 +3,8 @@
 //! `shim`, binary `skiff-shim-wasmtime`) maps the compiled file and runs it: preview 1 modules,
 //! preview 2 commands, and `wasi:http/proxy` components served on a port. There is no compiler in it.
 //!
-//! The agent's half also compiles and maps components that another part of Skiff calls in its own process ([`Components`]).
+//! The agent's half also compiles and maps components that another part of Skiff calls in its own process ([`Components`]), and
+//! tells what a module is ([`Inspector`]).
 //!
 //! Both halves share the engine settings and the imports, so what compiles here runs there.
 
@@ -24,6 +25,8 @@ mod compile;
 #[cfg(feature = "compile")]
 mod components;
 #[cfg(feature = "compile")]
+mod inspect;
+#[cfg(feature = "compile")]
 mod runtime;
 #[cfg(feature = "shim")]
 pub mod shim;
@@ -31,9 +34,13 @@ pub mod shim;
 mod user;
 
 #[cfg(feature = "compile")]
+pub use cache::{CompiledModule, compiled_module};
+#[cfg(feature = "compile")]
 pub use compile::serve_compile;
 #[cfg(feature = "compile")]
 pub use components::Components;
+#[cfg(feature = "compile")]
+pub use inspect::{Detail, Inspector, ModuleReport, Names, serve_inspect};
 pub use kind::Kind;
 #[cfg(feature = "compile")]
 pub use runtime::{Config, WasmtimeRuntime};

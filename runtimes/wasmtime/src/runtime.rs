@@ -3,11 +3,12 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use runtimes_contract::{
-    AttachSession, ContainerId, ContainerSpec, ContainerStatus, Content, ContentKind, ExecSession, ExecSpec, Exit, HttpRequests, Resources,
-    Runtime, RuntimeError, Seccomp, Stats,
+    AttachSession, ContainerId, ContainerSpec, ContainerStatus, Content, ContentKind, ExecSession, ExecSpec, Exit, HttpRequests,
+    Preparation, Resources, Runtime, RuntimeError, Seccomp, Stats,
 };
 use runtimes_host::blocking;
 use runtimes_host::helper::Helper;
@@ -15,7 +16,7 @@ use runtimes_shim::launch::{PidNamespace, launch};
 use runtimes_shim::shims::Shims;
 use runtimes_shim::state::open_log;
 
-use crate::cache::{Artifact, Cache};
+use crate::cache::{Artifact, Cache, StoredModule};
 use crate::compile::Purpose;
 use crate::user::ids;
 
@@ -49,12 +50,17 @@ impl WasmtimeRuntime {
         Ok(Self { shims: Shims::open(&config.state_dir)?, cache, shim: config.shim })
     }
 
-    async fn artifact(&self, content: &Content) -> Result<Artifact, RuntimeError> {
-        match content {
-            Content::Wasm { module, digest } => self.cache.artifact(module, digest).await,
-            Content::Linux { .. } => Err(RuntimeError::BadContent(
-                "runtime handler wasmtime runs WebAssembly, but the image holds a Linux root file system".into(),
-            )),
+    async fn artifact(&self, spec: &ContainerSpec) -> Result<Artifact, RuntimeError> {
+        self.cache.artifact(&module(spec)?).await
+    }
+}
+
+/// The module that a container runs.
+fn module(spec: &ContainerSpec) -> Result<StoredModule, RuntimeError> {
+    match &spec.content {
+        Content::Wasm { module, digest } => Ok(StoredModule { file: module.clone(), digest: digest.clone() }),
+        Content::Linux { .. } => {
+            Err(RuntimeError::BadContent("runtime handler wasmtime runs WebAssembly, but the image holds a Linux root file system".into()))
         }
     }
 }
@@ -86,15 +92,23 @@ impl Runtime for WasmtimeRuntime {
         .await
     }
 
-    async fn prepare(&self, content: &Content) -> Result<(), RuntimeError> {
-        self.artifact(content).await.map(|_| ())
+    async fn preparation(&self, spec: &ContainerSpec) -> Result<Option<Preparation>, RuntimeError> {
+        self.cache.preparation(&module(spec)?).await
+    }
+
+    async fn prepare(&self, spec: &ContainerSpec, tenant: &str) -> Result<Duration, RuntimeError> {
+        self.cache.artifact_for(&module(spec)?, tenant).await.map(|artifact| artifact.took)
+    }
+
+    async fn work_in_background(&self) {
+        self.cache.work_in_background().await;
     }
 
     async fn create(&self, spec: &ContainerSpec) -> Result<(), RuntimeError> {
         if matches!(spec.security.seccomp, Seccomp::Profile(_)) {
             return Err(RuntimeError::Unsupported("a WebAssembly container runs under the seccomp profile of its shim".into()));
         }
-        self.artifact(&spec.content).await?;
+        self.artifact(spec).await?;
         let shims = self.shims.clone();
         let spec = spec.clone();
         blocking(move || create(&shims, &spec)).await
@@ -105,7 +119,7 @@ impl Runtime for WasmtimeRuntime {
         let owned = id.clone();
         let made = blocking(move || shims.startable(&owned)).await?;
         // The cache may have been swept since `create`.
-        let artifact = self.artifact(&made.spec.content).await?;
+        let artifact = self.artifact(&made.spec).await?;
         let group = self.shims.group(&made.spec)?;
         let dir = self.shims.state.dir(id);
         let args: Vec<OsString> = vec![dir.clone().into(), artifact.path.into(), artifact.kind.to_string().into()];

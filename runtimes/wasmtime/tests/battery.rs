@@ -6,6 +6,8 @@
 mod components;
 #[path = "battery/cost.rs"]
 mod cost;
+#[path = "battery/first_start.rs"]
+mod first_start;
 #[path = "battery/guests.rs"]
 mod guests;
 #[path = "battery/harness.rs"]

@@ -127,7 +127,7 @@ impl Group {
 /// For `map_err`: an error of cgroups-rs, with what was attempted on which group.
 pub(super) fn failed(path: &str, doing: &str) -> impl FnOnce(cgroups_rs::fs::error::Error) -> RuntimeError {
     let doing = format!("{doing} cgroup {path}");
-    |error| RuntimeError::Io { doing, source: io::Error::other(error) }
+    |error| RuntimeError::io(doing)(io::Error::other(error))
 }
 
 /// cgroups-rs enables controllers when it creates the directories, and returns no error when it cannot.

@@ -30,8 +30,14 @@ const GRACE: Duration = Duration::from_secs(5);
 const ERRORS_LEN_MAX: u64 = 4_096;
 /// Half the weight of a container without a CPU request that counts.
 const CPU_SHARES: u64 = 512;
+/// The least weight that there is.
+const LOW_CPU_SHARES: u64 = 2;
+/// The nice value of the least weight.
+const LOW_NICE: libc::c_int = 19;
 /// Begins the name of each process' cgroup.
 const GROUP: &str = "helper-";
+/// Ends the name of the parent of cgroups of low priority.
+const LOW: &str = "-low";
 
 /// Starts processes that run one job each.
 #[derive(Clone, Debug)]
@@ -39,6 +45,7 @@ pub struct Helper {
     program: PathBuf,
     args: Vec<OsString>,
     pub(super) cgroups: Option<(Cgroups, String)>,
+    has_low_priority: bool,
 }
 
 /// One run.
@@ -57,7 +64,7 @@ pub struct Job<'a, Q> {
 impl Helper {
     /// A program that calls [`super::serve`] when it is started with these arguments.
     pub fn new(program: impl Into<PathBuf>, args: &[&str]) -> Self {
-        Self { program: program.into(), args: args.iter().map(OsString::from).collect(), cgroups: None }
+        Self { program: program.into(), args: args.iter().map(OsString::from).collect(), cgroups: None, has_low_priority: false }
     }
 
     /// Puts each process into a cgroup of its own below `parent`. Without it memory is bounded by resource
@@ -69,12 +76,25 @@ impl Helper {
         Ok(Self { cgroups: Some((Cgroups::detect()?, parent.to_owned())), ..self })
     }
 
+    /// For work that can wait: its processes run when nothing else wants the CPU, neither Pods nor other helpers.
+    #[must_use]
+    pub fn with_low_priority(self) -> Self {
+        Self { has_low_priority: true, ..self }
+    }
+
     /// Removes cgroups of starters that have ended, and ends their processes. Blocks. Call it before the first run.
     ///
     /// # Errors
     /// When one of them cannot be removed.
     pub fn clear(&self) -> Result<(), RuntimeError> {
         let Some((cgroups, parent)) = &self.cgroups else { return Ok(()) };
+        for parent in [parent.clone(), format!("{parent}{LOW}")] {
+            Self::clear_below(cgroups, &parent)?;
+        }
+        Ok(())
+    }
+
+    fn clear_below(cgroups: &Cgroups, parent: &str) -> Result<(), RuntimeError> {
         for name in cgroups.group(parent)?.children() {
             let starter = name.strip_prefix(GROUP).and_then(|rest| rest.split('-').next());
             // A starter with this process' pid was another process: this one has not begun yet.
@@ -134,6 +154,9 @@ impl Helper {
         if let (Some(Placed(Some(group))), Some(pid)) = (&group, pid) {
             group.add(pid).map_err(|error| HelperError::system(doing())(io::Error::other(error)))?;
         }
+        if let (true, Some(pid)) = (self.has_low_priority, pid) {
+            lower_priority(pid).map_err(HelperError::system(doing()))?;
+        }
         send(&ours, envelope, files).map_err(HelperError::system(doing()))?;
         ours.set_nonblocking(true).map_err(HelperError::system(doing()))?;
         let socket = UnixStream::from_std(ours).map_err(HelperError::system(doing()))?;
@@ -143,6 +166,11 @@ impl Helper {
     fn group(&self, bounds: Bounds) -> Result<Option<Placed>, RuntimeError> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let Some((cgroups, parent)) = &self.cgroups else { return Ok(None) };
+        let parent = if self.has_low_priority { format!("{parent}{LOW}") } else { parent.clone() };
+        if self.has_low_priority {
+            // A weight counts among siblings: the parent's is the one beside Pods and other helpers.
+            cgroups.group(&parent)?.create(&Resources { cpu_shares: Some(LOW_CPU_SHARES), ..Resources::default() })?;
+        }
         let name = format!("{parent}/{GROUP}{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let placed = Placed(Some(cgroups.group(&name)?));
         let limits = Resources {
@@ -157,6 +185,13 @@ impl Helper {
         }
         Ok(Some(placed))
     }
+}
+
+/// The process waits for its question, and what it starts later inherits the value: this counts also on a machine without cgroups.
+fn lower_priority(pid: i32) -> io::Result<()> {
+    // SAFETY: the call takes integers alone; the process is our child and not reaped, so that the pid is its own.
+    let lowered = unsafe { libc::setpriority(libc::PRIO_PROCESS, pid.unsigned_abs(), LOW_NICE) };
+    nix::errno::Errno::result(lowered).map(drop).map_err(io::Error::from)
 }
 
 /// The question and its files; the socket is empty, so that all of it is sent at once.

@@ -216,6 +216,46 @@ async fn a_run_that_nobody_waits_for_is_ended_and_its_group_removed() {
     group.remove_tree().expect("removed");
 }
 
+#[tokio::test]
+async fn work_that_can_wait_has_the_least_weight_beside_all_other() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let parent = format!("skiff-test-helper-weight-{}", std::process::id());
+    let helper = helper("serve-memory").in_cgroup(&parent).expect("cgroups").with_low_priority();
+    let cgroups = helper.cgroups.clone().expect("it has").0;
+    let group = cgroups.group(&format!("{parent}-low")).expect("a path");
+    let (running, root) = (helper.clone(), dir.path().to_owned());
+    let run = tokio::spawn(async move { ask(&running, &root, BOUNDS, Ask::Sleep).await });
+    eventually(|| group.pids().len() == 2).await;
+    for pid in group.pids() {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
+        // The 19th field; the second one, the name, is in parentheses.
+        let nice = stat.rsplit(')').next().expect("fields").split_whitespace().nth(16);
+        assert_eq!(nice, Some("19"), "{stat}");
+    }
+    let weights = cgroups.roots().into_iter().map(|root| root.join(group.path()));
+    let weights = weights.flat_map(|dir| ["cpu.shares", "cpu.weight"].map(|file| std::fs::read_to_string(dir.join(file)).ok()));
+    let weights: Vec<String> = weights.flatten().map(|text| text.trim().to_owned()).collect();
+    assert!(!weights.is_empty() && weights.iter().all(|weight| ["1", "2"].contains(&weight.as_str())), "{weights:?}");
+    run.abort();
+    eventually(|| group.pids().is_empty() && group.children().is_empty()).await;
+    group.remove_tree().expect("removed");
+}
+
+/// What a killed starter left is removed, also of low priority.
+#[tokio::test]
+async fn groups_of_starters_that_have_ended_are_removed() {
+    let parent = format!("skiff-test-helper-clear-{}", std::process::id());
+    let helper = helper("serve-memory").in_cgroup(&parent).expect("cgroups");
+    let cgroups = helper.cgroups.clone().expect("it has").0;
+    for parent in [parent.clone(), format!("{parent}-low")] {
+        let left = cgroups.group(&format!("{parent}/helper-4194305-0")).expect("a path");
+        left.create(&runtimes_contract::Resources::default()).expect("made");
+        helper.clear().expect("cleared");
+        assert!(!left.exists(), "{parent}");
+        cgroups.group(&parent).expect("a path").remove_tree().expect("removed");
+    }
+}
+
 /// Without a cgroup only the kernel ends the second process with the first.
 #[tokio::test]
 async fn the_work_ends_with_a_first_process_that_is_killed() {

@@ -6,83 +6,107 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime};
 
 use runtimes_contract::RuntimeError;
 use runtimes_host::blocking;
 use runtimes_host::files::{self, PRIVATE, write_atomic};
 use runtimes_host::helper::{Fault, HelperError, Job};
 
-use super::{Artifact, BYTES_MAX, Cache, Look, Note, hashed, sweep};
-use crate::compile::{Answer, MODULE_LEN_MAX, bounds};
+use super::look::{Look, Note, hashed, identity};
+use super::{Artifact, BYTES_MAX, Inner, sweep};
+use crate::compile::{Answer, MODULE_LEN_MAX, Question, bounds, low_priority};
+use crate::kind::Kind;
 
 /// Ends the name of a file that is being written; before it stands the writer's pid.
 const FRESH: &str = "new";
 
-impl Cache {
-    /// Compiles a module and stores the result.
-    pub(super) async fn make(&self, look: Look, module: &Path) -> Result<Artifact, RuntimeError> {
-        let reading = || format!("reading {}", module.display());
-        let opened = {
-            let (module, reading) = (module.to_owned(), reading());
-            blocking(move || {
-                let file = File::open(module).map_err(RuntimeError::io(reading.clone()))?;
-                let len = file.metadata().map_err(RuntimeError::io(reading))?.len();
-                Ok::<_, RuntimeError>((file, len))
-            })
-        };
-        let (file, len) = opened.await?;
+/// Which other work a compilation gives way to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Priority {
+    /// A container waits for it.
+    Usual,
+    /// It can wait for all other work of the machine.
+    Low,
+}
+
+/// A module's file.
+pub(super) struct Source {
+    file: File,
+    pub(super) len: u64,
+}
+
+impl Source {
+    pub(super) async fn open(module: &Path) -> Result<Self, RuntimeError> {
+        let (module, reading) = (module.to_owned(), format!("reading {}", module.display()));
+        let opened = blocking(move || {
+            let file = File::open(module)?;
+            let len = file.metadata()?.len();
+            Ok::<_, io::Error>(Self { file, len })
+        });
+        opened.await.map_err(RuntimeError::io(reading))
+    }
+}
+
+impl Inner {
+    /// Compiles a module and stores the result. [`RuntimeError::BadContent`] when the same module would fail again.
+    pub(super) async fn make(&self, look: &Look, source: Source, priority: Priority) -> Result<Artifact, RuntimeError> {
+        let Source { file, len } = source;
         if len > MODULE_LEN_MAX {
-            return Err(self.refuse(&look, format!("the WebAssembly file has {len} bytes; at most {MODULE_LEN_MAX} are compiled")));
+            return Err(RuntimeError::BadContent(format!("the WebAssembly file has {len} bytes; at most {MODULE_LEN_MAX} are compiled")));
         }
-        let _slot = self.slots.acquire(len).await;
-        let (fresh, code) = Fresh::new(&look)?;
+        let _slot = match priority {
+            Priority::Usual => Some(self.slots.acquire(len).await),
+            Priority::Low => None,
+        };
+        let (fresh, code) = Fresh::new(look)?;
         let bounds = bounds(len, self.machine_bytes, self.cores);
-        let job = Job { root: &self.dir, bounds, question: self.purpose, files: vec![OwnedFd::from(file), OwnedFd::from(code)] };
-        let answer: Answer = self.compiler.run(job).await.map_err(|error| self.failed(&look, error))?;
-        if answer.fingerprint != self.fingerprint {
+        let (compiler, bounds) = match priority {
+            Priority::Usual => (self.compiler.clone(), bounds),
+            Priority::Low => (self.compiler.clone().with_low_priority(), low_priority(bounds)),
+        };
+        let question = Question { purpose: self.purpose, optimization: look.optimization };
+        let job = Job { root: &self.dir, bounds, question, files: vec![OwnedFd::from(file), OwnedFd::from(code)] };
+        let begun = Instant::now();
+        let answer: Answer = compiler.run(job).await.map_err(failed)?;
+        if answer.fingerprint != self.fingerprint(look.optimization) {
             return Err(RuntimeError::Missing("the program that compiles is of another version; start the node again".into()));
         }
-        let dir = self.dir.clone();
+        let (look, took) = (look.clone(), begun.elapsed());
         blocking(move || {
-            let made = look.store(&fresh, &answer)?;
-            if let Err(error) = sweep::sweep(&dir, &look.key, BYTES_MAX) {
-                tracing::warn!(dir = %dir.display(), %error, "compiled modules not swept");
+            let made = look.store(&fresh, answer.kind, took)?;
+            if let Err(error) = sweep::sweep(&look.dir, &look.key, BYTES_MAX, SystemTime::now()) {
+                tracing::warn!(dir = %look.dir.display(), %error, "compiled modules not swept");
             }
             Ok(made)
         })
         .await
     }
+}
 
-    fn refuse(&self, look: &Look, why: String) -> RuntimeError {
-        self.refused.add(&look.key, &why, Instant::now());
-        RuntimeError::BadContent(why)
-    }
-
-    fn failed(&self, look: &Look, error: HelperError) -> RuntimeError {
-        match error {
-            HelperError::Fault(Fault::Content(why)) => self.refuse(look, why),
-            error if error.is_inputs_fault() => self.refuse(look, format!("the WebAssembly module cannot be compiled: {error}")),
-            error => RuntimeError::io("compiling a WebAssembly module")(io::Error::other(error)),
-        }
+fn failed(error: HelperError) -> RuntimeError {
+    match error {
+        HelperError::Fault(Fault::Content(why)) => RuntimeError::BadContent(why),
+        error if error.is_inputs_fault() => RuntimeError::BadContent(format!("the WebAssembly module cannot be compiled: {error}")),
+        error => RuntimeError::io("compiling a WebAssembly module")(io::Error::other(error)),
     }
 }
 
 impl Look {
     /// Renames the code and writes its note, so that a power failure leaves both or neither.
-    fn store(&self, fresh: &Fresh, answer: &Answer) -> Result<Artifact, RuntimeError> {
-        let writing = || format!("writing {}", self.code().display());
-        let store = || {
+    fn store(&self, fresh: &Fresh, kind: Kind, took: Duration) -> Result<Artifact, RuntimeError> {
+        let store = || -> io::Result<Artifact> {
             let code = File::open(&fresh.0)?;
             code.sync_all()?;
             let (len, sha256) = hashed(code)?;
-            let note = Note { kind: answer.kind, len, sha256 };
+            let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+            let note = Note { kind, len, sha256, took_ms, superseded_by: self.superseded_by.clone() };
             // The note first: code without its note is not believed.
             write_atomic(&self.note(), &serde_json::to_vec(&note)?, PRIVATE)?;
-            files::rename(&fresh.0, &self.code())
+            files::rename(&fresh.0, &self.code())?;
+            Ok(self.remember(identity(&self.code())?, note))
         };
-        store().map_err(RuntimeError::io(writing()))?;
-        self.find()?.ok_or_else(|| RuntimeError::io(writing())(io::ErrorKind::NotFound.into()))
+        store().map_err(RuntimeError::io(format!("writing {}", self.code().display())))
     }
 }
 

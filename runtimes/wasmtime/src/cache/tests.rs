@@ -1,7 +1,8 @@
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, symlink};
-
+use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, symlink};
 use std::time::Duration;
 
+use super::look::{Note, hashed, identity};
 use super::*;
 use crate::compile::{Purpose, serve_compile};
 
@@ -14,13 +15,19 @@ static BEFORE_TESTS: extern "C" fn() = before_tests;
 
 /// The C library has given the arguments to the standard library by now.
 extern "C" fn before_tests() {
-    if std::env::args().nth(1).as_deref() == Some(SERVE) {
-        serve_compile();
+    match std::env::args().nth(1).as_deref() {
+        Some(SERVE) => serve_compile(),
+        Some("serve-inspect") => crate::inspect::serve_inspect(),
+        _ => {}
     }
 }
 
 fn compiler() -> Helper {
     Helper::new(std::env::current_exe().unwrap(), &[SERVE])
+}
+
+fn stored(file: impl Into<PathBuf>, digest: &str) -> StoredModule {
+    StoredModule { file: file.into(), digest: digest.to_owned() }
 }
 
 const MODULE: &[u8] = b"\0asm\x01\0\0\0\x01\x04\x01\x60\0\0\x03\x02\x01\0\x07\x0a\x01\x06_start\0\0\x0a\x04\x01\x02\0\x0b";
@@ -40,8 +47,22 @@ impl Scratch {
         Cache::open(&self.dir.path().join("cache"), compiler(), Purpose::Container).unwrap()
     }
 
+    /// Each start of the compiler runs a shell command before.
+    fn open_with(&self, command: &str) -> Cache {
+        let script = format!("{command}; exec {} {SERVE}", std::env::current_exe().unwrap().display());
+        Cache::open(&self.dir.path().join("cache"), Helper::new("/bin/sh", &["-c", &script]), Purpose::Container).unwrap()
+    }
+
+    /// A module that is large only by its length.
+    fn large(&self) -> StoredModule {
+        let path = self.dir.path().join("large.wasm");
+        let custom = [&b"\0\x80\x80\xd8\x04\x01x"[..], &vec![0; (600 << 14) - 2]].concat();
+        fs::write(&path, [MODULE, &custom].concat()).unwrap();
+        stored(path, "sha256:large")
+    }
+
     async fn artifact(&self, cache: &Cache) -> Artifact {
-        cache.artifact(&self.dir.path().join("module.wasm"), "sha256:test").await.unwrap()
+        cache.artifact(&stored(self.dir.path().join("module.wasm"), "sha256:test")).await.unwrap()
     }
 
     fn compiled_at(&self, artifact: &Artifact) -> std::time::SystemTime {
@@ -81,7 +102,6 @@ async fn concurrent_starts_compile_once() {
         files.push(asker.await.unwrap());
     }
     assert!(files.iter().all(|file| *file == files[0]), "each saw the same file");
-    assert!(cache.state.lock().busy.is_empty(), "nothing is kept of who waited");
 }
 
 #[tokio::test]
@@ -130,7 +150,7 @@ async fn a_bad_module_is_remembered() {
     fs::write(scratch.dir.path().join("module.wasm"), b"nonsense").unwrap();
     let cache = scratch.open();
     for _ in 0..2 {
-        let error = cache.artifact(&scratch.dir.path().join("module.wasm"), "sha256:test").await.unwrap_err();
+        let error = cache.artifact(&stored(scratch.dir.path().join("module.wasm"), "sha256:test")).await.unwrap_err();
         assert!(error.to_string().contains("not a WebAssembly binary"), "{error}");
         fs::remove_file(scratch.dir.path().join("module.wasm")).ok();
     }
@@ -155,10 +175,11 @@ fn large_machine_code_is_checked_without_having_it_in_memory() {
     const LEN: u64 = 192 << 20;
     let scratch = Scratch::new();
     let cache = scratch.open();
-    let look = Look { dir: cache.dir.clone(), key: "f".repeat(64), state: cache.state.clone() };
+    let look = cache.inner.look(&stored("module.wasm", "sha256:test"), Optimization::Full);
     File::options().create_new(true).write(true).mode(0o600).open(look.code()).unwrap().set_len(LEN).unwrap();
     let (len, sha256) = hashed(File::open(look.code()).unwrap()).unwrap();
-    fs::write(look.note(), serde_json::to_vec(&Note { kind: Kind::Module, len, sha256 }).unwrap()).unwrap();
+    fs::write(look.note(), serde_json::to_vec(&Note { kind: Kind::Module, len, sha256, took_ms: 0, superseded_by: None }).unwrap())
+        .unwrap();
     let grown = memory_growth_kib(|| assert!(look.find().unwrap().is_some()));
     assert_eq!(len, LEN);
     assert!(grown < 16 << 10, "{grown} KiB");
@@ -170,9 +191,9 @@ async fn a_bad_module_is_compiled_once_for_all_who_wait() {
     let module = scratch.dir.path().join("module.wasm");
     fs::write(&module, b"nonsense").unwrap();
     let log = scratch.dir.path().join("runs");
-    let script = format!("echo run >> {}; exec {} {SERVE}", log.display(), std::env::current_exe().unwrap().display());
-    let cache = Cache::open(&scratch.dir.path().join("cache"), Helper::new("/bin/sh", &["-c", &script]), Purpose::Container).unwrap();
-    let ask = || cache.artifact(&module, "sha256:test");
+    let cache = scratch.open_with(&format!("echo run >> {}", log.display()));
+    let module = stored(module, "sha256:test");
+    let ask = || cache.artifact(&module);
     let (one, two, three) = tokio::join!(ask(), ask(), ask());
     for refused in [one, two, three] {
         assert!(refused.unwrap_err().to_string().contains("not a WebAssembly binary"));
@@ -188,7 +209,7 @@ fn compiling_costs_this_process_no_memory() {
     fs::write(&path, bomb(20_000)).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut artifact = None;
-    let grown = memory_growth_kib(|| artifact = Some(runtime.block_on(cache.artifact(&path, "sha256:large")).unwrap()));
+    let grown = memory_growth_kib(|| artifact = Some(runtime.block_on(cache.artifact(&stored(&path, "sha256:large"))).unwrap()));
     let code = fs::metadata(&artifact.unwrap().path).unwrap().len();
     println!("{code} bytes of code, grown by {grown} KiB");
     assert!(code > 2 << 20 && grown < 8 << 10, "{code} bytes of code, {grown} KiB");
@@ -237,14 +258,14 @@ async fn a_bomb_costs_what_it_may_and_others_compile_meanwhile() {
     let scratch = Scratch::new();
     let mut cache = scratch.open();
     // As on a machine with little memory: half a GiB is what a module gets.
-    cache.machine_bytes = 1 << 30;
+    Arc::get_mut(&mut cache.inner).unwrap().machine_bytes = 1 << 30;
     let cache = Arc::new(cache);
     let bombs: Vec<_> = (0..4_u32)
         .map(|number| {
             let path = scratch.dir.path().join(format!("bomb{number}.wasm"));
             fs::write(&path, bomb(900_000 + number)).unwrap();
             let cache = cache.clone();
-            tokio::spawn(async move { cache.artifact(&path, &format!("sha256:bomb{number}")).await })
+            tokio::spawn(async move { cache.artifact(&stored(path, &format!("sha256:bomb{number}"))).await })
         })
         .collect();
     // Bombs hold every place that they may have.
@@ -261,14 +282,13 @@ async fn a_bomb_costs_what_it_may_and_others_compile_meanwhile() {
     let mut bombs = bombs.into_iter();
     let error = bombs.next().unwrap().await.unwrap().unwrap_err().to_string();
     assert_eq!(error, "the WebAssembly module cannot be compiled: it takes more than 512 MiB of memory");
-    let again = cache.artifact(Path::new("/nonexistent"), "sha256:bomb0").await.unwrap_err().to_string();
+    let again = cache.artifact(&stored("/nonexistent", "sha256:bomb0")).await.unwrap_err().to_string();
     assert_eq!(again, error, "it is not tried again at once");
     // No caller waits for the others any more.
     for bomb in bombs {
         bomb.abort();
         drop(bomb.await);
     }
-    assert!(cache.state.lock().busy.is_empty());
     let left: Vec<_> = fs::read_dir(scratch.dir.path().join("cache")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left.len(), 2, "the small module and its note: {left:?}");
     assert!(memory_kib() < 400 << 10, "{} KiB in the process that asks", memory_kib());
@@ -287,4 +307,89 @@ async fn what_was_half_written_is_removed_unless_its_writer_lives() {
     let mut left: Vec<_> = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     left.sort();
     assert_eq!(left, [living, "key.cwasm".to_owned()]);
+}
+
+/// Until the background has made optimized code.
+async fn optimized(cache: &Cache, module: &StoredModule) -> Artifact {
+    let wait = async {
+        loop {
+            let artifact = cache.artifact(module).await.unwrap();
+            if artifact.optimization == Optimization::Full {
+                return artifact;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::select! {
+        artifact = tokio::time::timeout(Duration::from_secs(60), wait) => artifact.unwrap(),
+        () = cache.work_in_background() => unreachable!("it never ends"),
+    }
+}
+
+#[tokio::test]
+async fn a_large_module_starts_without_optimization_and_has_it_at_its_next_start() {
+    let scratch = Scratch::new();
+    let (large, cache) = (scratch.large(), scratch.open());
+    let bytes = fs::metadata(&large.file).unwrap().len();
+    let preparation = cache.preparation(&large).await.unwrap();
+    assert_eq!(preparation, Some(Preparation { bytes, takes_long: true }));
+    let first = cache.artifact_for(&large, "a").await.unwrap();
+    assert_eq!((first.optimization, first.kind), (Optimization::None, Kind::Module));
+    assert!(first.took > Duration::ZERO);
+    assert_eq!(cache.preparation(&large).await.unwrap(), None);
+    let better = optimized(&cache, &large).await;
+    assert_ne!(better.path, first.path);
+    assert!(first.path.exists(), "a shim may be about to map it");
+    // A small module is optimized at once.
+    let small = scratch.artifact(&cache).await;
+    assert_eq!(small.optimization, Optimization::Full);
+}
+
+#[tokio::test]
+async fn what_an_agent_that_was_killed_left_to_optimize_is_done_after_the_next_start() {
+    let scratch = Scratch::new();
+    let large = scratch.large();
+    let first = scratch.open().artifact_for(&large, "a").await.unwrap();
+    let later = scratch.open();
+    assert_eq!(later.artifact_for(&large, "a").await.unwrap(), first);
+    let better = optimized(&later, &large).await;
+    fs::remove_file(&large.file).unwrap();
+    assert_eq!(scratch.open().artifact(&large).await.unwrap(), better);
+}
+
+#[tokio::test]
+async fn a_module_that_cannot_be_optimized_goes_on_without_and_is_not_tried_again_at_once() {
+    let scratch = Scratch::new();
+    let (large, log) = (scratch.large(), scratch.dir.path().join("runs"));
+    let cache = scratch.open_with(&format!("echo run >> {0}; [ $(wc -l < {0}) -lt 2 ] || exit 3", log.display()));
+    let first = cache.artifact_for(&large, "a").await.unwrap();
+    let module = cache.inner.backlog.next().await;
+    let error = cache.inner.optimized(&module).await.unwrap_err();
+    assert!(matches!(error, RuntimeError::BadContent(_)), "{error}");
+    assert!(!cache.inner.optimized(&module).await.unwrap());
+    assert_eq!(cache.artifact_for(&large, "a").await.unwrap(), first);
+    assert_eq!(fs::read_to_string(&log).unwrap().lines().count(), 2);
+    // Not even when its code was swept: the refusal is of the optimized code alone.
+    fs::remove_file(&first.path).unwrap();
+    let error = cache.artifact(&large).await.unwrap_err();
+    assert!(error.to_string().contains("exit code 3"), "it was tried: {error}");
+}
+
+#[tokio::test]
+async fn a_compilation_goes_on_for_the_callers_that_still_wait() {
+    let scratch = Scratch::new();
+    let (path, log) = (scratch.dir.path().join("slow.wasm"), scratch.dir.path().join("runs"));
+    fs::write(&path, bomb(20_000)).unwrap();
+    let slow = stored(path, "sha256:slow");
+    let cache = scratch.open_with(&format!("echo run >> {}", log.display()));
+    let mut first = Box::pin(cache.artifact(&slow));
+    let runs = || fs::read_to_string(&log).unwrap_or_default().lines().count();
+    while runs() == 0 {
+        tokio::time::timeout(Duration::from_millis(1), &mut first).await.expect_err("it is slow");
+    }
+    let mut second = Box::pin(cache.artifact(&slow));
+    assert!(futures::poll!(&mut second).is_pending());
+    drop(first);
+    assert_eq!(second.await.unwrap().kind, Kind::Module);
+    assert_eq!(runs(), 1);
 }

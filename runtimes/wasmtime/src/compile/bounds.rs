@@ -14,11 +14,20 @@ const CPU_PER_MIB: Duration = Duration::from_secs(20);
 const CPU_MAX: Duration = Duration::from_secs(600);
 /// How much longer it may take by the clock, on a machine that is busy with other work.
 const WALL_FACTOR: u32 = 2;
+/// The time by the clock of work at a low priority, which may get no CPU for long.
+const LOW_PRIORITY_WALL: Duration = Duration::from_secs(3_600);
 /// Longest machine code.
 const CODE_LEN_MAX: u64 = 2 << 30;
 
 /// Modules from that length on are large: they wait for each other, and small modules do not wait for them.
 pub(crate) const LARGE_FROM: u64 = 256 << 10;
+
+/// Modules from that length on take long to compile: a second of CPU time and more.
+pub(crate) const LONG_FROM: u64 = 1 << 20;
+
+/// Modules from that length on are compiled without optimization at first. That saves a quarter of the CPU time, and the code needs a
+/// third more when it runs; below that length the difference is less than a second.
+pub(crate) const QUICK_FROM: u64 = 8 << 20;
 
 /// The limits for a module of that many bytes, on a machine with so much memory and so many cores.
 pub(crate) fn bounds(len: u64, machine_bytes: u64, cores: usize) -> Bounds {
@@ -33,6 +42,11 @@ pub(crate) fn bounds(len: u64, machine_bytes: u64, cores: usize) -> Bounds {
         wall: cpu * WALL_FACTOR,
         file_bytes: CODE_LEN_MAX,
     }
+}
+
+/// The same for work at a low priority: as much CPU time and memory, and longer by the clock.
+pub(crate) fn low_priority(bounds: Bounds) -> Bounds {
+    Bounds { wall: bounds.wall.max(LOW_PRIORITY_WALL), ..bounds }
 }
 
 /// Memory of this machine.
@@ -56,5 +70,7 @@ mod tests {
             assert_eq!((bounds.memory_bytes >> 20, bounds.cpu.as_secs()), (memory_mib, cpu_s), "{len} bytes of {machine}");
         }
         assert!(machine_bytes() > 64 << 20);
+        let usual = bounds(10 << 20, 16 * gib, 2);
+        assert_eq!(low_priority(usual), Bounds { wall: Duration::from_secs(3_600), ..usual });
     }
 }

@@ -152,11 +152,7 @@ impl Effects {
         make_files(&spec.log_path, &termination).await.map_err(|error| unmade("CreateContainerError", chain(&error)))?;
         let fault = |error: RuntimeError| unmade("CreateContainerError", chain(&error));
         // A module may compile for minutes; a Pod that ends does not wait for that.
-        let preparing = async {
-            let _permit = self.node.preparations.acquire(&PodName::of(&self.pod).namespace).await;
-            runtime.prepare(&spec.content).await
-        };
-        match self.ending.run_until_cancelled(preparing).await {
+        match self.ending.run_until_cancelled(self.prepare_content(container, runtime, &spec)).await {
             Some(prepared) => prepared.map_err(fault)?,
             None => return Err(StartFault::Ending),
         }

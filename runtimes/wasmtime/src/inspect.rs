@@ -1,0 +1,175 @@
+//! What a module is: validated, and its imports, exports and proposals listed. Its bytes are hostile, so a confined process reads them
+//! ([`serve_inspect`]); [`Inspector`] starts one. The report is not evidence: a hostile module may make the process write anything.
+
+mod proposals;
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use runtimes_contract::RuntimeError;
+use runtimes_host::blocking;
+use runtimes_host::helper::{Fault, Helper, HelperError, Job, Rights, serve};
+use serde::{Deserialize, Serialize};
+use wasmparser::{Encoding, Error, Parser, Payload, Validator, WasmFeatures};
+
+use crate::compile::{MODULE_LEN_MAX, bounds, machine_bytes};
+use crate::kind::Kind;
+
+/// The most names in a list, and the most bytes of one.
+const NAMES_MAX: usize = 500;
+const NAME_LEN_MAX: usize = 200;
+
+/// What a module is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModuleReport {
+    /// Whether it is a component; else it is a core module.
+    pub is_component: bool,
+    /// How a container runs it; `None` when it has nothing that a container runs.
+    pub kind: Option<Kind>,
+    /// What it imports: interfaces of a component, functions and the like of a core module with the names of their modules.
+    pub imports: Names,
+    /// What it exports.
+    pub exports: Names,
+    /// The proposals beyond WebAssembly 1.0 that it needs, as their repositories are called. Empty when they were not asked for.
+    pub proposals: Vec<String>,
+}
+
+/// A list of names, without those that are too many.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Names {
+    /// In the order of the module.
+    pub names: Vec<String>,
+    /// How many more there are.
+    pub omitted: usize,
+}
+
+impl Names {
+    fn add(&mut self, name: &str) {
+        if self.names.len() >= NAMES_MAX {
+            self.omitted += 1;
+            return;
+        }
+        self.names.push(name.chars().take(NAME_LEN_MAX).collect());
+    }
+}
+
+/// What to find out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Detail {
+    /// Whether it is valid, imports and exports: the module is read once.
+    Names,
+    /// Also the proposals: the module is read once more for each.
+    Proposals,
+}
+
+/// Starts confined processes that read modules.
+#[derive(Clone, Debug)]
+pub struct Inspector {
+    helper: Helper,
+    /// On which the process mounts its empty root, in a mount namespace of its own.
+    dir: PathBuf,
+}
+
+impl Inspector {
+    /// `helper` starts a program that calls [`serve_inspect`]; the directory exists.
+    pub fn new(helper: Helper, dir: impl Into<PathBuf>) -> Self {
+        Self { helper, dir: dir.into() }
+    }
+
+    /// Reads a module.
+    ///
+    /// # Errors
+    /// [`RuntimeError::BadContent`] when it is not valid, whichever proposals are on, or exceeds a limit.
+    pub async fn inspect(&self, module: &Path, detail: Detail) -> Result<ModuleReport, RuntimeError> {
+        let (path, reading) = (module.to_owned(), format!("reading {}", module.display()));
+        let opened = blocking(move || {
+            let file = File::open(path)?;
+            let len = file.metadata()?.len();
+            Ok::<_, io::Error>((file, len))
+        });
+        let (file, len) = opened.await.map_err(RuntimeError::io(reading))?;
+        if len > MODULE_LEN_MAX {
+            return Err(RuntimeError::BadContent(format!("the WebAssembly file has {len} bytes; at most {MODULE_LEN_MAX} are read")));
+        }
+        let job = Job { root: &self.dir, bounds: bounds(len, machine_bytes(), 1), question: detail, files: vec![OwnedFd::from(file)] };
+        self.helper.run(job).await.map_err(|error| match error {
+            HelperError::Fault(Fault::Content(why)) => RuntimeError::BadContent(why),
+            error if error.is_inputs_fault() => RuntimeError::BadContent(format!("the WebAssembly module cannot be read: {error}")),
+            error => RuntimeError::io("reading a WebAssembly module")(io::Error::other(error)),
+        })
+    }
+}
+
+/// Reads one module and ends the process. See [`serve`].
+pub fn serve_inspect() -> ! {
+    serve(Rights::Memory, answer)
+}
+
+fn answer(detail: Detail, files: Vec<File>) -> Result<ModuleReport, Fault> {
+    let system = |error: io::Error| Fault::System(error.to_string());
+    let [module] = <[File; 1]>::try_from(files).map_err(|_| system(io::ErrorKind::InvalidInput.into()))?;
+    let mut bytes = Vec::new();
+    module.take(MODULE_LEN_MAX).read_to_end(&mut bytes).map_err(system)?;
+    report(&bytes, detail).map_err(|error| Fault::Content(format!("invalid WebAssembly: {error}")))
+}
+
+/// Pure: what the bytes are.
+fn report(bytes: &[u8], detail: Detail) -> Result<ModuleReport, Error> {
+    Validator::new_with_features(WasmFeatures::all()).validate_all(bytes)?;
+    let mut report = names(bytes)?;
+    if detail == Detail::Proposals {
+        report.proposals = proposals::of(bytes).into_iter().map(str::to_owned).collect();
+    }
+    Ok(report)
+}
+
+/// The names of the outermost module or component; nested ones are its own affair.
+fn names(bytes: &[u8]) -> Result<ModuleReport, Error> {
+    let mut report =
+        ModuleReport { is_component: false, kind: None, imports: Names::default(), exports: Names::default(), proposals: Vec::new() };
+    let mut depth = 0_usize;
+    let mut has_start = false;
+    for payload in Parser::new(0).parse_all(bytes) {
+        match payload? {
+            Payload::Version { encoding, .. } => {
+                report.is_component |= depth == 0 && encoding == Encoding::Component;
+                depth += 1;
+            }
+            Payload::End(_) => depth -= 1,
+            Payload::ImportSection(section) if depth == 1 => {
+                for import in section.into_imports() {
+                    let import = import?;
+                    report.imports.add(&format!("{} {}", import.module, import.name));
+                }
+            }
+            Payload::ExportSection(section) if depth == 1 => {
+                for export in section {
+                    let export = export?;
+                    has_start |= export.name == "_start";
+                    report.exports.add(export.name);
+                }
+            }
+            Payload::ComponentImportSection(section) if depth == 1 => {
+                for import in section {
+                    report.imports.add(import?.name.name);
+                }
+            }
+            Payload::ComponentExportSection(section) if depth == 1 => {
+                for export in section {
+                    report.exports.add(export?.name.name);
+                }
+            }
+            _ => {}
+        }
+    }
+    report.kind = match report.is_component {
+        true => Kind::of_component(report.exports.names.iter().map(String::as_str)),
+        false => has_start.then_some(Kind::Module),
+    };
+    Ok(report)
+}
+
+#[cfg(test)]
+mod tests;
