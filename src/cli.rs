@@ -348,7 +348,7 @@ pub enum Token {
 /// `skiff image …`
 #[derive(Subcommand)]
 pub enum Image {
-    /// Import a .wasm or .wat file, an OCI layout or a docker-save archive into the store.
+    /// Import a .wasm or .wat file, an OCI layout or a docker-save archive into the store. A WebAssembly module is validated.
     Import {
         #[command(flatten)]
         data_dir: DataDirArgs,
@@ -356,6 +356,13 @@ pub enum Image {
         name: String,
         /// The file or directory.
         file: PathBuf,
+    },
+    /// Show what an image is: of a WebAssembly module its world, proposals, size and compiled size.
+    Inspect {
+        #[command(flatten)]
+        data_dir: DataDirArgs,
+        /// Name or ID of the image.
+        name: String,
     },
     /// List the images in the store.
     #[command(alias = "ls")]

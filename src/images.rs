@@ -1,7 +1,11 @@
 //! `skiff image`: commands for the node's image store, also while the node runs.
 
+mod inspect;
+
+use anyhow::Context as _;
 use node_images::{Image, ImageStore, PullPolicy};
 use runtimes_contract::ContentKind;
+use runtimes_wasmtime::{Detail, Inspector};
 
 use crate::cli::{self, DataDirArgs};
 use crate::data_dir::DataDir;
@@ -17,11 +21,18 @@ pub async fn run(command: cli::Image) -> anyhow::Result<()> {
         cli::Image::Import { data_dir, name, file } => {
             let image = store(&data_dir, Vec::new())?.import(&name, &file).await?;
             say::line(format_args!("{}\t{}", image.references.first().map_or("", String::as_str), image.id));
+            inspect::print_imports(&data_dir.open()?, &image).await?;
+        }
+        cli::Image::Inspect { data_dir, name } => {
+            let store = store(&data_dir, Vec::new())?;
+            let image = store.get(&name).await?.with_context(|| format!("no such image: {name}"))?;
+            inspect::print(&data_dir.open()?, &image).await?;
         }
         cli::Image::List { data_dir } => list(&store(&data_dir, Vec::new())?.list().await?),
         cli::Image::Pull { data_dir, insecure_registry, name } => {
             let image = store(&data_dir, insecure_registry)?.pull(&name, PullPolicy::Always, &[]).await?;
             say::line(&image.id);
+            inspect::print_imports(&data_dir.open()?, &image).await?;
         }
         cli::Image::Rm { data_dir, name } => store(&data_dir, Vec::new())?.remove(&name).await?,
     }
@@ -36,7 +47,21 @@ pub fn store(data_dir: &DataDirArgs, insecure_registries: Vec<String>) -> anyhow
 /// The store of an open data directory.
 pub fn open(data_dir: &DataDir, insecure_registries: Vec<String>) -> anyhow::Result<ImageStore> {
     let store = ImageStore::open(&data_dir.at("images"), internal::helper(data_dir, Job::Unpack)?)?;
-    Ok(store.with_insecure_registries(insecure_registries).with_free_min(|all| all / FREE_MIN_SHARE))
+    let store = store.with_insecure_registries(insecure_registries).with_free_min(|all| all / FREE_MIN_SHARE);
+    with_module_check(store, data_dir)
+}
+
+/// A confined process reads each module that comes into the store.
+pub fn with_module_check(store: ImageStore, data_dir: &DataDir) -> anyhow::Result<ImageStore> {
+    let inspector = inspector(&store, data_dir)?;
+    Ok(store.with_module_check(move |file| {
+        let inspector = inspector.clone();
+        async move { inspector.inspect(&file, Detail::Names).await.map(drop) }
+    }))
+}
+
+fn inspector(store: &ImageStore, data_dir: &DataDir) -> anyhow::Result<Inspector> {
+    Ok(Inspector::new(internal::helper(data_dir, Job::Inspect)?, store.dir().join("tmp")))
 }
 
 fn list(images: &[Image]) {

@@ -14,16 +14,19 @@ use crate::data_dir::DataDir;
 pub enum Job {
     /// Compiles a WebAssembly module.
     Compile,
+    /// Tells what a WebAssembly module is.
+    Inspect,
     /// Unpacks an archive.
     Unpack,
 }
 
 impl Job {
-    const ALL: [Self; 2] = [Self::Compile, Self::Unpack];
+    const ALL: [Self; 3] = [Self::Compile, Self::Inspect, Self::Unpack];
 
     fn word(self) -> &'static str {
         match self {
             Self::Compile => "compile",
+            Self::Inspect => "inspect",
             Self::Unpack => "unpack",
         }
     }
@@ -31,6 +34,7 @@ impl Job {
     fn serve(self) -> ! {
         match self {
             Self::Compile => runtimes_wasmtime::serve_compile(),
+            Self::Inspect => runtimes_wasmtime::serve_inspect(),
             Self::Unpack => node_images::serve_unpack(),
         }
     }

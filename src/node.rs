@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::data_dir::DataDir;
 use crate::process::Process;
-use crate::{cli, host, internal, say};
+use crate::{cli, host, images, internal, say};
 
 /// How often the machine's resolvers are read.
 const RESOLVERS_PERIOD: Duration = Duration::from_secs(5);
@@ -103,6 +103,7 @@ pub async fn parts(settings: &NodeSettings) -> anyhow::Result<Parts> {
     let images = ImageStore::open(&data_dir.at("images"), unpacking)?
         .with_insecure_registries(settings.options.insecure_registry.clone())
         .with_free_min(move |all| thresholds.image_disk_reserved(all));
+    let images = images::with_module_check(images, data_dir)?;
     let network = Network::new(node_network::Config {
         prefix: data_dir.prefix.clone(),
         state_dir: run_dir.at("network"),

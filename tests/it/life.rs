@@ -194,7 +194,10 @@ fn load_broken_images(cluster: &Cluster) {
         std::fs::write(&path, bytes).expect("writes");
         path.display().to_string()
     };
-    let broken = write("broken.wasm", b"\0asm\x01\0\0\0\x01\xff\xff\xff");
+    let malformed = write("malformed.wasm", b"\0asm\x01\0\0\0\x01\xff\xff\xff");
+    let complaint = cluster.skiff(&["image", "import", "samples/malformed:latest", &malformed]).fails();
+    assert!(complaint.contains("cannot run here: invalid WebAssembly: "), "{complaint}");
+    let broken = write("broken.wat", b"(module)");
     cluster.skiff(&["image", "import", "samples/broken:latest", &broken]).ok();
     let stranger = write("stranger.wat", br#"(module (import "env" "launch" (func)) (func (export "_start")))"#);
     cluster.skiff(&["image", "import", "samples/stranger:latest", &stranger]).ok();
@@ -209,7 +212,7 @@ fn what_cannot_run_says_why(kubectl: &Kubectl<'_>) {
         ("linux-as-wasm", "CreateContainerConfigError", "holds a Linux file system, but RuntimeClass \"wasmtime\""),
         ("absent", "ErrImageNeverPull", "is not present with pull policy of Never"),
         ("misspelt", "InvalidImageName", "Not A Name"),
-        ("broken", "CreateContainerError", ""),
+        ("broken", "CreateContainerError", "it does not export _start"),
         ("stranger", "CreateContainerError", "env"),
         ("no-settings", "CreateContainerConfigError", "configmap \"missing\" not found"),
         ("no-profile", "CreateContainerError", "cannot load seccomp profile"),

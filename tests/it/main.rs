@@ -9,6 +9,7 @@ mod aggregate;
 mod autoscaling;
 mod backup;
 mod cel;
+mod compiling;
 mod convert;
 mod crash;
 mod curl;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use futures::TryStreamExt;
 use futures::stream::{self, StreamExt};
-use runtimes_contract::ContentKind;
+use runtimes_contract::{ContentKind, RuntimeError};
 
 use crate::blobs::malformed;
 use crate::manifest::{self, Document, Shape};
@@ -65,6 +65,7 @@ pub(crate) async fn assemble(store: &ImageStore, parts: Parts<'_>) -> Result<Ima
 pub(crate) async fn module(store: &ImageStore, name: &Name, digest: String, config: ImageConfig) -> Result<Image, ImageError> {
     let path = store.blobs.path(&digest).ok_or_else(|| malformed(&digest))?;
     let doing = format!("reading {}", path.display());
+    let file = path.clone();
     let magic = blocking(move || {
         let mut start = [0; WASM_MAGIC.len()];
         std::io::Read::read_exact(&mut std::fs::File::open(path)?, &mut start).map(|()| start)
@@ -76,11 +77,25 @@ pub(crate) async fn module(store: &ImageStore, name: &Name, digest: String, conf
     if magic != WASM_MAGIC {
         return Err(not_runnable(name, "its layer is not a WASM module: it does not begin with \\0asm".to_owned()));
     }
+    check(store, name, &digest, file).await?;
     let mut config = config;
     if config.entrypoint.is_empty() && config.cmd.is_empty() {
         config.entrypoint = vec![file_name(&name.given)];
     }
     Ok(Image { id: digest.clone(), blobs: vec![digest], kind: ContentKind::Wasm, ..blank(config) })
+}
+
+/// A module that is in an image of the store was checked when it came: an image that is pulled again costs no process.
+async fn check(store: &ImageStore, name: &Name, digest: &str, file: PathBuf) -> Result<(), ImageError> {
+    let Some(module_check) = &store.module_check else { return Ok(()) };
+    if store.index.all()?.iter().any(|image| image.id == digest) {
+        return Ok(());
+    }
+    let doing = format!("checking {}", file.display());
+    module_check(file).await.map_err(|error| match error {
+        RuntimeError::BadContent(why) => not_runnable(name, why),
+        error => ImageError::io(doing)(std::io::Error::other(error)),
+    })
 }
 
 /// The name of a module whose image names none: the image's name. Without it a program would take the first argument of a

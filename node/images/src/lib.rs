@@ -23,7 +23,8 @@ mod unpack;
 
 use std::path::{Path, PathBuf};
 
-use runtimes_contract::{Content, ContentKind};
+use futures::future::BoxFuture;
+use runtimes_contract::{Content, ContentKind, RuntimeError};
 use runtimes_host::Keyed;
 use runtimes_host::files::private_dir;
 use runtimes_host::helper::{Helper, Refused, Slots};
@@ -120,10 +121,14 @@ pub struct ImageStore {
     /// Blobs that exceeded a limit or were malformed.
     refused: Refused,
     free_min: FreeMin,
+    module_check: Option<ModuleCheck>,
 }
 
 /// How many bytes of a disk of that many bytes stay free.
 type FreeMin = Box<dyn Fn(u64) -> u64 + Send + Sync>;
+
+/// Checks the file of a module, whose bytes are hostile. [`RuntimeError::BadContent`] when no runtime could run it.
+type ModuleCheck = Box<dyn Fn(PathBuf) -> BoxFuture<'static, Result<(), RuntimeError>> + Send + Sync>;
 
 impl ImageStore {
     /// Opens or creates the store in a directory. Several processes may have it open. `helper` starts a
@@ -154,6 +159,7 @@ impl ImageStore {
             unpacking: Slots::new(std::thread::available_parallelism().map_or(2, usize::from), unpack::LARGE_FROM),
             refused: Refused::default(),
             free_min: Box::new(|_| 0),
+            module_check: None,
         })
     }
 
@@ -161,6 +167,15 @@ impl ImageStore {
     #[must_use]
     pub fn with_free_min(self, free_min: impl Fn(u64) -> u64 + Send + Sync + 'static) -> Self {
         Self { free_min: Box::new(free_min), ..self }
+    }
+
+    /// What pulls and imports check of a module that is new to the store, beside its first bytes.
+    #[must_use]
+    pub fn with_module_check<F>(self, check: impl Fn(PathBuf) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<(), RuntimeError>> + Send + 'static,
+    {
+        Self { module_check: Some(Box::new(move |file| Box::pin(check(file)))), ..self }
     }
 
     /// Registries (`host:port`) that are used without TLS, in addition to those on loopback.
@@ -277,6 +292,11 @@ impl ImageStore {
     /// The directory of a container's writable layer; it does not exist without a mount.
     pub fn writable_layer(&self, key: &str) -> WritableLayer {
         mount::writable_layer(self, key)
+    }
+
+    /// The file of a WASM image's module.
+    pub fn module(&self, image: &Image) -> Option<PathBuf> {
+        if image.kind == ContentKind::Wasm { self.blobs.path(&image.id) } else { None }
     }
 
     /// The store's directory.
