@@ -1,6 +1,12 @@
 //! The imports of guests: the linkers, and the state of one running guest. The agent links a new module against the same
 //! imports, so that an unknown import is an error at pull time.
 
+mod config;
+mod keyvalue;
+mod logging;
+
+use std::sync::Arc;
+
 use wasmtime::component::{self, ResourceTable};
 use wasmtime::{Engine, Linker};
 use wasmtime_wasi::p1::WasiP1Ctx;
@@ -10,6 +16,8 @@ use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 #[cfg(feature = "shim")]
 use crate::limits::Limits;
 use crate::outgoing::Outgoing;
+
+pub use keyvalue::store::Store;
 
 /// Behind a preview 1 module.
 pub struct ModuleHost {
@@ -30,9 +38,21 @@ pub struct ComponentHost {
     pub http: WasiHttpCtx,
     /// Requests that it sends.
     pub outgoing: Outgoing,
+    /// What it shares with the other instances of its container.
+    pub interfaces: Arc<Interfaces>,
     /// How far its memories may grow.
     #[cfg(feature = "shim")]
     pub limits: Limits,
+}
+
+/// What is behind `wasi:config`, `wasi:keyvalue` and `wasi:logging`: one for all instances of a container.
+pub struct Interfaces {
+    /// The container's environment.
+    pub variables: Vec<(String, String)>,
+    /// The container's store.
+    pub keyvalue: Arc<Store>,
+    /// Writes lines to the container's log.
+    pub log: Box<dyn Fn(&str) + Send + Sync>,
 }
 
 impl WasiView for ComponentHost {
@@ -54,10 +74,13 @@ pub fn module_linker(engine: &Engine) -> wasmtime::Result<Linker<ModuleHost>> {
     Ok(linker)
 }
 
-/// WASI 0.2 whole (cli, clocks, filesystem, io, random, sockets) and `wasi:http`.
+/// WASI 0.2 whole (cli, clocks, filesystem, io, random, sockets), `wasi:http`, `wasi:config`, `wasi:keyvalue` and `wasi:logging`.
 pub fn component_linker(engine: &Engine) -> wasmtime::Result<component::Linker<ComponentHost>> {
     let mut linker = component::Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
+    config::add_to_linker(&mut linker)?;
+    keyvalue::add_to_linker(&mut linker)?;
+    logging::add_to_linker(&mut linker)?;
     Ok(linker)
 }

@@ -9,6 +9,8 @@
 //! Both halves share the engine settings and the imports, so what compiles here runs there.
 
 #[cfg(feature = "host")]
+mod budget;
+#[cfg(feature = "host")]
 mod host;
 mod kind;
 #[cfg(feature = "shim")]

@@ -1,10 +1,12 @@
-//! How far the instances of one container may grow, all together: one budget for the bytes by which their memories and tables
-//! grow. The initial size of an instance does not count: it is mostly a mapping of the compiled file without pages of its own.
+//! How far the instances of one container may grow, all together: one budget for the bytes by which their memories, tables and
+//! heaps of the GC proposal grow. The initial size of an instance does not count: it is mostly a mapping of the compiled file
+//! without pages of its own.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use wasmtime::ResourceLimiter;
+
+use crate::budget::Budget;
 
 /// Bytes of a table's element.
 const ELEMENT_LEN: usize = 16;
@@ -15,41 +17,30 @@ const INSTANCES_MAX: usize = 1_000;
 const TABLES_MAX: usize = 1_000;
 const MEMORIES_MAX: usize = 100;
 
-/// The budget of the container.
-pub struct Budget {
-    bytes_max: usize,
-    used: AtomicUsize,
-}
-
-impl Budget {
-    /// An unused budget; `None` is unlimited.
-    pub fn new(bytes_max: Option<usize>) -> Self {
-        Self { bytes_max: bytes_max.unwrap_or(usize::MAX), used: AtomicUsize::new(0) }
-    }
-
-    fn take(&self, bytes: usize) -> bool {
-        let enough = |used: usize| used.checked_add(bytes).filter(|&sum| sum <= self.bytes_max);
-        self.used.fetch_update(Ordering::SeqCst, Ordering::SeqCst, enough).is_ok()
-    }
-}
-
 /// The share of one instance, which is returned when it is dropped.
 pub struct Limits {
     budget: Arc<Budget>,
     taken: usize,
     /// The bytes of the growth in progress.
     growing: usize,
+    /// The instance exists, so that a memory or heap that was empty until now counts when it grows.
+    is_instantiated: bool,
 }
 
 impl Limits {
     /// Of an instance that has not grown.
     pub fn new(budget: &Arc<Budget>) -> Self {
-        Self { budget: budget.clone(), taken: 0, growing: 0 }
+        Self { budget: budget.clone(), taken: 0, growing: 0, is_instantiated: false }
+    }
+
+    /// The instance has been created: from now on every growth counts.
+    pub fn count_all(&mut self) {
+        self.is_instantiated = true;
     }
 
     /// Whether something may grow by so many bytes, to so many.
     fn grow(&mut self, by: usize, to: usize) -> bool {
-        let may = to <= self.budget.bytes_max && self.budget.take(by);
+        let may = to <= self.budget.bytes_max() && self.budget.take(by);
         self.growing = if may { by } else { 0 };
         self.taken += self.growing;
         may
@@ -58,19 +49,19 @@ impl Limits {
     /// Returns the bytes of the growth in progress, which failed, to the budget.
     fn undo(&mut self) {
         self.taken -= self.growing;
-        self.budget.used.fetch_sub(std::mem::take(&mut self.growing), Ordering::SeqCst);
+        self.budget.give_back(std::mem::take(&mut self.growing));
     }
 }
 
 impl Drop for Limits {
     fn drop(&mut self) {
-        self.budget.used.fetch_sub(self.taken, Ordering::SeqCst);
+        self.budget.give_back(self.taken);
     }
 }
 
 impl ResourceLimiter for Limits {
     fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
-        let by = if current == 0 { 0 } else { desired.saturating_sub(current) };
+        let by = if current == 0 && !self.is_instantiated { 0 } else { desired.saturating_sub(current) };
         self.growing = 0;
         Ok(maximum.is_none_or(|maximum| desired <= maximum) && self.grow(by, desired))
     }
@@ -125,7 +116,18 @@ mod tests {
         two.memory_grow_failed(wasmtime::Error::msg("no room")).unwrap();
         assert!(two.memory_growing(100, 700, None).unwrap());
         drop(two);
-        assert_eq!(budget.used.load(Ordering::SeqCst), 0);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn a_memory_that_was_empty_counts_once_its_instance_exists() {
+        let budget = Arc::new(Budget::new(Some(1000)));
+        let mut limits = Limits::new(&budget);
+        assert!(limits.memory_growing(0, 900, None).unwrap());
+        limits.count_all();
+        assert!(limits.memory_growing(0, 700, None).unwrap());
+        assert!(!limits.memory_growing(0, 700, None).unwrap(), "a second one does not fit beside it");
+        assert_eq!(budget.used(), 700);
     }
 
     #[test]

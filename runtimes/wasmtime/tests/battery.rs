@@ -14,6 +14,8 @@ mod guests;
 mod harness;
 #[path = "battery/http.rs"]
 mod http;
+#[path = "battery/interfaces.rs"]
+mod interfaces;
 #[path = "battery/names.rs"]
 mod names;
 #[path = "battery/wasm.rs"]

@@ -2,7 +2,7 @@
 //! for.
 
 #[path = "../../../runtimes/wasmtime/tests/battery/components.rs"]
-#[allow(clippy::unwrap_used, reason = "shared with tests")]
+#[allow(dead_code, clippy::unwrap_used, reason = "shared with tests")]
 mod components;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

@@ -4,12 +4,10 @@ use runtimes_contract::Exit;
 use wasmtime::component::Component;
 use wasmtime::{Engine, Module, Store, UpdateDeadline};
 use wasmtime_wasi::p2::bindings::Command;
-use wasmtime_wasi_http::WasiHttpCtx;
 
 use super::guest::{Guest, ended};
 use super::signals;
-use crate::host::{ComponentHost, ModuleHost, component_linker, module_linker};
-use crate::outgoing::Outgoing;
+use crate::host::{ModuleHost, component_linker, module_linker};
 
 /// Runs a module's `_start`.
 pub async fn module(engine: &Engine, module: &Module, guest: &Guest) -> Exit {
@@ -27,6 +25,7 @@ async fn run_module(engine: &Engine, module: &Module, guest: &Guest) -> wasmtime
     store.limiter(|host| &mut host.limits);
     stop_at_signal(&mut store)?;
     let instance = linker.instantiate_async(&mut store, module).await?;
+    store.data_mut().limits.count_all();
     let start = instance.get_typed_func::<(), ()>(&mut store, "_start")?;
     start.call_async(&mut store, ()).await?;
     Ok(0)
@@ -34,17 +33,11 @@ async fn run_module(engine: &Engine, module: &Module, guest: &Guest) -> wasmtime
 
 async fn run_component(engine: &Engine, component: &Component, guest: &Guest) -> wasmtime::Result<i32> {
     let linker = component_linker(engine)?;
-    let host = ComponentHost {
-        wasi: guest.wasi()?.build(),
-        table: guest.table(),
-        http: WasiHttpCtx::new(),
-        outgoing: Outgoing,
-        limits: guest.limits(),
-    };
-    let mut store = Store::new(engine, host);
+    let mut store = Store::new(engine, guest.component_host()?);
     store.limiter(|host| &mut host.limits);
     stop_at_signal(&mut store)?;
     let command = Command::instantiate_async(&mut store, component, &linker).await?;
+    store.data_mut().limits.count_all();
     match command.wasi_cli_run().call_run(&mut store).await? {
         Ok(()) => Ok(0),
         Err(()) => Ok(1),

@@ -12,13 +12,17 @@ use wasmtime::component::{Component, ResourceTable};
 use wasmtime::{Engine, Module};
 use wasmtime_wasi::cli::AsyncStdinStream;
 use wasmtime_wasi::{I32Exit, WasiCtxBuilder};
+use wasmtime_wasi_http::WasiHttpCtx;
 
 use super::attached::Attached;
 use super::log::{Log, LogStream};
 use super::root::Preopen;
 use super::{Failure, signals};
+use crate::budget::Budget;
+use crate::host::{ComponentHost, Interfaces, Store};
 use crate::kind::Kind;
-use crate::limits::{Budget, Limits};
+use crate::limits::Limits;
+use crate::outgoing::Outgoing;
 use crate::settings::{http_concurrency, memory_len_max};
 
 /// The exit code of a guest that trapped: the one of an aborted process.
@@ -56,13 +60,32 @@ pub struct Guest {
     log: Arc<Log>,
     attached: Arc<Attached>,
     budget: Arc<Budget>,
+    interfaces: Arc<Interfaces>,
 }
 
 impl Guest {
     /// The spec, the visible directories, the log, and the clients that may be attached.
-    pub fn new(spec: ContainerSpec, preopens: Vec<Preopen>, log: Arc<Log>, attached: Arc<Attached>) -> Self {
+    pub fn new(mut spec: ContainerSpec, preopens: Vec<Preopen>, log: Arc<Log>, attached: Arc<Attached>) -> Self {
         let budget = Arc::new(Budget::new(memory_len_max(spec.resources.memory_limit_bytes)));
-        Self { spec, preopens, log, attached, budget }
+        let messages = log.stream(Stream::Stderr);
+        let interfaces = Arc::new(Interfaces {
+            variables: std::mem::take(&mut spec.env),
+            keyvalue: Arc::new(Store::new(&budget)),
+            log: Box::new(move |line: &str| messages.say(line)),
+        });
+        Self { spec, preopens, log, attached, budget, interfaces }
+    }
+
+    /// The state of one instance of a component.
+    pub fn component_host(&self) -> wasmtime::Result<ComponentHost> {
+        Ok(ComponentHost {
+            wasi: self.wasi()?.build(),
+            table: self.table(),
+            http: WasiHttpCtx::new(),
+            outgoing: Outgoing,
+            interfaces: self.interfaces.clone(),
+            limits: self.limits(),
+        })
     }
 
     /// WASI for one instance. File access runs on helper threads, also for a single guest: where blocking is allowed,
@@ -70,7 +93,7 @@ impl Guest {
     pub fn wasi(&self) -> wasmtime::Result<WasiCtxBuilder> {
         let mut wasi = WasiCtxBuilder::new();
         wasi.args(&self.spec.args);
-        wasi.envs(&self.spec.env);
+        wasi.envs(&self.interfaces.variables);
         wasi.stdout(self.log.stream(Stream::Stdout));
         wasi.stderr(self.stderr());
         if let Some(stdin) = self.attached.take_stdin() {
@@ -104,7 +127,7 @@ impl Guest {
     }
 
     /// The handles of one instance.
-    pub fn table(&self) -> ResourceTable {
+    fn table(&self) -> ResourceTable {
         let mut table = ResourceTable::new();
         table.set_max_capacity(HANDLES_MAX);
         table

@@ -18,14 +18,13 @@ use wasmtime::{Engine, Store};
 use wasmtime_wasi_http::p2::bindings::ProxyPre;
 use wasmtime_wasi_http::p2::bindings::http::types::{ErrorCode, Scheme};
 use wasmtime_wasi_http::p2::body::HyperOutgoingBody;
-use wasmtime_wasi_http::{Error, WasiBody, WasiHttpCtx, WasiHttpView as _};
+use wasmtime_wasi_http::{Error, WasiBody, WasiHttpView as _};
 
 use super::capacity::{Capacity, Instance};
 use super::guest::Guest;
 use super::idle::IdleBody;
 use super::ticker::Ticker;
 use crate::host::ComponentHost;
-use crate::outgoing::Outgoing;
 
 /// The largest request body. Bodies are streamed; this limits what a client can make a guest read.
 const BODY_LEN_MAX: usize = 1 << 30;
@@ -117,20 +116,14 @@ impl Server {
         _until_ended: Instance,
     ) -> wasmtime::Result<()> {
         let _ticking = self.ticker.run();
-        let host = ComponentHost {
-            wasi: self.guest.wasi()?.build(),
-            table: self.guest.table(),
-            http: WasiHttpCtx::new(),
-            outgoing: Outgoing,
-            limits: self.guest.limits(),
-        };
-        let mut store = Store::new(&self.engine, host);
+        let mut store = Store::new(&self.engine, self.guest.component_host()?);
         store.limiter(|host| &mut host.limits);
         store.set_epoch_deadline(1);
         store.epoch_deadline_async_yield_and_update(1);
         let request = store.data_mut().http().new_incoming_request(Scheme::Http, request)?;
         let answer = store.data_mut().http().new_response_outparam(answer)?;
         let proxy = self.proxy.instantiate_async(&mut store).await?;
+        store.data_mut().limits.count_all();
         proxy.wasi_http_incoming_handler().call_handle(&mut store, request, answer).await
     }
 }

@@ -24,6 +24,8 @@ use super::Failure;
 
 /// Files that are for the shim's resolver alone.
 const RESOLVER_FILES: [&str; 3] = ["/etc/hostname", "/etc/hosts", "/etc/resolv.conf"];
+/// Where a volume is attached that is the guest's root: our own root has the resolver's files.
+const GUEST_ROOT: &str = "/.skiff-guest-root";
 /// Name services that are built into glibc; a distribution's choice would want its plug-ins.
 const NSSWITCH: &str = "hosts: files dns\n";
 
@@ -74,7 +76,14 @@ pub fn enter(spec: &ContainerSpec, root: &Path) -> Result<Vec<Preopen>, Failure>
         set_down(wanted, source)?;
     }
     let are_dirs: Vec<bool> = taken.iter().map(|(_, source)| source.is_dir).collect();
-    preopens(&spec.mounts, &are_dirs, &spec.working_dir)
+    let preopens = preopens(&spec.mounts, &are_dirs, &spec.working_dir)?;
+    match preopens.iter().find(|preopen| !preopen.dir.is_dir()) {
+        Some(missing) if missing.name == "." => {
+            let message = format!("the working directory {} does not exist in the container", spec.working_dir.display());
+            Err(Failure::new(Refusal::Start, message))
+        }
+        _ => Ok(preopens),
+    }
 }
 
 /// A mount that is not anywhere yet.
@@ -102,9 +111,14 @@ pub fn detached(path: &CStr, flags: libc::c_uint) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(tree) })
 }
 
+/// A path of the guest in our root.
+fn path_in_root(target: &Path) -> &Path {
+    if target == Path::new("/") { Path::new(GUEST_ROOT) } else { target }
+}
+
 fn set_down(wanted: &Mount, source: &Taken) -> Result<(), Failure> {
     let mounting = || format!("mounting {}", wanted.target.display());
-    let target = &wanted.target;
+    let target = path_in_root(&wanted.target);
     if !target.is_absolute() || target.components().any(|part| part == Component::ParentDir) {
         return Err(Failure::new(Refusal::Start, format!("{}: not an absolute path", mounting())));
     }
@@ -138,16 +152,23 @@ fn harden(target: &Path, read_only: bool) -> nix::Result<()> {
 }
 
 /// What the guest sees. A mounted directory is a preopen of the same name; a mounted file is in the preopen of its directory,
-/// since WASI has directories only. The working directory is `.` too, for guests that open relative paths.
+/// since WASI has directories only. A volume at `/` is the guest's root, and other mounts are seen at their paths beside it. The
+/// working directory is `.` too, for guests that open relative paths.
 fn preopens(mounts: &[Mount], are_dirs: &[bool], working_dir: &Path) -> Result<Vec<Preopen>, Failure> {
     let mut preopens: Vec<Preopen> = Vec::new();
     for (mount, &is_dir) in mounts.iter().zip(are_dirs) {
         if RESOLVER_FILES.iter().any(|file| Path::new(file) == mount.target) {
             continue;
         }
-        let dir = if is_dir { Some(mount.target.as_path()) } else { mount.target.parent() };
-        let Some(dir) = dir else { continue };
-        let name = dir.to_str().ok_or_else(|| Failure::new(Refusal::Start, format!("{}: not UTF-8", dir.display())))?;
+        let guest_dir = if is_dir { Some(mount.target.as_path()) } else { mount.target.parent() };
+        let Some(guest_dir) = guest_dir else { continue };
+        let name = guest_dir.to_str().ok_or_else(|| Failure::new(Refusal::Start, format!("{}: not UTF-8", guest_dir.display())))?;
+        if !is_dir && name == "/" && mounts.iter().any(|other| other.target == guest_dir) {
+            let file = mount.target.display();
+            let message = format!("a volume is mounted at /, so the file {file} of another volume cannot be in the same directory");
+            return Err(Failure::new(Refusal::Start, message));
+        }
+        let dir = if is_dir { path_in_root(guest_dir) } else { guest_dir };
         match preopens.iter_mut().find(|preopen| preopen.dir == dir) {
             // Several files in one directory; the kernel enforces those that are read-only.
             Some(preopen) if !mount.read_only => preopen.permissions = FsPerms::ReadWrite,
@@ -155,9 +176,11 @@ fn preopens(mounts: &[Mount], are_dirs: &[bool], working_dir: &Path) -> Result<V
             None => preopens.push(Preopen { dir: dir.to_owned(), name: name.to_owned(), permissions: permissions(mount.read_only) }),
         }
     }
-    let here = preopens.iter().filter(|preopen| working_dir.starts_with(&preopen.dir)).max_by_key(|preopen| preopen.dir.as_os_str().len());
-    if let Some(here) = here.filter(|_| working_dir != Path::new("/")) {
-        let here = Preopen { dir: working_dir.to_owned(), name: ".".into(), permissions: here.permissions };
+    let here = preopens.iter().filter(|preopen| working_dir.starts_with(&preopen.name)).max_by_key(|preopen| preopen.name.len());
+    if let Some((here, below)) = here.and_then(|here| Some((here, working_dir.strip_prefix(&here.name).ok()?)))
+        && working_dir != Path::new("/")
+    {
+        let here = Preopen { dir: here.dir.join(below), name: ".".into(), permissions: here.permissions };
         preopens.push(here);
     }
     Ok(preopens)
@@ -189,6 +212,19 @@ mod tests {
             [mount("/etc/hosts", false), mount("/data", false), mount("/config/app.toml", true), mount("/dev/termination-log", false)];
         let wanted = ["/data = /data rw", "/config = /config ro", "/dev = /dev rw"];
         assert_eq!(described(&mounts, &[false, true, false, false], "/"), wanted);
+    }
+
+    #[test]
+    fn a_volume_at_the_root_is_the_guests_root() {
+        let mounts = [mount("/", true), mount("/etc/hosts", false), mount("/data", false)];
+        let wanted = ["/ = /.skiff-guest-root ro", "/data = /data rw"];
+        assert_eq!(described(&mounts, &[true, false, true], "/"), wanted);
+        for (working_dir, here) in [("/app/x", ". = /.skiff-guest-root/app/x ro"), ("/data/x", ". = /data/x rw")] {
+            assert_eq!(described(&mounts, &[true, false, true], working_dir).last().unwrap(), here);
+        }
+        let beside = [mount("/", true), mount("/app.toml", true)];
+        let refused = preopens(&beside, &[true, false], Path::new("/")).unwrap_err();
+        assert!(refused.message.contains("the file /app.toml of another volume cannot be"), "{refused:?}");
     }
 
     #[test]

@@ -11,6 +11,31 @@ pub fn http() -> Vec<u8> {
     component(wat::parse_str(include_str!("../guests/http.wat")).unwrap(), world)
 }
 
+/// Bytes of a command component that uses wasi:config, wasi:keyvalue in two drafts, and wasi:logging.
+pub fn interfaces() -> Vec<u8> {
+    let imports = "config/store@0.2.0-rc.1 logging/logging@0.1.0-draft keyvalue/store@0.2.0-draft keyvalue/atomics@0.2.0-draft \
+        keyvalue/batch@0.2.0-draft keyvalue/store@0.2.0-draft2 keyvalue/atomics@0.2.0-draft2";
+    command(&wat::parse_str(include_str!("../guests/interfaces.wat")).unwrap(), imports)
+}
+
+/// Bytes of a `wasi:http/proxy` component that counts its requests in wasi:keyvalue.
+pub fn counter() -> Vec<u8> {
+    let imports = "http/types@0.2.12 io/streams@0.2.12 keyvalue/store@0.2.0-draft keyvalue/atomics@0.2.0-draft";
+    let core = wat::parse_str(include_str!("../guests/counter.wat")).unwrap();
+    component(core, &world(imports, "http/incoming-handler@0.2.12"))
+}
+
+/// A command component of a core module, which imports these interfaces below `wasi:` and `wasi:cli/exit`.
+pub fn command(core: &[u8], imports: &str) -> Vec<u8> {
+    component(core.to_vec(), &world(&format!("cli/exit@0.2.12 {imports}"), "cli/run@0.2.12"))
+}
+
+/// A world of interfaces below `wasi:`, with the packages that are no part of WASI 0.2.
+fn world(imports: &str, export: &str) -> String {
+    let imports: String = imports.split_whitespace().map(|name| format!("  import wasi:{name};\n")).collect();
+    format!("package test:guest;\n{}\nworld guest {{\n{imports}  export wasi:{export};\n}}\n", include_str!("../guests/packages.wit"))
+}
+
 /// Makes a component of a core module with the canonical names.
 pub fn component(mut core: Vec<u8>, world: &str) -> Vec<u8> {
     let mut resolve = Resolve::default();

@@ -4,11 +4,18 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-use crate::components::component;
+use crate::components::{command, component};
 
 /// Bytes of a module.
 pub fn module(name: &str) -> Vec<u8> {
     assemble(&source(name))
+}
+
+/// Bytes of a module that makes a file in one of the directories that it is shown.
+pub fn creating(directory: &str, path: &str) -> Vec<u8> {
+    let text = source("create-file").replace("PATH_LEN", &path.len().to_string()).replace("\"PATH\"", &format!("{path:?}"));
+    let letter = directory.bytes().nth(1).unwrap_or(0);
+    assemble(&text.replace("DIRECTORY_LEN", &directory.len().to_string()).replace("DIRECTORY_LETTER", &letter.to_string()))
 }
 
 /// Bytes of a module that ends with a code.
@@ -21,6 +28,30 @@ pub fn resolve(name: &str) -> Vec<u8> {
     let world = "package test:resolve;\nworld resolve {\n  import wasi:sockets/instance-network@0.2.12;\n  import wasi:sockets/ip-name-lookup@0.2.12;\n  import wasi:io/poll@0.2.12;\n  import wasi:cli/exit@0.2.12;\n  export wasi:cli/run@0.2.12;\n}\n";
     let text = source("resolve").replace("\"NAME\"", &format!("{name:?}")).replace("const LEN", &format!("const {}", name.len()));
     component(assemble(&text), world)
+}
+
+/// Bytes of a command component that fills wasi:keyvalue and then wants a value so many times.
+pub fn hoarder(copies: u32) -> Vec<u8> {
+    let text = source("hoarder").replace("COPIES)", &format!("{copies})"));
+    command(&assemble(&text), "keyvalue/store@0.2.0-draft keyvalue/batch@0.2.0-draft")
+}
+
+/// Bytes of a command component of this version of wasi:cli, whose `run` has this body and returns this (0 is ok). It can call `$exit`
+/// (0 is ok) and, where the version has it, `$exit-with-code`.
+pub fn exiting(version: &str, body: &str, returned: u32) -> Vec<u8> {
+    let function = if body.contains("$exit-with-code") { "exit-with-code" } else { "exit" };
+    let core = format!(
+        r#"(module (import "wasi:cli/exit@{version}" "{function}" (func ${function} (param i32)))
+             (func (export "wasi:cli/run@{version}#run") (result i32) {body} (i32.const {returned})))"#
+    );
+    // The packages of WASI are those of one version; others are declared here.
+    let (exit, run) = ("exit: func(status: result); exit-with-code: func(status-code: u8);", "run: func() -> result;");
+    let package = format!("package wasi:cli@{version} {{ interface exit {{ {exit} }} interface run {{ {run} }} }}\n");
+    let package = if version == "0.2.12" { "" } else { &package };
+    component(
+        assemble(&core),
+        &format!("package test:exits;\n{package}world exits {{ import wasi:cli/exit@{version}; export wasi:cli/run@{version}; }}\n"),
+    )
 }
 
 /// Writes bytes as the image store would: a file and its digest.

@@ -42,7 +42,8 @@ impl Network {
         tokio::task::spawn_blocking(|| std::thread::spawn(inside).join().unwrap()).await.unwrap()
     }
 
-    async fn get(&self, address: &str, path: &str) -> std::io::Result<String> {
+    /// Sends one request to an address inside.
+    pub async fn get(&self, address: &str, path: &str) -> std::io::Result<String> {
         let (address, path): (SocketAddr, _) = (address.parse().unwrap(), path.to_owned());
         self.inside(move || get(address, &path)).await
     }
@@ -69,8 +70,13 @@ fn get(address: SocketAddr, path: &str) -> std::io::Result<String> {
 }
 
 fn web(harness: &Wasmtime, network: &Network, id: &str) -> ContainerSpec {
+    web_of(harness, network, id, &components::http())
+}
+
+/// The container of a server.
+pub fn web_of(harness: &Wasmtime, network: &Network, id: &str, component: &[u8]) -> ContainerSpec {
     let mut spec = plain_spec(id);
-    spec.content = harness.content(&components::http());
+    spec.content = harness.content(component);
     spec.cgroup = harness.cgroup(id);
     spec.log_path = harness.scratch().join(format!("{id}.log"));
     spec.sandbox.network = Some(network.path());

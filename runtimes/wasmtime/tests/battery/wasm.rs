@@ -7,13 +7,14 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use crate::guests;
 use crate::harness::Wasmtime;
 
-fn spec(harness: &Wasmtime, bytes: &[u8]) -> ContainerSpec {
+/// The container of a module.
+pub fn spec(harness: &Wasmtime, bytes: &[u8]) -> ContainerSpec {
     let log_path = harness.scratch().join("guest.log");
     ContainerSpec { content: harness.content(bytes), cgroup: harness.cgroup("guest"), log_path, ..plain_spec("guest") }
 }
 
 /// Runs a guest to its end; its exit and its log.
-async fn run(harness: &Wasmtime, spec: &ContainerSpec) -> (Exit, String) {
+pub async fn run(harness: &Wasmtime, spec: &ContainerSpec) -> (Exit, String) {
     let runtime = harness.runtime();
     runtime.create(spec).await.unwrap();
     runtime.start(&spec.id).await.unwrap();
@@ -123,7 +124,7 @@ async fn mounts_are_at_their_paths_and_read_only_ones_stay_so() {
     let (data, config) = (volume("data", 0o777), volume("config", 0o777));
     let mount = |source: &std::path::Path, target: &str, read_only| Mount::new(source, target, read_only);
     for (target, read_only, wanted) in [("/data", false, 0), ("/data", true, 69), ("/elsewhere", false, 44)] {
-        let mut spec = spec(&harness, &guests::module("create-file"));
+        let mut spec = spec(&harness, &guests::creating("/data", "made"));
         spec.mounts = vec![mount(&config, "/config", true), mount(&data, target, read_only)];
         let (exit, log) = run(&harness, &spec).await;
         // 69 is WASI's EROFS or, by the preopen's rights, 63 (EPERM).
@@ -131,6 +132,35 @@ async fn mounts_are_at_their_paths_and_read_only_ones_stay_so() {
         assert_eq!(data.join("made").exists(), wanted == 0, "{target} {read_only}");
         let _ = std::fs::remove_file(data.join("made"));
     }
+}
+
+#[tokio::test]
+async fn a_volume_at_the_root_is_the_guests_root() {
+    use std::os::unix::fs::PermissionsExt;
+    let harness = Wasmtime::new();
+    let dir = harness.dir().join("volume");
+    std::fs::create_dir(&dir).unwrap();
+    std::fs::set_permissions(&dir, PermissionsExt::from_mode(0o777)).unwrap();
+    let hosts = harness.dir().join("hosts");
+    std::fs::write(&hosts, "127.0.0.1 localhost\n").unwrap();
+    // The guest makes a file in the directory that it is shown as `/`.
+    let guest = |path: &str| guests::creating("/", path);
+    for (path, read_only, wanted) in [("made", false, 0), ("made", true, 69), ("../made", false, 63), ("etc/made", false, 44)] {
+        let mut spec = spec(&harness, &guest(path));
+        spec.mounts = vec![Mount::new(&dir, "/", read_only), Mount::new(&hosts, "/etc/hosts", false)];
+        let (exit, log) = run(&harness, &spec).await;
+        assert!(exit.code == wanted || (wanted == 69 && exit.code == 63), "{path} {read_only}: {exit:?} {log}");
+        assert_eq!(dir.join("made").exists(), wanted == 0, "{path} {read_only}");
+        let _ = std::fs::remove_file(dir.join("made"));
+    }
+    assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0, "nothing of ours is in the volume");
+    let mut beside = spec(&harness, &guest("made"));
+    beside.mounts = vec![Mount::new(&dir, "/", false), Mount::new(&hosts, "/hosts", false)];
+    let runtime = harness.runtime();
+    runtime.create(&beside).await.unwrap();
+    let error = runtime.start(&beside.id).await.unwrap_err();
+    assert!(error.to_string().contains("a volume is mounted at /, so the file /hosts of another volume cannot be"), "{error}");
+    runtime.remove(&beside.id).await.unwrap();
 }
 
 #[tokio::test]
