@@ -105,6 +105,7 @@ pub fn plain_spec(id: &str) -> ContainerSpec {
         oom_score_adj: 0,
         probe_token: String::new(),
         http_concurrency: None,
+        proposals: Default::default(),
         security: Security::default(),
         log_path: "/dev/null".into(),
         ports: Vec::new(),

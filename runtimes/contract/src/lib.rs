@@ -3,6 +3,7 @@
 //! `runtimes-host` what a runtime needs of the machine, `runtimes-shim` what is common to runtimes whose containers are shims.
 
 mod error;
+mod proposals;
 mod spec;
 
 use std::time::Duration;
@@ -12,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
 pub use error::RuntimeError;
+pub use proposals::WasmProposal;
 pub use spec::{
     ContainerId, ContainerSpec, ContainerState, ContainerStatus, Content, ContentKind, ExecSpec, Exit, HttpRequests, Mount, Propagation,
     Resources, Sandbox, Seccomp, Security, Stats, TerminalSize, User,

@@ -1,10 +1,12 @@
 //! The values that pass between the node agent and a runtime.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+
+use crate::WasmProposal;
 
 /// The identity of a container on this node: the agent makes it from Pod UID, container name and attempt. Safe as a file name
 /// and as a cgroup name.
@@ -196,6 +198,9 @@ pub struct ContainerSpec {
     /// The requests that a `wasi:http/proxy` component handles at once; `None` is the runtime's default.
     #[serde(default)]
     pub http_concurrency: Option<u32>,
+    /// The WebAssembly proposals that its module or component may use beside those that are on by default.
+    #[serde(default)]
+    pub proposals: BTreeSet<WasmProposal>,
     /// Privileges.
     pub security: Security,
     /// File that receives stdout and stderr as CRI log lines

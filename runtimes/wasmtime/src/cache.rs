@@ -20,13 +20,14 @@ mod look;
 mod make;
 mod sweep;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
-use runtimes_contract::{Preparation, RuntimeError};
+use runtimes_contract::{Preparation, RuntimeError, WasmProposal};
 use runtimes_host::files::private_dir;
 use runtimes_host::helper::{Helper, Refused, Slots};
 use runtimes_host::{Keyed, blocking};
@@ -48,6 +49,16 @@ pub struct StoredModule {
     pub file: PathBuf,
     /// `sha256:…` of the file.
     pub digest: String,
+    /// The proposals that are off by default and that its container may use. They shape the code, so it has a name of its own.
+    pub proposals: BTreeSet<WasmProposal>,
+}
+
+impl StoredModule {
+    /// The name of its code.
+    fn key(&self, fingerprint: &str) -> String {
+        let proposals: String = self.proposals.iter().map(|proposal| format!("\n{proposal}")).collect();
+        hex(&Sha256::digest(format!("{}\n{fingerprint}{proposals}", self.digest)))
+    }
 }
 
 /// Machine code on disk, checked.
@@ -79,9 +90,10 @@ pub struct CompiledModule {
 /// # Errors
 /// When this CPU cannot run WebAssembly.
 pub fn compiled_module(dir: &Path, digest: &str) -> Result<Option<CompiledModule>, RuntimeError> {
+    let module = StoredModule { file: PathBuf::new(), digest: digest.to_owned(), proposals: BTreeSet::new() };
     for optimization in [Optimization::Full, Optimization::None] {
-        let fingerprint = fingerprint_of(Purpose::Container, optimization)?;
-        let look = Look::new(dir, &key(digest, &fingerprint), optimization);
+        let fingerprint = fingerprint_of(&Question { purpose: Purpose::Container, optimization, proposals: BTreeSet::new() })?;
+        let look = Look::new(dir, &module.key(&fingerprint), optimization);
         if let Some(note) = look.note_of_present() {
             let took = Duration::from_millis(note.took_ms);
             return Ok(Some(CompiledModule { bytes: note.len, is_optimized: optimization == Optimization::Full, took }));
@@ -91,15 +103,14 @@ pub fn compiled_module(dir: &Path, digest: &str) -> Result<Option<CompiledModule
 }
 
 /// What machine code depends on, beside its module.
-fn fingerprint_of(purpose: Purpose, optimization: Optimization) -> Result<String, RuntimeError> {
-    let engine = engine(Question { purpose, optimization });
-    let engine = engine.map_err(|error| RuntimeError::Missing(format!("this CPU or kernel cannot run WebAssembly: {error:#}")))?;
-    Ok(fingerprint(&engine))
-}
-
-/// The name of machine code.
-fn key(digest: &str, fingerprint: &str) -> String {
-    hex(&Sha256::digest(format!("{digest}\n{fingerprint}")))
+fn fingerprint_of(question: &Question) -> Result<String, RuntimeError> {
+    match engine(question) {
+        Ok(engine) => Ok(fingerprint(&engine)),
+        Err(error) if question.proposals.is_empty() => {
+            Err(RuntimeError::Missing(format!("this CPU or kernel cannot run WebAssembly: {error:#}")))
+        }
+        Err(error) => Err(RuntimeError::Unsupported(format!("proposals of WebAssembly on this machine: {error:#}"))),
+    }
 }
 
 /// The cache of one node.
@@ -111,7 +122,7 @@ pub struct Cache {
 struct Inner {
     dir: PathBuf,
     purpose: Purpose,
-    /// Of code without optimization, and of optimized code.
+    /// Of code without optimization, and of optimized code, both without proposals that are off by default.
     fingerprints: (String, String),
     compiler: Helper,
     slots: Slots,
@@ -134,7 +145,8 @@ impl Cache {
     pub fn open(dir: &Path, compiler: Helper, purpose: Purpose) -> Result<Self, RuntimeError> {
         let doing = || format!("making the compile cache {}", dir.display());
         private_dir(dir).map_err(RuntimeError::io(doing()))?;
-        let fingerprints = (fingerprint_of(purpose, Optimization::None)?, fingerprint_of(purpose, Optimization::Full)?);
+        let of = |optimization| fingerprint_of(&Question { purpose, optimization, proposals: BTreeSet::new() });
+        let fingerprints = (of(Optimization::None)?, of(Optimization::Full)?);
         make::clear(dir).map_err(RuntimeError::io(format!("clearing the compile cache {}", dir.display())))?;
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         let inner = Inner {
@@ -160,7 +172,7 @@ impl Cache {
         if is_present || self.inner.refusal(module).is_some() {
             return Ok(None);
         }
-        let bytes = Source::open(&module.file).await?.len;
+        let bytes = Source::open(module).await?.len;
         Ok(Some(Preparation { bytes, takes_long: bytes >= LONG_FROM }))
     }
 
@@ -198,7 +210,7 @@ impl Inner {
         if let Some(artifact) = find(self.looks(module)).await? {
             return Ok(artifact);
         }
-        let source = Source::open(&module.file).await?;
+        let source = Source::open(module).await?;
         let look = self.look(module, self.first_optimization(source.len));
         let made = self.make(&look, source, make::Priority::Usual).await;
         if let Err(RuntimeError::BadContent(why)) = &made {
@@ -221,7 +233,7 @@ impl Inner {
     }
 
     fn look(&self, module: &StoredModule, optimization: Optimization) -> Look {
-        let key = |optimization| key(&module.digest, self.fingerprint(optimization));
+        let key = |optimization| module.key(self.fingerprint(optimization));
         let superseded_by = (optimization == Optimization::None).then(|| key(Optimization::Full));
         Look { superseded_by, checked: self.checked.clone(), ..Look::new(&self.dir, &key(optimization), optimization) }
     }

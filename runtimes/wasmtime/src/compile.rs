@@ -3,7 +3,11 @@
 
 mod bounds;
 mod process;
+mod proposals;
 
+use std::collections::BTreeSet;
+
+use runtimes_contract::WasmProposal;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use wasmtime::{Engine, Module, OptLevel, component::Component};
@@ -55,9 +59,16 @@ pub enum Complaint {
     /// Does not validate, or uses a proposal that is switched off.
     #[error("invalid WebAssembly: {0}")]
     Invalid(String),
+    /// Uses a proposal that a setting of the container would switch on.
+    #[error(
+        "the WebAssembly uses {0}, which is off by default; the annotation wasm.skiff.internal/proposals: \"{0}\" of its Pod \
+         switches it on"
+    )]
+    Off(String),
     /// The module imports what the runtime does not provide.
     #[error(
-        "{0}; offered are wasi_snapshot_preview1 for modules, WASI 0.2 (cli, clocks, filesystem, http, io, random, sockets) for components"
+        "{0}; offered are wasi_snapshot_preview1 for modules; WASI 0.2 (cli, clocks, filesystem, http, io, random, sockets), \
+         wasi:config 0.2.0-rc.1, wasi:keyvalue 0.2.0-draft and 0.2.0-draft2, and wasi:logging 0.1.0-draft for components"
     )]
     Import(String),
     /// Exports nothing that can be run.
@@ -69,9 +80,9 @@ pub enum Complaint {
 }
 
 /// The engine that compiles. Its settings are those of what runs the code, except the optimization: an engine maps the code of both.
-pub fn engine(question: Question) -> wasmtime::Result<Engine> {
+pub(crate) fn engine(question: &Question) -> wasmtime::Result<Engine> {
     let mut settings = match question.purpose {
-        Purpose::Container => config(),
+        Purpose::Container => config(&question.proposals),
         Purpose::Plugin => plugin_config(),
     };
     settings.cranelift_opt_level(match question.optimization {

@@ -58,7 +58,9 @@ impl WasmtimeRuntime {
 /// The module that a container runs.
 fn module(spec: &ContainerSpec) -> Result<StoredModule, RuntimeError> {
     match &spec.content {
-        Content::Wasm { module, digest } => Ok(StoredModule { file: module.clone(), digest: digest.clone() }),
+        Content::Wasm { module, digest, .. } => {
+            Ok(StoredModule { file: module.clone(), digest: digest.clone(), proposals: spec.proposals.clone() })
+        }
         Content::Linux { .. } => {
             Err(RuntimeError::BadContent("runtime handler wasmtime runs WebAssembly, but the image holds a Linux root file system".into()))
         }

@@ -1,6 +1,9 @@
 //! The settings of wasmtime. The compiler (in the agent) and the shim (which only runs compiled code) must agree on every
 //! setting that shapes the machine code; both use [`config`].
 
+use std::collections::BTreeSet;
+
+use runtimes_contract::WasmProposal;
 #[cfg(feature = "shim")]
 use runtimes_contract::{ContainerSpec, HTTP_CONCURRENCY_MAX};
 use wasmtime::Config;
@@ -20,9 +23,16 @@ pub const HTTP_MEMORY_LEN_MAX: usize = 1 << 30;
 #[cfg(feature = "shim")]
 const MEMORY_RESIDENT_LEN: usize = 128 << 10;
 
-/// The settings that machine code depends on.
-pub fn config() -> Config {
+/// The settings that machine code depends on. Of the proposals, those that wasmtime calls stable (its tier 1) and has on by default are
+/// on: exceptions, GC and what they need are among them.
+pub fn config(proposals: &BTreeSet<WasmProposal>) -> Config {
     let mut config = Config::new();
+    config.wasm_custom_page_sizes(proposals.contains(&WasmProposal::CustomPageSizes));
+    config.wasm_stack_switching(proposals.contains(&WasmProposal::StackSwitching));
+    config.wasm_wide_arithmetic(proposals.contains(&WasmProposal::WideArithmetic));
+    config.wasm_threads(proposals.contains(&WasmProposal::Threads));
+    // Does not shape the code: whether a shared memory can be created.
+    config.shared_memory(proposals.contains(&WasmProposal::Threads));
     // SIGTERM and fairness between requests reach a guest that never calls out.
     config.epoch_interruption(true);
     config.wasm_component_model(true);
@@ -34,24 +44,32 @@ pub fn config() -> Config {
 }
 
 /// The settings for plugins, which run in the process that calls them: what a call costs is counted in instructions, which are the
-/// same on every machine, and so are the results.
+/// same on every machine, and so are the results. Their interface needs no heap.
 #[cfg(feature = "compile")]
 pub fn plugin_config() -> Config {
-    let mut config = config();
+    let mut config = config(&BTreeSet::new());
+    config.wasm_exceptions(false).gc_support(false);
     config.consume_fuel(true);
     config.cranelift_nan_canonicalization(true);
     config.relaxed_simd_deterministic(true);
     config
 }
 
-/// The same for a guest with an instance for each request: slots are created once and reused.
+/// The same for a guest with an instance for each request: slots are created once and reused. The pool has no shared memories, so
+/// a guest that may use them gets new memory for each request.
 #[cfg(feature = "shim")]
-pub fn pooled_config(concurrency: u32) -> Config {
+pub fn pooled_config(proposals: &BTreeSet<WasmProposal>, concurrency: u32) -> Config {
+    let mut config = config(proposals);
+    if proposals.contains(&WasmProposal::Threads) {
+        return config;
+    }
     let instances = concurrency + HTTP_PROBE_INSTANCES_MAX;
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(instances)
         .total_core_instances(instances * 8)
-        .total_memories(instances)
+        // The heap of the GC proposal takes the place of a memory.
+        .total_memories(instances * 2)
+        .total_gc_heaps(instances)
         .total_tables(instances * 2)
         .total_stacks(instances)
         .max_core_instances_per_component(64)
@@ -63,7 +81,6 @@ pub fn pooled_config(concurrency: u32) -> Config {
         .max_core_instance_size(4 << 20)
         .linear_memory_keep_resident(MEMORY_RESIDENT_LEN)
         .table_keep_resident(MEMORY_RESIDENT_LEN);
-    let mut config = config();
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
     config
 }

@@ -109,10 +109,13 @@ fn prepare(channel: &mut Channel) -> Result<Container, Failure> {
     let attached = Arc::new(Attached::listen(&args.dir, &spec)?);
     let log = Arc::new(Log::open(&spec.log_path, attached.clone())?);
 
-    let settings = if args.kind == Kind::Http { pooled_config(http_concurrency(&spec)) } else { config() };
+    let settings = if args.kind == Kind::Http { pooled_config(&spec.proposals, http_concurrency(&spec)) } else { config(&spec.proposals) };
     let engine = Engine::new(&settings).map_err(|error| Failure::new(Refusal::Missing, format!("making the engine: {error:#}")))?;
     let code = guest::Code::map(&engine, &args.code, args.kind)?;
     signals::install(&engine)?;
+
+    // It is read from /proc at first use. Stacks of the stack-switching proposal need it where there is no /proc any more.
+    let _page_size = rustix::param::page_size();
 
     root::join_namespaces(&spec)?;
     let server = match args.kind {

@@ -18,6 +18,8 @@ mod http;
 mod interfaces;
 #[path = "battery/names.rs"]
 mod names;
+#[path = "battery/proposals.rs"]
+mod proposals;
 #[path = "battery/wasm.rs"]
 mod wasm;
 

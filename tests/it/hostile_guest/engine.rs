@@ -32,6 +32,12 @@ const ENDING: &[(&str, &str, i32)] = &[
          (call $exit (i32.const 7))",
         7,
     ),
+    // Objects that stay reachable.
+    (
+        "objects",
+        "(loop $more (global.set $all (struct.new $list (global.get $all) (array.new_default $bytes (i32.const 65536)))) (br $more))",
+        134,
+    ),
     // Four gibibytes at once: more than the engine returns in one call, and more than the memory.
     ("random", "(drop (call $random (i32.const 0) (i32.const -1)))", 134),
     ("events", "(drop (call $poll (i32.const 0) (i32.const 64) (i32.const -1) (i32.const 32))) (call $exit (i32.const 7))", 7),
@@ -90,6 +96,9 @@ fn module(body: &str) -> Vec<u8> {
             (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
           (memory (export "memory") 1) (memory $second 1) (memory $third 1)
           (table $t 1 funcref)
+          (type $bytes (array (mut i8)))
+          (type $list (struct (field (ref null $list)) (field (ref $bytes))))
+          (global $all (mut (ref null $list)) (ref.null $list))
           (data (i32.const 100) "/etc/passwd")
           (data (i32.const 200) "../../../../../../../etc//passwd")
           (data (i32.const 300) "l1        l2        l3        l4")

@@ -62,6 +62,7 @@ pub(crate) fn build(pod: &Pod, container: &Container, layout: &Layout, from: Ing
         resources: resources::of_container(container),
         probe_token: String::new(),
         http_concurrency: None,
+        proposals: Default::default(),
         oom_score_adj: resources::oom_score_adj(pod, container, from.memory_bytes).max(from.oom_score_adj_min),
         security: Security { seccomp: from.seccomp, ..security::privileges(container) },
         log_path: layout.log(&names, &container.name, from.attempt),

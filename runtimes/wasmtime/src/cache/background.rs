@@ -44,7 +44,7 @@ impl Inner {
             return Ok(false);
         }
         // An image that was removed meanwhile is an error here, and no harm.
-        let source = Source::open(&module.file).await?;
+        let source = Source::open(module).await?;
         let made = self.make(&look, source, Priority::Low).await;
         if let Err(RuntimeError::BadContent(why)) = &made {
             self.refused.add(&refusal, why, Instant::now());

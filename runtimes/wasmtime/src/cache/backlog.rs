@@ -72,10 +72,12 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn module(digest: &str) -> StoredModule {
-        StoredModule { file: "module.wasm".into(), digest: digest.to_owned() }
+        StoredModule { file: "module.wasm".into(), digest: digest.to_owned(), proposals: BTreeSet::new() }
     }
 
     fn drained(queue: &mut Queue) -> Vec<String> {

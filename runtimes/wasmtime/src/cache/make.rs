@@ -1,5 +1,6 @@
 //! Compiles a module that is not in the cache, and names the result.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -8,13 +9,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use runtimes_contract::RuntimeError;
+use runtimes_contract::{RuntimeError, WasmProposal};
 use runtimes_host::blocking;
 use runtimes_host::files::{self, PRIVATE, write_atomic};
 use runtimes_host::helper::{Fault, HelperError, Job};
 
 use super::look::{Look, Note, hashed, identity};
-use super::{Artifact, BYTES_MAX, Inner, sweep};
+use super::{Artifact, BYTES_MAX, Inner, StoredModule, fingerprint_of, sweep};
 use crate::compile::{Answer, MODULE_LEN_MAX, Question, bounds, low_priority};
 use crate::kind::Kind;
 
@@ -30,19 +31,20 @@ pub(super) enum Priority {
     Low,
 }
 
-/// A module's file.
+/// A module's file, and the proposals that it may use.
 pub(super) struct Source {
     file: File,
     pub(super) len: u64,
+    proposals: BTreeSet<WasmProposal>,
 }
 
 impl Source {
-    pub(super) async fn open(module: &Path) -> Result<Self, RuntimeError> {
-        let (module, reading) = (module.to_owned(), format!("reading {}", module.display()));
+    pub(super) async fn open(module: &StoredModule) -> Result<Self, RuntimeError> {
+        let (path, proposals, reading) = (module.file.clone(), module.proposals.clone(), format!("reading {}", module.file.display()));
         let opened = blocking(move || {
-            let file = File::open(module)?;
+            let file = File::open(path)?;
             let len = file.metadata()?.len();
-            Ok::<_, io::Error>(Self { file, len })
+            Ok::<_, io::Error>(Self { file, len, proposals })
         });
         opened.await.map_err(RuntimeError::io(reading))
     }
@@ -51,7 +53,7 @@ impl Source {
 impl Inner {
     /// Compiles a module and stores the result. [`RuntimeError::BadContent`] when the same module would fail again.
     pub(super) async fn make(&self, look: &Look, source: Source, priority: Priority) -> Result<Artifact, RuntimeError> {
-        let Source { file, len } = source;
+        let Source { file, len, proposals } = source;
         if len > MODULE_LEN_MAX {
             return Err(RuntimeError::BadContent(format!("the WebAssembly file has {len} bytes; at most {MODULE_LEN_MAX} are compiled")));
         }
@@ -65,11 +67,15 @@ impl Inner {
             Priority::Usual => (self.compiler.clone(), bounds),
             Priority::Low => (self.compiler.clone().with_low_priority(), low_priority(bounds)),
         };
-        let question = Question { purpose: self.purpose, optimization: look.optimization };
+        let question = Question { purpose: self.purpose, optimization: look.optimization, proposals };
+        let fingerprint = match question.proposals.is_empty() {
+            true => self.fingerprint(look.optimization).to_owned(),
+            false => fingerprint_of(&question)?,
+        };
         let job = Job { root: &self.dir, bounds, question, files: vec![OwnedFd::from(file), OwnedFd::from(code)] };
         let begun = Instant::now();
         let answer: Answer = compiler.run(job).await.map_err(failed)?;
-        if answer.fingerprint != self.fingerprint(look.optimization) {
+        if answer.fingerprint != fingerprint {
             return Err(RuntimeError::Missing("the program that compiles is of another version; start the node again".into()));
         }
         let (look, took) = (look.clone(), begun.elapsed());

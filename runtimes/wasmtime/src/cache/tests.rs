@@ -27,7 +27,7 @@ fn compiler() -> Helper {
 }
 
 fn stored(file: impl Into<PathBuf>, digest: &str) -> StoredModule {
-    StoredModule { file: file.into(), digest: digest.to_owned() }
+    StoredModule { file: file.into(), digest: digest.to_owned(), proposals: BTreeSet::new() }
 }
 
 const MODULE: &[u8] = b"\0asm\x01\0\0\0\x01\x04\x01\x60\0\0\x03\x02\x01\0\x07\x0a\x01\x06_start\0\0\x0a\x04\x01\x02\0\x0b";

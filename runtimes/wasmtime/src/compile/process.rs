@@ -1,22 +1,26 @@
 //! The confined process that compiles what it is asked for. Its first file is the module, its second gets the machine
 //! code. It accepts no machine code from outside, so that nobody can pass foreign code to the node by it.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 
+use runtimes_contract::WasmProposal;
 use runtimes_host::helper::{Fault, Rights, serve};
 use serde::{Deserialize, Serialize};
 
-use super::{MODULE_LEN_MAX, Optimization, Purpose, compile, engine, fingerprint};
+use super::{MODULE_LEN_MAX, Optimization, Purpose, compile, engine, fingerprint, proposals::explained};
 use crate::kind::Kind;
 
 /// What is compiled.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Question {
     /// What runs the code.
     pub purpose: Purpose,
     /// How fast the code is.
     pub optimization: Optimization,
+    /// The proposals that it may use beside those that are on by default.
+    pub proposals: BTreeSet<WasmProposal>,
 }
 
 /// The result.
@@ -38,8 +42,12 @@ fn answer(question: Question, files: Vec<File>) -> Result<Answer, Fault> {
     let [module, code] = <[File; 2]>::try_from(files).map_err(|_| system(io::ErrorKind::InvalidInput.into()))?;
     let mut bytes = Vec::new();
     module.take(MODULE_LEN_MAX).read_to_end(&mut bytes).map_err(system)?;
-    let engine = engine(question).map_err(|error| Fault::System(format!("{error:#}")))?;
-    let compiled = compile(&engine, question.purpose, &bytes).map_err(|complaint| Fault::Content(complaint.to_string()))?;
+    let engine = engine(&question).map_err(|error| Fault::System(format!("{error:#}")))?;
+    let Question { purpose, proposals, .. } = question;
+    let compiled = compile(&engine, purpose, &bytes).map_err(|complaint| {
+        let explained = if purpose == Purpose::Container { explained(complaint, &bytes, &proposals) } else { complaint };
+        Fault::Content(explained.to_string())
+    })?;
     let written = (&code).write_all(&compiled.code);
     written.map_err(|error| match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Fault::DiskFull("no space left on the device".to_owned()),
