@@ -20,6 +20,7 @@ mod extenders;
 mod fairness;
 mod full_disk;
 mod gangs;
+mod guests;
 mod helm;
 mod hostile;
 #[cfg(target_arch = "x86_64")]

@@ -1,6 +1,6 @@
 //! Makes an image from blobs in the store: unpacks its layers, or extracts and checks its module.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use futures::TryStreamExt;
 use futures::stream::{self, StreamExt};
@@ -14,6 +14,8 @@ use runtimes_host::blocking;
 
 /// Layers unpacked at once.
 const UNPACKING_MAX: usize = 2;
+/// An image of a module alone has no more directory entries than that.
+const ENTRIES_MAX: usize = 64;
 /// The first bytes of every WASM module and component.
 const WASM_MAGIC: &[u8] = b"\0asm";
 
@@ -42,16 +44,25 @@ pub(crate) async fn assemble(store: &ImageStore, parts: Parts<'_>) -> Result<Ima
     let image = match shape {
         Shape::Module { layer } => module(store, parts.name, layer, config).await?,
         Shape::Layers { layers, wasm_file: Some(file) } => {
+            let mut blobs = blobs_of(&layers, &parts.config.0);
             let layers = unpacked(store, parts.name, &parts.config.0, layers).await?;
             let found =
                 find(store, &layers, &file).ok_or_else(|| not_runnable(parts.name, format!("its entrypoint /{file} is not in it")))?;
             let len = found.metadata().map_err(ImageError::io(format!("reading {}", found.display())))?.len();
             manifest::check_module_len(len).map_err(|reason| not_runnable(parts.name, reason.to_string()))?;
             let (digest, _) = store.blobs.put_file(&found).await?;
-            module(store, parts.name, digest, config).await?
+            let image = module(store, parts.name, digest.clone(), config).await?;
+            let dirs: Vec<_> = layers.iter().filter_map(|layer| unpack::dir(store, layer)).collect();
+            let is_alone = blocking(move || is_alone(&dirs, &found));
+            if is_alone.await.map_err(ImageError::io(format!("reading the layers of image {}", parts.name.given)))? {
+                image
+            } else {
+                blobs.push(digest.clone());
+                Image { id: parts.config.0, module: Some(digest), layers, blobs, ..image }
+            }
         }
         Shape::Layers { layers, wasm_file: None } => {
-            let blobs = layers.iter().map(|(blob, _)| blob.clone()).chain([parts.config.0.clone()]).collect();
+            let blobs = blobs_of(&layers, &parts.config.0);
             let layers = unpacked(store, parts.name, &parts.config.0, layers).await?;
             Image { layers, blobs, id: parts.config.0, kind: ContentKind::Linux, ..blank(config) }
         }
@@ -88,7 +99,7 @@ pub(crate) async fn module(store: &ImageStore, name: &Name, digest: String, conf
 /// A module that is in an image of the store was checked when it came: an image that is pulled again costs no process.
 async fn check(store: &ImageStore, name: &Name, digest: &str, file: PathBuf) -> Result<(), ImageError> {
     let Some(module_check) = &store.module_check else { return Ok(()) };
-    if store.index.all()?.iter().any(|image| image.id == digest) {
+    if store.index.all()?.iter().any(|image| image.id == digest || image.module.as_deref() == Some(digest)) {
         return Ok(());
     }
     let doing = format!("checking {}", file.display());
@@ -96,6 +107,29 @@ async fn check(store: &ImageStore, name: &Name, digest: &str, file: PathBuf) -> 
         RuntimeError::BadContent(why) => not_runnable(name, why),
         error => ImageError::io(doing)(std::io::Error::other(error)),
     })
+}
+
+/// The blobs of an image with layers.
+fn blobs_of(layers: &[(String, String)], config: &str) -> Vec<String> {
+    layers.iter().map(|(blob, _)| blob.clone()).chain([config.to_owned()]).collect()
+}
+
+/// Whether nothing but directories is in the layers beside the module. An image with many directories counts as one with files.
+fn is_alone(layers: &[PathBuf], module: &Path) -> std::io::Result<bool> {
+    let (mut dirs, mut entries) = (layers.to_vec(), 0);
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(dir)? {
+            let entry = entry?;
+            entries += 1;
+            match entry.file_type()?.is_dir() {
+                _ if entries > ENTRIES_MAX => return Ok(false),
+                true => dirs.push(entry.path()),
+                false if entry.path() == module => {}
+                false => return Ok(false),
+            }
+        }
+    }
+    Ok(true)
 }
 
 /// The name of a module whose image names none: the image's name. Without it a program would take the first argument of a
@@ -115,6 +149,7 @@ fn blank(config: ImageConfig) -> Image {
         size_bytes: 0,
         config,
         layers: Vec::new(),
+        module: None,
         blobs: Vec::new(),
         used_at_s: 0,
     }

@@ -69,7 +69,7 @@ pub struct ImageConfig {
 /// An image in the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Image {
-    /// Digest of its configuration (Linux), or of its module (WASM): `sha256:…`.
+    /// Digest of its configuration, or of its module when nothing else is in it: `sha256:…`.
     pub id: String,
     /// Names that lead to it, fully spelled: `docker.io/library/web:latest`.
     pub references: Vec<String>,
@@ -81,15 +81,25 @@ pub struct Image {
     pub size_bytes: u64,
     /// How to run it.
     pub config: ImageConfig,
-    /// Layers to unpack and stack, the lowest first; empty for WASM.
+    /// Layers to unpack and stack, the lowest first; empty for WASM that is a module and nothing else.
     layers: Vec<Layer>,
+    /// Digest of the module of a WASM image with other files.
+    #[serde(default)]
+    module: Option<String>,
     /// The blobs that belong to the image.
     blobs: Vec<String>,
     /// When it was last put in the store or mounted, in s since the epoch.
     used_at_s: u64,
 }
 
-/// One layer of a Linux image.
+impl Image {
+    /// Whether it is a WASM image with files beside its module, which are the guest's root: [`WritableLayer::merged`].
+    pub fn has_guest_files(&self) -> bool {
+        self.kind == ContentKind::Wasm && !self.layers.is_empty()
+    }
+}
+
+/// One layer of an image with a file system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Layer {
     /// The blob of the layer, compressed or not.

@@ -1,4 +1,4 @@
-//! A container's root file system: the image's layers stacked by overlayfs below a directory of the
+//! A container's root file system, or the files of a WASM guest: the image's layers stacked by overlayfs below a directory of the
 //! container's own. A mount is found again by its directory's name, the container's key.
 
 use std::path::{Path, PathBuf};
@@ -17,19 +17,26 @@ pub(crate) async fn mount(store: &ImageStore, image: &Image, key: &str) -> Resul
     store.index.touch(&image.id)?;
     match image.kind {
         ContentKind::Wasm => {
-            let module = store.blobs.path(&image.id).ok_or_else(|| malformed(&image.id))?;
-            Ok(Content::Wasm { module, digest: image.id.clone() })
+            let digest = image.module.as_ref().unwrap_or(&image.id);
+            let module = store.blobs.path(digest).ok_or_else(|| malformed(digest))?;
+            if image.has_guest_files() {
+                stack(store, image, key).await?;
+            }
+            Ok(Content::Wasm { module, digest: digest.clone() })
         }
-        ContentKind::Linux => {
-            let dir = dir(store, key);
-            let options = options(store, image, &dir)?;
-            present(store, image).await?;
-            let merged = dir.join("merged");
-            let doing = format!("mounting the root file system at {}", merged.display());
-            blocking(move || overlay(&dir, &options)).await.map_err(ImageError::io(doing))?;
-            Ok(Content::Linux { rootfs: merged })
-        }
+        ContentKind::Linux => Ok(Content::Linux { rootfs: stack(store, image, key).await? }),
     }
+}
+
+/// Mounts the layers with a writable one on top.
+async fn stack(store: &ImageStore, image: &Image, key: &str) -> Result<PathBuf, ImageError> {
+    let dir = dir(store, key);
+    let options = options(store, image, &dir)?;
+    present(store, image).await?;
+    let merged = dir.join("merged");
+    let doing = format!("mounting the root file system at {}", merged.display());
+    blocking(move || overlay(&dir, &options)).await.map_err(ImageError::io(doing))?;
+    Ok(merged)
 }
 
 /// Unpacks layers that are missing: an earlier version of Skiff gave their directories other names.

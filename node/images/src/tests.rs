@@ -125,7 +125,42 @@ async fn a_linux_style_image_with_a_wasm_entrypoint_is_wasm() {
     let bench = bench();
     let layer = tar_of(&[("app/", b""), ("app/run.wasm", EMPTY_MODULE)]);
     let image = bench.store.import("compat", &bench.file("i.tar", &saved(&[layer], "/app/run.wasm"))).await.expect("imports");
+    assert!(!image.has_guest_files(), "nothing else is in it");
     assert_eq!((image.kind, image.id), (ContentKind::Wasm, digest_of(EMPTY_MODULE)));
+}
+
+/// Two images with the same module and different files are two images.
+#[tokio::test]
+async fn the_other_files_of_a_wasm_image_stay_with_it() {
+    let bench = bench();
+    let mut ids = Vec::new();
+    for content in ["1", "2"] {
+        let lower = tar_of(&[("app/", b""), ("app/run.wasm", EMPTY_MODULE), ("app/text", b"lower"), ("gone", b"x")]);
+        let upper = tar_of(&[("app/", b""), ("app/text", content.as_bytes()), (".wh.gone", b"")]);
+        let file = bench.file("i.tar", &saved(&[lower, upper], "/app/run.wasm"));
+        let image = bench.store.import(&format!("files:{content}"), &file).await.expect("imports");
+        assert!(image.kind == ContentKind::Wasm && image.has_guest_files());
+        ids.push(image.id);
+    }
+    assert_ne!(ids[0], ids[1]);
+    for (content, id) in ["1", "2"].iter().zip(&ids) {
+        let image = bench.store.pull(&format!("files:{content}"), PullPolicy::Never, &[]).await.expect("is there");
+        assert_eq!(image.id, *id);
+        let key = format!("k{content}");
+        let Content::Wasm { module, digest } = bench.store.mount(&image, &key).await.expect("mounts") else { panic!("not WASM") };
+        assert_eq!((std::fs::read(module).expect("reads"), digest), (EMPTY_MODULE.to_vec(), digest_of(EMPTY_MODULE)));
+        let root = bench.store.writable_layer(&key).merged;
+        assert_eq!(std::fs::read_to_string(root.join("app/text")).expect("reads"), *content);
+        assert!(!root.join("gone").exists());
+        bench.store.unmount(&key).await.expect("unmounts");
+        assert!(!root.exists());
+    }
+    // Removing one sweeps neither the module nor the layers of the other.
+    bench.store.remove("files:1").await.expect("removes");
+    let left = bench.store.pull("files:2", PullPolicy::Never, &[]).await.expect("is whole");
+    bench.store.mount(&left, "k").await.expect("mounts");
+    assert_eq!(std::fs::read_to_string(bench.store.writable_layer("k").merged.join("app/text")).expect("reads"), "2");
+    bench.store.unmount("k").await.expect("unmounts");
 }
 
 #[tokio::test]

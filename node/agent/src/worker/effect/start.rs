@@ -55,6 +55,7 @@ impl Effects {
         let id = container_id(&PodName::of(&self.pod).uid, &container.name, attempt);
         let content = self.node.parts.images.mount(image, &id.0).await;
         let content = content.map_err(|error| unmade("CreateContainerError", chain(&error)))?;
+        let volumes = self.with_image_files(container, image, &id, volumes);
         let made = self.make(container, attempt, image, sandbox, &runtime, content, variables, volumes).await;
         if made.is_err()
             && let Err(error) = cleanup::remove_container(&self.node, runtime.handler(), &id).await
@@ -95,6 +96,16 @@ impl Effects {
             volumes.push(Mount::new(source, target, false));
         }
         Ok(volumes)
+    }
+
+    /// The files of a WASM image are its guest's root, unless a volume is mounted there.
+    fn with_image_files(&self, container: &Container, image: &Image, id: &ContainerId, mut volumes: Vec<Mount>) -> Vec<Mount> {
+        let root = Path::new("/");
+        let wanted = image.has_guest_files() && !volumes.iter().any(|mount| mount.target == root);
+        if let Some(layer) = wanted.then(|| self.node.parts.images.writable_layer(&id.0)).flatten() {
+            volumes.push(Mount::new(layer.merged, root, security::privileges(container).read_only_root));
+        }
+        volumes
     }
 
     async fn variables(&self, container: &Container, sandbox: &PodSandbox) -> Result<BTreeMap<String, String>, ConfigError> {
@@ -145,6 +156,7 @@ impl Effects {
         let mut spec = spec::build(&self.pod, container, &self.node.layout, from);
         spec.probe_token = self.node.probe_token(&spec.id);
         spec.http_concurrency = settings.http_concurrency;
+        spec.proposals = settings.proposals;
         if spec.args.is_empty() {
             return Err(unmade("CreateContainerError", "no command specified".to_owned()));
         }

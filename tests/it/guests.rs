@@ -1,0 +1,221 @@
+//! What WASM guests get beyond a start: exit codes of components, configuration, a store, a log, proposals by a setting, files.
+
+#[path = "../../runtimes/wasmtime/tests/battery/components.rs"]
+#[allow(dead_code, clippy::unwrap_used, reason = "shared with tests")]
+mod components;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+use tests::run::run;
+use tests::{Cluster, Kubectl, eventually};
+
+/// Ends with 22 if the engine collects garbage.
+const COLLECTS: &str = "(type $pair (struct (field i32) (field i32)))
+    (func (export \"_start\") (call $exit (struct.get $pair 1 (struct.new $pair (i32.const 1) (i32.const 22)))))";
+/// Ends with 22 if there are atomic instructions.
+const THREADS: &str = "(memory $shared 1 1 shared)
+    (func (export \"_start\") (drop (i32.atomic.rmw.add $shared (i32.const 0) (i32.const 22)))
+      (call $exit (i32.atomic.load $shared (i32.const 0))))";
+/// Prints the file `app/text` of its first directory, then makes `tmp/made` and `app/made` there. Ends with the error number of the first,
+/// and with 99 if the second succeeds.
+const FILES: &str = "
+    (import \"wasi_snapshot_preview1\" \"path_open\" (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
+    (import \"wasi_snapshot_preview1\" \"fd_read\" (func $read (param i32 i32 i32 i32) (result i32)))
+    (import \"wasi_snapshot_preview1\" \"fd_write\" (func $write (param i32 i32 i32 i32) (result i32)))
+    (data (i32.const 100) \"app/texttmp/madeapp/made\")
+    (func (export \"_start\") (local $failed i32)
+      (if (i32.eqz (call $open (i32.const 3) (i32.const 0) (i32.const 100) (i32.const 8) (i32.const 0)
+            (i64.const 2) (i64.const 2) (i32.const 0) (i32.const 40)))
+        (then
+          (i32.store (i32.const 0) (i32.const 1024)) (i32.store (i32.const 4) (i32.const 1024))
+          (drop (call $read (i32.load (i32.const 40)) (i32.const 0) (i32.const 1) (i32.const 8)))
+          (i32.store (i32.const 4) (i32.load (i32.const 8)))
+          (drop (call $write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 8)))))
+      (local.set $failed (call $open (i32.const 3) (i32.const 0) (i32.const 108) (i32.const 8) (i32.const 1)
+        (i64.const 64) (i64.const 64) (i32.const 0) (i32.const 40)))
+      (if (i32.eqz (call $open (i32.const 3) (i32.const 0) (i32.const 116) (i32.const 8) (i32.const 1)
+            (i64.const 64) (i64.const 64) (i32.const 0) (i32.const 40)))
+        (then (call $exit (i32.const 99))))
+      (call $exit (local.get $failed)))";
+
+#[test]
+fn guests_get_what_they_are_made_for() {
+    let cluster = Cluster::up();
+    let kubectl = cluster.kubectl();
+    kubectl.until_usable("default");
+    cluster.load_samples();
+    let work = tempfile::tempdir().expect("a directory");
+    let import = |name: &str, bytes: &[u8]| {
+        let file = work.path().join(format!("{name}.wasm"));
+        fs::write(&file, bytes).expect("written");
+        cluster.skiff(&["image", "import", &format!("guests/{name}:v1"), &file.display().to_string()]).ok();
+    };
+    import("exits", &components::command(&wat::parse_str(EXITS).expect("a module"), ""));
+    import("interfaces", &components::interfaces());
+    import("collects", &module(COLLECTS));
+    import("threads", &module(THREADS));
+    import("files", &module(FILES));
+    let image = image_with_files(work.path(), &module(FILES));
+    cluster.skiff(&["image", "import", "guests/image:v1", &image.display().to_string()]).ok();
+
+    exit_codes_of_components_arrive(&kubectl);
+    values_of_config_maps_and_secrets_are_configuration(&kubectl);
+    proposals_are_on_or_named(&kubectl);
+    files_of_an_image_are_the_guests_root(&kubectl);
+    a_volume_may_be_the_guests_root(&kubectl);
+    a_policy_forbids_proposals(&kubectl);
+}
+
+const EXITS: &str = r#"(module (import "wasi:cli/exit@0.2.12" "exit-with-code" (func $exit (param i32)))
+    (func (export "wasi:cli/run@0.2.12#run") (result i32) (call $exit (i32.const 4)) (i32.const 0)))"#;
+
+/// A preview 1 module that can call `$exit`.
+fn module(rest: &str) -> Vec<u8> {
+    let exit = r#"(import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))"#;
+    // Imports come first.
+    let (imports, rest) = rest.split_at(rest.find("(data").unwrap_or(0));
+    wat::parse_str(format!("(module {exit} {imports} (memory (export \"memory\") 1) {rest})")).expect("a module")
+}
+
+/// A `docker save` archive of an image with a module, a text and a directory for all users.
+fn image_with_files(work: &Path, module: &[u8]) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt as _;
+    let root = work.join("root");
+    for (dir, mode) in [("app", 0o755), ("tmp", 0o1777)] {
+        fs::create_dir_all(root.join(dir)).expect("made");
+        fs::set_permissions(root.join(dir), fs::Permissions::from_mode(mode)).expect("set");
+    }
+    fs::write(root.join("app/run.wasm"), module).expect("written");
+    fs::write(root.join("app/text"), "a text of the image\n").expect("written");
+    let tar = |dir: &Path, archive: &str, files: &[&str]| {
+        run(Command::new("tar").arg("-C").arg(dir).arg("-cf").arg(work.join(archive)).args(files), None).ok();
+    };
+    tar(&root, "layer.tar", &["app", "tmp"]);
+    let digest = run(Command::new("sha256sum").arg(work.join("layer.tar")), None).ok();
+    let config = json!({
+        "architecture": "wasm", "os": "wasip1", "config": {"Entrypoint": ["/app/run.wasm"], "WorkingDir": "/app"},
+        "rootfs": {"type": "layers", "diff_ids": [format!("sha256:{}", digest.split(' ').next().expect("a digest"))]},
+    });
+    fs::write(work.join("config.json"), config.to_string()).expect("written");
+    let manifest = json!([{"Config": "config.json", "RepoTags": ["x:y"], "Layers": ["layer.tar"]}]);
+    fs::write(work.join("manifest.json"), manifest.to_string()).expect("written");
+    tar(work, "image.tar", &["config.json", "manifest.json", "layer.tar"]);
+    work.join("image.tar")
+}
+
+/// A Pod of one container, which more is added to.
+fn pod(name: &str, image: &str, annotations: Value, container: Value) -> Value {
+    let mut main = json!({"name": "main", "image": format!("guests/{image}:v1"), "imagePullPolicy": "Never"});
+    for (field, value) in container.as_object().expect("fields") {
+        main[field] = value.clone();
+    }
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": annotations},
+        "spec": {"restartPolicy": "Never", "automountServiceAccountToken": false, "containers": [main]},
+    })
+}
+
+/// Waits until the Pod's container has ended with that code; returns its log.
+#[track_caller]
+fn ends_with(kubectl: &Kubectl<'_>, name: &str, code: i32) -> String {
+    let object = format!("pod/{name}");
+    kubectl.until(&object, "/status/phase", if code == 0 { "Succeeded" } else { "Failed" });
+    let ended = kubectl.field(&object, "/status/containerStatuses/0/state/terminated");
+    let log = kubectl.ok(&format!("logs {name}"));
+    assert_eq!(ended["exitCode"], code, "{name}: {ended} {log}");
+    log
+}
+
+#[track_caller]
+fn waits_with(kubectl: &Kubectl<'_>, name: &str, reason: &str, words: &str) {
+    eventually(&format!("{name} says {words}"), || {
+        let waiting = kubectl.field(&format!("pod/{name}"), "/status/containerStatuses/0/state/waiting");
+        let is_it = waiting["reason"] == reason && waiting["message"].as_str().is_some_and(|message| message.contains(words));
+        if is_it { Ok(()) } else { Err(waiting.to_string()) }
+    });
+}
+
+fn exit_codes_of_components_arrive(kubectl: &Kubectl<'_>) {
+    kubectl.apply(&pod("exits", "exits", json!({}), json!({})).to_string()).ok();
+    ends_with(kubectl, "exits", 4);
+}
+
+fn values_of_config_maps_and_secrets_are_configuration(kubectl: &Kubectl<'_>) {
+    kubectl.ok("create configmap settings --from-literal=COLOUR=green");
+    kubectl.ok("create secret generic keys --from-literal=colour=blue");
+    let from_map = json!({"envFrom": [{"configMapRef": {"name": "settings"}}]});
+    kubectl.apply(&pod("from-map", "interfaces", json!({}), from_map).to_string()).ok();
+    let from_secret = json!({"env": [{"name": "COLOUR", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "colour"}}}]});
+    kubectl.apply(&pod("from-secret", "interfaces", json!({}), from_secret).to_string()).ok();
+    // What a Secret has is no configuration of a container that does not name it: step 1 finds nothing.
+    kubectl.apply(&pod("without", "interfaces", json!({}), json!({})).to_string()).ok();
+    assert_eq!(ends_with(kubectl, "from-map", 0), "[info] config: green\n[warn] keyvalue: keyvalue\n");
+    assert_eq!(ends_with(kubectl, "from-secret", 0), "[info] config: blue\n[warn] keyvalue: keyvalue\n");
+    ends_with(kubectl, "without", 1);
+}
+
+fn proposals_are_on_or_named(kubectl: &Kubectl<'_>) {
+    kubectl.apply(&pod("collects", "collects", json!({}), json!({})).to_string()).ok();
+    kubectl.apply(&pod("threads", "threads", json!({}), json!({})).to_string()).ok();
+    let setting = |value: &str| json!({"wasm.skiff.internal/proposals": value});
+    kubectl.apply(&pod("threads-on", "threads", setting("threads,wide-arithmetic"), json!({})).to_string()).ok();
+    kubectl.apply(&pod("threads-misspelt", "threads", setting("thread"), json!({})).to_string()).ok();
+    ends_with(kubectl, "collects", 22);
+    ends_with(kubectl, "threads-on", 22);
+    let words = "uses threads, which is off by default; the annotation wasm.skiff.internal/proposals: \"threads\" of its Pod";
+    waits_with(kubectl, "threads", "CreateContainerError", words);
+    waits_with(kubectl, "threads-misspelt", "CreateContainerConfigError", "\"thread\" is not a proposal that can be switched on");
+    // The message is followed: the same Pod runs.
+    kubectl.ok("annotate pod threads wasm.skiff.internal/proposals=threads");
+    ends_with(kubectl, "threads", 22);
+}
+
+fn files_of_an_image_are_the_guests_root(kubectl: &Kubectl<'_>) {
+    kubectl.apply(&pod("files", "image", json!({}), json!({})).to_string()).ok();
+    let read_only = json!({"securityContext": {"readOnlyRootFilesystem": true}});
+    kubectl.apply(&pod("files-read-only", "image", json!({}), read_only).to_string()).ok();
+    assert_eq!(ends_with(kubectl, "files", 0), "a text of the image\n");
+    // WASI's EROFS.
+    assert_eq!(ends_with(kubectl, "files-read-only", 69), "a text of the image\n");
+    // A working directory that the image does not have.
+    kubectl.apply(&pod("files-elsewhere", "image", json!({}), json!({"workingDir": "/elsewhere"})).to_string()).ok();
+    kubectl.until("pod/files-elsewhere", "/status/phase", "Failed");
+    let ended = kubectl.field("pod/files-elsewhere", "/status/containerStatuses/0/state/terminated");
+    assert_eq!(ended["reason"], "StartError", "{ended}");
+    let message = ended["message"].as_str().unwrap_or_default();
+    assert!(message.contains("the working directory /elsewhere does not exist in the container"), "{ended}");
+}
+
+/// The policy that docs/security.md has for it.
+fn a_policy_forbids_proposals(kubectl: &Kubectl<'_>) {
+    let page = fs::read_to_string(tests::cluster::project().join("docs/security.md")).expect("the page");
+    let blocks = page.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let policy: Vec<_> = blocks.filter(|block| block.contains("name: stable-proposals")).collect();
+    assert_eq!(policy.len(), 1, "{policy:?}");
+    kubectl.apply(policy[0]).ok();
+    let set = pod("forbidden", "threads", json!({"wasm.skiff.internal/proposals": "threads"}), json!({})).to_string();
+    eventually("the policy holds", || {
+        let ran = kubectl.with_input("create --dry-run=server -f -", &set);
+        if ran.stderr.contains("WebAssembly proposals that are off by default are not allowed here") { Ok(()) } else { Err(ran.to_string()) }
+    });
+    kubectl.apply(&pod("allowed", "collects", json!({"example.com/other": "x"}), json!({})).to_string()).ok();
+    ends_with(kubectl, "allowed", 22);
+}
+
+/// The guest's files are in the volume, where a Linux container of the same Pod has them.
+fn a_volume_may_be_the_guests_root(kubectl: &Kubectl<'_>) {
+    let mut both = pod("root", "files", json!({}), json!({"volumeMounts": [{"name": "files", "mountPath": "/"}]}));
+    let prepare = json!({
+        "name": "prepare", "image": "samples/tools:latest", "imagePullPolicy": "Never",
+        "command": ["sh", "-c", "mkdir /v/app /v/tmp && chmod 1777 /v/tmp && echo of the volume > /v/app/text"],
+        "volumeMounts": [{"name": "files", "mountPath": "/v"}],
+    });
+    let spec = &mut both["spec"];
+    spec["initContainers"] = json!([prepare]);
+    spec["volumes"] = json!([{"name": "files", "emptyDir": {}}]);
+    kubectl.apply(&both.to_string()).ok();
+    assert_eq!(ends_with(kubectl, "root", 0), "of the volume\n");
+}
