@@ -199,7 +199,11 @@ fn a_policy_forbids_proposals(kubectl: &Kubectl<'_>) {
     let set = pod("forbidden", "threads", json!({"wasm.skiff.internal/proposals": "threads"}), json!({})).to_string();
     eventually("the policy holds", || {
         let ran = kubectl.with_input("create --dry-run=server -f -", &set);
-        if ran.stderr.contains("WebAssembly proposals that are off by default are not allowed here") { Ok(()) } else { Err(ran.to_string()) }
+        if ran.stderr.contains("WebAssembly proposals that are off by default are not allowed here") {
+            Ok(())
+        } else {
+            Err(ran.to_string())
+        }
     });
     kubectl.apply(&pod("allowed", "collects", json!({"example.com/other": "x"}), json!({})).to_string()).ok();
     ends_with(kubectl, "allowed", 22);

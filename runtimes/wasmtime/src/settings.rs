@@ -23,6 +23,14 @@ pub const HTTP_MEMORY_LEN_MAX: usize = 1 << 30;
 #[cfg(feature = "shim")]
 const MEMORY_RESIDENT_LEN: usize = 128 << 10;
 
+/// The stack of a guest. wasmtime's default is half a MiB. Code without optimization needs several times the stack of optimized code (a
+/// recursive function with twelve variables: 4.5 times), and must not overflow where that does not.
+#[cfg(feature = "shim")]
+const STACK_LEN_MAX: usize = 4 << 20;
+/// The stack beyond it, for the host's functions that a guest calls: as much as by wasmtime's default.
+#[cfg(feature = "shim")]
+const HOST_STACK_LEN: usize = 3 << 19;
+
 /// The settings that machine code depends on. Of the proposals, those that wasmtime calls stable (its tier 1) and has on by default are
 /// on: exceptions, GC and what they need are among them.
 pub fn config(proposals: &BTreeSet<WasmProposal>) -> Config {
@@ -55,11 +63,20 @@ pub fn plugin_config() -> Config {
     config
 }
 
+/// The settings for running a guest, which always has a stack of its own.
+#[cfg(feature = "shim")]
+pub fn guest_config(proposals: &BTreeSet<WasmProposal>) -> Config {
+    let mut config = config(proposals);
+    config.max_wasm_stack(STACK_LEN_MAX);
+    config.async_stack_size(STACK_LEN_MAX + HOST_STACK_LEN);
+    config
+}
+
 /// The same for a guest with an instance for each request: slots are created once and reused. The pool has no shared memories, so
 /// a guest that may use them gets new memory for each request.
 #[cfg(feature = "shim")]
 pub fn pooled_config(proposals: &BTreeSet<WasmProposal>, concurrency: u32) -> Config {
-    let mut config = config(proposals);
+    let mut config = guest_config(proposals);
     if proposals.contains(&WasmProposal::Threads) {
         return config;
     }

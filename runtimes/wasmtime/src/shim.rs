@@ -29,7 +29,7 @@ use runtimes_shim::state::Made;
 use wasmtime::Engine;
 
 use crate::kind::Kind;
-use crate::settings::{config, http_concurrency, pooled_config};
+use crate::settings::{guest_config, http_concurrency, pooled_config};
 use attached::Attached;
 use channel::Channel;
 use guest::Guest;
@@ -109,7 +109,8 @@ fn prepare(channel: &mut Channel) -> Result<Container, Failure> {
     let attached = Arc::new(Attached::listen(&args.dir, &spec)?);
     let log = Arc::new(Log::open(&spec.log_path, attached.clone())?);
 
-    let settings = if args.kind == Kind::Http { pooled_config(&spec.proposals, http_concurrency(&spec)) } else { config(&spec.proposals) };
+    let settings =
+        if args.kind == Kind::Http { pooled_config(&spec.proposals, http_concurrency(&spec)) } else { guest_config(&spec.proposals) };
     let engine = Engine::new(&settings).map_err(|error| Failure::new(Refusal::Missing, format!("making the engine: {error:#}")))?;
     let code = guest::Code::map(&engine, &args.code, args.kind)?;
     signals::install(&engine)?;

@@ -87,7 +87,8 @@ mod tests {
     fn proposals_are_a_list_of_names() {
         use WasmProposal::{StackSwitching, Threads};
         let proposals = |kind, value: &str| read(kind, json!({"wasm.skiff.internal/proposals": value})).map(|settings| settings.proposals);
-        let cases = [("", vec![]), (" ", vec![]), ("threads", vec![Threads]), ("threads, stack-switching ,threads", vec![StackSwitching, Threads])];
+        let cases =
+            [("", vec![]), (" ", vec![]), ("threads", vec![Threads]), ("threads, stack-switching ,threads", vec![StackSwitching, Threads])];
         for (value, wanted) in cases {
             assert_eq!(proposals(ContentKind::Wasm, value), Ok(wanted.into_iter().collect()), "{value:?}");
         }

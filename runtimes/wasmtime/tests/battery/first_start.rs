@@ -9,13 +9,38 @@ use runtimes_contract::{ContainerSpec, Content, Runtime};
 
 use crate::harness::Wasmtime;
 
-/// The program with a section that nothing reads, which makes its module large.
+/// The program as a large module.
 fn large(harness: &Wasmtime, id: &str, program: Program) -> ContainerSpec {
     let spec = spec_of(harness, id, program);
     let Content::Wasm { module, .. } = &spec.content else { panic!("a module") };
+    with_bytes(harness, &spec, std::fs::read(module).unwrap())
+}
+
+/// The module has a section that nothing reads, which makes it large.
+fn with_bytes(harness: &Wasmtime, spec: &ContainerSpec, module: Vec<u8>) -> ContainerSpec {
     let custom = [&b"\0\x80\x80\xd8\x04\x01x"[..], &vec![0; (600 << 14) - 2]].concat();
-    let bytes = [std::fs::read(module).unwrap(), custom].concat();
-    ContainerSpec { content: harness.content(&bytes), ..spec }
+    ContainerSpec { content: harness.content(&[module, custom].concat()), ..spec.clone() }
+}
+
+/// A recursion that optimized code does in less than half a MiB of stack: 16,000 calls of a function with twelve variables.
+fn recursive() -> Vec<u8> {
+    let numbers = 0..12;
+    let declared: String = numbers.clone().map(|number| format!("(local $v{number} i64)")).collect();
+    let set = |number: usize| {
+        let other = (number + 5) % 12;
+        format!("(local.set $v{number} (i64.add (i64.extend_i32_u (local.get $n)) (i64.mul (local.get $v{other}) (i64.const {number}))))")
+    };
+    let set: String = numbers.clone().map(set).collect();
+    let sum = numbers.fold("(i64.const 0)".to_owned(), |sum, number| format!("(i64.xor {sum} (local.get $v{number}))"));
+    wat::parse_str(format!(
+        "(module
+            (func $sum (param $n i32) (result i64) {declared} {set}
+                (if (result i64) (local.get $n)
+                    (then (i64.add {sum} (i64.add (call $sum (i32.sub (local.get $n) (i32.const 1))) {sum})))
+                    (else {sum})))
+            (func (export \"_start\") (drop (call $sum (i32.const 16000)))))"
+    ))
+    .unwrap()
 }
 
 /// The compiled files.
@@ -49,13 +74,18 @@ async fn guests_do_the_same_with_both_kinds_of_code() {
     let harness = Wasmtime::new();
     let specs = [("hello", Program::Hello), ("exit", Program::ExitWith(7)), ("spin", Program::Spin), ("hog", Program::Hog)]
         .map(|(id, program)| large(&harness, id, program));
-    let specs = specs.map(|mut spec| {
-        spec.resources.memory_limit_bytes = Some(32 << 20);
-        spec
-    });
+    let deep = with_bytes(&harness, &spec_of(&harness, "deep", Program::Hello), recursive());
+    let specs: Vec<_> = specs.into_iter().chain([deep]).collect();
+    let specs: Vec<_> = specs
+        .into_iter()
+        .map(|mut spec| {
+            spec.resources.memory_limit_bytes = Some(32 << 20);
+            spec
+        })
+        .collect();
     let runtime = harness.runtime();
     let first = run(&runtime, &specs).await;
-    assert_eq!(first.iter().map(|end| end.0).collect::<Vec<_>>(), [0, 7, 143, 3], "{first:?}");
+    assert_eq!(first.iter().map(|end| end.0).collect::<Vec<_>>(), [0, 7, 143, 3, 0], "{first:?}");
     assert_eq!(codes(harness.dir()), specs.len(), "one code each");
     let wait = async {
         while codes(harness.dir()) < 2 * specs.len() {

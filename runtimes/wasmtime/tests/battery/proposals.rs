@@ -53,10 +53,7 @@ async fn stable_proposals_are_on() {
         ),
         (
             "memory64",
-            module(
-                "(memory $large i64 1)",
-                "(i32.store $large (i64.const 8) (i32.const 22)) (call $exit (i32.load $large (i64.const 8)))",
-            ),
+            module("(memory $large i64 1)", "(i32.store $large (i64.const 8) (i32.const 22)) (call $exit (i32.load $large (i64.const 8)))"),
         ),
         ("tail calls", module("(func $tail (param i32) (return_call $exit (local.get 0)))", "(call $tail (i32.const 22))")),
     ] {
@@ -91,10 +88,7 @@ fn optional() -> [(WasmProposal, Vec<u8>); 4] {
         ),
         (
             WasmProposal::WideArithmetic,
-            module(
-                "",
-                "(i64.mul_wide_u (i64.const 0x200000000) (i64.const 0xb00000000)) (call $exit (i32.wrap_i64)) (unreachable)",
-            ),
+            module("", "(i64.mul_wide_u (i64.const 0x200000000) (i64.const 0xb00000000)) (call $exit (i32.wrap_i64)) (unreachable)"),
         ),
     ]
 }
