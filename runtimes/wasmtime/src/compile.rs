@@ -5,9 +5,6 @@ mod bounds;
 mod process;
 mod proposals;
 
-use std::collections::BTreeSet;
-
-use runtimes_contract::WasmProposal;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use wasmtime::{Engine, Module, OptLevel, component::Component};
