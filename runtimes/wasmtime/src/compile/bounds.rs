@@ -26,7 +26,7 @@ pub(crate) const LARGE_FROM: u64 = 256 << 10;
 pub(crate) const LONG_FROM: u64 = 1 << 20;
 
 /// Modules from that length on are compiled without optimization at first. That saves a quarter of the CPU time, and the code needs a
-/// third more when it runs; below that length the difference is less than a second.
+/// fifth more when it runs; below that length the difference is less than a second.
 pub(crate) const QUICK_FROM: u64 = 8 << 20;
 
 /// The limits for a module of that many bytes, on a machine with so much memory and so many cores.
