@@ -10,6 +10,7 @@ mod env;
 mod handler;
 pub mod qos;
 pub mod resources;
+mod restart;
 mod security;
 mod toleration;
 pub mod update;

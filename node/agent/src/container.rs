@@ -3,8 +3,10 @@
 
 pub(crate) mod command;
 pub(crate) mod env;
+pub(crate) mod ephemeral;
 pub(crate) mod files;
 pub(crate) mod probes;
+pub(crate) mod processes;
 pub(crate) mod pull;
 pub(crate) mod resolv;
 pub(crate) mod resources;
@@ -14,6 +16,8 @@ pub(crate) mod service_env;
 pub(crate) mod spec;
 mod user_id;
 pub(crate) mod wasm_settings;
+
+use std::borrow::Cow;
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
@@ -26,6 +30,8 @@ pub(crate) enum Role {
     Sidecar,
     /// One of `spec.containers`.
     Main,
+    /// One of `spec.ephemeralContainers`: added while the Pod runs, in no order, and never started again.
+    Ephemeral,
 }
 
 impl Role {
@@ -34,11 +40,12 @@ impl Role {
         match self {
             Self::Init | Self::Sidecar => format!("spec.initContainers{{{name}}}"),
             Self::Main => format!("spec.containers{{{name}}}"),
+            Self::Ephemeral => format!("spec.ephemeralContainers{{{name}}}"),
         }
     }
 }
 
-/// Every container of a Pod with its role: init containers and sidecars in order, then the others.
+/// Every container that a Pod was created with, with its role: init containers and sidecars in order, then the others.
 pub(crate) fn all(spec: &PodSpec) -> impl Iterator<Item = (Role, &Container)> {
     let early = spec.init_containers.iter().flatten().map(|container| {
         let sidecar = container.restart_policy.as_deref() == Some("Always");
@@ -47,21 +54,23 @@ pub(crate) fn all(spec: &PodSpec) -> impl Iterator<Item = (Role, &Container)> {
     early.chain(spec.containers.iter().map(|container| (Role::Main, container)))
 }
 
-/// A container of a Pod by name.
+/// A container that a Pod was created with, by name.
 pub(crate) fn find<'a>(pod: &'a Pod, name: &str) -> Option<(Role, &'a Container)> {
     all(pod.spec.as_ref()?).find(|(_, container)| container.name == name)
 }
 
-/// The message for ephemeral containers: one could join a Linux container's namespaces, but this is not implemented.
-pub(crate) const EPHEMERAL_REFUSED: &str = "ephemeral containers are not supported on this node";
+/// A container of a Pod by name, ephemeral ones included.
+pub(crate) fn find_any<'a>(pod: &'a Pod, name: &str) -> Option<(Role, Cow<'a, Container>)> {
+    if let Some((role, container)) = find(pod, name) {
+        return Some((role, Cow::Borrowed(container)));
+    }
+    let added = ephemeral::list(pod).find(|container| container.name == name)?;
+    Some((Role::Ephemeral, Cow::Owned(ephemeral::as_container(added))))
+}
 
 /// The path that events name for a container of any kind, as upstream.
 pub(crate) fn field_path(pod: &Pod, name: &str) -> Option<String> {
-    if let Some((role, _)) = find(pod, name) {
-        return Some(role.field_path(name));
-    }
-    let ephemeral = pod.spec.as_ref()?.ephemeral_containers.iter().flatten().any(|container| container.name == name);
-    ephemeral.then(|| format!("spec.ephemeralContainers{{{name}}}"))
+    find_any(pod, name).map(|(role, _)| role.field_path(name))
 }
 
 /// A container that cannot be configured: `CreateContainerConfigError` with this message.

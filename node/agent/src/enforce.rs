@@ -78,27 +78,49 @@ pub(crate) fn sysctls_of(pod: &Pod) -> Vec<(String, String)> {
     wanted.map(|sysctl| (dotted(&sysctl.name), sysctl.value.clone())).collect()
 }
 
+const NO_APP_ARMOR: &str = "Cannot enforce AppArmor: this node does not support AppArmor";
+const NO_SELINUX: &str = "Cannot enforce SELinux: this node does not support SELinux labels";
+
 fn app_armor(pod: &Pod, spec: &PodSpec) -> Option<Rejection> {
+    let is_wanted = container::all(spec).any(|(_, container)| wants_app_armor(pod, spec, container));
+    is_wanted.then(|| rejected("AppArmor", NO_APP_ARMOR.to_owned()))?
+}
+
+fn wants_app_armor(pod: &Pod, spec: &PodSpec, container: &Container) -> bool {
     let of_pod = spec.security_context.as_ref().and_then(|context| context.app_armor_profile.as_ref());
     let confines = |profile: &AppArmorProfile| profile.type_ != "Unconfined";
-    let annotated = |container: &Container| {
+    let annotated = || {
         let annotation = format!("{APP_ARMOR_ANNOTATION}{}", container.name);
         pod.metadata.annotations.as_ref().and_then(|all| all.get(&annotation)).is_some_and(|profile| profile != "unconfined")
     };
-    let is_wanted = container::all(spec).any(|(_, container)| {
-        let own = container.security_context.as_ref().and_then(|context| context.app_armor_profile.as_ref());
-        own.or(of_pod).map_or_else(|| annotated(container), confines)
-    });
-    is_wanted.then(|| rejected("AppArmor", "Cannot enforce AppArmor: this node does not support AppArmor".to_owned()))?
+    let own = container.security_context.as_ref().and_then(|context| context.app_armor_profile.as_ref());
+    own.or(of_pod).map_or_else(annotated, confines)
 }
 
 fn selinux_labels(spec: &PodSpec, selinux: bool) -> Option<Rejection> {
-    let says_something = |options: Option<&SELinuxOptions>| options.is_some_and(|options| *options != SELinuxOptions::default());
     let of_pod = spec.security_context.as_ref().and_then(|context| context.se_linux_options.as_ref());
-    let of_any = container::all(spec)
-        .any(|(_, container)| says_something(container.security_context.as_ref().and_then(|context| context.se_linux_options.as_ref())));
-    let wanted = selinux && (says_something(of_pod) || of_any);
-    wanted.then(|| rejected("SELinux", "Cannot enforce SELinux: this node does not support SELinux labels".to_owned()))?
+    let wanted = selinux && (is_label(of_pod) || container::all(spec).any(|(_, container)| wants_label(container)));
+    wanted.then(|| rejected("SELinux", NO_SELINUX.to_owned()))?
+}
+
+fn wants_label(container: &Container) -> bool {
+    is_label(container.security_context.as_ref().and_then(|context| context.se_linux_options.as_ref()))
+}
+
+fn is_label(options: Option<&SELinuxOptions>) -> bool {
+    options.is_some_and(|options| *options != SELinuxOptions::default())
+}
+
+/// Rejects a container that was added to a Pod after its admission, with settings for which a Pod is rejected.
+pub(crate) fn check_added(pod: &Pod, container: &Container, selinux: bool) -> Result<(), ConfigError> {
+    let spec = pod.spec.as_ref();
+    if spec.is_some_and(|spec| wants_app_armor(pod, spec, container)) {
+        return Err(ConfigError(NO_APP_ARMOR.to_owned()));
+    }
+    if selinux && wants_label(container) {
+        return Err(ConfigError(NO_SELINUX.to_owned()));
+    }
+    Ok(())
 }
 
 /// Why the Pod gets no sandbox, if it gets none.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::container;
+use crate::container::{self, ephemeral};
 use crate::error::chain;
 use crate::node::Node;
 
@@ -11,8 +11,11 @@ pub(crate) async fn collect_images(node: &Node, high: u8, low: u8) {
     let mut in_use = BTreeSet::new();
     for entry in node.directory.all() {
         let named = entry.pod.spec.iter().flat_map(container::all).filter_map(|(_, container)| container.image.as_deref());
+        let named = named.chain(ephemeral::list(&entry.pod).filter_map(|container| container.image.as_deref()));
         // A name may refer to another image by now than the running one.
-        let statuses = entry.status.container_statuses.iter().flatten().chain(entry.status.init_container_statuses.iter().flatten());
+        let status = &entry.status;
+        let lists = [&status.container_statuses, &status.init_container_statuses, &status.ephemeral_container_statuses];
+        let statuses = lists.into_iter().flatten().flatten();
         for reference in named.chain(statuses.map(|status| status.image_id.as_str()).filter(|id| !id.is_empty())) {
             if let Ok(Some(image)) = node.parts.images.get(reference).await {
                 in_use.insert(image.id);

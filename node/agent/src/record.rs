@@ -3,20 +3,21 @@
 //! transitions out of it.
 
 mod container_record;
+mod restart;
+mod target;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use runtimes_contract::Sandbox;
 
-pub(crate) use container_record::{
-    Condemned, ContainerRecord, ExitedInstance, ImageState, InstanceState, RunningInstance, Waiting, restarts, will_restart,
-};
+pub(crate) use container_record::{Condemned, ContainerRecord, ExitedInstance, ImageState, InstanceState, RunningInstance, Waiting};
+pub(crate) use restart::{AfterExit, RESTARTING_ALL, after_exit, may_restart_all, restarts, restarts_after_probe, will_restart};
 
 use crate::backoff::Backoff;
-use crate::container::{self, Role, resources};
+use crate::container::{self, Role, ephemeral, resources};
 use crate::resize::{self, Allocation, Pending};
 
 /// The state of one Pod on the node. The next step depends on it, on the Pod and on the time.
@@ -54,8 +55,6 @@ pub(crate) struct PodRecord {
     pub(crate) resize: Resize,
     /// A resize has begun and its end was not reported yet.
     pub(crate) resizing: bool,
-    /// Ephemeral containers that have an event that they are not supported.
-    pub(crate) ephemeral_refused: BTreeSet<String>,
 }
 
 /// The state of the Pod's sandbox.
@@ -174,8 +173,7 @@ impl PodRecord {
             .map(|(role, container)| (container.name.clone(), ContainerRecord::new(role)))
             .collect();
         let started_at = pod.status.as_ref().and_then(|status| status.start_time.as_ref()).map_or(now, |time| time.0);
-        let reported = pod.status.as_ref().and_then(|status| status.ephemeral_container_statuses.as_ref());
-        Self {
+        let mut pod_record = Self {
             sandbox: SandboxState::Absent,
             containers,
             gone: false,
@@ -192,7 +190,15 @@ impl PodRecord {
             pending: resize::reported_pending(pod),
             resize: Resize::Settled,
             resizing: false,
-            ephemeral_refused: reported.into_iter().flatten().map(|status| status.name.clone()).collect(),
+        };
+        pod_record.add_ephemeral(pod);
+        pod_record
+    }
+
+    /// Adds the ephemeral containers that the Pod got since. None is ever removed from a Pod.
+    pub(crate) fn add_ephemeral(&mut self, pod: &Pod) {
+        for container in ephemeral::list(pod) {
+            self.containers.entry(container.name.clone()).or_insert_with(|| ContainerRecord::new(Role::Ephemeral));
         }
     }
 
@@ -208,14 +214,15 @@ impl PodRecord {
     pub(crate) fn main_begun(&self) -> bool {
         self.containers
             .values()
-            .any(|record| record.role == Role::Main && (record.attempts > 0 || !matches!(record.run, InstanceState::Idle)))
+            .filter(|record| record.role == Role::Main && !record.reset)
+            .any(|record| record.attempts > 0 || !matches!(record.run, InstanceState::Idle))
     }
 
     /// Whether nothing is left to run, by the Pod's own doing.
     pub(crate) fn finished(&self, spec: &PodSpec) -> bool {
         let record = |container: &Container| self.containers.get(&container.name);
         let over = |role: Role, container: &Container| {
-            record(container).and_then(ContainerRecord::ended).is_some_and(|ended| !restarts(spec, role, ended))
+            record(container).and_then(ContainerRecord::ended).is_some_and(|ended| !restarts(spec, role, container, ended))
         };
         let init_failed = !self.main_begun()
             && container::all(spec).any(|(role, container)| {

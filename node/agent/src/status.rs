@@ -11,13 +11,22 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{HostIP, Pod, PodIP, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::container::{Role, files, resources};
-use crate::record::{Clean, Failure, PodRecord};
+use crate::container::{self, Role, files, resources};
+use crate::record::{Clean, ContainerRecord, Failure, PodRecord, restarts};
 use phase::Next;
 
 /// A time as `metav1.Time` holds it: whole seconds.
 pub(crate) fn time(at: Timestamp) -> Time {
     Time(Timestamp::from_second(at.as_second()).unwrap_or(at))
+}
+
+/// Whether an instance follows one of `spec.containers` that ended.
+fn followed(pod: &Pod, pod_record: &PodRecord) -> bool {
+    let Some(spec) = &pod.spec else { return false };
+    container::all(spec).filter(|(role, _)| *role == Role::Main).any(|(role, container)| {
+        let ended = pod_record.containers.get(&container.name).and_then(ContainerRecord::latest_end);
+        ended.is_some_and(|ended| restarts(spec, role, container, ended))
+    })
 }
 
 /// The status of a Pod. Conditions that others own are left out.
@@ -29,10 +38,10 @@ pub(crate) fn compute(pod: &Pod, pod_record: &PodRecord, host_ip: IpAddr, now: T
     let rejected = pod_record.failure.as_ref().is_some_and(Failure::is_rejection);
     let (init_statuses, statuses) = if rejected { (Vec::new(), Vec::new()) } else { containers::statuses(pod, pod_record) };
     let over = pod_record.ends(pod) && !pod_record.anything_runs() && pod_record.clean != Clean::Not;
-    let next = match pod_record.containers.values().any(|record| record.role == Role::Main && record.is_replaced()) {
+    let next = match followed(pod, pod_record) {
         _ if over => Next::Nothing,
         true => Next::Instance,
-        false => Next::ByPolicy,
+        false => Next::None,
     };
     let phase = match &pod_record.failure {
         Some(_) if rejected || !pod_record.anything_runs() => "Failed",
@@ -63,7 +72,7 @@ pub(crate) fn compute(pod: &Pod, pod_record: &PodRecord, host_ip: IpAddr, now: T
         start_time: Some(time(pod_record.started_at)),
         init_container_statuses: Some(init_statuses).filter(|list| !list.is_empty()),
         container_statuses: Some(statuses).filter(|list| !list.is_empty()),
-        ephemeral_container_statuses: Some(containers::ephemeral(pod)).filter(|list| !list.is_empty()),
+        ephemeral_container_statuses: Some(containers::ephemeral(pod, pod_record)).filter(|list| !list.is_empty()),
         qos_class: Some(resources::qos(pod).to_owned()),
         observed_generation: pod.metadata.generation,
         ..PodStatus::default()

@@ -3,6 +3,7 @@
 
 mod adoption;
 mod claims;
+mod debugging;
 mod evictions;
 mod images;
 mod joining;
@@ -12,6 +13,7 @@ mod preparations;
 mod refusals;
 mod requests;
 mod resize;
+mod restarts;
 mod streams;
 
 use std::collections::BTreeMap;

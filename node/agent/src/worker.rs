@@ -29,8 +29,8 @@ use crate::record::{Clean, Condemned, Failure, ImageState, InstanceState, PodRec
 use crate::status;
 use crate::status::writer::Writer;
 use adopt::RuntimeContainer;
-use effect::{Deadline, Effects};
-use learn::{Note, Report};
+use effect::{Deadline, Effects, NextInstance};
+use learn::{Note, Report, StartFault};
 use plan::{Step, plan};
 
 /// Reports that may wait for the worker.
@@ -196,8 +196,9 @@ impl Worker {
                     self.tasks.spawn(api_tasks::named("node-agent/pod-pull", self.effects.clone().pull(name)));
                 }
             }
-            Step::Start(name) => self.start(name),
+            Step::Start(name) => self.start(name, now),
             Step::Kill { name, message, replaced } => self.kill(&name, message, replaced, now),
+            Step::Reset => self.record.reset(now),
             Step::Resize => self.resize(),
             Step::BackOffPull(name) => {
                 let notes = self.record.back_off_pull(&self.pod, &name);
@@ -223,8 +224,9 @@ impl Worker {
         }
     }
 
-    fn start(&mut self, name: String) {
+    fn start(&mut self, name: String, now: Timestamp) {
         let Some(sandbox) = self.record.ready_sandbox().cloned() else { return };
+        let target = self.record.target(&self.pod, &name);
         let Some(record) = self.record.containers.get_mut(&name) else { return };
         let ImageState::Ready(image) = record.image.clone() else { return };
         let before = match std::mem::replace(&mut record.run, InstanceState::Idle) {
@@ -234,19 +236,35 @@ impl Worker {
         let attempt = record.attempts;
         let leftover = before.as_ref().and_then(|ended| ended.id.clone());
         record.run = InstanceState::Starting { before };
-        self.tasks.spawn(api_tasks::named("node-agent/pod-start", self.effects.clone().start(name, attempt, image, sandbox, leftover)));
+        match target {
+            Ok(target) => {
+                let next = NextInstance { name, attempt, image, sandbox, target, leftover };
+                self.tasks.spawn(api_tasks::named("node-agent/pod-start", self.effects.clone().start(next)));
+            }
+            Err(reason) => {
+                let notes = self.record.learn(&self.pod, Report::Started(name, Err(StartFault::Unmade(reason))), now);
+                self.announce(notes);
+            }
+        }
     }
 
     fn kill(&mut self, name: &str, message: String, replaced: bool, now: Timestamp) {
         // While the Pod lives the deadline is this instance's own; the Pod's end may cut it short.
-        let own = if self.record.ending_since.is_some() { Timestamp::MAX } else { self.restart_deadline(name, now) };
+        let ending = self.record.ending_since.is_some();
+        // As upstream, a restart of all containers runs no hooks and leaves no time but that for the stop signal.
+        let reset = !ending && self.pod.spec.as_ref().is_some_and(|spec| self.record.restarts_all(spec));
+        let own = match (ending, reset) {
+            (true, _) => Timestamp::MAX,
+            (false, true) => now,
+            (false, false) => self.restart_deadline(name, now),
+        };
         let Some(record) = self.record.containers.get_mut(name) else { return };
         let InstanceState::Running(alive) = &mut record.run else { return };
         (alive.stopping, alive.replaced) = (true, replaced);
         let alive = alive.clone();
         self.node.note(&self.pod, Some(name), false, "Killing", message);
         let evicted = self.record.failure.as_ref().is_some_and(Failure::is_eviction);
-        let deadline = Deadline { own, of_pod: self.kill_by.subscribe(), at_once: evicted };
+        let deadline = Deadline { own, of_pod: self.kill_by.subscribe(), at_once: evicted, without_hook: reset };
         self.tasks.spawn(api_tasks::named("node-agent/pod-stop", self.effects.clone().stop(name.to_owned(), alive, deadline)));
     }
 

@@ -13,7 +13,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use runtimes_contract::{ContainerId, ContainerSpec, ContainerState, ContainerStatus, Content, Exit, Resources, Sandbox, Security, User};
+use runtimes_contract::{
+    ContainerId, ContainerSpec, ContainerState, ContainerStatus, Content, Exit, Processes, Resources, Sandbox, Security, User,
+};
 use runtimes_contract::{Runtime, RuntimeError};
 
 pub use life::*;
@@ -94,6 +96,7 @@ pub fn plain_spec(id: &str) -> ContainerSpec {
         id: ContainerId(id.into()),
         labels: [("name".to_owned(), id.to_owned())].into(),
         sandbox: Sandbox { network: None, ipc: None, uts: None, hostname: "pod".into() },
+        processes: Processes::Own,
         cgroup: format!("skiff-test/{id}"),
         content: Content::Linux { rootfs: "/".into() },
         args: vec!["run".into()],

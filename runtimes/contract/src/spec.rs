@@ -33,6 +33,19 @@ pub struct Sandbox {
     pub hostname: String,
 }
 
+/// The processes that a container sees and may signal.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Processes {
+    /// Its own: it has a PID namespace of its own.
+    #[default]
+    Own,
+    /// Those of another container of the runtime, whose PID namespace it joins. That container must be running; its end is
+    /// the end of both.
+    OfContainer(ContainerId),
+    /// Those of the node.
+    OfNode,
+}
+
 /// The kind of content that a runtime runs and an image has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ContentKind {
@@ -171,6 +184,11 @@ pub struct ContainerSpec {
     pub labels: BTreeMap<String, String>,
     /// Namespaces to join.
     pub sandbox: Sandbox,
+    /// The processes that it sees. A runtime whose containers cannot share processes returns [`RuntimeError::Unsupported`].
+    ///
+    /// [`RuntimeError::Unsupported`]: crate::RuntimeError::Unsupported
+    #[serde(default)]
+    pub processes: Processes,
     /// Cgroup to make for the container, relative to the hierarchy's root, for example
     /// `skiff/3f2a/burstable/pod<uid>/<id>`. Its parent exists.
     pub cgroup: String,

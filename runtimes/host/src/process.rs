@@ -36,6 +36,19 @@ impl ProcessRef {
         Self::read(pid)
     }
 
+    /// As text without a line break, for [`ProcessRef::decode`].
+    pub fn encode(&self) -> String {
+        format!("{} {} {}", self.pid, self.start_ticks, self.boot_id)
+    }
+
+    /// From the text of [`ProcessRef::encode`].
+    pub fn decode(text: &str) -> Option<Self> {
+        let (pid, rest) = text.split_once(' ')?;
+        let (start_ticks, boot_id) = rest.split_once(' ')?;
+        let pid = pid.parse().ok().filter(|&pid| pid > 0)?;
+        Some(Self { pid, start_ticks: start_ticks.parse().ok()?, boot_id: boot_id.to_owned() })
+    }
+
     /// Whether it still runs. A zombie does not.
     pub fn is_alive(&self) -> bool {
         self.state().is_some_and(|state| !matches!(state, 'Z' | 'X' | 'x'))
@@ -195,6 +208,15 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(is_alive, "{process:?}");
+    }
+
+    #[test]
+    fn a_process_is_the_same_after_it_was_text() {
+        let own = ProcessRef::current().unwrap();
+        assert_eq!(ProcessRef::decode(&own.encode()), Some(own));
+        for nonsense in ["", "1", "1 2", "x 2 b", "-1 2 b", "0 2 b"] {
+            assert_eq!(ProcessRef::decode(nonsense), None, "{nonsense:?}");
+        }
     }
 
     #[test]

@@ -8,8 +8,10 @@ mod seccomp;
 use std::collections::BTreeMap;
 
 use oci_spec::runtime::{Process, Spec};
-use runtimes_contract::{ContainerSpec, Content, ExecSpec, Resources, RuntimeError, Sandbox, Seccomp, Security};
+use runtimes_contract::{ContainerSpec, Content, ExecSpec, Processes, Resources, RuntimeError, Seccomp, Security};
 use runtimes_host::cgroup::{Mode, cpu_weight};
+use runtimes_host::process::ProcessRef;
+use runtimes_shim::record::TARGET_ANNOTATION;
 use serde_json::{Value, json};
 
 /// The directories that are searched for executables when the image sets no PATH.
@@ -41,6 +43,8 @@ pub struct Facts {
     pub limits_swap: bool,
     /// The node's devices, as OCI device objects; for privileged containers.
     pub devices: Vec<Value>,
+    /// The first process of the container whose PID namespace the container joins.
+    pub target: Option<ProcessRef>,
 }
 
 impl Facts {
@@ -55,16 +59,20 @@ pub fn bundle(spec: &ContainerSpec, facts: &Facts) -> Result<Spec, RuntimeError>
     let Content::Linux { rootfs } = &spec.content else {
         return Err(RuntimeError::BadContent("runtime handler runc runs Linux images, but the image holds a WebAssembly module".into()));
     };
+    if let (Processes::OfContainer(id), None) = (&spec.processes, &facts.target) {
+        return Err(RuntimeError::Unsupported(format!("invalid target container: no process of container \"{id}\" runs")));
+    }
     let privileged = spec.security.privileged;
     let whole = json!({
         "ociVersion": "1.0.2",
         "process": process(spec),
         "root": { "path": rootfs, "readonly": spec.security.read_only_root },
         "mounts": mounts::mounts(spec),
+        "annotations": facts.target.as_ref().map(|target| json!({ TARGET_ANNOTATION: target.encode() })),
         "linux": {
             "cgroupsPath": format!("/{}", spec.cgroup),
             "rootfsPropagation": mounts::root_propagation(spec),
-            "namespaces": namespaces(&spec.sandbox, facts.v2()),
+            "namespaces": namespaces(spec, facts),
             "resources": resources(&spec.resources, facts, privileged),
             "devices": if privileged { json!(facts.devices) } else { json!([]) },
             "maskedPaths": if privileged { json!([]) } else { json!(MASKED_PATHS) },
@@ -135,12 +143,18 @@ fn environment(spec: &ContainerSpec) -> Vec<String> {
     all.into_iter().map(|(name, value)| format!("{name}={value}")).collect()
 }
 
-fn namespaces(sandbox: &Sandbox, v2: bool) -> Vec<Value> {
-    let mut all = vec![json!({ "type": "pid" }), json!({ "type": "mount" })];
+fn namespaces(spec: &ContainerSpec, facts: &Facts) -> Vec<Value> {
+    let processes = match (&spec.processes, &facts.target) {
+        (Processes::OfNode, _) => None,
+        (_, Some(target)) => Some(json!({ "type": "pid", "path": format!("/proc/{}/ns/pid", target.pid) })),
+        (_, None) => Some(json!({ "type": "pid" })),
+    };
+    let mut all: Vec<Value> = processes.into_iter().chain([json!({ "type": "mount" })]).collect();
+    let sandbox = &spec.sandbox;
     let shared = [("network", &sandbox.network), ("ipc", &sandbox.ipc), ("uts", &sandbox.uts)];
     // A namespace that is not named is the node's own.
     all.extend(shared.into_iter().filter_map(|(kind, path)| path.as_ref().map(|path| json!({ "type": kind, "path": path }))));
-    if v2 {
+    if facts.v2() {
         all.push(json!({ "type": "cgroup" }));
     }
     all

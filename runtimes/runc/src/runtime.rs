@@ -10,10 +10,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use runtimes_contract::{
     AttachSession, ContainerId, ContainerSpec, ContainerState, ContainerStatus, Content, ContentKind, ExecSession, ExecSpec, Exit,
-    HttpRequests, Preparation, Runtime, RuntimeError, Stats,
+    HttpRequests, Preparation, Processes, Runtime, RuntimeError, Stats,
 };
 use runtimes_host::blocking;
 use runtimes_host::files::{PRIVATE, write_atomic};
+use runtimes_host::process::ProcessRef;
 use runtimes_shim::launch::{PidNamespace, launch};
 use runtimes_shim::shims::Shims;
 use runtimes_shim::state::open_log;
@@ -106,6 +107,9 @@ impl Runtime for RuncRuntime {
         args.extend([OsString::from(&id.0), made.spec.log_path.into(), counter.into()]);
         args.extend(flags(made.spec.tty, made.spec.stdin));
         args.extend(made.spec.stdin_once.then(|| OsString::from("stdin-once")));
+        // The kernel ends all processes of a PID namespace with its first. The others of a shared namespace stay.
+        let shares = made.spec.processes != Processes::Own;
+        args.extend(shares.then(|| OsString::from(format!("cgroup={}", made.spec.cgroup))));
         // runc puts the container's processes into its cgroup. The shim stays out of it, so that it can report the end of a
         // container whose memory ran out.
         let started = launch(&self.shim, args, &dir.join("shim.log"), None, PidNamespace::Node).await;
@@ -174,7 +178,8 @@ impl RuncRuntime {
 fn create(shims: &Shims, runc: &Runc, spec: &ContainerSpec) -> Result<(), RuntimeError> {
     shims.group(spec)?;
     let devices = if spec.security.privileged { host_devices(Path::new("/dev")) } else { Vec::new() };
-    let facts = Facts { cgroups: Some(shims.cgroups.mode()), limits_swap: shims.cgroups.limits_swap(), devices };
+    let (mode, limits_swap) = (shims.cgroups.mode(), shims.cgroups.limits_swap());
+    let facts = Facts { cgroups: Some(mode), limits_swap, devices, target: target(shims, spec)? };
     let oci = bundle(spec, &facts)?;
     let dir = shims.state.create(spec)?;
     let writing = || format!("writing {}/config.json", dir.display());
@@ -190,6 +195,16 @@ fn create(shims: &Shims, runc: &Runc, spec: &ContainerSpec) -> Result<(), Runtim
         tracing::warn!(container = %spec.id, %error, "clearing away a half-made container");
     }
     made
+}
+
+/// The first process of the container whose PID namespace a container joins. The shim checks, before anything of the container
+/// runs, that it has not ended since.
+fn target(shims: &Shims, spec: &ContainerSpec) -> Result<Option<ProcessRef>, RuntimeError> {
+    let Processes::OfContainer(id) = &spec.processes else { return Ok(None) };
+    let (_, state) = shims.look(id)?;
+    let pid = shims.state.pid(id)?.filter(|_| matches!(state, ContainerState::Running { .. }));
+    let pid = pid.ok_or_else(|| RuntimeError::Unsupported(format!("invalid target container: container \"{id}\" is not running")))?;
+    Ok(Some(pid.init))
 }
 
 fn remove(shims: &Shims, runc: &Runc, id: &ContainerId) -> Result<(), RuntimeError> {

@@ -6,5 +6,7 @@
 mod harness;
 #[path = "battery/oci.rs"]
 mod oci;
+#[path = "battery/processes.rs"]
+mod processes;
 
 runtimes_battery::battery!(harness::Runc::new());

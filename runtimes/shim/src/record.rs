@@ -10,6 +10,10 @@ use runtimes_host::process::ProcessRef;
 /// The most bytes of a message in a record.
 const MESSAGE_LEN_MAX: usize = 2048;
 
+/// The annotation of an OCI spec that names the process whose PID namespace the container joins, as [`ProcessRef::encode`]
+/// writes it.
+pub const TARGET_ANNOTATION: &str = "dev.skiff.target";
+
 /// The processes of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PidRecord {

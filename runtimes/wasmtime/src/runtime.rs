@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use runtimes_contract::{
     AttachSession, ContainerId, ContainerSpec, ContainerStatus, Content, ContentKind, ExecSession, ExecSpec, Exit, HttpRequests,
-    Preparation, Resources, Runtime, RuntimeError, Seccomp, Stats,
+    Preparation, Processes, Resources, Runtime, RuntimeError, Seccomp, Stats,
 };
 use runtimes_host::blocking;
 use runtimes_host::helper::Helper;
@@ -109,6 +109,9 @@ impl Runtime for WasmtimeRuntime {
     async fn create(&self, spec: &ContainerSpec) -> Result<(), RuntimeError> {
         if matches!(spec.security.seccomp, Seccomp::Profile(_)) {
             return Err(RuntimeError::Unsupported("a WebAssembly container runs under the seccomp profile of its shim".into()));
+        }
+        if spec.processes != Processes::Own {
+            return Err(RuntimeError::Unsupported("a WebAssembly container has no processes that it could share".into()));
         }
         self.artifact(spec).await?;
         let shims = self.shims.clone();

@@ -59,6 +59,7 @@ pub(super) const SPEC: &[&[Fields]] = &[
     ],
     container_rows!("containers[]", MAIN),
     container_rows!("initContainers[]", INIT),
+    container_rows!("ephemeralContainers[]", EPHEMERAL_CONTAINER),
     &[
         Fields { prefix: "volumes[]", rows: VOLUME },
         Fields { prefix: "volumes[].configMap", rows: CONFIG_MAP },
@@ -85,12 +86,11 @@ const TOP: &[Field] = &[
     Field::by(NODE, "dnsConfig", "node/agent/src/container/resolv.rs"),
     Field::by(NODE, "dnsPolicy", "node/agent/src/container/resolv.rs"),
     Field::by(NODE, "enableServiceLinks", ENV),
-    Field::nobody("ephemeralContainers").although("the node says in status and events that it does not run them"),
     Field::nobody("evictionResponders"),
     Field::by(NODE, "hostAliases", FILES),
     Field::by(NODE, "hostIPC", SANDBOX),
     Field::by(NODE, "hostNetwork", FILES),
-    Field::nobody("hostPID").although(CHECKED),
+    Field::by(NODE, "hostPID", "node/agent/src/container/processes.rs"),
     Field::by(NODE, "hostUsers", ENFORCE),
     Field::by(NODE, "hostname", FILES),
     Field::by(NODE, "hostnameOverride", FILES),
@@ -104,7 +104,7 @@ const TOP: &[Field] = &[
     Field::by(SERVER, "priorityClassName", "api/admission/src/plugins/priority.rs"),
     Field::by(NODE, "readinessGates", "node/agent/src/status/conditions.rs"),
     Field::by(&[Scheduler, Controller("resourceclaim-controller"), NodeAgent], "resourceClaims", "sched/framework/src/resource_claim.rs"),
-    Field::by(NODE, "restartPolicy", "node/agent/src/record/container_record.rs"),
+    Field::by(NODE, "restartPolicy", "node/agent/src/record/restart.rs"),
     Field::by(NODE, "runtimeClassName", SANDBOX),
     Field::by(SCHEDULER, "schedulerName", "sched/scheduler/src/run.rs"),
     Field::by(SCHEDULER, "schedulingGates", "sched/framework/src/pod.rs"),
@@ -160,13 +160,13 @@ const CONTAINER: &[Field] = &[
     Field::by(NODE, "name", SPEC_OF),
     Field::by(PLACED, "ports", SANDBOX),
     Field::by(NODE, "resizePolicy", "node/agent/src/resize.rs"),
-    Field::nobody("restartPolicyRules"),
+    Field::by(NODE, "restartPolicyRules", "node/agent/src/record/restart.rs"),
     Field::by(NODE, "stdin", SPEC_OF),
     Field::by(NODE, "stdinOnce", SPEC_OF),
     Field::by(NODE, "terminationMessagePath", SPEC_OF),
     Field::by(NODE, "terminationMessagePolicy", EFFECT),
     Field::by(NODE, "tty", SPEC_OF),
-    Field::nobody("volumeDevices"),
+    Field::nobody("volumeDevices").although("the node copies the fields of ephemeral containers"),
     Field::by(NODE, "volumeMounts[].bindMountOptions", ENFORCE),
     Field::by(NODE, "volumeMounts[].mountPath", VOLUMES),
     Field::by(NODE, "volumeMounts[].mountPropagation", VOLUMES),
@@ -178,8 +178,14 @@ const CONTAINER: &[Field] = &[
     Field::by(NODE, "workingDir", SPEC_OF),
 ];
 
-const MAIN: &[Field] = &[Field::nobody("restartPolicy").although("that of init containers makes sidecars")];
+const MAIN: &[Field] = &[Field::by(NODE, "restartPolicy", "node/agent/src/record/restart.rs")];
 const INIT: &[Field] = &[Field::by(NODE, "restartPolicy", "node/agent/src/container.rs")];
+
+/// The server rejects most fields of these that concern restarts, probes, hooks and resources.
+const EPHEMERAL_CONTAINER: &[Field] = &[
+    Field::by(SERVER, "restartPolicy", "api/rules/src/pod/container.rs"),
+    Field::by(NODE, "targetContainerName", "node/agent/src/container/ephemeral.rs"),
+];
 
 const CONTAINER_SECURITY: &[Field] = &[
     Field::by(NODE, "allowPrivilegeEscalation", SECURITY),
@@ -220,8 +226,7 @@ const HTTP_GET: &[Field] = &[
     Field::by(NODE, "scheme", HTTP_ACTION),
 ];
 
-const A_HOOK: &[Field] =
-    &[Field::by(NODE, "exec", HOOKS), Field::by(NODE, "sleep", HOOKS), Field::nobody("tcpSocket").although("probes have it too")];
+const A_HOOK: &[Field] = &[Field::by(NODE, "exec", HOOKS), Field::by(NODE, "sleep", HOOKS), Field::nobody("tcpSocket").although("probes have it too")];
 
 const EPHEMERAL: &[Part] = &[NodeAgent, Scheduler, Controller("ephemeral-volume-controller")];
 

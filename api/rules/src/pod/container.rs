@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{Context, env, handler, resources, security, volume};
+use super::{Context, env, handler, resources, restart, security, volume};
 use crate::at::At;
 use crate::checks::Checks;
 use crate::format;
@@ -11,8 +11,17 @@ const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 const MESSAGE_POLICIES: [&str; 2] = ["File", "FallbackToLogsOnError"];
 const PULL_POLICIES: [&str; 3] = ["Always", "IfNotPresent", "Never"];
 const INIT_FORBIDDEN: [&str; 4] = ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"];
-const EPHEMERAL_FORBIDDEN: [&str; 7] =
-    ["ports", "resources", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resizePolicy"];
+const EPHEMERAL_FORBIDDEN: [&str; 9] = [
+    "ports",
+    "resources",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+    "lifecycle",
+    "resizePolicy",
+    "restartPolicy",
+    "restartPolicyRules",
+];
 
 /// Checks containers, init containers and ephemeral containers.
 pub fn validate_all(spec: &At<'_>, context: &Context<'_>, checks: &mut Checks) {
@@ -36,10 +45,7 @@ fn regular(containers: &At<'_>, context: &Context<'_>, checks: &mut Checks) {
             checks.duplicate(&name);
         }
         handler::validate_hooks(&container, context, checks);
-        let policy = container.get("restartPolicy");
-        if policy.exists() && container.get("restartPolicyRules").len() == 0 {
-            checks.one_of(&policy, &["Always", "Never", "OnFailure"]);
-        }
+        restart::validate(&container, checks);
     }
     for container in containers.items() {
         host_port_conflicts(&container, &mut host_ports, checks);
@@ -51,9 +57,7 @@ fn init(containers: &At<'_>, regular: &At<'_>, context: &Context<'_>, checks: &m
     for container in containers.items() {
         common(&container, context, checks);
         let policy = container.get("restartPolicy");
-        if policy.exists() {
-            checks.one_of_if_set(&policy, &["Always", "Never", "OnFailure"]);
-        }
+        restart::validate(&container, checks);
         let name = container.get("name");
         if !name.text().is_empty() && !names.insert(name.text()) {
             checks.duplicate(&name);

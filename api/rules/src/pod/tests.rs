@@ -89,6 +89,66 @@ fn containers_are_checked() {
 }
 
 #[test]
+fn restart_rules_are_checked() {
+    let many = |rule: &str| vec![rule; 21].join(", ");
+    let rule = "{action: Restart, exitCodes: {operator: In, values: [42]}}";
+    let codes = (0..256).map(|code| code.to_string()).collect::<Vec<_>>().join(", ");
+    let with = |policy: &str, rules: &str| format!("containers: [{{name: c, image: i, {policy}restartPolicyRules: [{rules}]}}]");
+    let never = "restartPolicy: Never, ";
+    let cases = [
+        with(never, rule),
+        with("", rule),
+        with("restartPolicy: Sometimes, ", rule),
+        with(never, "{action: Restart}"),
+        with(never, "{action: RestartAllContainers, exitCodes: {operator: NotIn, values: []}}"),
+        with(never, "{action: Stop, exitCodes: {operator: Equals}}"),
+        format!("initContainers: [{{name: d, image: i, restartPolicyRules: [{rule}]}}]"),
+        format!("initContainers: [{{name: d, image: i, restartPolicy: Always, restartPolicyRules: [{rule}]}}]"),
+        format!("ephemeralContainers: [{{name: d, image: i, restartPolicy: Never, restartPolicyRules: [{rule}]}}]"),
+    ];
+    let cases: Vec<&str> = cases.iter().map(String::as_str).collect();
+    insta::assert_snapshot!(table(&cases, |case| create_problems(kind("", "pods"), &pod(case))));
+    for (spec, wanted) in [
+        (with(never, &many(rule)), "spec.containers[0].restartPolicyRules: Too many: 21: must have at most 20 items"),
+        (
+            with(never, &format!("{{action: Restart, exitCodes: {{operator: In, values: [{codes}]}}}}")),
+            "spec.containers[0].restartPolicyRules[0].exitCodes.values: Too many: 256: must have at most 255 items",
+        ),
+    ] {
+        assert_eq!(create_problems(kind("", "pods"), &pod(&spec)).to_string(), wanted);
+    }
+}
+
+/// Only a container that may run again leaves the state in which it ended.
+#[test]
+fn an_ended_container_runs_again_by_its_rules_alone() {
+    let rules = |action: &str| json!([{"action": action, "exitCodes": {"operator": "In", "values": [42]}}]);
+    for (of_pod, own, code, wanted) in [
+        ("Always", json!({}), 0, true),
+        ("Never", json!({}), 42, false),
+        ("OnFailure", json!({}), 1, true),
+        ("OnFailure", json!({}), 0, false),
+        ("Never", json!({"restartPolicy": "OnFailure"}), 1, true),
+        ("Never", json!({"restartPolicy": "Always"}), 0, true),
+        ("Never", json!({"restartPolicy": "Never", "restartPolicyRules": rules("Restart")}), 42, true),
+        ("Never", json!({"restartPolicy": "Never", "restartPolicyRules": rules("Restart")}), 1, false),
+        ("Never", json!({"restartPolicy": "Never", "restartPolicyRules": rules("RestartAllContainers")}), 1, true),
+    ] {
+        let mut container = json!({"name": "c", "image": "i"});
+        container.as_object_mut().expect("an object").extend(own.as_object().expect("an object").clone());
+        let pod = |state: Value| {
+            let status = json!([{"name": "c", "image": "i", "imageID": "", "ready": false, "restartCount": 0, "state": state}]);
+            json!({"metadata": {"name": "p", "namespace": "n"}, "spec": {"restartPolicy": of_pod, "containers": [container]},
+                "status": {"containerStatuses": status, "qosClass": "BestEffort"}})
+        };
+        let (ended, waits) = (pod(json!({"terminated": {"exitCode": code}})), pod(json!({"waiting": {"reason": "CrashLoopBackOff"}})));
+        let errors = crate::validate_update(kind("", "pods"), Some("status"), &waits, &ended, &mut Vec::new());
+        let forbidden = errors.iter().any(|error| error.to_string().contains("may not be transitioned to non-terminated state"));
+        assert_eq!(!forbidden, wanted, "{of_pod} {own} {code}");
+    }
+}
+
+#[test]
 fn parts_of_containers_are_checked() {
     let cases = [
         "imagePullPolicy: Maybe",

@@ -4,7 +4,7 @@
 use api_model::zero::same;
 use serde_json::{Map, Value};
 
-use super::{INT32_MAX, container, qos};
+use super::{INT32_MAX, container, qos, restart};
 use crate::at::At;
 use crate::checks::Checks;
 use crate::edit::{Fields, each};
@@ -179,16 +179,14 @@ pub fn validate_status(new: &At<'_>, old: &At<'_>, checks: &mut Checks) {
     if !before.get("qosClass").text().is_empty() {
         checks.immutable(&status.get("qosClass"), &before.get("qosClass"));
     }
-    let policy = old.find("spec.restartPolicy").text();
-    let sidecars: Vec<&str> = old
-        .find("spec.initContainers")
-        .items()
-        .filter(|container| container.get("restartPolicy").text() == "Always")
-        .map(|container| container.get("name").text())
-        .collect();
-    transitions(&status.get("containerStatuses"), &before.get("containerStatuses"), policy, &[], checks);
-    transitions(&status.get("initContainerStatuses"), &before.get("initContainerStatuses"), policy, &sidecars, checks);
-    transitions(&status.get("ephemeralContainerStatuses"), &before.get("ephemeralContainerStatuses"), "Never", &[], checks);
+    let spec = old.get("spec");
+    if !restart::may_restart_all(&spec) {
+        for (list, containers) in [("containerStatuses", "containers"), ("initContainerStatuses", "initContainers")] {
+            transitions(&status.get(list), &before.get(list), spec.get("restartPolicy").text(), &spec.get(containers), checks);
+        }
+    }
+    let ephemeral = "ephemeralContainerStatuses";
+    transitions(&status.get(ephemeral), &before.get(ephemeral), "Never", &At::new(None, spec.path.clone()), checks);
     for (list, single) in [("podIPs", "podIP"), ("hostIPs", "hostIP")] {
         addresses(&status.get(list), checks);
         let first = status.get(list).index(0).get("ip");
@@ -199,15 +197,17 @@ pub fn validate_status(new: &At<'_>, old: &At<'_>, checks: &mut Checks) {
 }
 
 /// A container that has ended and will not restart must stay terminated.
-fn transitions(new: &At<'_>, old: &At<'_>, policy: &str, exempt: &[&str], checks: &mut Checks) {
+fn transitions(new: &At<'_>, old: &At<'_>, policy: &str, containers: &At<'_>, checks: &mut Checks) {
     if policy == "Always" {
         return;
     }
     for (index, before) in old.items().enumerate() {
         let ended = before.find("state.terminated");
         let name = before.get("name").text();
-        let may_restart = !ended.exists() || exempt.contains(&name) || (ended.get("exitCode").int() != 0 && policy == "OnFailure");
-        if may_restart {
+        let container = containers.items().find(|container| container.get("name").text() == name);
+        let code = ended.get("exitCode").int();
+        let by_pod = code != 0 && policy == "OnFailure";
+        if !ended.exists() || by_pod || restart::may_restart(container.as_ref(), policy, code) {
             continue;
         }
         if new.items().any(|now| now.get("name").text() == name && !now.find("state.terminated").exists()) {

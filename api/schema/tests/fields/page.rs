@@ -8,7 +8,7 @@ const HEAD: &str = "# Who acts on which field
 
 Skiff serves every stable kind of Kubernetes and checks and stores every field. This page says who acts on them, and
 since which version. What nobody acts on is stored, checked and given back, and changes nothing; whoever writes it gets a
-warning (`skiff: spec.shareProcessNamespace is stored but nothing acts on it yet`).
+warning (`skiff: spec.securityContext.seLinuxChangePolicy is stored but nothing acts on it yet`).
 
 The page is made from the table in `api/model/src/acted.rs` by `SKIFF_WRITE_DOCS=1 cargo test -p api-schema --test fields`,
 and tests hold the table against the schemas and the code.

@@ -10,22 +10,22 @@ fn warnings(answer: &Answer) -> Vec<String> {
     all.map(|warning| warning.to_str().expect("text").trim_start_matches("299 - ").trim_matches('"').to_owned()).collect()
 }
 
-fn with_shared_processes(name: &str) -> Value {
+fn with_an_unused_field(name: &str) -> Value {
     let mut body = pod(name);
-    body["spec"]["shareProcessNamespace"] = json!(true);
+    body["spec"]["securityContext"] = json!({"seLinuxChangePolicy": "Recursive"});
     body
 }
 
-const SHARED_PROCESSES: &str = "skiff: spec.shareProcessNamespace is stored but nothing acts on it yet";
+const UNUSED_FIELD: &str = "skiff: spec.securityContext.seLinuxChangePolicy is stored but nothing acts on it yet";
 
 #[tokio::test]
 async fn writers_of_fields_without_effect_get_a_warning() {
     let cluster = cluster().await;
     cluster.service_account().await;
-    let dry = cluster.post(&format!("{PODS}?dryRun=All"), with_shared_processes("p")).await;
-    assert_eq!(warnings(&dry), [SHARED_PROCESSES], "{dry:?}");
-    let made = cluster.post(PODS, with_shared_processes("p")).await;
-    assert_eq!(warnings(&made), [SHARED_PROCESSES]);
+    let dry = cluster.post(&format!("{PODS}?dryRun=All"), with_an_unused_field("p")).await;
+    assert_eq!(warnings(&dry), [UNUSED_FIELD], "{dry:?}");
+    let made = cluster.post(PODS, with_an_unused_field("p")).await;
+    assert_eq!(warnings(&made), [UNUSED_FIELD]);
     made.ok();
     let labelled = cluster.patch(&format!("{PODS}/p"), "merge", json!({"metadata": {"labels": {"a": "b"}}})).await;
     assert_eq!(warnings(&labelled), [""; 0], "the field was there before");
@@ -53,13 +53,13 @@ async fn the_clusters_own_parts_get_no_warning() {
     cluster.service_account().await;
     let request = |name: &str| {
         let request = Request::builder().method(Method::POST).uri(PODS).header(header::CONTENT_TYPE, "application/json");
-        request.body(Body::from(with_shared_processes(name).to_string())).expect("a request")
+        request.body(Body::from(with_an_unused_field(name).to_string())).expect("a request")
     };
     for (name, user, wanted) in [
         ("p", "system:kube-controller-manager", vec![]),
         ("q", "system:serviceaccount:kube-system:replicaset-controller", vec![]),
-        ("r", "system:serviceaccount:kube-system:default", vec![SHARED_PROCESSES]),
-        ("s", "system:serviceaccount:default:replicaset-controller", vec![SHARED_PROCESSES]),
+        ("r", "system:serviceaccount:kube-system:default", vec![UNUSED_FIELD]),
+        ("s", "system:serviceaccount:default:replicaset-controller", vec![UNUSED_FIELD]),
     ] {
         let made = json_of(send(&cluster.user(user, &["system:masters"]), request(name)).await).await;
         assert_eq!(made.status, StatusCode::CREATED, "{made:?}");

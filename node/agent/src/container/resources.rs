@@ -79,6 +79,7 @@ pub(crate) fn requests(pod: &Pod) -> Amount {
             Role::Main => main = main.plus(own),
             Role::Sidecar => sidecars = sidecars.plus(own),
             Role::Init => init = init.max(own.plus(sidecars)),
+            Role::Ephemeral => {}
         }
     }
     let mut sum = main.plus(sidecars).max(init);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 use node_images::Image;
-use runtimes_contract::{ContainerSpec, Content, Mount, Sandbox, Seccomp, Security, User};
+use runtimes_contract::{ContainerSpec, Content, Mount, Processes, Sandbox, Seccomp, Security, User};
 
 use super::{command, env, files, resources, security};
 use crate::layout::{Layout, PodName, container_id, label, spec_hash};
@@ -19,6 +19,7 @@ pub(crate) struct Ingredients<'a> {
     pub(crate) image: &'a Image,
     pub(crate) content: Content,
     pub(crate) sandbox: &'a Sandbox,
+    pub(crate) processes: Processes,
     pub(crate) variables: BTreeMap<String, String>,
     pub(crate) volumes: Vec<Mount>,
     pub(crate) user: User,
@@ -53,6 +54,7 @@ pub(crate) fn build(pod: &Pod, container: &Container, layout: &Layout, from: Ing
         cgroup: format!("{}/{id}", layout.pod_cgroup(resources::qos(pod), &names.uid)),
         labels,
         sandbox: from.sandbox.clone(),
+        processes: from.processes,
         content: from.content,
         args,
         env: env::whole(&config.env, &from.sandbox.hostname, from.variables),

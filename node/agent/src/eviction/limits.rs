@@ -76,6 +76,7 @@ fn of_pod(spec: &PodSpec) -> Option<u64> {
             Role::Main => main = main.saturating_add(limit),
             Role::Sidecar => sidecars = sidecars.saturating_add(limit),
             Role::Init => init = init.max(limit.saturating_add(sidecars)),
+            Role::Ephemeral => {}
         }
     }
     has_limit.then(|| main.saturating_add(sidecars).max(init))

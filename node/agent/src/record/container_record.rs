@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Pod, PodSpec, ResourceRequirements};
+use k8s_openapi::api::core::v1::ResourceRequirements;
 use node_images::Image;
 use runtimes_contract::{ContainerId, Exit};
 
@@ -25,6 +25,8 @@ pub(crate) struct ContainerRecord {
     pub(crate) waiting: Option<Waiting>,
     pub(crate) crash: Backoff,
     pub(crate) pulls: Backoff,
+    /// Its latest instance ended because all containers of the Pod begin again: it counts as never started.
+    pub(crate) reset: bool,
 }
 
 impl ContainerRecord {
@@ -39,12 +41,18 @@ impl ContainerRecord {
             waiting: None,
             crash: none,
             pulls: none,
+            reset: false,
         }
     }
 
     /// `restartCount`.
     pub(crate) fn restarts(&self) -> u32 {
         self.attempts.saturating_sub(1)
+    }
+
+    /// `restartCount` in its status: as upstream, an instance that was removed for its Pod's new beginning is counted by then.
+    pub(crate) fn reported_restarts(&self) -> u32 {
+        if self.reset { self.attempts } else { self.restarts() }
     }
 
     /// The running instance.
@@ -65,9 +73,14 @@ impl ContainerRecord {
 
     /// Whether the latest instance was ended so that another follows, and that one does not run yet.
     pub(crate) fn is_replaced(&self) -> bool {
+        self.latest_end().is_some_and(|ended| ended.replaced)
+    }
+
+    /// How the latest instance ended, if it has, also while the next one is being started.
+    pub(crate) fn latest_end(&self) -> Option<&ExitedInstance> {
         match &self.run {
-            InstanceState::Ended(ended) | InstanceState::Starting { before: Some(ended) } => ended.replaced,
-            InstanceState::Running(_) | InstanceState::Starting { before: None } | InstanceState::Idle => false,
+            InstanceState::Ended(ended) | InstanceState::Starting { before: Some(ended) } => Some(ended),
+            InstanceState::Running(_) | InstanceState::Starting { before: None } | InstanceState::Idle => None,
         }
     }
 
@@ -216,26 +229,4 @@ pub(crate) struct Waiting {
     pub(crate) until: Timestamp,
     /// When `ErrImagePull` becomes `ImagePullBackOff`.
     pub(crate) backs_off_at: Option<Timestamp>,
-}
-
-/// Whether an ended instance is followed by another, by role and `restartPolicy`.
-pub(crate) fn restarts(spec: &PodSpec, role: Role, ended: &ExitedInstance) -> bool {
-    let policy = spec.restart_policy.as_deref().unwrap_or("Always");
-    if ended.replaced {
-        return true;
-    }
-    match (role, policy) {
-        (Role::Sidecar, _) => true,
-        (Role::Init, "Never") => false,
-        (Role::Init, _) => ended.exit_code != 0,
-        (Role::Main, "Always") => true,
-        (Role::Main, "OnFailure") => ended.exit_code != 0,
-        (Role::Main, _) => false,
-    }
-}
-
-/// Whether a container is of a Pod that restarts it, for readers of the status.
-pub(crate) fn will_restart(pod: &Pod, record: &ContainerRecord) -> bool {
-    let spec = pod.spec.as_ref();
-    spec.is_some_and(|spec| record.ended().is_some_and(|ended| restarts(spec, record.role, ended)))
 }

@@ -124,9 +124,7 @@ fn ended(node: &Node, instance: &Instance, previous: bool) -> BoxFuture<'static,
 
 /// Whether the Pod has a container of that name.
 fn has(entry: &Entry, container: &str) -> bool {
-    let Some(spec) = &entry.pod.spec else { return false };
-    let ephemeral = spec.ephemeral_containers.iter().flatten().any(|found| found.name == container);
-    ephemeral || container::all(spec).any(|(_, found)| found.name == container)
+    container::find_any(&entry.pod, container).is_some()
 }
 
 /// Upstream's word for a container that has no log yet (`validateContainerLogStatus`).

@@ -2,12 +2,12 @@
 //! `Ready`; those of a resize; `PodScheduled` for Pods that were bound without the scheduler. Pure.
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition, PodSpec};
 
 use super::time;
 use crate::container::{self, Role};
 use crate::reason::Reason;
-use crate::record::{Cause, Failure, PodRecord, Resize};
+use crate::record::{Cause, Failure, PodRecord, RESTARTING_ALL, Resize, may_restart_all};
 use crate::resize::Pending;
 
 /// Conditions that exist only while they hold.
@@ -44,6 +44,9 @@ pub(super) fn conditions(
     {
         all.push(stated(pod, "DisruptionTarget", "True", "TerminationByKubelet", message.clone(), now));
     }
+    if let Some(spec) = pod.spec.as_ref().filter(|spec| may_restart_all(spec)) {
+        all.push(condition_of_restart(pod, spec, pod_record, phase, now));
+    }
     if let Some(Pending { reason, message }) = &pod_record.pending {
         all.push(stated(pod, RESIZE[0], "True", reason, message.clone(), now));
     }
@@ -52,6 +55,17 @@ pub(super) fn conditions(
         all.push(stated(pod, RESIZE[1], "True", if fault.is_some() { "Error" } else { "" }, fault.unwrap_or_default(), now));
     }
     all
+}
+
+/// Whether all containers are being ended, so that the Pod begins again.
+fn condition_of_restart(pod: &Pod, spec: &PodSpec, pod_record: &PodRecord, phase: &str, now: Timestamp) -> PodCondition {
+    let (status, reason, message) = match phase {
+        "Succeeded" => ("False", "PodCompleted", ""),
+        "Failed" => ("False", "PodFailed", ""),
+        _ if pod_record.restarts_all(spec) => ("True", "RestartAllContainersStarted", "container exited with restart policy rule"),
+        _ => ("False", "", ""),
+    };
+    stated(pod, "AllContainersRestarting", status, reason, message.to_owned(), now)
 }
 
 fn condition(pod: &Pod, name: &str, verdict: Verdict, now: Timestamp) -> PodCondition {
@@ -86,7 +100,10 @@ fn initialized(pod: &Pod, phase: &str, init: &[ContainerStatus], main: &[Contain
     }
     let begun = main.iter().any(|status| {
         let state = status.state.as_ref();
-        state.is_some_and(|state| state.running.is_some() || state.terminated.is_some()) || status.last_state.is_some()
+        let last = status.last_state.as_ref().map(|last| last.terminated.as_ref().and_then(|last| last.reason.as_deref()));
+        // A Pod that began again waits for its init containers again.
+        let before = last.is_some_and(|reason| reason != Some(RESTARTING_ALL));
+        state.is_some_and(|state| state.running.is_some() || state.terminated.is_some()) || before
     });
     let (mut unknown, mut incomplete) = (Vec::new(), Vec::new());
     for (role, container) in early {
@@ -114,7 +131,7 @@ fn containers_ready(pod: &Pod, phase: &str, init: &[ContainerStatus], main: &[Co
     let (mut unknown, mut unready) = (Vec::new(), Vec::new());
     for (role, container) in pod.spec.iter().flat_map(container::all) {
         let list = match role {
-            Role::Init => continue,
+            Role::Init | Role::Ephemeral => continue,
             Role::Sidecar => init,
             Role::Main => main,
         };

@@ -1,17 +1,17 @@
 //! `containerStatuses`, `initContainerStatuses` and `ephemeralContainerStatuses`. Pure.
 
 use k8s_openapi::api::core::v1::{
-    Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, EphemeralContainer,
-    Pod, VolumeMountStatus,
+    Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Pod,
+    VolumeMountStatus,
 };
 
 use super::time;
-use crate::container::{self, EPHEMERAL_REFUSED, Role};
+use crate::container::{self, Role, ephemeral};
 use crate::record::{ContainerRecord, ExitedInstance, InstanceState, PodRecord, will_restart};
 
 /// Statuses of init containers (sidecars among them) and of the others, in the order of the spec.
 pub(super) fn statuses(pod: &Pod, pod_record: &PodRecord) -> (Vec<ContainerStatus>, Vec<ContainerStatus>) {
-    let has_init = pod.spec.as_ref().is_some_and(|spec| spec.init_containers.as_ref().is_some_and(|list| !list.is_empty()));
+    let has_init = has_init(pod);
     let (mut early, mut main) = (Vec::new(), Vec::new());
     for (role, container) in pod.spec.iter().flat_map(container::all) {
         let Some(record) = pod_record.containers.get(&container.name) else { continue };
@@ -21,20 +21,18 @@ pub(super) fn statuses(pod: &Pod, pod_record: &PodRecord) -> (Vec<ContainerStatu
     (early, main)
 }
 
-/// Ephemeral containers wait: this node does not support them.
-pub(super) fn ephemeral(pod: &Pod) -> Vec<ContainerStatus> {
-    let all = pod.spec.iter().flat_map(|spec| spec.ephemeral_containers.iter().flatten());
-    let status = |container: &EphemeralContainer| ContainerStatus {
-        name: container.name.clone(),
-        image: container.image.clone().unwrap_or_default(),
-        state: Some(waiting("Unsupported", EPHEMERAL_REFUSED)),
-        ..ContainerStatus::default()
-    };
-    all.map(status).collect()
+/// Statuses of ephemeral containers. As upstream they are never ready, and `started` is not set.
+pub(super) fn ephemeral(pod: &Pod, pod_record: &PodRecord) -> Vec<ContainerStatus> {
+    let records = ephemeral::list(pod).filter_map(|container| Some((container, pod_record.containers.get(&container.name)?)));
+    records.map(|(container, record)| status(pod, &ephemeral::as_container(container), record, has_init(pod))).collect()
+}
+
+fn has_init(pod: &Pod) -> bool {
+    pod.spec.as_ref().is_some_and(|spec| spec.init_containers.as_ref().is_some_and(|list| !list.is_empty()))
 }
 
 fn status(pod: &Pod, container: &Container, record: &ContainerRecord, has_init: bool) -> ContainerStatus {
-    let (state, last) = states(pod, record, has_init);
+    let (state, last) = states(pod, container, record, has_init);
     let latest = match &record.run {
         InstanceState::Running(alive) => Some((alive.id.0.clone(), alive.image_id.clone())),
         InstanceState::Ended(ended) | InstanceState::Starting { before: Some(ended) } => {
@@ -47,6 +45,7 @@ fn status(pod: &Pod, container: &Container, record: &ContainerRecord, has_init: 
     let ready = match record.role {
         Role::Init => record.ended().is_some_and(|ended| ended.exit_code == 0),
         Role::Sidecar | Role::Main => alive.is_some_and(|alive| alive.ready()),
+        Role::Ephemeral => false,
     };
     let (id, image_id) = latest.unwrap_or_default();
     let mounts: Vec<VolumeMountStatus> = container
@@ -67,8 +66,8 @@ fn status(pod: &Pod, container: &Container, record: &ContainerRecord, has_init: 
         image_id,
         container_id: Some(id).filter(|id| !id.is_empty()).map(|id| format!("skiff://{id}")),
         ready,
-        started: Some(alive.is_some_and(|alive| alive.started())),
-        restart_count: i32::try_from(record.restarts()).unwrap_or(i32::MAX),
+        started: (record.role != Role::Ephemeral).then(|| alive.is_some_and(|alive| alive.started())),
+        restart_count: i32::try_from(record.reported_restarts()).unwrap_or(i32::MAX),
         state: Some(state),
         last_state: last.map(|ended| ContainerState { terminated: Some(terminated(ended)), ..ContainerState::default() }),
         // After a restart of the agent this field tells which resources the container was allocated.
@@ -79,14 +78,19 @@ fn status(pod: &Pod, container: &Container, record: &ContainerRecord, has_init: 
     }
 }
 
-fn states<'a>(pod: &Pod, record: &'a ContainerRecord, has_init: bool) -> (ContainerState, Option<&'a ExitedInstance>) {
+fn states<'a>(
+    pod: &Pod,
+    container: &Container,
+    record: &'a ContainerRecord,
+    has_init: bool,
+) -> (ContainerState, Option<&'a ExitedInstance>) {
     match &record.run {
         InstanceState::Running(alive) => {
             let running = ContainerStateRunning { started_at: Some(time(alive.started_at)) };
             (ContainerState { running: Some(running), ..ContainerState::default() }, record.last.as_ref())
         }
         InstanceState::Ended(ended) => match &record.waiting {
-            Some(cause) if will_restart(pod, record) => (waiting(&cause.reason, &cause.message), Some(ended)),
+            Some(cause) if will_restart(pod, container, record) => (waiting(&cause.reason, &cause.message), Some(ended)),
             _ => (ContainerState { terminated: Some(terminated(ended)), ..ContainerState::default() }, record.last.as_ref()),
         },
         InstanceState::Starting { before: Some(ended) } => {

@@ -1,8 +1,9 @@
 //! `status.phase` by upstream's rules (`getPhase` of the kubelet). Pure.
 
-use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
+use k8s_openapi::api::core::v1::{Container, ContainerState, ContainerStatus, Pod, PodSpec};
 
 use crate::container::{self, Role};
+use crate::record::{AfterExit, RESTARTING_ALL, after_exit};
 
 /// The state of all containers together.
 #[derive(Default)]
@@ -23,27 +24,27 @@ struct Count {
 pub(super) enum Next {
     /// Nothing of the Pod will run again.
     Nothing,
-    /// The restart policy decides.
-    ByPolicy,
-    /// Another instance of one of them follows, whatever the policy is.
+    /// No instance of `spec.containers`.
+    None,
+    /// An instance of one of `spec.containers`.
     Instance,
 }
 
 /// The phase.
 pub(super) fn phase(pod: &Pod, init: &[ContainerStatus], main: &[ContainerStatus], next: Next) -> &'static str {
     let Some(spec) = &pod.spec else { return "Pending" };
-    let policy = spec.restart_policy.as_deref().unwrap_or("Always");
     let mut count = Count::default();
     for (role, container) in container::all(spec) {
         let list = if role == Role::Main { main } else { init };
         let status = list.iter().find(|status| status.name == container.name);
         match role {
-            Role::Init => count.init(status),
+            Role::Init => count.init(spec, container, status),
             Role::Sidecar => count.sidecar(status),
             Role::Main => count.main(status),
+            Role::Ephemeral => {}
         }
     }
-    if count.failed_init > 0 && policy == "Never" {
+    if count.failed_init > 0 {
         return "Failed";
     }
     let begun = count.main_begun;
@@ -54,25 +55,26 @@ pub(super) fn phase(pod: &Pod, init: &[ContainerStatus], main: &[ContainerStatus
         return "Running";
     }
     if count.running == 0 && count.stopped > 0 && count.unknown == 0 {
-        let succeeded = count.stopped == count.succeeded;
-        return match (next, policy) {
-            (Next::Nothing, _) if succeeded => "Succeeded",
-            (Next::Nothing, _) => "Failed",
-            (Next::Instance, _) | (_, "Always") => "Running",
-            _ if succeeded => "Succeeded",
-            (_, "Never") => "Failed",
-            _ => "Running",
+        return match next {
+            Next::Instance => "Running",
+            Next::Nothing | Next::None if count.stopped == count.succeeded => "Succeeded",
+            Next::Nothing | Next::None => "Failed",
         };
     }
     "Pending"
 }
 
 impl Count {
-    fn init(&mut self, status: Option<&ContainerStatus>) {
+    /// `failed_init` counts those that are not started again.
+    fn init(&mut self, spec: &PodSpec, container: &Container, status: Option<&ContainerStatus>) {
         let (state, last) = states(status);
         let ended = state.terminated.or(last.terminated.filter(|_| state.waiting.is_some()));
         match ended {
-            Some(ended) if ended.exit_code != 0 => self.failed_init += 1,
+            Some(ended) if ended.reason.as_deref() == Some(RESTARTING_ALL) => self.pending_init += 1,
+            Some(ended) if ended.exit_code != 0 => {
+                let over = after_exit(spec, Role::Init, container, ended.exit_code) == AfterExit::Nothing;
+                self.failed_init += usize::from(over);
+            }
             Some(_) => {}
             None => self.pending_init += 1,
         }

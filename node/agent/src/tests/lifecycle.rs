@@ -356,19 +356,3 @@ async fn the_deadline_is_reported_once_nothing_runs_any_more() {
     let status = cluster.status("late", "Failed", |status| status["phase"] == "Failed").await;
     assert_eq!(status["reason"], "DeadlineExceeded");
 }
-
-#[tokio::test]
-async fn an_ephemeral_container_is_rejected_where_people_see_it() {
-    let (cluster, _agent) = Cluster::running().await;
-    cluster.create("debugged", one("web:1")).await;
-    cluster.ready("debugged").await;
-    let patch = json!({"spec": {"ephemeralContainers": [{"name": "debugger", "image": "busybox"}]}});
-    let patch = Patch::Strategic(patch);
-    cluster.pods().patch_ephemeral_containers("debugged", &PatchParams::default(), &patch).await.expect("patched");
-    let has_status = |status: &Value| !status["ephemeralContainerStatuses"].is_null();
-    let status = cluster.status("debugged", "a word about the debugger", has_status).await;
-    let waiting = json!({"reason": "Unsupported", "message": "ephemeral containers are not supported on this node"});
-    assert_eq!(status["ephemeralContainerStatuses"][0]["state"], json!({"waiting": waiting}));
-    assert_eq!(condition(&status, "Ready"), "True");
-    cluster.event("debugged", "Failed: Error: ephemeral containers are not supported on this node").await;
-}

@@ -12,7 +12,7 @@ use runtimes_contract::{ContainerState, ContainerStatus};
 use crate::backoff::Backoff;
 use crate::container;
 use crate::layout::label;
-use crate::record::{Cause, ContainerRecord, ExitedInstance, Failure, InstanceState, PodRecord, RunningInstance};
+use crate::record::{Cause, ContainerRecord, ExitedInstance, Failure, InstanceState, PodRecord, RESTARTING_ALL, RunningInstance};
 
 /// A container as a runtime lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,6 +90,8 @@ fn take_up(
         record.crash = Backoff::after(attempt, last.finished_at);
     }
     let image_id = one.label(label::IMAGE_ID).to_owned();
+    let exited = matches!(one.status.state, ContainerState::Exited(_));
+    record.reset = exited && reported.is_some_and(|reported| is_reset(reported) && last_id(reported) == Some(one.status.id.0.clone()));
     record.run = match &one.status.state {
         ContainerState::Running { .. } => {
             let container = container::find(pod, name).map(|(_, container)| container);
@@ -111,7 +113,8 @@ fn take_up(
             })
         }
         ContainerState::Exited(exit) => {
-            InstanceState::Ended(ExitedInstance::from_exit(&one.status.id, &image_id, started_at, exit, String::new()))
+            let ended = ExitedInstance::from_exit(&one.status.id, &image_id, started_at, exit, String::new());
+            InstanceState::Ended(ExitedInstance { replaced: record.reset, ..ended })
         }
         ContainerState::Created => InstanceState::Idle,
     };
@@ -139,12 +142,24 @@ fn remember(record: &mut ContainerRecord, reported: Option<&ApiStatus>, now: Tim
         // It waits for its next instance.
         (None, None) => {
             if let Some(last) = last {
-                record.attempts = restarts + 1;
+                record.reset = is_reset(reported);
+                record.attempts = if record.reset { restarts } else { restarts + 1 };
                 record.crash = Backoff::after(record.attempts, last.finished_at);
                 record.run = InstanceState::Ended(ExitedInstance { replaced: true, ..last });
             }
         }
     }
+}
+
+/// Whether the Pod began again, by a rule that restarts all containers, and this one has not started since.
+fn is_reset(reported: &ApiStatus) -> bool {
+    let waits = reported.state.as_ref().is_some_and(|state| state.waiting.is_some());
+    let last = reported.last_state.as_ref().and_then(|state| state.terminated.as_ref());
+    waits && last.and_then(|last| last.reason.as_deref()) == Some(RESTARTING_ALL)
+}
+
+fn last_id(reported: &ApiStatus) -> Option<String> {
+    reported.last_state.as_ref()?.terminated.as_ref()?.container_id.as_deref().map(bare_id)
 }
 
 /// How the instance before this one ended.
@@ -176,8 +191,8 @@ fn bare_id(id: &str) -> String {
 
 fn api_status<'a>(pod: &'a Pod, name: &str) -> Option<&'a ApiStatus> {
     let status = pod.status.as_ref()?;
-    let lists = status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten());
-    lists.into_iter().find(|status| status.name == name)
+    let lists = [&status.init_container_statuses, &status.container_statuses, &status.ephemeral_container_statuses];
+    lists.into_iter().flatten().flatten().find(|status| status.name == name)
 }
 
 /// A Pod that is turned away at the door.

@@ -19,6 +19,7 @@ use runtimes_contract::RuntimeError;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use start::NextInstance;
 pub(crate) use stop::Deadline;
 
 use crate::action;
@@ -94,7 +95,8 @@ impl Effects {
             .ok()
             .flatten()
             .unwrap_or_default();
-        let policy = container::find(&self.pod, name).and_then(|(_, container)| container.termination_message_policy.as_deref());
+        let found = container::find_any(&self.pod, name);
+        let policy = found.as_ref().and_then(|(_, container)| container.termination_message_policy.as_deref());
         if !text.is_empty() || code == 0 || policy != Some("FallbackToLogsOnError") {
             return text;
         }

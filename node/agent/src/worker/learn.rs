@@ -246,6 +246,7 @@ impl PodRecord {
                 record.run = InstanceState::Running(alive);
                 record.last = before.or(record.last.take());
                 record.waiting = None;
+                record.reset = false;
                 Vec::new()
             }
             Err(StartFault::Unmade(Reason { reason, message })) => {
@@ -263,6 +264,7 @@ impl PodRecord {
             Err(StartFault::Ended(ended)) => {
                 record.attempts += 1;
                 record.last = before.or(record.last.take());
+                record.reset = false;
                 let message = ended.message.clone();
                 let mut notes = vec![warning(name, "Failed", format!("Error: {message}"))];
                 notes.extend(self.exited(pod, name, ended, now));
@@ -272,11 +274,14 @@ impl PodRecord {
     }
 
     fn exited(&mut self, pod: &Pod, name: &str, ended: ExitedInstance, now: Timestamp) -> Vec<Note> {
-        let ending = self.ending_since.is_some();
-        let (Some(record), Some(spec)) = (self.containers.get_mut(name), &pod.spec) else { return Vec::new() };
+        let Some(spec) = &pod.spec else { return Vec::new() };
+        // Containers that are ended for their Pod's new beginning have done nothing to wait for.
+        let ending = self.ending_since.is_some() || self.restarts_all(spec);
+        let Some(record) = self.containers.get_mut(name) else { return Vec::new() };
         let ended = ExitedInstance { replaced: record.alive().is_some_and(|alive| alive.replaced), ..ended };
         record.image = ImageState::Unknown;
-        let again = !ending && restarts(spec, record.role, &ended);
+        let declared = container::find(pod, name).map(|(_, container)| container);
+        let again = !ending && declared.is_some_and(|container| restarts(spec, record.role, container, &ended));
         let note = again.then(|| back_off(record, pod, name, now)).flatten();
         record.run = InstanceState::Ended(ended);
         note.into_iter().collect()
@@ -307,14 +312,10 @@ impl PodRecord {
         Vec::new()
     }
 
-    /// Checks the Pod's present state: each unsupported ephemeral container, and the end of a resize, is reported once.
+    /// Checks the Pod's present state: new ephemeral containers get a record, and the end of a resize is reported once.
     pub(crate) fn look(&mut self, pod: &Pod) -> Vec<Note> {
-        let ephemeral = pod.spec.iter().flat_map(|spec| spec.ephemeral_containers.iter().flatten());
-        let new = ephemeral.filter(|container| self.ephemeral_refused.insert(container.name.clone()));
-        let mut notes: Vec<Note> =
-            new.map(|container| warning(&container.name, "Failed", format!("Error: {}", container::EPHEMERAL_REFUSED))).collect();
-        notes.extend(self.resize_completed(pod));
-        notes
+        self.add_ephemeral(pod);
+        self.resize_completed(pod).into_iter().collect()
     }
 
     /// The Pod was active for longer than it may be.
@@ -358,7 +359,7 @@ fn is_pull_reason(reason: &str) -> bool {
 }
 
 fn image_of(pod: &Pod, name: &str) -> String {
-    container::find(pod, name).and_then(|(_, container)| container.image.clone()).unwrap_or_default()
+    container::find_any(pod, name).and_then(|(_, container)| container.image.clone()).unwrap_or_default()
 }
 
 #[cfg(test)]

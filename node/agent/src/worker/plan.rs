@@ -4,10 +4,11 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
 use crate::container::probes::ProbeKind;
-use crate::container::{self, Role, resources};
+use crate::container::{self, Role, ephemeral, resources};
 use crate::layout::spec_hash;
 use crate::record::{
     Clean, Condemned, ContainerRecord, Failure, ImageState, InstanceState, PodRecord, Resize, RunningInstance, SandboxState, restarts,
+    restarts_after_probe,
 };
 use crate::resize::{self, Pending};
 
@@ -34,6 +35,8 @@ pub(crate) enum Step {
         /// Another instance follows, whatever the exit code of this one is.
         replaced: bool,
     },
+    /// Let the Pod begin again: all its containers have ended, because of a rule that restarts them all.
+    Reset,
     /// Set the allocated resources on the running containers.
     Resize,
     /// Turn a container's `ErrImagePull` into `ImagePullBackOff`.
@@ -85,6 +88,17 @@ fn run(spec: &PodSpec, pod_record: &PodRecord, now: Timestamp) -> Step {
     if pod_record.pending.as_ref().is_some_and(Pending::is_deferred) {
         until = earliest(until, now.checked_add(WEIGHED_AGAIN).ok());
     }
+    if pod_record.restarts_all(spec) {
+        return restart_all(spec, pod_record);
+    }
+    // As upstream, before init containers have ended: they may be what is debugged.
+    for container in spec.ephemeral_containers.iter().flatten() {
+        let Some(record) = pod_record.containers.get(&container.name) else { continue };
+        match drive(spec, Role::Ephemeral, &ephemeral::as_container(container), record, pod_record, now) {
+            Step::Wait(more) => until = earliest(until, more),
+            step => return step,
+        }
+    }
     let begun = pod_record.main_begun();
     for (role, container) in container::all(spec) {
         let Some(record) = pod_record.containers.get(&container.name) else { continue };
@@ -99,13 +113,29 @@ fn run(spec: &PodSpec, pod_record: &PodRecord, now: Timestamp) -> Step {
         let passed = match role {
             Role::Init => record.ended().is_some_and(|ended| ended.exit_code == 0),
             Role::Sidecar => begun || record.alive().is_some_and(|alive| alive.started()),
-            Role::Main => true,
+            Role::Main | Role::Ephemeral => true,
         };
         if !passed {
             break;
         }
     }
     Step::Wait(until)
+}
+
+/// Ends all containers that the Pod was created with; then it begins again.
+fn restart_all(spec: &PodSpec, pod_record: &PodRecord) -> Step {
+    let mut waits = false;
+    for (_, container) in container::all(spec) {
+        match pod_record.containers.get(&container.name).map(|record| &record.run) {
+            Some(InstanceState::Running(alive)) if !alive.stopping => {
+                let name = container.name.clone();
+                return Step::Kill { message: format!("Container {name} will be restarted with all containers"), name, replaced: true };
+            }
+            Some(InstanceState::Running(_) | InstanceState::Starting { .. }) => waits = true,
+            Some(InstanceState::Idle | InstanceState::Ended(_)) | None => {}
+        }
+    }
+    if waits { Step::Wait(None) } else { Step::Reset }
 }
 
 /// The step that one container needs.
@@ -116,14 +146,14 @@ fn drive(spec: &PodSpec, role: Role, container: &Container, record: &ContainerRe
             let name = container.name.clone();
             return match alive.condemned {
                 _ if alive.stopping => Step::Wait(None),
-                Some(condemned) => kill_condemned(spec, role, name, condemned),
+                Some(condemned) => kill_condemned(spec, role, container, condemned),
                 None if alive.hash != spec_hash(container) => {
                     Step::Kill { message: format!("Container {name} definition changed, will be restarted"), name, replaced: true }
                 }
                 None => fit(container, alive, pod_record),
             };
         }
-        InstanceState::Ended(ended) if !restarts(spec, role, ended) => return Step::Wait(None),
+        InstanceState::Ended(ended) if !restarts(spec, role, container, ended) => return Step::Wait(None),
         InstanceState::Ended(_) | InstanceState::Idle => {}
     }
     if let Some(waiting) = record.waiting.as_ref().filter(|waiting| waiting.until > now) {
@@ -141,18 +171,19 @@ fn drive(spec: &PodSpec, role: Role, container: &Container, record: &ContainerRe
 
 /// Ends an instance that failed a hook or a probe. As upstream, another instance follows a failed probe unless the policy is
 /// `Never`, even when it exits with 0; after a failed hook the exit code decides.
-fn kill_condemned(spec: &PodSpec, role: Role, name: String, condemned: Condemned) -> Step {
+fn kill_condemned(spec: &PodSpec, role: Role, container: &Container, condemned: Condemned) -> Step {
+    let name = container.name.clone();
     let probe = match condemned {
         Condemned::PostStartHook => return Step::Kill { name, message: "FailedPostStartHook".to_owned(), replaced: false },
         Condemned::Probe(ProbeKind::Startup) => "startup",
         Condemned::Probe(ProbeKind::Liveness | ProbeKind::Readiness) => "liveness",
     };
-    let message = match (role, spec.restart_policy.as_deref()) {
-        (Role::Init | Role::Sidecar, _) => format!("Init container {name} failed {probe} probe"),
-        (Role::Main, Some("Never")) => {
+    let message = match role {
+        Role::Init | Role::Sidecar => format!("Init container {name} failed {probe} probe"),
+        Role::Main | Role::Ephemeral if !restarts_after_probe(spec, container) => {
             return Step::Kill { message: format!("Container {name} failed {probe} probe"), name, replaced: false };
         }
-        (Role::Main, _) => format!("Container {name} failed {probe} probe, will be restarted"),
+        Role::Main | Role::Ephemeral => format!("Container {name} failed {probe} probe, will be restarted"),
     };
     Step::Kill { name, message, replaced: true }
 }

@@ -2,12 +2,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use runtimes_battery::plain_spec;
-use runtimes_contract::{Mount, User};
+use runtimes_contract::{Mount, Sandbox, User};
 
 use super::*;
 
 fn v1() -> Facts {
-    Facts { cgroups: Some(Mode::Hybrid), limits_swap: true, devices: Vec::new() }
+    Facts { cgroups: Some(Mode::Hybrid), limits_swap: true, devices: Vec::new(), target: None }
 }
 
 fn spec() -> ContainerSpec {
@@ -74,7 +74,25 @@ fn a_container_of_a_pod_with_everything() {
         ..Security::default()
     };
     full.tty = true;
-    insta::assert_snapshot!(text(&full, &Facts { cgroups: Some(Mode::V2), limits_swap: true, devices: Vec::new() }));
+    insta::assert_snapshot!(text(&full, &Facts { cgroups: Some(Mode::V2), ..v1() }));
+}
+
+#[test]
+fn a_container_sees_its_own_processes_or_those_that_its_spec_names() {
+    let made = |processes: Processes, target: Option<ProcessRef>| {
+        let oci = bundle(&ContainerSpec { processes, ..spec() }, &Facts { target, ..v1() }).map(|oci| serde_json::to_value(oci).unwrap());
+        oci.map(|oci| {
+            let namespaces = oci["linux"]["namespaces"].as_array().unwrap().clone();
+            (namespaces.into_iter().find(|one| one["type"] == "pid"), oci["annotations"].clone())
+        })
+    };
+    let target = ProcessRef { pid: 77, start_ticks: 5, boot_id: "b".into() };
+    let of_other = Processes::OfContainer(runtimes_contract::ContainerId("app".into()));
+    assert_eq!(made(Processes::Own, None).unwrap(), (Some(json!({ "type": "pid" })), json!(null)));
+    assert_eq!(made(Processes::OfNode, None).unwrap(), (None, json!(null)));
+    let joined = Some(json!({ "type": "pid", "path": "/proc/77/ns/pid" }));
+    assert_eq!(made(of_other.clone(), Some(target)).unwrap(), (joined, json!({ "dev.skiff.target": "77 5 b" })));
+    assert!(matches!(made(of_other, None), Err(RuntimeError::Unsupported(_))), "never a namespace of its own instead");
 }
 
 #[test]

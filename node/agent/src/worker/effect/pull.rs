@@ -16,8 +16,8 @@ use crate::worker::learn::Report;
 impl Effects {
     /// The image of a container, and the slow part of its first start.
     pub(crate) async fn pull(self, name: String) {
-        let Some((_, container)) = container::find(&self.pod, &name) else { return };
-        let result = self.fetch(container).await;
+        let Some((_, container)) = container::find_any(&self.pod, &name) else { return };
+        let result = self.fetch(&container).await;
         self.report(Report::Pulled(name, result)).await;
     }
 

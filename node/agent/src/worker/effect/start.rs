@@ -8,13 +8,14 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Container;
 use node_images::Image;
 use node_volumes::UnknownVariable;
-use runtimes_contract::{ContainerId, Content, ContentKind, Mount, Runtime, RuntimeError};
+use runtimes_contract::{ContainerId, Content, ContentKind, Mount, Processes, Runtime, RuntimeError};
 use thiserror::Error;
 
 use super::{Effects, volume_text};
 use crate::cleanup;
+use crate::container::processes::{self, TargetInstance};
 use crate::container::spec::Ingredients;
-use crate::container::{self, ConfigError, env, runtime_choice, security, spec, wasm_settings};
+use crate::container::{self, ConfigError, Role, env, runtime_choice, security, spec, wasm_settings};
 use crate::enforce;
 use crate::error::chain;
 use crate::layout::{PodName, container_id, spec_hash};
@@ -23,11 +24,24 @@ use crate::record::{ExitedInstance, PodSandbox, RunningInstance};
 use crate::worker::learn::{Report, StartFault};
 use crate::worker::plan::GRACE_SECONDS;
 
+/// The next instance of a container.
+pub(crate) struct NextInstance {
+    pub(crate) name: String,
+    pub(crate) attempt: u32,
+    pub(crate) image: Arc<Image>,
+    pub(crate) sandbox: PodSandbox,
+    /// The container whose processes it sees.
+    pub(crate) target: Option<TargetInstance>,
+    /// The id of the instance before.
+    pub(crate) leftover: Option<String>,
+}
+
 impl Effects {
     /// Creates and starts the next instance of a container, then frees the resources of the one before.
-    pub(crate) async fn start(self, name: String, attempt: u32, image: Arc<Image>, sandbox: PodSandbox, leftover: Option<String>) {
-        let Some((_, container)) = container::find(&self.pod, &name) else { return };
-        let result = self.begin(container, attempt, &image, &sandbox).await;
+    pub(crate) async fn start(self, next: NextInstance) {
+        let Some((role, container)) = container::find_any(&self.pod, &next.name) else { return };
+        let result = self.begin(role, &container, &next).await;
+        let NextInstance { name, attempt, leftover, .. } = next;
         let runs = result.is_ok();
         self.report(Report::Started(name.clone(), result)).await;
         if let Some(id) = leftover.map(ContainerId)
@@ -40,13 +54,19 @@ impl Effects {
         }
     }
 
-    async fn begin(&self, container: &Container, attempt: u32, image: &Image, sandbox: &PodSandbox) -> Result<RunningInstance, StartFault> {
+    async fn begin(&self, role: Role, container: &Container, next: &NextInstance) -> Result<RunningInstance, StartFault> {
+        let NextInstance { attempt, image, sandbox, .. } = next;
+        let attempt = *attempt;
         let config_fault = |error: ConfigError| unmade("CreateContainerConfigError", error.0);
         let class = sandbox.class.as_ref().map(|(class, handler)| (class.as_str(), handler.as_str()));
         let reference = container.image.as_deref().unwrap_or_default();
         let runtime = runtime_choice::choose(&self.node.parts, class, reference, image.kind).map_err(config_fault)?;
         runtime_choice::check_abilities(container, image.kind).map_err(config_fault)?;
         enforce::check_mounts(container).map_err(config_fault)?;
+        if role == Role::Ephemeral {
+            enforce::check_added(&self.pod, container, enforce::has_selinux()).map_err(|error| unmade("CreateContainerError", error.0))?;
+        }
+        let processes = self.processes(image.kind, next.target.as_ref())?;
         let variables = self.variables(container, sandbox).await.map_err(config_fault)?;
         let expand = |text: &str| expand_path(text, &variables);
         let volumes = self.node.volumes.mounts(&self.pod, container, &expand).await;
@@ -56,7 +76,7 @@ impl Effects {
         let content = self.node.parts.images.mount(image, &id.0).await;
         let content = content.map_err(|error| unmade("CreateContainerError", chain(&error)))?;
         let volumes = self.with_image_files(container, image, &id, volumes);
-        let made = self.make(container, attempt, image, sandbox, &runtime, content, variables, volumes).await;
+        let made = self.make(container, next, &runtime, processes, content, variables, volumes).await;
         if made.is_err()
             && let Err(error) = cleanup::remove_container(&self.node, runtime.handler(), &id).await
         {
@@ -120,18 +140,28 @@ impl Effects {
         env::variables(&self.pod, container, &sources).await
     }
 
+    /// Pod and target decide; the error is that of a container runtime.
+    fn processes(&self, kind: ContentKind, target: Option<&TargetInstance>) -> Result<Processes, StartFault> {
+        let target = target.map(|target| {
+            let runtime = self.node.parts.by_handler(&target.handler);
+            (target, runtime.map_or(kind, |runtime| runtime.runs()))
+        });
+        processes::processes(&self.pod, kind, target).map_err(|error| unmade("CreateContainerError", error.to_string()))
+    }
+
     #[expect(clippy::too_many_arguments, reason = "one caller, which has just worked each of them out")]
     async fn make(
         &self,
         container: &Container,
-        attempt: u32,
-        image: &Image,
-        sandbox: &PodSandbox,
+        next: &NextInstance,
         runtime: &Arc<dyn Runtime>,
+        processes: Processes,
         content: Content,
         variables: BTreeMap<String, String>,
         volumes: Vec<Mount>,
     ) -> Result<(), StartFault> {
+        let NextInstance { attempt, image, sandbox, .. } = next;
+        let attempt = *attempt;
         let user = security::user(&self.pod, container, &image.config.user, &content);
         let user = user.map_err(|error| unmade("CreateContainerConfigError", error.0))?;
         let seccomp = security::seccomp(&self.pod, container, content.kind(), &self.node.layout.seccomp_profiles());
@@ -145,6 +175,7 @@ impl Effects {
             image,
             content,
             sandbox: &sandbox.sandbox,
+            processes,
             variables,
             volumes,
             user,

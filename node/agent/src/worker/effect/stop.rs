@@ -28,6 +28,8 @@ pub(crate) struct Deadline {
     pub(crate) of_pod: watch::Receiver<Timestamp>,
     /// The stop signal gets no further time: the instance is the cause of the node's shortage.
     pub(crate) at_once: bool,
+    /// The preStop hook does not run.
+    pub(crate) without_hook: bool,
 }
 
 impl Deadline {
@@ -50,8 +52,10 @@ impl Effects {
     /// Ends an instance. Its end is reported by [`Effects::wait`].
     pub(crate) async fn stop(self, name: String, alive: RunningInstance, mut deadline: Deadline) {
         let Some(runtime) = self.node.parts.by_handler(&alive.handler).cloned() else { return };
-        let found = container::find(&self.pod, &name).map(|(_, container)| container);
+        let found = container::find_any(&self.pod, &name).map(|(_, container)| container);
+        let found = found.as_deref();
         let hook = found.and_then(|container| Some((container, container.lifecycle.as_ref()?.pre_stop.as_ref()?)));
+        let hook = hook.filter(|_| !deadline.without_hook);
         if let Some((container, handler)) = hook {
             let run = hooks::run(&self.node, &self.pod, container, handler, &alive);
             match deadline.bound(Timestamp::MIN, run).await {

@@ -111,19 +111,26 @@ fn faults_of_the_node_are_tried_again_soon() {
 }
 
 #[test]
-fn each_ephemeral_container_is_rejected_once() {
+fn an_ephemeral_container_that_ends_stays_ended() {
     let mut pod_record = PodRecord::new(&pod(), at(0));
     let mut debugged = pod();
     let ephemeral = json!([{"name": "debugger", "image": "busybox"}]);
     debugged.spec.as_mut().expect("a spec").ephemeral_containers = serde_json::from_value(ephemeral).expect("containers");
-    let notes = pod_record.look(&debugged);
-    assert_eq!(notes, [warning("debugger", "Failed", "Error: ephemeral containers are not supported on this node".to_owned())]);
     assert_eq!(pod_record.look(&debugged), []);
-    assert_eq!(PodRecord::new(&debugged, at(0)).look(&debugged).len(), 1);
-    let status =
-        json!({"ephemeralContainerStatuses": [{"name": "debugger", "image": "", "imageID": "", "ready": false, "restartCount": 0}]});
-    debugged.status = serde_json::from_value(status).expect("a status");
-    assert_eq!(PodRecord::new(&debugged, at(0)).look(&debugged), [], "an earlier agent has said it");
+    let record = pod_record.containers.get_mut("debugger").expect("a record of the new container");
+    record.run = InstanceState::Starting { before: None };
+    pod_record.learn(&debugged, Report::Started("debugger".to_owned(), Ok(alive(0))), at(0));
+    assert_eq!(pod_record.look(&debugged), [], "what it knows of the container stays");
+    assert!(pod_record.containers["debugger"].alive().is_some());
+    let Report::Exited(_, attempt, ended) = exit(0, 1, 1) else { panic!("an exit") };
+    let notes = pod_record.learn(&debugged, Report::Exited("debugger".to_owned(), attempt, ended), at(1));
+    assert_eq!((notes, pod_record.containers["debugger"].waiting.clone()), (Vec::new(), None), "no back-off");
+    assert!(!pod_record.ends(&debugged), "the Pod lives on");
+    let status = crate::status::compute(&debugged, &pod_record, std::net::Ipv4Addr::LOCALHOST.into(), at(1));
+    let of_debugger = serde_json::to_value(status.ephemeral_container_statuses).expect("JSON");
+    assert_eq!(of_debugger[0]["state"]["terminated"]["exitCode"], 1);
+    let said = ["ready", "started", "restartCount"].map(|field| of_debugger[0][field].clone());
+    assert_eq!(said, [json!(false), json!(null), json!(0)]);
 }
 
 #[test]

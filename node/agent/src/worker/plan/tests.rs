@@ -5,6 +5,7 @@ use runtimes_contract::{ContainerId, Sandbox};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::reason::Reason;
 use crate::record::{Cause, ExitedInstance, PodSandbox, Waiting};
 
 const NOW: i64 = 1_000;
@@ -89,14 +90,14 @@ fn set(pod: &Pod, record: &mut ContainerRecord, name: &str, state: &str) {
     let waiting = |backs_off_at: Option<Timestamp>| {
         Some(Waiting { reason: "ErrImagePull".to_owned(), message: String::new(), until: at(NOW + 5), backs_off_at })
     };
-    let (_, container) = container::find(pod, name).expect("a container");
+    let (_, container) = container::find_any(pod, name).expect("a container");
     let alive = RunningInstance {
         id: ContainerId(name.to_owned()),
         handler: "runc".to_owned(),
         attempt: 0,
         started_at: at(NOW - 50),
         image_id: String::new(),
-        hash: if state == "old" { "0".to_owned() } else { spec_hash(container) },
+        hash: if state == "old" { "0".to_owned() } else { spec_hash(&container) },
         resources: container.resources.clone().unwrap_or_default(),
         startup_ok: state != "slow",
         readiness_ok: true,
@@ -198,6 +199,102 @@ fn init_containers_and_sidecars() {
         "base i=0 s=0 a=0 b=0 clean",
     ];
     insta::assert_snapshot!(table(&pod, &scripts));
+}
+
+/// A Pod that never restarts, with an init container `i`, a container `a` without rules, and `b`, which restarts alone after 7
+/// and with all others after 42.
+fn ruled() -> Pod {
+    let rule = |action: &str, code: i32| json!({"action": action, "exitCodes": {"operator": "In", "values": [code]}});
+    let rules = json!([rule("Restart", 7), rule("RestartAllContainers", 42)]);
+    let containers = json!([
+        {"name": "a", "image": "a:1"},
+        {"name": "b", "image": "b:1", "restartPolicy": "Never", "restartPolicyRules": rules},
+    ]);
+    let init = json!([{"name": "i", "image": "i:1"}]);
+    pod(json!({"restartPolicy": "Never", "initContainers": init, "containers": containers}), json!({}))
+}
+
+#[test]
+fn restart_rules() {
+    let scripts = [
+        "base i=0 a=run b=7",
+        "base i=0 a=run b=1",
+        "base i=0 a=0 b=1",
+        "base i=0 a=0 b=7",
+        "base i=0 a=run b=sick",
+        "base i=0 a=run b=42",
+        "base i=0 a=stop b=42",
+        "base i=0 a=start b=42",
+        "base i=0 a=0 b=42",
+        "i=0 a=0 b=42",
+        "gone base i=0 a=run b=42",
+        "failed base i=0 a=0 b=42",
+    ];
+    insta::assert_snapshot!(table(&ruled(), &scripts));
+}
+
+#[test]
+fn after_a_restart_of_all_the_pod_begins_again() {
+    let pod = ruled();
+    let spec = pod.spec.as_ref().expect("a spec");
+    let mut pod_record = pod_record(&pod, "base i=0 a=0 b=42");
+    assert!(pod_record.restarts_all(spec) && pod_record.main_begun());
+    pod_record.reset(at(NOW));
+    assert!(!pod_record.restarts_all(spec) && !pod_record.main_begun() && !pod_record.finished(spec));
+    let mut step = |name: Option<&str>, state: &str| {
+        if let Some(name) = name {
+            let record = pod_record.containers.get_mut(name).expect("a container");
+            set(&pod, record, name, state);
+            record.reset &= state != "run" && state != "0";
+        }
+        plan(&pod, &pod_record, at(NOW))
+    };
+    assert_eq!(step(None, ""), Step::Pull("i".to_owned()));
+    assert_eq!(step(Some("i"), "run"), Step::Wait(None), "the others wait for the init container again");
+    assert_eq!(step(Some("i"), "0"), Step::Pull("a".to_owned()));
+    assert_eq!(step(Some("a"), "run"), Step::Pull("b".to_owned()));
+    assert_eq!(step(Some("b"), "run"), Step::Wait(None));
+}
+
+/// They start whatever the others do, once, and hold nothing up.
+#[test]
+fn ephemeral_containers() {
+    let init = json!([{"name": "i", "image": "i:1"}]);
+    let ephemeral = json!([{"name": "d", "image": "d:1", "targetContainerName": "a"}, {"name": "e", "image": "e:1"}]);
+    let pod = pod(json!({"initContainers": init, "ephemeralContainers": ephemeral, "restartPolicy": "Always"}), json!({}));
+    let scripts = [
+        "",
+        "making",
+        "making d=pull e=pull i=pull",
+        "base i=run",
+        "base i=run d=ready e=pull",
+        "base i=run d=hold e=ready",
+        "base i=0 d=start e=start",
+        "base i=0 d=run e=run a=run b=ready",
+        "base i=0 d=0 e=1 a=run b=run",
+        "base i=0 d=0! e=1! a=run b=run",
+        "base i=0 d=137 e=128 a=run b=1",
+        "gone base i=0 d=run e=0 a=run b=0",
+        "gone base i=0 d=stop e=0 a=0 b=0",
+        "gone base i=0 d=0 e=0 a=0 b=0",
+    ];
+    insta::assert_snapshot!(table(&pod, &scripts));
+}
+
+#[test]
+fn the_target_of_an_ephemeral_container_runs_or_upstreams_error_says_that_it_does_not() {
+    let ephemeral = json!([{"name": "d", "image": "d:1", "targetContainerName": "a"}, {"name": "e", "image": "e:1"}]);
+    let pod = pod(json!({"ephemeralContainers": ephemeral}), json!({}));
+    let target = |script: &str, name: &str| pod_record(&pod, script).target(&pod, name);
+    assert_eq!(target("base", "e"), Ok(None));
+    let running = target("base a=run", "d").expect("it runs").expect("a target");
+    assert_eq!((running.container.as_str(), running.id.0.as_str(), running.handler.as_str()), ("a", "a", "runc"));
+    for script in ["base", "base a=start"] {
+        let wanted = Reason::new("CreateContainerConfigError", "unable to find target container a");
+        assert_eq!(target(script, "d"), Err(wanted), "{script}");
+    }
+    let ended = "invalid target container: container \"\" is not running - in state CONTAINER_EXITED";
+    assert_eq!(target("base a=1", "d"), Err(Reason::new("CreateContainerError", ended)));
 }
 
 #[test]

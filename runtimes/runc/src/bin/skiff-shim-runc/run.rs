@@ -15,7 +15,7 @@ use nix::sys::prctl;
 use nix::sys::signalfd::SignalFd;
 use nix::unistd::{pipe2, setsid};
 use runtimes_contract::Exit;
-use runtimes_host::cgroup::oom_kills;
+use runtimes_host::cgroup::{Cgroups, oom_kills};
 use runtimes_host::files::{PRIVATE, write_atomic};
 use runtimes_host::process::ProcessRef;
 use runtimes_shim::attach::Hub;
@@ -46,6 +46,8 @@ struct Args<'a> {
     tty: bool,
     stdin: bool,
     stdin_once: bool,
+    /// The container's cgroup, when its processes do not end with its first process.
+    shared: Option<&'a str>,
 }
 
 struct Container {
@@ -64,18 +66,18 @@ pub fn run(channel: Channel, args: &[OsString]) -> i32 {
     let Some(args) = parse(args) else {
         return channel.refuse(&Failure {
             kind: "io",
-            message: "usage: skiff-shim-runc run DIR RUNC ROOT ID LOG COUNTER [tty] [stdin] [stdin-once]".into(),
+            message: "usage: skiff-shim-runc run DIR RUNC ROOT ID LOG COUNTER [tty] [stdin] [stdin-once] [cgroup=PATH]".into(),
         });
     };
     match start(&channel, &args) {
         Ok(container) => {
             channel.ready(&[]);
             drop(channel);
-            let (exit, (code, signal), mut hub) = container.sources_until_end();
+            let (exit, (code, signal), mut hub, message) = container.sources_until_end(args.shared);
             // The memory limit is to blame when it struck and the container did not end well.
             let killed = std::fs::read_to_string(args.oom_counter).map_or(0, |text| oom_kills(&text));
             let oom_killed = killed > 0 && code != 0;
-            let record = Exit { code, signal, oom_killed, finished_at_ms: now_ms(), message: String::new() };
+            let record = Exit { code, signal, oom_killed, finished_at_ms: now_ms(), message };
             // If it cannot be written, the end is taken for a kill; there is no other way to report it.
             let _written = exit.write_all_at(encode_exit(&record).as_bytes(), 0);
             hub.finish(Duration::from_millis(DRAIN_MS.into()));
@@ -91,7 +93,8 @@ fn parse(args: &[OsString]) -> Option<Args<'_>> {
     let dir = Path::new(dir);
     let runc = Runc { binary, root, id, log: dir.join("runc.log") };
     let (tty, stdin, stdin_once) = (has("tty"), has("stdin"), has("stdin-once"));
-    Some(Args { dir, runc, log: Path::new(log), oom_counter: Path::new(oom_counter), tty, stdin, stdin_once })
+    let shared = flags.iter().find_map(|flag| flag.to_str()?.strip_prefix("cgroup="));
+    Some(Args { dir, runc, log: Path::new(log), oom_counter: Path::new(oom_counter), tty, stdin, stdin_once, shared })
 }
 
 fn start(channel: &Channel, args: &Args<'_>) -> Result<Container, Failure> {
@@ -183,9 +186,16 @@ fn wait_for_guest(init: i32) {
     }
 }
 
+/// Kills what is left of a container that shares the PID namespace of others, after its first process has ended. Returns why
+/// something is left, for the exit record.
+fn kill_rest(cgroup: &str) -> String {
+    let killed = Cgroups::detect().and_then(|cgroups| cgroups.group(cgroup)).and_then(|group| group.kill());
+    killed.err().map(|error| error.to_string()).unwrap_or_default()
+}
+
 impl Container {
-    /// Copies output until the container has ended and all output is copied.
-    fn sources_until_end(mut self) -> (File, Ended, Hub) {
+    /// Copies output until the container has ended and all output is copied. The last value is the message of the exit record.
+    fn sources_until_end(mut self, shared: Option<&str>) -> (File, Ended, Hub, String) {
         let mut ended = runc::reap(self.init);
         while ended.is_none() {
             self.wait(PollTimeout::NONE);
@@ -194,9 +204,10 @@ impl Container {
             }
             ended = runc::reap(self.init);
         }
+        let message = shared.map(kill_rest).unwrap_or_default();
         while !self.sources.is_empty() && self.wait(PollTimeout::from(DRAIN_MS)) {}
         // Code 255 cannot happen: the loop above ends with an end.
-        (self.exit, ended.unwrap_or((255, None)), self.hub)
+        (self.exit, ended.unwrap_or((255, None)), self.hub, message)
     }
 
     /// Waits for output, an attached client or a signal, and handles it; returns whether something came in time. An attached

@@ -13,6 +13,8 @@ use nix::sys::stat::{FileStat, SFlag, fstat, major, makedev};
 use nix::sys::statfs::{TMPFS_MAGIC, fstatfs};
 use nix::sys::statvfs::{FsFlags, fstatvfs};
 use oci_spec::runtime::Spec;
+use runtimes_host::process::ProcessRef;
+use runtimes_shim::record::TARGET_ANNOTATION;
 
 use crate::Failure;
 
@@ -43,7 +45,18 @@ pub fn verify(init: i32, config: &Path) -> Result<(), Failure> {
         };
         check(&root, "/dev/console", "is not the container's terminal", is_terminal)?;
     }
+    target_runs(&spec)?;
     stands_inside(init, &root)
+}
+
+/// Rejects a container whose target has ended since its spec was made: by the same pid, runc may have joined the namespace of
+/// another process, even that of the node. A target that runs now has had its pid all the time.
+fn target_runs(spec: &Spec) -> Result<(), Failure> {
+    let Some(target) = spec.annotations().as_ref().and_then(|all| all.get(TARGET_ANNOTATION)) else { return Ok(()) };
+    match ProcessRef::decode(target) {
+        Some(target) if target.is_alive() => Ok(()),
+        _ => Err(refused("the container whose processes it shares has ended".to_owned())),
+    }
 }
 
 fn check(root: &OwnedFd, path: &str, problem: &str, holds: impl Fn(&OwnedFd) -> nix::Result<bool>) -> Result<(), Failure> {

@@ -1,0 +1,124 @@
+use runtimes_fake::{Behaviour, ExecReply, Operation};
+
+use super::*;
+
+/// An init container `first`, a container `main` with a preStop hook, and `trigger`, which restarts all of them after 42.
+fn ruled() -> Value {
+    let rules = json!([{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}]);
+    let hook = json!({"preStop": {"exec": {"command": ["bye"]}}});
+    json!({
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 1,
+        "initContainers": [{"name": "first", "image": "i:1"}],
+        "containers": [
+            {"name": "main", "image": "web:1", "lifecycle": hook},
+            {"name": "trigger", "image": "web:1", "restartPolicy": "Never", "restartPolicyRules": rules},
+        ],
+    })
+}
+
+/// `trigger` ends with 42 as long as its attempt is below `times`; `first` ends well, the others run.
+fn script(times: u32) -> Script {
+    Script::default().containers(move |spec| {
+        let attempt: u32 = spec.labels["io.kubernetes.container.restartCount"].parse().expect("an attempt");
+        match spec.labels["io.kubernetes.container.name"].as_str() {
+            "first" => Behaviour::Exit { after: Duration::from_millis(10), code: 0 },
+            "trigger" if attempt < times => Behaviour::Exit { after: Duration::from_millis(300), code: 42 },
+            _ => Behaviour::Run,
+        }
+    })
+}
+
+fn starts(world: &World) -> usize {
+    world.calls().iter().filter(|call| **call == Operation::Start).count()
+}
+
+#[tokio::test]
+async fn a_container_restarts_all_others_by_its_rule() {
+    let execs = Arc::new(AtomicUsize::new(0));
+    let counted = execs.clone();
+    let script = script(1).execs(move |_| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        Ok(ExecReply::default())
+    });
+    let cluster = Cluster::new(script).await;
+    let _agent = cluster.start();
+    cluster.node_ready().await;
+    cluster.create("gang", ruled()).await;
+    let restarted = |status: &Value| {
+        let counts = status["containerStatuses"].as_array().into_iter().flatten().map(|one| one["restartCount"].clone());
+        condition(status, "Ready") == "True" && counts.collect::<Vec<_>>() == [json!(1), json!(1)]
+    };
+    let status = cluster.status("gang", "a new beginning", restarted).await;
+    assert_eq!(starts(&cluster.linux), 6, "the init container too");
+    let first = &status["initContainerStatuses"][0];
+    assert_eq!((&first["restartCount"], &first["state"]["terminated"]["exitCode"]), (&json!(1), &json!(0)));
+    for one in status["containerStatuses"].as_array().expect("statuses").iter().chain([first]) {
+        let last = &one["lastState"]["terminated"];
+        assert_eq!((&last["exitCode"], &last["reason"]), (&json!(137), &json!("RestartingAllContainers")), "{one}");
+    }
+    assert_eq!((condition(&status, "AllContainersRestarting"), &status["phase"]), ("False", &json!("Running")));
+    cluster.event("gang", "Killing: Container main will be restarted with all containers").await;
+    assert_eq!(execs.load(Ordering::SeqCst), 0, "no hook");
+    cluster.delete("gang", 1).await;
+    cluster.gone("gang").await;
+    assert_eq!(execs.load(Ordering::SeqCst), 1, "the hook of the Pod's end");
+}
+
+/// The trigger waits in its back-off while the others run. As upstream, the back-off does not survive the agent.
+#[tokio::test]
+async fn an_agent_that_comes_back_does_not_restart_all_again() {
+    let cluster = Cluster::new(script(2)).await;
+    let agent = cluster.start();
+    cluster.node_ready().await;
+    cluster.create("gang", ruled()).await;
+    let waits = |status: &Value| {
+        let trigger = &status["containerStatuses"][1];
+        let main_runs = status["containerStatuses"][0]["state"]["running"].is_object();
+        main_runs && trigger["restartCount"] == 2 && trigger["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+    };
+    let before = cluster.status("gang", "a back-off", waits).await;
+    let started = starts(&cluster.linux);
+    agent.kill().await;
+    let _agent = cluster.start();
+    cluster.create("later", one("web:1")).await;
+    cluster.ready("later").await;
+    let after = cluster.ready("gang").await;
+    assert_eq!(starts(&cluster.linux), started + 2, "the trigger and the other Pod");
+    assert_eq!(after["containerStatuses"][0], before["containerStatuses"][0]);
+}
+
+#[tokio::test]
+async fn a_containers_own_policy_and_rules_go_before_those_of_its_pod() {
+    let script = Script::default().containers(|spec| {
+        let attempt = spec.labels["io.kubernetes.container.restartCount"].as_str();
+        let exit = |code: i32| Behaviour::Exit { after: Duration::from_millis(20), code };
+        match (spec.labels["io.kubernetes.container.name"].as_str(), attempt) {
+            ("ruled", "0") => exit(42),
+            ("own", "0") => exit(1),
+            ("plain", _) => exit(1),
+            _ => exit(0),
+        }
+    });
+    let cluster = Cluster::new(script).await;
+    let _agent = cluster.start();
+    cluster.node_ready().await;
+    let rules = json!([{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}]);
+    let containers = json!([
+        {"name": "ruled", "image": "job:1", "restartPolicy": "Never", "restartPolicyRules": rules},
+        {"name": "own", "image": "job:1", "restartPolicy": "OnFailure"},
+        {"name": "plain", "image": "job:1"},
+    ]);
+    cluster.create("mixed", json!({"restartPolicy": "Never", "containers": containers})).await;
+    let status = cluster.status("mixed", "Failed", |status| status["phase"] == "Failed").await;
+    let ends = status["containerStatuses"].as_array().expect("statuses").iter();
+    let ends: Vec<_> = ends.map(|one| (one["restartCount"].clone(), one["state"]["terminated"]["exitCode"].clone())).collect();
+    assert_eq!(ends, [(json!(1), json!(0)), (json!(1), json!(0)), (json!(0), json!(1))]);
+    // An init container that must not run again fails a Pod that would restart it.
+    let init = json!([{"name": "plain", "image": "job:1", "restartPolicy": "Never"}]);
+    cluster
+        .create("strict", json!({"restartPolicy": "Always", "initContainers": init, "containers": [{"name": "c", "image": "web:1"}]}))
+        .await;
+    let status = cluster.status("strict", "Failed", |status| status["phase"] == "Failed").await;
+    assert_eq!(status["initContainerStatuses"][0]["restartCount"], 0);
+}
