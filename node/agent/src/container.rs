@@ -3,8 +3,10 @@
 
 pub(crate) mod command;
 pub(crate) mod env;
+mod env_file;
 pub(crate) mod ephemeral;
 pub(crate) mod files;
+mod inside;
 pub(crate) mod probes;
 pub(crate) mod processes;
 pub(crate) mod pull;

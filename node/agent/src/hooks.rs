@@ -30,8 +30,10 @@ pub(crate) async fn run(
     }
     if let Some(sleep) = &handler.sleep {
         tokio::time::sleep(Duration::from_secs(u64::try_from(sleep.seconds).unwrap_or(0))).await;
+        return Ok(());
     }
-    Ok(())
+    // As upstream: the API accepts such a hook, and it fails when it is to run.
+    Err(ActionError::InvalidHook(if handler.tcp_socket.is_some() { "tcpSocket" } else { "no action" }))
 }
 
 fn address(node: &Node, pod: &Pod) -> Result<IpAddr, ActionError> {

@@ -81,6 +81,12 @@ impl Volumes {
         on_disk.map(|volume| (volume.name.clone(), EmptyDirVolume.path(&dir, volume))).collect()
     }
 
+    /// The directory of one `emptyDir` volume of the Pod, on the disk or in memory; `None` when the Pod has no such volume.
+    pub fn empty_dir(&self, pod: &Pod, name: &str) -> Option<PathBuf> {
+        let volume = spec_volumes(pod).iter().find(|volume| volume.name == name && volume.empty_dir.is_some())?;
+        Some(EmptyDirVolume.path(&self.pod_dir(uid(pod).ok()?), volume))
+    }
+
     /// Sets up each volume of the Pod, or updates it; idempotent, also after a kill in the middle. Returns when to call it
     /// again at the latest because a token must be rotated. The failure of one volume does not stop the others: a ConfigMap
     /// that was deleted must not stop the rotation of a running Pod's token. The error is the first one.

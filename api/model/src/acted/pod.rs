@@ -111,7 +111,7 @@ const TOP: &[Field] = &[
     Field::by(SCHEDULER, "schedulingGroup", "sched/framework/src/pod.rs"),
     Field::by(SERVER, "serviceAccount", "api/admission/src/plugins/service_account.rs"),
     Field::by(SERVER, "serviceAccountName", "api/admission/src/plugins/service_account.rs"),
-    Field::nobody("setHostnameAsFQDN"),
+    Field::by(NODE, "setHostnameAsFQDN", FILES),
     Field::nobody("shareProcessNamespace"),
     Field::by(NODE, "subdomain", FILES),
     Field::by(NODE, "terminationGracePeriodSeconds", "node/agent/src/worker/plan.rs"),
@@ -150,7 +150,7 @@ const CONTAINER: &[Field] = &[
     Field::by(NODE, "env[].value", ENV),
     Field::by(NODE, "env[].valueFrom.configMapKeyRef", ENV),
     Field::by(NODE, "env[].valueFrom.fieldRef", ENV),
-    Field::nobody("env[].valueFrom.fileKeyRef"),
+    Field::by(NODE, "env[].valueFrom.fileKeyRef", ENV),
     Field::by(NODE, "env[].valueFrom.resourceFieldRef", ENV),
     Field::by(NODE, "env[].valueFrom.secretKeyRef", ENV),
     Field::by(NODE, "envFrom", ENV),
@@ -226,7 +226,7 @@ const HTTP_GET: &[Field] = &[
     Field::by(NODE, "scheme", HTTP_ACTION),
 ];
 
-const A_HOOK: &[Field] = &[Field::by(NODE, "exec", HOOKS), Field::by(NODE, "sleep", HOOKS), Field::nobody("tcpSocket").although("probes have it too")];
+const A_HOOK: &[Field] = &[Field::by(NODE, "exec", HOOKS), Field::by(NODE, "sleep", HOOKS), Field::by(NODE, "tcpSocket", HOOKS)];
 
 const EPHEMERAL: &[Part] = &[NodeAgent, Scheduler, Controller("ephemeral-volume-controller")];
 

@@ -120,7 +120,7 @@ fn common(container: &At<'_>, context: &Context<'_>, checks: &mut Checks) {
     }
     checks.one_of(&container.get("terminationMessagePolicy"), &MESSAGE_POLICIES);
     ports(&container.get("ports"), checks);
-    env::validate(&container.get("env"), checks);
+    env::validate(&container.get("env"), context, checks);
     env::validate_from(&container.get("envFrom"), checks);
     volume::validate_mounts(container, context, checks);
     volume::validate_devices(container, context, checks);

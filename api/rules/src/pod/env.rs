@@ -1,6 +1,6 @@
 //! Environment variables and their sources.
 
-use super::resources;
+use super::{Context, resources, volume};
 use crate::at::At;
 use crate::checks::Checks;
 use crate::format;
@@ -21,7 +21,7 @@ const ENV_FIELDS: [&str; 9] = [
 const VOLUME_FIELDS: [&str; 5] = ["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
 
 /// Checks `env`.
-pub fn validate(variables: &At<'_>, checks: &mut Checks) {
+pub fn validate(variables: &At<'_>, context: &Context<'_>, checks: &mut Checks) {
     for variable in variables.items() {
         let name = variable.get("name");
         if name.text().is_empty() {
@@ -31,12 +31,12 @@ pub fn validate(variables: &At<'_>, checks: &mut Checks) {
         }
         let from = variable.get("valueFrom");
         if from.exists() {
-            value_from(&variable, &from, checks);
+            value_from(&variable, &from, context, checks);
         }
     }
 }
 
-fn value_from(variable: &At<'_>, from: &At<'_>, checks: &mut Checks) {
+fn value_from(variable: &At<'_>, from: &At<'_>, context: &Context<'_>, checks: &mut Checks) {
     let mut sources = 0;
     if from.get("fieldRef").exists() {
         sources += 1;
@@ -54,6 +54,7 @@ fn value_from(variable: &At<'_>, from: &At<'_>, checks: &mut Checks) {
     }
     if from.get("fileKeyRef").exists() {
         sources += 1;
+        file_key_ref(&from.get("fileKeyRef"), context, checks);
     }
     let detail = match sources {
         0 => "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`",
@@ -71,6 +72,30 @@ fn key_ref(reference: &At<'_>, checks: &mut Checks) {
         checks.required(&key, "");
     } else {
         checks.format(&key, format::config_key(key.text()));
+    }
+}
+
+/// A variable from a file in an `emptyDir`.
+fn file_key_ref(reference: &At<'_>, context: &Context<'_>, checks: &mut Checks) {
+    let (key, name, path) = (reference.get("key"), reference.get("volumeName"), reference.get("path"));
+    if key.text().is_empty() {
+        checks.required(&key, "");
+    } else {
+        checks.format(&key, format::env_name(key.text()));
+    }
+    if name.text().is_empty() {
+        checks.required(&name, "");
+    } else {
+        match context.volumes.get(name.text()) {
+            None => checks.not_found(&name),
+            Some(volume) if !volume.has("emptyDir") => checks.invalid(&name, "referenced volume must be of type emptyDir"),
+            Some(_) => {}
+        }
+    }
+    if path.text().is_empty() {
+        checks.required(&path, "");
+    } else {
+        volume::not_reserved_path(&path.path, path.text(), checks);
     }
 }
 

@@ -162,6 +162,7 @@ fn parts_of_containers_are_checked() {
         "env: [{name: A, valueFrom: {fieldRef: {fieldPath: \"metadata.labels['x y']\"}}}, {name: B, valueFrom: {fieldRef: {fieldPath: \"metadata.labels['x']\"}}}, {name: C, valueFrom: {fieldRef: {fieldPath: metadata.labels}}}]",
         "env: [{name: A, valueFrom: {resourceFieldRef: {resource: limits.gpu}}}, {name: B, valueFrom: {resourceFieldRef: {resource: limits.cpu, divisor: 2}}}]",
         "env: [{name: A, valueFrom: {configMapKeyRef: {name: X, key: ''}}}, {name: B, valueFrom: {secretKeyRef: {name: s, key: 'a b'}}}]",
+        "env: [{name: A, valueFrom: {fileKeyRef: {volumeName: v, path: a/b.env, key: A}}}, {name: B, valueFrom: {fileKeyRef: {volumeName: claim, path: /a, key: 'a=b'}}}, {name: C, valueFrom: {fileKeyRef: {volumeName: x, path: ../a, key: ''}}}, {name: D, valueFrom: {fileKeyRef: {path: ..a, key: A}}}]",
         "envFrom: [{}, {configMapRef: {name: ''}}, {secretRef: {name: s}, configMapRef: {name: c}}, {prefix: 'a=', secretRef: {name: s}}]",
         "volumeMounts: [{name: x, mountPath: /x}, {name: v}, {name: v, mountPath: /a}, {name: v, mountPath: /a}]",
         "volumeMounts: [{name: v, mountPath: /a, subPath: /abs}, {name: v, mountPath: /b, subPath: ../up}, {name: v, mountPath: /c, subPath: a, subPathExpr: b}]",

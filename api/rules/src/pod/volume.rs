@@ -351,7 +351,7 @@ fn no_backsteps(path: &Path, target: &str, checks: &mut Checks) {
 }
 
 /// A relative path that does not start with `..`; the kubelet reserves such names.
-fn not_reserved_path(path: &Path, target: &str, checks: &mut Checks) {
+pub fn not_reserved_path(path: &Path, target: &str, checks: &mut Checks) {
     descending_path(path, target, checks);
     if target.starts_with("..") && !target.starts_with("../") {
         checks.invalid_value(path, target, "must not start with '..'");

@@ -39,7 +39,7 @@ fn reports_the_first_element_of_a_list_once() {
 
 #[test]
 fn reports_nothing_that_the_node_does() {
-    let spec = json!({"hostIPC": true, "hostNetwork": true, "hostPID": true, "hostUsers": false});
+    let spec = json!({"hostIPC": true, "hostNetwork": true, "hostPID": true, "hostUsers": false, "setHostnameAsFQDN": true});
     assert_eq!(warnings("v1", "Pod", pod(spec), None), texts(&[]));
 }
 

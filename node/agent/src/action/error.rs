@@ -17,6 +17,9 @@ pub(crate) enum ActionError {
     NoRuntime(String),
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
+    /// A hook with an action that hooks do not have.
+    #[error("Cannot run handler: invalid handler: {0}")]
+    InvalidHook(&'static str),
     /// A hook's command failed.
     #[error("command ended with exit code {code}: {output}")]
     HookCommand { code: i32, output: String },

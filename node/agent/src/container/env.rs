@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::{Container, EnvFromSource, EnvVarSource, Pod, Service};
-use node_volumes::{Allocatable, Source, SourceError, metadata_field, resource_field};
+use node_volumes::{Allocatable, Source, SourceError, Volumes, metadata_field, resource_field};
 
-use super::{ConfigError, service_env};
+use super::{ConfigError, env_file, service_env};
 
 /// What the environment is made from, beside the Pod.
 pub(crate) struct Sources<'a> {
@@ -22,6 +22,8 @@ pub(crate) struct Sources<'a> {
     pub(crate) host_ips: &'a [IpAddr],
     /// The node's values.
     pub(crate) allocatable: Allocatable,
+    /// The Pod's volumes, which are set up.
+    pub(crate) volumes: &'a Volumes,
 }
 
 /// The variables that the Pod and its Services give a container, by name.
@@ -138,6 +140,12 @@ async fn from_source(
         let value = secret.and_then(|secret| secret.data).and_then(|mut data| data.remove(&wanted.key));
         let value = value.map(|bytes| String::from_utf8_lossy(&bytes.0).into_owned());
         return present(value, wanted.optional, &wanted.key, "Secret", namespace, &wanted.name);
+    }
+    if let Some(wanted) = source.file_key_ref.clone() {
+        let dir = from.volumes.empty_dir(pod, &wanted.volume_name);
+        let dir = dir.ok_or_else(|| ConfigError(format!("cannot find the volume {:?} referenced by FileKeyRef", wanted.volume_name)))?;
+        let read = api_tasks::blocking("node-agent/env-file", move || env_file::read(&dir, &wanted)).await;
+        return read.unwrap_or_else(|_| Err(ConfigError("couldn't parse env file: interrupted".to_owned())));
     }
     Err(ConfigError("the variable's valueFrom names no source that this node knows".to_owned()))
 }

@@ -16,11 +16,14 @@ const HEADER: &str = "# Kubernetes-managed hosts file.\n";
 const HEADER_HOST_NETWORK: &str = "# Kubernetes-managed hosts file (host network).\n";
 /// The longest host name that the kernel accepts, minus one, as upstream.
 const HOSTNAME_LEN_MAX: usize = 63;
+/// The longest that the kernel accepts.
+const FQDN_LEN_MAX: usize = 64;
 
 /// The name of a file on the node and its path in containers.
 const FILES: [(&str, &str); 3] = [("hosts", "/etc/hosts"), ("hostname", "/etc/hostname"), ("resolv.conf", "/etc/resolv.conf")];
 
 /// A Pod's hostname: `spec.hostname`, else its name, truncated where it is too long; and its domain, when it has a `subdomain`.
+/// `hostnameOverride` goes before all of them, and has no domain.
 pub(crate) fn host_name(pod: &Pod, cluster_domain: &str) -> (String, Option<String>) {
     let spec = pod.spec.as_ref();
     let named = spec.and_then(|spec| spec.hostname_override.as_deref().or(spec.hostname.as_deref())).filter(|name| !name.is_empty());
@@ -28,8 +31,30 @@ pub(crate) fn host_name(pod: &Pod, cluster_domain: &str) -> (String, Option<Stri
     let cut: String = name.chars().take(HOSTNAME_LEN_MAX).collect();
     let name = cut.trim_end_matches(['-', '.']).to_owned();
     let namespace = pod.metadata.namespace.as_deref().unwrap_or("default");
-    let subdomain = spec.and_then(|spec| spec.subdomain.as_deref()).filter(|subdomain| !subdomain.is_empty());
+    let overridden = spec.is_some_and(|spec| spec.hostname_override.is_some());
+    let subdomain = spec.and_then(|spec| spec.subdomain.as_deref()).filter(|subdomain| !subdomain.is_empty() && !overridden);
     (name, subdomain.map(|subdomain| format!("{subdomain}.{namespace}.svc.{cluster_domain}")))
+}
+
+/// The name of a Pod is too long for the kernel.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "failed to construct FQDN from pod hostname and cluster domain, FQDN {fqdn} is too long \
+     ({FQDN_LEN_MAX} characters is the max, {} characters requested)",
+    .fqdn.len()
+)]
+pub(crate) struct FqdnTooLong {
+    fqdn: String,
+}
+
+/// The hostname that the kernel and `/etc/hostname` have for a Pod in a network of its own: with `setHostnameAsFQDN` its whole
+/// name, if it has a domain.
+pub(crate) fn kernel_host_name(pod: &Pod, cluster_domain: &str) -> Result<String, FqdnTooLong> {
+    let (name, domain) = host_name(pod, cluster_domain);
+    let as_fqdn = pod.spec.as_ref().and_then(|spec| spec.set_hostname_as_fqdn) == Some(true);
+    let Some(domain) = domain.filter(|_| as_fqdn) else { return Ok(name) };
+    let fqdn = format!("{name}.{domain}");
+    if fqdn.len() > FQDN_LEN_MAX { Err(FqdnTooLong { fqdn }) } else { Ok(fqdn) }
 }
 
 /// The text of `/etc/hosts`.
@@ -91,7 +116,12 @@ pub(crate) fn write(pod: &Pod, ip: IpAddr, from: &NodeFiles<'_>, layout: &Layout
         other => other?,
     };
     let resolv = Resolv::for_pod(spec, &names.namespace, &from.cluster, &Resolv::parse(&host_resolv)).text();
-    let host = if host_network { from.node_name.to_owned() } else { name };
+    let host = match kernel_host_name(pod, from.cluster.domain) {
+        _ if host_network => from.node_name.to_owned(),
+        Ok(host) => host,
+        // The Pod gets no sandbox with such a name, and so no file.
+        Err(_) => name,
+    };
     for (file, text) in [("hosts", hosts), ("hostname", format!("{host}\n")), ("resolv.conf", resolv)] {
         put(&layout.pod_file(&names.uid, file), &text)?;
     }
@@ -173,5 +203,30 @@ mod tests {
         assert_eq!(host_name(&pod(json!({"containers": []}), &long), "c.l"), ("a".repeat(62), None));
         let named = pod(json!({"containers": [], "hostname": "h", "subdomain": "s"}), "web");
         assert_eq!(host_name(&named, "c.l"), ("h".to_owned(), Some("s.ns.svc.c.l".to_owned())));
+        let overridden = pod(json!({"containers": [], "hostname": "h", "subdomain": "s", "hostnameOverride": "o.example"}), "web");
+        assert_eq!(host_name(&overridden, "c.l"), ("o.example".to_owned(), None));
+    }
+
+    #[test]
+    fn the_kernel_has_the_whole_name_of_a_pod_that_wants_it() {
+        let of = |spec: serde_json::Value, domain: &str| {
+            let mut spec = spec;
+            spec["containers"] = json!([]);
+            let pod = serde_json::from_value(json!({"metadata": {"name": "web", "namespace": "ns"}, "spec": spec})).expect("a pod");
+            kernel_host_name(&pod, domain).map_err(|error| error.to_string())
+        };
+        let domain = "cluster.local";
+        assert_eq!(of(json!({"subdomain": "s"}), domain), Ok("web".to_owned()));
+        assert_eq!(of(json!({"subdomain": "s", "setHostnameAsFQDN": true}), domain), Ok("web.s.ns.svc.cluster.local".to_owned()));
+        assert_eq!(of(json!({"setHostnameAsFQDN": true}), domain), Ok("web".to_owned()), "it has no domain");
+        let fits = "s".repeat(64 - "web..ns.svc.cluster.local".len());
+        let with = |subdomain: &str| of(json!({"subdomain": subdomain, "setHostnameAsFQDN": true}), domain);
+        assert_eq!(with(&fits), Ok(format!("web.{fits}.ns.svc.cluster.local")));
+        let fqdn = format!("web.{fits}s.ns.svc.cluster.local");
+        let words = "failed to construct FQDN from pod hostname and cluster domain";
+        assert_eq!(
+            with(&format!("{fits}s")),
+            Err(format!("{words}, FQDN {fqdn} is too long (64 characters is the max, 65 characters requested)"))
+        );
     }
 }

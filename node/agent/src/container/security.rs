@@ -5,7 +5,7 @@ use std::path::Path;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext, SecurityContext};
 use runtimes_contract::{Content, ContentKind, Seccomp, Security, User};
 
-use super::{ConfigError, user_id};
+use super::{ConfigError, inside, user_id};
 use crate::layout::PodName;
 
 /// Most bytes of an image's `/etc/passwd` or `/etc/group` that are read.
@@ -176,23 +176,9 @@ fn ids(fields: &[String]) -> Option<(u32, u32)> {
     Some((fields.get(2)?.parse().ok()?, fields.get(3)?.parse().ok()?))
 }
 
-/// The fields of each line. The file is the image's, so a symbolic link in its place is not followed out of the image: it would
-/// lead to the node's own files. Only a regular file is read: reading a named pipe would wait for a writer.
+/// The fields of each line of a file of the image.
 fn lines(rootfs: &Path, file: &str) -> Vec<Vec<String>> {
-    use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
-    use std::io::Read as _;
-    let Ok(root) = std::fs::File::open(rootfs) else { return Vec::new() };
-    let how = OpenHow::new()
-        .flags(OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK | OFlag::O_NOCTTY)
-        .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-    let Ok(found) = openat2(&root, file, how).map(std::fs::File::from) else { return Vec::new() };
-    if !found.metadata().is_ok_and(|meta| meta.is_file()) {
-        return Vec::new();
-    }
-    let mut text = String::new();
-    if found.take(NAMES_LEN_MAX).read_to_string(&mut text).is_err() {
-        return Vec::new();
-    }
+    let Ok(Ok(text)) = inside::read(rootfs, file, NAMES_LEN_MAX).map(String::from_utf8) else { return Vec::new() };
     text.lines().map(|line| line.split(':').map(str::to_owned).collect()).collect()
 }
 

@@ -52,6 +52,7 @@ async fn vars(container: Value) -> Result<BTreeMap<String, String>, ConfigError>
         pod_ips: &["10.244.0.5".parse().expect("an address")],
         host_ips: &["192.0.2.1".parse().expect("an address")],
         allocatable: Allocatable { cpu_milli: 4_000, memory_bytes: 1 << 30, ephemeral_storage_bytes: 0 },
+        volumes: &Volumes::new("/nowhere", "/nowhere", "/nowhere"),
     };
     variables(&pod, &pod.spec.as_ref().expect("a spec").containers[0], &from).await
 }
@@ -100,6 +101,7 @@ async fn what_is_missing_is_named_in_upstreams_words() {
         (json!({"configMapKeyRef": {"name": "none", "key": "a"}}), "configmap \"none\" not found"),
         (json!({"secretKeyRef": {"name": "none", "key": "a"}}), "secret \"none\" not found"),
         (json!({"fieldRef": {"fieldPath": "spec.nope"}}), "unsupported fieldPath: spec.nope"),
+        (json!({"fileKeyRef": {"volumeName": "v", "path": "f", "key": "A"}}), "cannot find the volume \"v\" referenced by FileKeyRef"),
     ] {
         let error = vars(json!({"env": [{"name": "X", "valueFrom": env}]})).await.expect_err(wanted);
         assert_eq!(error.to_string(), wanted);

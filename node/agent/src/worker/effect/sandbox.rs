@@ -11,6 +11,7 @@ use runtimes_contract::{Resources, RuntimeError, Sandbox};
 use thiserror::Error;
 
 use super::{Effects, volume_text};
+use crate::container::files::FqdnTooLong;
 use crate::container::resolv::Cluster;
 use crate::container::{self, files, resources};
 use crate::devices;
@@ -37,6 +38,8 @@ enum SandboxError {
     NoRuntimeClass(String),
     #[error("no runtime for \"{0}\" is configured")]
     NoRuntime(String),
+    #[error(transparent)]
+    HostName(#[from] FqdnTooLong),
     #[error(transparent)]
     Network(#[from] NetworkError),
     #[error(transparent)]
@@ -120,7 +123,7 @@ impl Effects {
     }
 
     async fn pod_network(&self) -> Result<(Sandbox, IpAddr), SandboxError> {
-        let (hostname, _) = files::host_name(&self.pod, &self.node.config.cluster_domain);
+        let hostname = files::kernel_host_name(&self.pod, &self.node.config.cluster_domain)?;
         let ports = host_ports(&self.pod);
         let uid = PodName::of(&self.pod).uid;
         self.pod_range().await;

@@ -136,6 +136,7 @@ impl Effects {
             pod_ips: &[sandbox.ip],
             host_ips: &[self.node.config.node_ip],
             allocatable: self.node.allocatable(),
+            volumes: &self.node.volumes,
         };
         env::variables(&self.pod, container, &sources).await
     }
