@@ -22,6 +22,7 @@ fn pods_live_and_end_as_their_specs_say() {
     containers_are_given_what_they_ask_for(&cluster);
     probes_gate_and_restart(&kubectl);
     what_cannot_run_says_why(&kubectl);
+    what_cannot_be_done_says_why(&kubectl);
     what_cannot_be_enforced_does_not_run(&kubectl);
     pods_end_within_their_grace(&kubectl);
 }
@@ -98,6 +99,15 @@ fn containers_are_given_what_they_ask_for(cluster: &Cluster) {
     let refused = kubectl.fails("exec fenced -- mkdir /tmp/made");
     assert!(refused.contains("Operation not permitted"), "{refused}");
     kubectl.ok("exec given -- mkdir /tmp/made");
+    kubectl.until_ready("whole-name");
+    let whole = "whole-name.sub.default.svc.cluster.local";
+    for command in ["hostname", "cat /etc/hostname"] {
+        assert_eq!(kubectl.ok(&format!("exec whole-name -- {command}")).trim(), whole, "{command}");
+    }
+    assert!(kubectl.ok("exec whole-name -- cat /etc/hosts").contains(&format!("\t{whole}\twhole-name\n")));
+    kubectl.until("pod/env-file", "/status/phase", "Succeeded");
+    assert_eq!(kubectl.ok("logs env-file -c linux"), "dark green\na\nb\nunset\n");
+    assert!(kubectl.ok("logs env-file -c wasm").contains("env: COLOUR=dark green\n"));
     a_running_container_is_resized(&kubectl);
     kubectl.until_ready("pair");
     assert_eq!(kubectl.ok("exec pair -c tools -- wget -qO- http://localhost:8080/x"), "Hello from WebAssembly! beside /x\n");
@@ -215,6 +225,7 @@ fn what_cannot_run_says_why(kubectl: &Kubectl<'_>) {
         ("broken", "CreateContainerError", "it does not export _start"),
         ("stranger", "CreateContainerError", "env"),
         ("no-settings", "CreateContainerConfigError", "configmap \"missing\" not found"),
+        ("no-variable", "CreateContainerConfigError", "couldn't parse env file \"dir\": not a regular file"),
         ("no-profile", "CreateContainerError", "cannot load seccomp profile"),
         ("exec-probe", "CreateContainerConfigError", "uses exec, which a WebAssembly container cannot run"),
     ] {
@@ -225,6 +236,18 @@ fn what_cannot_run_says_why(kubectl: &Kubectl<'_>) {
             if said { Ok(()) } else { Err(kubectl.run(&["describe", &object]).to_string()) }
         });
     }
+}
+
+/// Hooks have no TCP check, and the kernel no room for a longer name.
+fn what_cannot_be_done_says_why(kubectl: &Kubectl<'_>) {
+    kubectl.until("pod/tcp-hook", "/status/phase", "Failed");
+    let said = kubectl.ok("describe pod tcp-hook");
+    assert!(said.contains("FailedPostStartHook") && said.contains("Cannot run handler: invalid handler: tcpSocket"), "{said}");
+    eventually("a Pod whose name is too long gets no sandbox", || {
+        let said = kubectl.ok("describe pod long-name");
+        let words = "failed to construct FQDN from pod hostname and cluster domain";
+        if said.contains("FailedCreatePodSandBox") && said.contains(words) { Ok(()) } else { Err(said) }
+    });
 }
 
 /// A Pod does not run if the node cannot enforce one of its restrictions.

@@ -1,0 +1,170 @@
+//! What follows the end of a container: its restart rules, its own policy and that of its Pod, on the real kernel.
+
+use serde_json::json;
+use tests::{Cluster, Kubectl, eventually};
+
+const PODS: &str = r#"
+apiVersion: v1
+kind: Pod
+metadata: {name: second-try}
+spec:
+  restartPolicy: Never
+  containers:
+    - name: main
+      image: samples/tools:latest
+      imagePullPolicy: Never
+      restartPolicy: Never
+      restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [42]}}]
+      command: [sh, -c, "test -e /work/tried && exit 3; touch /work/tried; exit 42"]
+      volumeMounts: [{name: work, mountPath: /work}]
+  volumes: [{name: work, emptyDir: {}}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: gang}
+spec:
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 30
+  initContainers:
+    - name: first
+      image: samples/tools:latest
+      imagePullPolicy: Never
+      command: [sh, -c, "echo begun >> /work/log"]
+      volumeMounts: [{name: work, mountPath: /work}]
+  containers:
+    - name: server
+      image: samples/web:latest
+      imagePullPolicy: Never
+      readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 1}
+    - name: stubborn
+      image: samples/tools:latest
+      imagePullPolicy: Never
+      command: [sh, -c, "trap '' TERM; while true; do sleep 1; done"]
+      lifecycle: {preStop: {exec: {command: [sh, -c, "echo hook >> /work/log"]}}}
+      volumeMounts: [{name: work, mountPath: /work}]
+    - name: watcher
+      image: samples/tools:latest
+      imagePullPolicy: Never
+      restartPolicy: Never
+      restartPolicyRules: [{action: RestartAllContainers, exitCodes: {operator: In, values: [42]}}]
+      command: [sh, -c, "until test -e /work/fire; do sleep 0.1; done; rm /work/fire; exit 42"]
+      volumeMounts: [{name: work, mountPath: /work}]
+  volumes: [{name: work, emptyDir: {}}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: own-policy}
+spec:
+  restartPolicy: Never
+  containers:
+    - {name: again, image: "samples/job:latest", imagePullPolicy: Never, args: ["5"], restartPolicy: OnFailure}
+    - {name: once, image: "samples/job:latest", imagePullPolicy: Never, args: ["0"]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: strict-init}
+spec:
+  initContainers: [{name: first, image: "samples/job:latest", imagePullPolicy: Never, args: ["3"], restartPolicy: Never}]
+  containers: [{name: main, image: "samples/web:latest", imagePullPolicy: Never}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: sick}
+spec:
+  restartPolicy: Always
+  terminationGracePeriodSeconds: 1
+  containers:
+    - name: main
+      image: samples/tools:latest
+      imagePullPolicy: Never
+      restartPolicy: Never
+      command: [sleep, "1000000"]
+      livenessProbe: {exec: {command: ["false"]}, periodSeconds: 1, failureThreshold: 1}
+"#;
+
+#[test]
+fn containers_end_and_start_again_by_their_rules() {
+    let cluster = Cluster::up();
+    let kubectl = cluster.kubectl();
+    kubectl.apply(PODS).ok();
+    rules_go_before_policies(&kubectl);
+    a_rule_restarts_all_containers(&kubectl);
+    wrong_rules_are_rejected(&kubectl);
+}
+
+fn rules_go_before_policies(kubectl: &Kubectl<'_>) {
+    kubectl.until("pod/second-try", "/status/phase", "Failed");
+    for (pod, pointer, wanted) in [
+        ("second-try", "/status/containerStatuses/0/restartCount", json!(1)),
+        ("second-try", "/status/containerStatuses/0/lastState/terminated/exitCode", json!(42)),
+        ("second-try", "/status/containerStatuses/0/state/terminated/exitCode", json!(3)),
+    ] {
+        assert_eq!(kubectl.field(&format!("pod/{pod}"), pointer), wanted, "{pod}{pointer}");
+    }
+    kubectl.until("pod/own-policy", "/status/containerStatuses/0/state/waiting/reason", "CrashLoopBackOff");
+    kubectl.until("pod/own-policy", "/status/containerStatuses/1/state/terminated/exitCode", 0);
+    assert_eq!(kubectl.field("pod/own-policy", "/status/containerStatuses/1/restartCount"), 0);
+    assert_eq!(kubectl.field("pod/own-policy", "/status/phase"), "Running");
+    kubectl.until("pod/strict-init", "/status/phase", "Failed");
+    let row = kubectl.ok("get pod strict-init");
+    assert!(row.contains("Init:Error"), "{row}");
+    // A failed probe asks the container's policy.
+    kubectl.until("pod/sick", "/status/phase", "Failed");
+    assert_eq!(kubectl.field("pod/sick", "/status/containerStatuses/0/restartCount"), 0);
+    let described = kubectl.ok("describe pod sick");
+    assert!(described.contains("Container main failed liveness probe") && !described.contains("will be restarted"), "{described}");
+}
+
+fn a_rule_restarts_all_containers(kubectl: &Kubectl<'_>) {
+    kubectl.until_ready("gang");
+    let condition = || kubectl.ok("get pod gang -o jsonpath={.status.conditions[?(@.type==\"AllContainersRestarting\")].status}");
+    assert_eq!(condition(), "False");
+    let began = std::time::Instant::now();
+    kubectl.ok("exec gang -c stubborn -- touch /work/fire");
+    for container in 0..3 {
+        kubectl.until("pod/gang", &format!("/status/containerStatuses/{container}/restartCount"), 1);
+    }
+    kubectl.until_ready("gang");
+    // Not the Pod's grace period, although one container ignores the stop signal.
+    assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
+    assert_eq!(kubectl.ok("exec gang -c stubborn -- cat /work/log"), "begun\nbegun\n", "the init container ran again, the hook did not");
+    assert_eq!(kubectl.field("pod/gang", "/status/initContainerStatuses/0/restartCount"), 1);
+    for container in 0..3 {
+        let last = kubectl.field("pod/gang", &format!("/status/containerStatuses/{container}/lastState/terminated"));
+        assert_eq!((&last["exitCode"], &last["reason"]), (&json!(137), &json!("RestartingAllContainers")), "{last}");
+    }
+    let row = kubectl.ok("get pod gang");
+    assert!(row.contains("3/3") && row.contains("Running"), "{row}");
+    assert_eq!(condition(), "False");
+    // The second time the container with the rule waits in its back-off, and the others run.
+    kubectl.ok("exec gang -c stubborn -- touch /work/fire");
+    eventually("the watcher is in back-off beside containers that run", || {
+        let statuses = kubectl.field("pod/gang", "/status/containerStatuses");
+        let waits = statuses[2]["state"]["waiting"]["reason"] == "CrashLoopBackOff" && statuses[0]["restartCount"] == 2;
+        if waits && statuses[0]["state"]["running"].is_object() { Ok(()) } else { Err(statuses.to_string()) }
+    });
+    kubectl.ok("delete pod gang --grace-period=1 --wait");
+}
+
+fn wrong_rules_are_rejected(kubectl: &Kubectl<'_>) {
+    for (container, wanted) in [
+        (
+            json!({"restartPolicyRules": [{"action": "Restart", "exitCodes": {"operator": "In", "values": [1]}}]}),
+            "spec.containers[0].restartPolicy: Required value: must specify restartPolicy when restart rules are used",
+        ),
+        (
+            json!({"restartPolicy": "Never", "restartPolicyRules": [{"action": "Restart"}]}),
+            "spec.containers[0].restartPolicyRules[0].exitCodes: Required value: must be specified",
+        ),
+        (
+            json!({"restartPolicy": "Never", "restartPolicyRules": [{"action": "Stop", "exitCodes": {"operator": "Equals", "values": [1]}}]}),
+            "spec.containers[0].restartPolicyRules[0].action: Unsupported value: \"Stop\": supported values: \"Restart\", \"RestartAllContainers\"",
+        ),
+    ] {
+        let mut whole = json!({"name": "c", "image": "i"});
+        whole.as_object_mut().expect("an object").extend(container.as_object().expect("an object").clone());
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "wrong"}, "spec": {"containers": [whole]}});
+        let refused = kubectl.apply(&pod.to_string()).fails();
+        assert!(refused.contains(wanted), "{refused}");
+    }
+}
