@@ -68,7 +68,7 @@ fn code_without_optimization_has_a_key_of_its_own_and_runs_in_the_same_engine() 
     let [quick, full] = [Optimization::None, Optimization::Full]
         .map(|optimization| engine(&Question { purpose: Purpose::Container, optimization, proposals: BTreeSet::new() }).unwrap());
     assert_ne!(fingerprint(&quick), fingerprint(&full));
-    let shim = Engine::new(&crate::settings::config()).unwrap();
+    let shim = Engine::new(&crate::settings::config(&BTreeSet::new())).unwrap();
     let bytes = wat(r#"(module (func (export "_start")) (func (export "twice") (param i32) (result i32)
         (i32.add (local.get 0) (local.get 0))))"#);
     let codes = [&quick, &full].map(|engine| compile(engine, Purpose::Container, &bytes).unwrap().code);
