@@ -24,8 +24,8 @@ pub async fn print(data_dir: &DataDir, image: &Image) -> anyhow::Result<()> {
     match report(&store, data_dir, image, Detail::Proposals).await? {
         None => rows.push(("Kind", vec!["Linux root file system".to_owned()])),
         Some(report) => {
-            let (compiled_dir, id) = (data_dir.at("compiled"), image.id.clone());
-            let compiled = api_tasks::blocking("image-inspect", move || compiled_module(&compiled_dir, &id)).await??;
+            let (compiled_dir, digest) = (data_dir.at("compiled"), image.module_digest().unwrap_or(&image.id).to_owned());
+            let compiled = api_tasks::blocking("image-inspect", move || compiled_module(&compiled_dir, &digest)).await??;
             rows.extend(module_rows(&report, compiled));
         }
     }

@@ -93,6 +93,11 @@ pub struct Image {
 }
 
 impl Image {
+    /// The digest of its module; `None` for a Linux image.
+    pub fn module_digest(&self) -> Option<&str> {
+        (self.kind == ContentKind::Wasm).then_some(self.module.as_ref().unwrap_or(&self.id).as_str())
+    }
+
     /// Whether it is a WASM image with files beside its module, which are the guest's root: [`WritableLayer::merged`].
     pub fn has_guest_files(&self) -> bool {
         self.kind == ContentKind::Wasm && !self.layers.is_empty()
@@ -306,7 +311,7 @@ impl ImageStore {
 
     /// The file of a WASM image's module.
     pub fn module(&self, image: &Image) -> Option<PathBuf> {
-        if image.kind == ContentKind::Wasm { self.blobs.path(&image.id) } else { None }
+        self.blobs.path(image.module_digest()?)
     }
 
     /// The store's directory.

@@ -17,12 +17,12 @@ pub(crate) async fn mount(store: &ImageStore, image: &Image, key: &str) -> Resul
     store.index.touch(&image.id)?;
     match image.kind {
         ContentKind::Wasm => {
-            let digest = image.module.as_ref().unwrap_or(&image.id);
+            let digest = image.module_digest().unwrap_or(&image.id);
             let module = store.blobs.path(digest).ok_or_else(|| malformed(digest))?;
             if image.has_guest_files() {
                 stack(store, image, key).await?;
             }
-            Ok(Content::Wasm { module, digest: digest.clone() })
+            Ok(Content::Wasm { module, digest: digest.to_owned() })
         }
         ContentKind::Linux => Ok(Content::Linux { rootfs: stack(store, image, key).await? }),
     }

@@ -146,6 +146,7 @@ async fn the_other_files_of_a_wasm_image_stay_with_it() {
     for (content, id) in ["1", "2"].iter().zip(&ids) {
         let image = bench.store.pull(&format!("files:{content}"), PullPolicy::Never, &[]).await.expect("is there");
         assert_eq!(image.id, *id);
+        assert_eq!(std::fs::read(bench.store.module(&image).expect("a module")).expect("reads"), EMPTY_MODULE);
         let key = format!("k{content}");
         let Content::Wasm { module, digest } = bench.store.mount(&image, &key).await.expect("mounts") else { panic!("not WASM") };
         assert_eq!((std::fs::read(module).expect("reads"), digest), (EMPTY_MODULE.to_vec(), digest_of(EMPTY_MODULE)));
