@@ -114,7 +114,7 @@ async fn other_proposals_are_named_until_a_setting_switches_them_on() {
     }
     // A setting that a module does not need changes nothing for it, and a module that is invalid anyway is called that.
     let (exit, _) = run(&harness, &with(of(&harness, &garbage_collection()), &WasmProposal::ALL)).await;
-    assert_eq!(exit.code, 29);
+    assert_eq!(exit.code, 22);
     let error = runtime.create(&of(&harness, b"\0asm\x01\0\0\0\x01\xff\xff\xff")).await.unwrap_err();
     assert!(error.to_string().contains("invalid WebAssembly"), "{error}");
 }
