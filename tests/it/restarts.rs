@@ -24,7 +24,7 @@ kind: Pod
 metadata: {name: gang}
 spec:
   restartPolicy: Never
-  terminationGracePeriodSeconds: 30
+  terminationGracePeriodSeconds: 600
   initContainers:
     - name: first
       image: samples/tools:latest
@@ -126,7 +126,7 @@ fn a_rule_restarts_all_containers(kubectl: &Kubectl<'_>) {
     }
     kubectl.until_ready("gang");
     // Not the Pod's grace period, although one container ignores the stop signal.
-    assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
+    assert!(began.elapsed() < std::time::Duration::from_secs(300), "{:?}", began.elapsed());
     assert_eq!(kubectl.ok("exec gang -c stubborn -- cat /work/log"), "begun\nbegun\n", "the init container ran again, the hook did not");
     assert_eq!(kubectl.field("pod/gang", "/status/initContainerStatuses/0/restartCount"), 1);
     for container in 0..3 {
@@ -140,8 +140,15 @@ fn a_rule_restarts_all_containers(kubectl: &Kubectl<'_>) {
     kubectl.ok("exec gang -c stubborn -- touch /work/fire");
     eventually("the watcher is in back-off beside containers that run", || {
         let statuses = kubectl.field("pod/gang", "/status/containerStatuses");
-        let waits = statuses[2]["state"]["waiting"]["reason"] == "CrashLoopBackOff" && statuses[0]["restartCount"] == 2;
-        if waits && statuses[0]["state"]["running"].is_object() { Ok(()) } else { Err(statuses.to_string()) }
+        let waits = statuses[2]["state"]["waiting"]["reason"] == "CrashLoopBackOff" && statuses[0]["restartCount"].as_u64() >= Some(2);
+        if waits && statuses[0]["state"]["running"].is_object() {
+            return Ok(());
+        }
+        // On a busy machine the others may need longer than the back-off takes. The next one is twice as long.
+        if statuses[2]["state"]["running"].is_object() {
+            kubectl.run(&["exec", "gang", "-c", "stubborn", "--", "touch", "/work/fire"]);
+        }
+        Err(statuses.to_string())
     });
     kubectl.ok("delete pod gang --grace-period=1 --wait");
 }

@@ -19,6 +19,8 @@ pub mod warnings;
 
 use std::collections::HashMap;
 
+use api_model::field::FieldError;
+
 use crate::at::At;
 use crate::checks::Checks;
 use crate::{format, meta};
@@ -28,6 +30,8 @@ pub use handler::port as validate_port;
 pub use toleration::{taints, validate as validate_tolerations};
 pub use volume::persistent_source;
 
+/// The longest host name that the kernel accepts.
+const HOSTNAME_LEN_MAX: usize = 64;
 /// Largest 32-bit number.
 const INT32_MAX: i64 = i32::MAX as i64;
 const RESTART_POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];
@@ -184,6 +188,19 @@ fn names(spec: &At<'_>, checks: &mut Checks) {
         let name = spec.get(field);
         if !name.text().is_empty() {
             checks.format(&name, check(name.text()));
+        }
+    }
+    let overriding = spec.get("hostnameOverride");
+    if overriding.text().is_empty() {
+        return;
+    }
+    checks.format(&overriding, format::dns_subdomain(overriding.text()));
+    if overriding.text().len() > HOSTNAME_LEN_MAX {
+        checks.push(FieldError::too_long(&overriding.path, HOSTNAME_LEN_MAX));
+    }
+    for field in ["hostNetwork", "setHostnameAsFQDN"] {
+        if spec.get(field).flag() {
+            checks.forbidden(&overriding, format!("may not be set together with {field}"));
         }
     }
 }

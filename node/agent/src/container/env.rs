@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use k8s_openapi::api::core::v1::{Container, EnvFromSource, EnvVarSource, Pod, Service};
+use k8s_openapi::api::core::v1::{Container, EnvFromSource, EnvVarSource, FileKeySelector, Pod, Service};
 use node_volumes::{Allocatable, Source, SourceError, Volumes, metadata_field, resource_field};
 
 use super::{ConfigError, env_file, service_env};
@@ -26,24 +26,76 @@ pub(crate) struct Sources<'a> {
     pub(crate) volumes: &'a Volumes,
 }
 
+/// The longest environment: the kernel passes no more to a program.
+pub(crate) const LEN_MAX: usize = 6 << 20;
+/// The most bytes of files that are looked through for the variables of one container.
+const FILES_LEN_MAX: usize = 64 << 20;
+
+/// Bytes that a Pod makes the node use, up to a bound.
+struct Room {
+    what: &'static str,
+    max: usize,
+    len: usize,
+}
+
+impl Room {
+    fn take(&mut self, len: usize) -> Result<(), ConfigError> {
+        self.len = self.len.saturating_add(len);
+        if self.len > self.max { Err(ConfigError(format!("{} is longer than {} bytes", self.what, self.max))) } else { Ok(()) }
+    }
+}
+
+/// The files that give variables, read once where variables of one file follow each other.
+struct EnvFiles {
+    /// Volume and path of the last one, and its text.
+    last: Option<((String, String), String)>,
+    room: Room,
+}
+
+impl EnvFiles {
+    async fn value(&mut self, pod: &Pod, wanted: &FileKeySelector, volumes: &Volumes) -> Result<Option<String>, ConfigError> {
+        let id = (wanted.volume_name.clone(), wanted.path.clone());
+        let text = match self.last.take().filter(|(last, _)| *last == id) {
+            Some((_, text)) => text,
+            None => {
+                let dir = volumes.empty_dir(pod, &wanted.volume_name);
+                let dir =
+                    dir.ok_or_else(|| ConfigError(format!("cannot find the volume {:?} referenced by FileKeyRef", wanted.volume_name)))?;
+                let path = wanted.path.clone();
+                let read = api_tasks::blocking("node-agent/env-file", move || env_file::read(&dir, &path)).await;
+                read.unwrap_or_else(|_| Err(ConfigError("couldn't parse env file: interrupted".to_owned())))?
+            }
+        };
+        self.room.take(text.len())?;
+        let value = env_file::selected(&text, wanted);
+        self.last = Some((id, text));
+        value
+    }
+}
+
 /// The variables that the Pod and its Services give a container, by name.
 pub(crate) async fn variables(pod: &Pod, container: &Container, from: &Sources<'_>) -> Result<BTreeMap<String, String>, ConfigError> {
     let namespace = pod.metadata.namespace.as_deref().unwrap_or("default");
     let links = pod.spec.as_ref().and_then(|spec| spec.enable_service_links).unwrap_or(true);
     let services = service_env::variables(from.services, namespace, links);
-    let mut vars = BTreeMap::new();
+    let (mut vars, mut room) = (BTreeMap::new(), Room { what: "the environment", max: LEN_MAX, len: 0 });
+    let mut files = EnvFiles { last: None, room: Room { what: "what variables take from files", max: FILES_LEN_MAX, len: 0 } };
     for source in container.env_from.iter().flatten() {
-        vars.extend(from_object(source, namespace, from).await?);
+        for (name, value) in from_object(source, namespace, from).await? {
+            room.take(name.len() + value.len())?;
+            vars.insert(name, value);
+        }
     }
     for var in container.env.iter().flatten() {
         let value = match (&var.value, &var.value_from) {
             (Some(value), _) if !value.is_empty() => expand(value, &|name| vars.get(name).or_else(|| services.get(name)).cloned()),
-            (_, Some(source)) => match from_source(pod, container, source, namespace, from).await? {
+            (_, Some(source)) => match from_source((pod, container), source, namespace, from, &mut files).await? {
                 Some(value) => value,
                 None => continue,
             },
             _ => String::new(),
         };
+        room.take(var.name.len() + value.len())?;
         vars.insert(var.name.clone(), value);
     }
     for (name, value) in services {
@@ -72,7 +124,8 @@ fn set(all: &mut Vec<(String, String)>, name: String, value: String) {
     }
 }
 
-/// Replaces `$(NAME)` where `lookup` has the name and `$$` by `$`, and copies the rest.
+/// Replaces `$(NAME)` where `lookup` has the name and `$$` by `$`, and copies the rest. Beyond the longest environment nothing is
+/// replaced any more: a few references to long values could fill the memory.
 pub(crate) fn expand(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -82,7 +135,8 @@ pub(crate) fn expand(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Str
             out.push('$');
             rest = tail;
         } else if let Some((name, tail)) = after.strip_prefix('(').and_then(|inner| inner.split_once(')')) {
-            out.push_str(&lookup(name).unwrap_or_else(|| format!("$({name})")));
+            let value = if out.len() > LEN_MAX { None } else { lookup(name) };
+            out.push_str(&value.unwrap_or_else(|| format!("$({name})")));
             rest = tail;
         } else {
             out.push('$');
@@ -114,11 +168,11 @@ fn is_name(name: &str) -> bool {
 }
 
 async fn from_source(
-    pod: &Pod,
-    container: &Container,
+    (pod, container): (&Pod, &Container),
     source: &EnvVarSource,
     namespace: &str,
     from: &Sources<'_>,
+    files: &mut EnvFiles,
 ) -> Result<Option<String>, ConfigError> {
     if let Some(field) = &source.field_ref {
         let text = field_text(pod, &field.field_path, from);
@@ -141,11 +195,8 @@ async fn from_source(
         let value = value.map(|bytes| String::from_utf8_lossy(&bytes.0).into_owned());
         return present(value, wanted.optional, &wanted.key, "Secret", namespace, &wanted.name);
     }
-    if let Some(wanted) = source.file_key_ref.clone() {
-        let dir = from.volumes.empty_dir(pod, &wanted.volume_name);
-        let dir = dir.ok_or_else(|| ConfigError(format!("cannot find the volume {:?} referenced by FileKeyRef", wanted.volume_name)))?;
-        let read = api_tasks::blocking("node-agent/env-file", move || env_file::read(&dir, &wanted)).await;
-        return read.unwrap_or_else(|_| Err(ConfigError("couldn't parse env file: interrupted".to_owned())));
+    if let Some(wanted) = &source.file_key_ref {
+        return files.value(pod, wanted, from.volumes).await;
     }
     Err(ConfigError("the variable's valueFrom names no source that this node knows".to_owned()))
 }

@@ -29,16 +29,22 @@ enum SyntaxError {
     Unclosed(usize),
 }
 
-/// The value of a key; `None` when it is optional and the file has none. Blocks while it reads the file. `dir` is the
-/// directory of the volume, which the Pod's containers write.
-pub(crate) fn read(dir: &Path, wanted: &FileKeySelector) -> Result<Option<String>, ConfigError> {
-    let unreadable = |why: String| ConfigError(format!("couldn't parse env file {:?}: {why}", wanted.path));
-    let bytes = inside::read(dir, &wanted.path, LEN_MAX + 1).map_err(|error| unreadable(error.to_string()))?;
+/// The text of a file. Blocks. `dir` is the directory of the volume, which the Pod's containers write.
+pub(crate) fn read(dir: &Path, path: &str) -> Result<String, ConfigError> {
+    let bytes = inside::read(dir, path, LEN_MAX + 1).map_err(|error| unreadable(path, &error.to_string()))?;
     if u64::try_from(bytes.len()).is_ok_and(|len| len > LEN_MAX) {
-        return Err(unreadable(format!("longer than {LEN_MAX} bytes")));
+        return Err(unreadable(path, &format!("longer than {LEN_MAX} bytes")));
     }
-    let text = String::from_utf8(bytes).map_err(|_| unreadable("not UTF-8".to_owned()))?;
-    match value(&text, &wanted.key).map_err(|error| unreadable(error.to_string()))? {
+    String::from_utf8(bytes).map_err(|_| unreadable(path, "not UTF-8"))
+}
+
+fn unreadable(path: &str, why: &str) -> ConfigError {
+    ConfigError(format!("couldn't parse env file {path:?}: {why}"))
+}
+
+/// The value of a key in the text of its file; `None` when it is optional and the file has none.
+pub(crate) fn selected(text: &str, wanted: &FileKeySelector) -> Result<Option<String>, ConfigError> {
+    match value(text, &wanted.key).map_err(|error| unreadable(&wanted.path, &error.to_string()))? {
         // As upstream, an empty value counts as none.
         Some(value) if !value.is_empty() => Ok(Some(value)),
         _ if wanted.optional == Some(true) => Ok(None),
@@ -137,7 +143,7 @@ mod tests {
         nix::unistd::mkfifo(&volume.join("pipe"), nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
         let of = |path: &str, key: &str, optional: bool| {
             let wanted = FileKeySelector { key: key.into(), path: path.into(), volume_name: "v".into(), optional: Some(optional) };
-            read(&volume, &wanted).map_err(|error| error.0)
+            read(&volume, &wanted.path).and_then(|text| selected(&text, &wanted)).map_err(|error| error.0)
         };
         assert_eq!(of("link", "A", false), Ok(Some("inside".to_owned())), "an absolute link starts at the volume");
         assert_eq!(of("outside", "B", true), Ok(None));

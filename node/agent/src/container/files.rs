@@ -26,13 +26,15 @@ const FILES: [(&str, &str); 3] = [("hosts", "/etc/hosts"), ("hostname", "/etc/ho
 /// `hostnameOverride` goes before all of them, and has no domain.
 pub(crate) fn host_name(pod: &Pod, cluster_domain: &str) -> (String, Option<String>) {
     let spec = pod.spec.as_ref();
-    let named = spec.and_then(|spec| spec.hostname_override.as_deref().or(spec.hostname.as_deref())).filter(|name| !name.is_empty());
+    if let Some(name) = spec.and_then(|spec| spec.hostname_override.as_ref()).filter(|name| !name.is_empty()) {
+        return (name.clone(), None);
+    }
+    let named = spec.and_then(|spec| spec.hostname.as_deref()).filter(|name| !name.is_empty());
     let name = named.or(pod.metadata.name.as_deref()).unwrap_or_default();
     let cut: String = name.chars().take(HOSTNAME_LEN_MAX).collect();
     let name = cut.trim_end_matches(['-', '.']).to_owned();
     let namespace = pod.metadata.namespace.as_deref().unwrap_or("default");
-    let overridden = spec.is_some_and(|spec| spec.hostname_override.is_some());
-    let subdomain = spec.and_then(|spec| spec.subdomain.as_deref()).filter(|subdomain| !subdomain.is_empty() && !overridden);
+    let subdomain = spec.and_then(|spec| spec.subdomain.as_deref()).filter(|subdomain| !subdomain.is_empty());
     (name, subdomain.map(|subdomain| format!("{subdomain}.{namespace}.svc.{cluster_domain}")))
 }
 

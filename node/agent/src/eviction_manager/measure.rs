@@ -133,7 +133,9 @@ fn is_nameless(file: &Metadata) -> bool {
 }
 
 fn mounted(pod: &Pod, volumes: &[(String, PathBuf)]) -> Vec<(PathBuf, String)> {
-    let mounts = pod.spec.iter().flat_map(container::all).flat_map(|(_, container)| container.volume_mounts.iter().flatten());
+    let usual = pod.spec.iter().flat_map(container::all).flat_map(|(_, container)| container.volume_mounts.iter().flatten());
+    let added = pod.spec.iter().flat_map(|spec| spec.ephemeral_containers.iter().flatten());
+    let mounts = usual.chain(added.flat_map(|container| container.volume_mounts.iter().flatten()));
     let of_disk = mounts.filter(|mount| volumes.iter().any(|(name, _)| *name == mount.name));
     of_disk.map(|mount| (PathBuf::from(&mount.mount_path), mount.name.clone())).collect()
 }

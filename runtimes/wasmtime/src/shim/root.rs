@@ -180,7 +180,9 @@ fn preopens(mounts: &[Mount], are_dirs: &[bool], working_dir: &Path) -> Result<V
     if let Some((here, below)) = here.and_then(|here| Some((here, working_dir.strip_prefix(&here.name).ok()?)))
         && working_dir != Path::new("/")
     {
-        let here = Preopen { dir: here.dir.join(below), name: ".".into(), permissions: here.permissions };
+        // A path that is joined with nothing ends in a slash, which its components do not.
+        let dir = here.dir.join(below).components().collect();
+        let here = Preopen { dir, name: ".".into(), permissions: here.permissions };
         preopens.push(here);
     }
     Ok(preopens)

@@ -125,3 +125,17 @@ fn odd_dollars_stay() {
         assert_eq!(expand(text, &lookup), wanted, "{text}");
     }
 }
+
+#[tokio::test]
+async fn variables_that_grow_without_end_are_refused() {
+    let doubled = |count: usize| {
+        let rest = (1..count).map(|number| json!({"name": format!("A{number}"), "value": format!("$(A{0})$(A{0})", number - 1)}));
+        let env: Vec<Value> = [json!({"name": "A0", "value": "a".repeat(1 << 10)})].into_iter().chain(rest).collect();
+        json!({"env": env})
+    };
+    assert_eq!(vars(doubled(10)).await.expect("half a MiB")["A9"].len(), 512 << 10);
+    let refused = vars(doubled(40)).await.expect_err("a TiB");
+    assert_eq!(refused.0, "the environment is longer than 6291456 bytes");
+    let references = json!({"env": [{"name": "A", "value": "a".repeat(1 << 20)}, {"name": "B", "value": "$(A)".repeat(1 << 18)}]});
+    assert!(vars(references).await.is_err(), "256 GiB in one variable");
+}
