@@ -1,9 +1,5 @@
 //! What WASM guests get beyond a start: exit codes of components, configuration, a store, a log, proposals by a setting, files.
 
-#[path = "../../runtimes/wasmtime/tests/battery/components.rs"]
-#[allow(dead_code, clippy::unwrap_used, reason = "shared with tests")]
-mod components;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,6 +7,8 @@ use std::process::Command;
 use serde_json::{Value, json};
 use tests::run::run;
 use tests::{Cluster, Kubectl, eventually};
+
+use crate::components;
 
 /// Ends with 22 if the engine collects garbage.
 const COLLECTS: &str = "(type $pair (struct (field i32) (field i32)))

@@ -10,6 +10,9 @@ mod autoscaling;
 mod backup;
 mod cel;
 mod compiling;
+#[path = "../../runtimes/wasmtime/tests/battery/components.rs"]
+#[allow(dead_code, reason = "the guests of the runtimes' battery, of which the stories need a part")]
+mod components;
 mod convert;
 mod crash;
 mod curl;

@@ -5,8 +5,8 @@ use std::fmt;
 use serde_json::Value;
 use smallvec::SmallVec;
 
-/// Bytes of a path that need no memory of their own: enough for nearly every path of a Pod.
-const INLINE_LEN: usize = 72;
+/// Bytes of a path that need no memory of their own: enough for most paths of a Pod, and few enough for errors that contain one.
+const INLINE_LEN: usize = 40;
 
 /// A path such as `spec.containers[0].ports[1].name` or `metadata.labels[a/b]`.
 ///

@@ -1,10 +1,6 @@
 //! The same by requests instead of connections: clients that stay connected, requests that take long, more requests than a server has room
 //! for.
 
-#[path = "../../../runtimes/wasmtime/tests/battery/components.rs"]
-#[allow(dead_code, clippy::unwrap_used, reason = "shared with tests")]
-mod components;
-
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -14,6 +10,7 @@ use serde_json::Value;
 use tests::{Cluster, Kubectl, eventually, eventually_within};
 
 use super::{ANSWERED_WITHIN, WEB, curl, until_nothing_runs};
+use crate::components;
 
 const FLAGS: [&str; 2] = ["--horizontal-pod-autoscaler-sync-period=1s", "--horizontal-pod-autoscaler-downscale-stabilization=2s"];
 const SLOW: &str = include_str!("slow.yaml");

@@ -15,25 +15,25 @@ pub(crate) struct TargetInstance {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ProcessesError {
     #[error("hostPID is set, but a WebAssembly container cannot see the processes of the node")]
-    WasmOnNode,
+    OnNode,
     #[error("invalid target container: a WebAssembly container cannot see the processes of container \"{0}\"")]
-    WasmWithTarget(String),
+    WithTarget(String),
     #[error(
         "invalid target container: container \"{0}\" runs WebAssembly, whose process no other container can see; \
          leave out targetContainerName"
     )]
-    WasmAsTarget(String),
+    AsTarget(String),
 }
 
 /// What a container with content of a kind sees. `target` comes with the kind of its content.
 pub(crate) fn processes(pod: &Pod, kind: ContentKind, target: Option<(&TargetInstance, ContentKind)>) -> Result<Processes, ProcessesError> {
     let of_node = pod.spec.as_ref().and_then(|spec| spec.host_pid) == Some(true);
     match (kind, target) {
-        (ContentKind::Wasm, _) if of_node => Err(ProcessesError::WasmOnNode),
+        (ContentKind::Wasm, _) if of_node => Err(ProcessesError::OnNode),
         (ContentKind::Linux, _) if of_node => Ok(Processes::OfNode),
         (_, None) => Ok(Processes::Own),
-        (ContentKind::Wasm, Some((target, _))) => Err(ProcessesError::WasmWithTarget(target.container.clone())),
-        (ContentKind::Linux, Some((target, ContentKind::Wasm))) => Err(ProcessesError::WasmAsTarget(target.container.clone())),
+        (ContentKind::Wasm, Some((target, _))) => Err(ProcessesError::WithTarget(target.container.clone())),
+        (ContentKind::Linux, Some((target, ContentKind::Wasm))) => Err(ProcessesError::AsTarget(target.container.clone())),
         (ContentKind::Linux, Some((target, ContentKind::Linux))) => Ok(Processes::OfContainer(target.id.clone())),
     }
 }
@@ -56,10 +56,10 @@ mod tests {
         assert_eq!(of(false, Linux, None), Ok(Processes::Own));
         assert_eq!(of(false, Wasm, None), Ok(Processes::Own));
         assert_eq!(of(false, Linux, Some(Linux)), Ok(Processes::OfContainer(id.clone())));
-        assert_eq!(of(false, Linux, Some(Wasm)), Err(ProcessesError::WasmAsTarget("app".to_owned())));
-        assert_eq!(of(false, Wasm, Some(Linux)), Err(ProcessesError::WasmWithTarget("app".to_owned())));
+        assert_eq!(of(false, Linux, Some(Wasm)), Err(ProcessesError::AsTarget("app".to_owned())));
+        assert_eq!(of(false, Wasm, Some(Linux)), Err(ProcessesError::WithTarget("app".to_owned())));
         assert_eq!(of(true, Linux, None), Ok(Processes::OfNode));
         assert_eq!(of(true, Linux, Some(Linux)), Ok(Processes::OfNode));
-        assert_eq!(of(true, Wasm, None), Err(ProcessesError::WasmOnNode));
+        assert_eq!(of(true, Wasm, None), Err(ProcessesError::OnNode));
     }
 }

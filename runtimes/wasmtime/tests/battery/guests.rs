@@ -14,7 +14,7 @@ pub fn module(name: &str) -> Vec<u8> {
 /// Bytes of a module that makes a file in one of the directories that it is shown.
 pub fn creating(directory: &str, path: &str) -> Vec<u8> {
     let text = source("create-file").replace("PATH_LEN", &path.len().to_string()).replace("\"PATH\"", &format!("{path:?}"));
-    let letter = directory.bytes().nth(1).unwrap_or(0);
+    let letter = directory.as_bytes().get(1).copied().unwrap_or(0);
     assemble(&text.replace("DIRECTORY_LEN", &directory.len().to_string()).replace("DIRECTORY_LETTER", &letter.to_string()))
 }
 

@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use super::{Effects, volume_text};
 use crate::cleanup;
-use crate::container::processes::{self, TargetInstance};
+use crate::container::processes::{self, ProcessesError, TargetInstance};
 use crate::container::spec::Ingredients;
 use crate::container::{self, ConfigError, Role, env, runtime_choice, security, spec, wasm_settings};
 use crate::enforce;
@@ -66,7 +66,8 @@ impl Effects {
         if role == Role::Ephemeral {
             enforce::check_added(&self.pod, container, enforce::has_selinux()).map_err(|error| unmade("CreateContainerError", error.0))?;
         }
-        let processes = self.processes(image.kind, next.target.as_ref())?;
+        let processes = self.processes(image.kind, next.target.as_ref());
+        let processes = processes.map_err(|error| unmade("CreateContainerError", error.to_string()))?;
         let variables = self.variables(container, sandbox).await.map_err(config_fault)?;
         let expand = |text: &str| expand_path(text, &variables);
         let volumes = self.node.volumes.mounts(&self.pod, container, &expand).await;
@@ -141,13 +142,13 @@ impl Effects {
         env::variables(&self.pod, container, &sources).await
     }
 
-    /// Pod and target decide; the error is that of a container runtime.
-    fn processes(&self, kind: ContentKind, target: Option<&TargetInstance>) -> Result<Processes, StartFault> {
+    /// Pod and target decide.
+    fn processes(&self, kind: ContentKind, target: Option<&TargetInstance>) -> Result<Processes, ProcessesError> {
         let target = target.map(|target| {
             let runtime = self.node.parts.by_handler(&target.handler);
             (target, runtime.map_or(kind, |runtime| runtime.runs()))
         });
-        processes::processes(&self.pod, kind, target).map_err(|error| unmade("CreateContainerError", error.to_string()))
+        processes::processes(&self.pod, kind, target)
     }
 
     #[expect(clippy::too_many_arguments, reason = "one caller, which has just worked each of them out")]

@@ -6,7 +6,7 @@ fn store(container_bytes: Option<usize>) -> (Arc<Store>, Arc<Budget>) {
 }
 
 fn value(store: &Store, key: &str) -> Option<String> {
-    store.get(key).map(|value| String::from_utf8(value.to_vec()).unwrap())
+    store.get(key).map(|value| String::from_utf8_lossy(&value).into_owned())
 }
 
 #[test]
