@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::SystemTime;
 
-use nix::fcntl::{OFlag, openat};
+use nix::fcntl::{AT_FDCWD, OFlag, openat};
 use nix::sys::stat::Mode;
 use parking_lot::Mutex;
 use runtimes_shim::cri::{LineWriter, Stream};
@@ -45,7 +45,7 @@ impl Log {
             return Err(Failure::new(Refusal::Io, format!("{}: not a file name", opening())));
         };
         let parent = CString::new(parent.as_os_str().as_bytes()).map_err(Failure::io(opening()))?;
-        let dir = detached(&parent, 0).map_err(Failure::io(opening()))?;
+        let dir = detached(AT_FDCWD, &parent, 0).map_err(Failure::io(opening()))?;
         let file = open_in(&dir, name).map_err(Failure::io(opening()))?;
         Ok(Self { dir, name: name.to_owned(), file: Mutex::new(file), attached })
     }

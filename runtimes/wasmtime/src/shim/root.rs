@@ -3,17 +3,21 @@
 //! Pod); the guest sees the rest.
 //!
 //! Mounts are opened as descriptors before the old root is left and attached afterwards, so neither a link in a volume nor a
-//! path in the spec can lead back to the node.
+//! path in the spec can lead back to the node. The working directory is looked up once, within the mount that has it, and attached
+//! at a path of its own: it cannot lead out of that mount, and nothing that the guest does later changes what it is.
 
 use std::ffi::{CStr, CString};
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::stat::Mode;
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::{chdir, pivot_root};
 use runtimes_contract::{ContainerSpec, Mount};
@@ -26,6 +30,10 @@ use super::Failure;
 const RESOLVER_FILES: [&str; 3] = ["/etc/hostname", "/etc/hosts", "/etc/resolv.conf"];
 /// Where a volume is attached that is the guest's root: our own root has the resolver's files.
 const GUEST_ROOT: &str = "/.skiff-guest-root";
+/// Where the working directory is attached.
+const WORKING_DIR: &str = "/.skiff-working-dir";
+/// How often the working directory is looked up when directories are renamed meanwhile.
+const LOOKUPS_MAX: usize = 64;
 /// Name services that are built into glibc; a distribution's choice would want its plug-ins.
 const NSSWITCH: &str = "hosts: files dns\n";
 
@@ -76,14 +84,12 @@ pub fn enter(spec: &ContainerSpec, root: &Path) -> Result<Vec<Preopen>, Failure>
         set_down(wanted, source)?;
     }
     let are_dirs: Vec<bool> = taken.iter().map(|(_, source)| source.is_dir).collect();
-    let preopens = preopens(&spec.mounts, &are_dirs, &spec.working_dir)?;
-    match preopens.iter().find(|preopen| !preopen.dir.is_dir()) {
-        Some(missing) if missing.name == "." => {
-            let message = format!("the working directory {} does not exist in the container", spec.working_dir.display());
-            Err(Failure::new(Refusal::Start, message))
-        }
-        _ => Ok(preopens),
+    let mut preopens = preopens(&spec.mounts, &are_dirs)?;
+    if let Some(working_dir) = WorkingDir::new(&preopens, &spec.working_dir) {
+        let preopen = working_dir.attach()?;
+        preopens.push(preopen);
     }
+    Ok(preopens)
 }
 
 /// A mount that is not anywhere yet.
@@ -95,17 +101,17 @@ struct Taken {
 fn take(wanted: &Mount) -> Result<Taken, Failure> {
     let taking = || format!("mounting {}", wanted.source.display());
     let source = CString::new(wanted.source.as_os_str().as_bytes()).map_err(Failure::io(taking()))?;
-    let tree = detached(&source, libc::AT_RECURSIVE.cast_unsigned()).map_err(Failure::io(taking()))?;
+    let tree = detached(AT_FDCWD, &source, libc::AT_RECURSIVE.cast_unsigned()).map_err(Failure::io(taking()))?;
     let is_dir = fs::metadata(&wanted.source).map_err(Failure::io(taking()))?.is_dir();
     Ok(Taken { tree, is_dir })
 }
 
 /// A copy of a mount (with `AT_RECURSIVE` also of those below) from this path on, which is not attached: there is nothing above
-/// it to walk to.
-pub fn detached(path: &CStr, flags: libc::c_uint) -> io::Result<OwnedFd> {
+/// it to walk to. The path begins at `dir`.
+pub fn detached(dir: BorrowedFd<'_>, path: &CStr, flags: libc::c_uint) -> io::Result<OwnedFd> {
     let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | flags;
-    // SAFETY: a path that lives through the call; the result is a new descriptor or -1.
-    let tree = unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags) };
+    // SAFETY: a descriptor and a path that live through the call; the result is a new descriptor or -1.
+    let tree = unsafe { libc::syscall(libc::SYS_open_tree, dir.as_raw_fd(), path.as_ptr(), flags) };
     let tree = i32::try_from(tree).ok().filter(|&fd| fd >= 0).ok_or_else(io::Error::last_os_error)?;
     // SAFETY: the kernel just made it for us.
     Ok(unsafe { OwnedFd::from_raw_fd(tree) })
@@ -130,16 +136,19 @@ fn set_down(wanted: &Mount, source: &Taken) -> Result<(), Failure> {
         }
         File::options().write(true).create(true).truncate(false).open(target).map_err(Failure::io(mounting()))?;
     }
-    let path = CString::new(target.as_os_str().as_bytes()).map_err(Failure::io(mounting()))?;
+    attach(&source.tree, target).map_err(Failure::io(mounting()))?;
+    harden(target, wanted.read_only).map_err(Failure::io(mounting()))
+}
+
+/// Attaches a copy of a mount at a path that exists.
+fn attach(tree: &OwnedFd, target: &Path) -> io::Result<()> {
+    let path = CString::new(target.as_os_str().as_bytes())?;
     // SAFETY: a descriptor and paths that live through the call.
     let moved = unsafe {
-        let from = source.tree.as_raw_fd();
+        let from = tree.as_raw_fd();
         libc::syscall(libc::SYS_move_mount, from, c"".as_ptr(), libc::AT_FDCWD, path.as_ptr(), libc::MOVE_MOUNT_F_EMPTY_PATH)
     };
-    if moved != 0 {
-        return Err(Failure::io(mounting())(io::Error::last_os_error()));
-    }
-    harden(target, wanted.read_only).map_err(Failure::io(mounting()))
+    if moved == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// No program runs from a volume and no device is in it. A read-only mount stays read-only.
@@ -152,9 +161,8 @@ fn harden(target: &Path, read_only: bool) -> nix::Result<()> {
 }
 
 /// What the guest sees. A mounted directory is a preopen of the same name; a mounted file is in the preopen of its directory,
-/// since WASI has directories only. A volume at `/` is the guest's root, and other mounts are seen at their paths beside it. The
-/// working directory is `.` too, for guests that open relative paths.
-fn preopens(mounts: &[Mount], are_dirs: &[bool], working_dir: &Path) -> Result<Vec<Preopen>, Failure> {
+/// since WASI has directories only. A volume at `/` is the guest's root, and other mounts are seen at their paths beside it.
+fn preopens(mounts: &[Mount], are_dirs: &[bool]) -> Result<Vec<Preopen>, Failure> {
     let mut preopens: Vec<Preopen> = Vec::new();
     for (mount, &is_dir) in mounts.iter().zip(are_dirs) {
         if RESOLVER_FILES.iter().any(|file| Path::new(file) == mount.target) {
@@ -176,20 +184,63 @@ fn preopens(mounts: &[Mount], are_dirs: &[bool], working_dir: &Path) -> Result<V
             None => preopens.push(Preopen { dir: dir.to_owned(), name: name.to_owned(), permissions: permissions(mount.read_only) }),
         }
     }
-    let here = preopens.iter().filter(|preopen| working_dir.starts_with(&preopen.name)).max_by_key(|preopen| preopen.name.len());
-    if let Some((here, below)) = here.and_then(|here| Some((here, working_dir.strip_prefix(&here.name).ok()?)))
-        && working_dir != Path::new("/")
-    {
-        // A path that is joined with nothing ends in a slash, which its components do not.
-        let dir = here.dir.join(below).components().collect();
-        let here = Preopen { dir, name: ".".into(), permissions: here.permissions };
-        preopens.push(here);
-    }
     Ok(preopens)
 }
 
 fn permissions(read_only: bool) -> FsPerms {
     if read_only { FsPerms::ReadOnly } else { FsPerms::ReadWrite }
+}
+
+/// The working directory, which the guest sees as `.` too, since it opens relative paths there.
+struct WorkingDir<'a> {
+    /// The directory of which it is a part.
+    base: &'a Preopen,
+    /// Its path from there; empty when it is the same.
+    below: &'a Path,
+    /// Its path as the guest names it.
+    path: &'a Path,
+}
+
+impl<'a> WorkingDir<'a> {
+    /// `None` when it is `/`, where relative paths begin anyway, or in no directory that the guest is shown.
+    fn new(preopens: &'a [Preopen], path: &'a Path) -> Option<Self> {
+        let base = preopens.iter().filter(|preopen| path.starts_with(&preopen.name)).max_by_key(|preopen| preopen.name.len())?;
+        let below = path.strip_prefix(&base.name).ok()?;
+        (path != Path::new("/")).then_some(Self { base, below, path })
+    }
+
+    fn attach(&self) -> Result<Preopen, Failure> {
+        let attaching = || format!("attaching the working directory {}", self.path.display());
+        let dir = self.open().map_err(|errno| match errno {
+            Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP | Errno::ENAMETOOLONG => {
+                let message = format!("the working directory {} does not exist in the container", self.path.display());
+                Failure::new(Refusal::Start, message)
+            }
+            errno => Failure::io(attaching())(errno),
+        })?;
+        let flags = (libc::AT_EMPTY_PATH | libc::AT_RECURSIVE).cast_unsigned();
+        let tree = detached(dir.as_fd(), c"", flags).map_err(Failure::io(attaching()))?;
+        fs::create_dir(WORKING_DIR).map_err(Failure::io(attaching()))?;
+        attach(&tree, Path::new(WORKING_DIR)).map_err(Failure::io(attaching()))?;
+        harden(Path::new(WORKING_DIR), self.base.permissions == FsPerms::ReadOnly).map_err(Failure::io(attaching()))?;
+        Ok(Preopen { dir: WORKING_DIR.into(), name: ".".into(), permissions: self.base.permissions })
+    }
+
+    /// A link and `..` end at the base, as in the root of a container.
+    fn open(&self) -> nix::Result<OwnedFd> {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let base = open(&self.base.dir, flags, Mode::empty())?;
+        let how = OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+        let below = if self.below.as_os_str().is_empty() { Path::new(".") } else { self.below };
+        // The kernel cannot follow `..` while any directory of the machine is renamed.
+        for _ in 1..LOOKUPS_MAX {
+            match openat2(&base, below, how) {
+                Err(Errno::EAGAIN) => {}
+                opened => return opened,
+            }
+        }
+        openat2(&base, below, how)
+    }
 }
 
 #[cfg(test)]
@@ -200,12 +251,19 @@ mod tests {
         Mount::new("/srv", target, read_only)
     }
 
-    fn described(mounts: &[Mount], are_dirs: &[bool], working_dir: &str) -> Vec<String> {
+    fn described(mounts: &[Mount], are_dirs: &[bool]) -> Vec<String> {
         let tell = |preopen: Preopen| {
             let mode = if preopen.permissions == FsPerms::ReadOnly { "ro" } else { "rw" };
             format!("{} = {} {mode}", preopen.name, preopen.dir.display())
         };
-        preopens(mounts, are_dirs, Path::new(working_dir)).unwrap().into_iter().map(tell).collect()
+        preopens(mounts, are_dirs).unwrap().into_iter().map(tell).collect()
+    }
+
+    /// The directory that has it, and its path from there.
+    fn working_dir(mounts: &[Mount], are_dirs: &[bool], path: &str) -> Option<(String, String)> {
+        let preopens = preopens(mounts, are_dirs).unwrap();
+        let dir = WorkingDir::new(&preopens, Path::new(path))?;
+        Some((dir.base.dir.display().to_string(), dir.below.display().to_string()))
     }
 
     #[test]
@@ -213,38 +271,41 @@ mod tests {
         let mounts =
             [mount("/etc/hosts", false), mount("/data", false), mount("/config/app.toml", true), mount("/dev/termination-log", false)];
         let wanted = ["/data = /data rw", "/config = /config ro", "/dev = /dev rw"];
-        assert_eq!(described(&mounts, &[false, true, false, false], "/"), wanted);
+        assert_eq!(described(&mounts, &[false, true, false, false]), wanted);
     }
 
     #[test]
     fn a_volume_at_the_root_is_the_guests_root() {
         let mounts = [mount("/", true), mount("/etc/hosts", false), mount("/data", false)];
         let wanted = ["/ = /.skiff-guest-root ro", "/data = /data rw"];
-        assert_eq!(described(&mounts, &[true, false, true], "/"), wanted);
-        for (working_dir, here) in [("/app/x", ". = /.skiff-guest-root/app/x ro"), ("/data/x", ". = /data/x rw")] {
-            assert_eq!(described(&mounts, &[true, false, true], working_dir).last().unwrap(), here);
+        assert_eq!(described(&mounts, &[true, false, true]), wanted);
+        for (path, base, below) in [("/app/x", GUEST_ROOT, "app/x"), ("/..", GUEST_ROOT, ".."), ("/data/x", "/data", "x")] {
+            assert_eq!(working_dir(&mounts, &[true, false, true], path), Some((base.into(), below.into())));
         }
         let beside = [mount("/", true), mount("/app.toml", true)];
-        let refused = preopens(&beside, &[true, false], Path::new("/")).unwrap_err();
+        let refused = preopens(&beside, &[true, false]).unwrap_err();
         assert!(refused.message.contains("the file /app.toml of another volume cannot be"), "{refused:?}");
     }
 
     #[test]
     fn undeclared_files_are_not_visible() {
-        assert_eq!(described(&[], &[], "/"), [""; 0]);
-        assert_eq!(described(&[], &[], "/data"), [""; 0]);
+        assert_eq!(described(&[], &[]), [""; 0]);
+        assert_eq!(working_dir(&[], &[], "/data"), None);
     }
 
     #[test]
-    fn the_working_directory_is_also_here() {
+    fn the_working_directory_is_in_the_innermost_volume() {
         let mounts = [mount("/data", false), mount("/data/keep", true)];
-        assert_eq!(described(&mounts, &[true, true], "/data/keep/x").last().unwrap(), ". = /data/keep/x ro");
-        assert_eq!(described(&mounts, &[true, true], "/data").last().unwrap(), ". = /data rw");
+        for (path, base, below) in [("/data/keep/x", "/data/keep", "x"), ("/data/keeper", "/data", "keeper"), ("/data", "/data", "")] {
+            assert_eq!(working_dir(&mounts, &[true, true], path), Some((base.into(), below.into())));
+        }
+        assert_eq!(working_dir(&mounts, &[true, true], "/"), None);
+        assert_eq!(working_dir(&mounts, &[true, true], "/other"), None);
     }
 
     #[test]
     fn two_files_of_one_directory_are_one_preopen() {
         let mounts = [mount("/c/a", true), mount("/c/b", false)];
-        assert_eq!(described(&mounts, &[false, false], "/"), ["/c = /c rw"]);
+        assert_eq!(described(&mounts, &[false, false]), ["/c = /c rw"]);
     }
 }

@@ -14,7 +14,9 @@ pub fn module(name: &str) -> Vec<u8> {
 /// Bytes of a module that makes a file in one of the directories that it is shown.
 pub fn creating(directory: &str, path: &str) -> Vec<u8> {
     let text = source("create-file").replace("PATH_LEN", &path.len().to_string()).replace("\"PATH\"", &format!("{path:?}"));
-    let letter = directory.as_bytes().get(1).copied().unwrap_or(0);
+    let index = usize::from(directory.len() > 1);
+    let letter = directory.as_bytes().get(index).copied().unwrap_or(0);
+    let text = text.replace("LETTER_AT", &(16 + index).to_string());
     assemble(&text.replace("DIRECTORY_LEN", &directory.len().to_string()).replace("DIRECTORY_LETTER", &letter.to_string()))
 }
 

@@ -135,6 +135,46 @@ async fn mounts_are_at_their_paths_and_read_only_ones_stay_so() {
 }
 
 #[tokio::test]
+async fn the_working_directory_is_within_the_guests_root() {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    let harness = Wasmtime::new();
+    let image = harness.scratch().join("image");
+    let app = image.join("srv/app");
+    std::fs::create_dir_all(&app).unwrap();
+    for dir in [&image, &app] {
+        std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    std::fs::write(image.join("file"), "").unwrap();
+    for (link, target) in [("all", "/"), ("up", "../.."), ("app", "/srv/app"), ("round", "round"), ("none", "/etc")] {
+        symlink(target, image.join(link)).unwrap();
+    }
+    let runtime = harness.runtime();
+    let volume = |working_dir: &str, read_only: bool| {
+        let mut spec = spec(&harness, &guests::creating(".", "made"));
+        spec.mounts = vec![Mount::new(&image, "/", read_only)];
+        spec.working_dir = working_dir.into();
+        spec
+    };
+    for (working_dir, wanted) in
+        [("/..", &image), ("/all", &image), ("/up", &image), ("/all/all/app/../app", &app), ("/app", &app), ("/srv/app/", &app)]
+    {
+        let (exit, log) = run(&harness, &volume(working_dir, false)).await;
+        assert_eq!(exit.code, 0, "{working_dir}: {exit:?} {log}");
+        std::fs::remove_file(wanted.join("made")).unwrap_or_else(|error| panic!("{working_dir}: {error}"));
+        let (exit, log) = run(&harness, &volume(working_dir, true)).await;
+        assert!([63, 69].contains(&exit.code), "{working_dir}, which is read-only: {exit:?} {log}");
+    }
+    for working_dir in ["/file", "/none", "/round", "/srv/none", "/../etc"] {
+        let refused = volume(working_dir, false);
+        runtime.create(&refused).await.unwrap();
+        let error = runtime.start(&refused.id).await.unwrap_err().to_string();
+        assert!(error.contains(&format!("the working directory {working_dir} does not exist in the container")), "{error}");
+        runtime.remove(&refused.id).await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_volume_at_the_root_is_the_guests_root() {
     use std::os::unix::fs::PermissionsExt;
     let harness = Wasmtime::new();

@@ -13,8 +13,8 @@
     (loop $next
       (if (call $prestat (local.get $fd) (i32.const 0)) (then (call $exit (i32.const 44))))
       (drop (call $name (local.get $fd) (i32.const 16) (i32.load (i32.const 4))))
-      ;; Its length, and its second letter.
-      (if (i32.and (i32.eq (i32.load (i32.const 4)) (i32.const DIRECTORY_LEN)) (i32.eq (i32.load8_u (i32.const 17)) (i32.const DIRECTORY_LETTER)))
+      ;; Its length, and its first or second letter.
+      (if (i32.and (i32.eq (i32.load (i32.const 4)) (i32.const DIRECTORY_LEN)) (i32.eq (i32.load8_u (i32.const LETTER_AT)) (i32.const DIRECTORY_LETTER)))
         (then
           ;; O_CREAT, the right to write.
           (call $exit (call $open (local.get $fd) (i32.const 0) (i32.const 100) (i32.const PATH_LEN) (i32.const 1)
