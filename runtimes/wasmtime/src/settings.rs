@@ -19,9 +19,12 @@ pub const HTTP_PROBE_INSTANCES_MAX: u32 = 4;
 /// The most bytes of one linear memory of an HTTP component.
 #[cfg(feature = "shim")]
 pub const HTTP_MEMORY_LEN_MAX: usize = 1 << 30;
-/// The bytes that a pooled slot keeps mapped for the next request: the pages that a small guest touches.
+/// The bytes of a memory or a table that a pooled slot keeps mapped for the next request: the pages that a small guest touches.
 #[cfg(feature = "shim")]
 const MEMORY_RESIDENT_LEN: usize = 128 << 10;
+/// The same of a stack. wasmtime overwrites so much after each request, whether it was used or not, so each slot has it in memory.
+#[cfg(feature = "shim")]
+const STACK_RESIDENT_LEN: usize = 32 << 10;
 
 /// The stack of a guest. wasmtime's default is half a MiB. Code without optimization needs several times the stack of optimized code (a
 /// recursive function with twelve variables: 4.5 times), and must not overflow where that does not.
@@ -96,8 +99,11 @@ pub fn pooled_config(proposals: &BTreeSet<WasmProposal>, concurrency: u32) -> Co
         .table_elements(20_000)
         .max_component_instance_size(4 << 20)
         .max_core_instance_size(4 << 20)
+        .async_stack_keep_resident(STACK_RESIDENT_LEN)
         .linear_memory_keep_resident(MEMORY_RESIDENT_LEN)
         .table_keep_resident(MEMORY_RESIDENT_LEN);
+    // Else a slot keeps every page of its stack that any request has used, and no budget counts them.
+    config.async_stack_zeroing(true);
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
     config
 }
@@ -120,6 +126,61 @@ pub fn memory_len_max(limit_bytes: Option<u64>) -> Option<usize> {
 #[cfg(all(test, feature = "shim"))]
 mod tests {
     use super::*;
+
+    #[cfg(feature = "compile")]
+    #[tokio::test]
+    async fn a_slot_gives_back_the_stack_that_a_request_has_used() {
+        use std::sync::Arc;
+
+        use tokio::sync::Barrier;
+        use wasmtime::{Caller, Engine, Linker, Module, Store};
+
+        fn memory_kib() -> u64 {
+            let status = std::fs::read_to_string("/proc/self/status").unwrap();
+            let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+            line.trim().trim_end_matches(" kB").parse().unwrap()
+        }
+
+        const SLOTS: usize = 16;
+        let engine = Engine::new(&pooled_config(&BTreeSet::new(), 16)).unwrap();
+        let text = r#"(module (import "" "wait" (func $wait))
+            (func $deep (export "deep") (param i32) (result i32)
+              (if (result i32) (local.get 0)
+                (then (i32.add (local.get 0) (call $deep (i32.sub (local.get 0) (i32.const 1)))))
+                (else (call $wait) (i32.const 0)))))"#;
+        let module = Module::new(&engine, wat::parse_str(text).unwrap()).unwrap();
+        let all_deep = Arc::new(Barrier::new(SLOTS + 1));
+        let mut linker = Linker::new(&engine);
+        let barrier = all_deep.clone();
+        let wait = linker.func_wrap_async("", "wait", move |_: Caller<'_, ()>, (): ()| {
+            let barrier = barrier.clone();
+            Box::new(async move {
+                // Once when all are there, once when the memory was read.
+                barrier.wait().await;
+                barrier.wait().await;
+            })
+        });
+        wait.unwrap();
+        let request = async || {
+            let mut store = Store::new(&engine, ());
+            store.set_epoch_deadline(1 << 40);
+            let instance = linker.instantiate_async(&mut store, &module).await.unwrap();
+            let deep = instance.get_typed_func::<i32, i32>(&mut store, "deep").unwrap();
+            deep.call_async(&mut store, 80_000).await.unwrap();
+        };
+        let before = memory_kib();
+        let measure = async {
+            all_deep.wait().await;
+            let memory = memory_kib();
+            all_deep.wait().await;
+            memory
+        };
+        let (used, _) = tokio::join!(measure, futures::future::join_all((0..SLOTS).map(|_| request())));
+        let after = memory_kib();
+        println!("{before} KiB, {used} KiB with deep stacks, {after} KiB afterwards");
+        assert!(used > before + 1_500 * SLOTS as u64, "{used} KiB instead of {before} KiB");
+        assert!(after < before + 200 * SLOTS as u64, "{after} KiB instead of {before} KiB");
+    }
 
     #[test]
     fn a_guest_has_its_limit_but_for_what_the_shim_needs() {
