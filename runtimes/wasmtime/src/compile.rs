@@ -20,6 +20,12 @@ pub(crate) use process::{Answer, Question};
 /// Largest WASM file that is compiled.
 pub const MODULE_LEN_MAX: u64 = 256 << 20;
 
+/// The most characters of the text of an error about a module.
+pub(crate) const ERROR_LEN_MAX: usize = 512;
+/// The most characters of what a confined process says about a module: such a text, and what it means. The module may have made the
+/// process say anything.
+pub(crate) const ANSWER_LEN_MAX: usize = 1024;
+
 /// What runs the machine code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Purpose {
@@ -31,7 +37,7 @@ pub enum Purpose {
 
 /// How much the compiler optimizes. The code of both does the same with the same checks and the same proposals; it differs in its
 /// speed, and in the time until it is there. The record 24 has what it costs, and why there is no faster compiler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Optimization {
     /// For the first start of a large module.
     None,
@@ -161,17 +167,23 @@ fn plugin(engine: &Engine, bytes: &[u8]) -> Result<Compiled, Complaint> {
 }
 
 fn invalid(error: wasmtime::Error) -> Complaint {
-    Complaint::Invalid(one_line(&error))
+    Complaint::Invalid(one_line(&format!("{error:#}"), ERROR_LEN_MAX))
 }
 
 fn not_offered(error: wasmtime::Error) -> Complaint {
-    Complaint::Import(one_line(&error))
+    Complaint::Import(one_line(&format!("{error:#}"), ERROR_LEN_MAX))
 }
 
-/// An error and its causes on one line, for an event.
-fn one_line(error: &wasmtime::Error) -> String {
-    let text = format!("{error:#}");
-    text.split('\n').map(str::trim).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+/// The text of an error on one line, for an event or a status. It quotes names of the module, which are as long as it likes and have
+/// any character: control characters are removed, and so is what exceeds so many characters.
+pub(crate) fn one_line(text: &str, len_max: usize) -> String {
+    let parts = text.split('\n').map(str::trim).filter(|part| !part.is_empty());
+    let mut characters = parts.flat_map(|part| [" ", part]).flat_map(str::chars).skip(1).filter(|character| !character.is_control());
+    let mut line: String = characters.by_ref().take(len_max).collect();
+    if characters.next().is_some() {
+        line.push('…');
+    }
+    line
 }
 
 #[cfg(test)]

@@ -14,12 +14,14 @@ use runtimes_host::helper::{Fault, Helper, HelperError, Job, Rights, serve};
 use serde::{Deserialize, Serialize};
 use wasmparser::{Encoding, Error, Parser, Payload, Validator, WasmFeatures};
 
-use crate::compile::{MODULE_LEN_MAX, bounds, machine_bytes};
+use crate::compile::{ANSWER_LEN_MAX, ERROR_LEN_MAX, MODULE_LEN_MAX, bounds, machine_bytes, one_line};
 use crate::kind::Kind;
 
-/// The most names in a list, and the most bytes of one.
+/// The most names in a list, and the most characters of one.
 const NAMES_MAX: usize = 500;
 const NAME_LEN_MAX: usize = 200;
+/// The most bytes of the names of a list in the message of the process that reads them: a control character is six.
+const NAMES_JSON_LEN_MAX: usize = 64 << 10;
 
 /// What a module is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,13 +47,25 @@ pub struct Names {
     pub omitted: usize,
 }
 
-impl Names {
+/// A list of names that grows.
+#[derive(Default)]
+struct Listing {
+    list: Names,
+    /// The bytes of its names as JSON.
+    json_len: usize,
+}
+
+impl Listing {
+    /// Adds a name, or counts it as omitted; the first that is omitted ends the list.
     fn add(&mut self, name: &str) {
-        if self.names.len() >= NAMES_MAX {
-            self.omitted += 1;
+        let name: String = name.chars().take(NAME_LEN_MAX).collect();
+        let json_len = self.json_len + serde_json::Value::from(name.as_str()).to_string().len();
+        if self.list.omitted > 0 || self.list.names.len() >= NAMES_MAX || json_len > NAMES_JSON_LEN_MAX {
+            self.list.omitted += 1;
             return;
         }
-        self.names.push(name.chars().take(NAME_LEN_MAX).collect());
+        self.json_len = json_len;
+        self.list.names.push(name);
     }
 }
 
@@ -95,8 +109,10 @@ impl Inspector {
         }
         let job = Job { root: &self.dir, bounds: bounds(len, machine_bytes(), 1), question: detail, files: vec![OwnedFd::from(file)] };
         self.helper.run(job).await.map_err(|error| match error {
-            HelperError::Fault(Fault::Content(why)) => RuntimeError::BadContent(why),
-            error if error.is_inputs_fault() => RuntimeError::BadContent(format!("the WebAssembly module cannot be read: {error}")),
+            HelperError::Fault(Fault::Content(why)) => RuntimeError::BadContent(one_line(&why, ANSWER_LEN_MAX)),
+            error if error.is_inputs_fault() => {
+                RuntimeError::BadContent(one_line(&format!("the WebAssembly module cannot be read: {error}"), ANSWER_LEN_MAX))
+            }
             error => RuntimeError::io("reading a WebAssembly module")(io::Error::other(error)),
         })
     }
@@ -112,7 +128,7 @@ fn answer(detail: Detail, files: Vec<File>) -> Result<ModuleReport, Fault> {
     let [module] = <[File; 1]>::try_from(files).map_err(|_| system(io::ErrorKind::InvalidInput.into()))?;
     let mut bytes = Vec::new();
     module.take(MODULE_LEN_MAX).read_to_end(&mut bytes).map_err(system)?;
-    report(&bytes, detail).map_err(|error| Fault::Content(format!("invalid WebAssembly: {error}")))
+    report(&bytes, detail).map_err(|error| Fault::Content(format!("invalid WebAssembly: {}", one_line(&error.to_string(), ERROR_LEN_MAX))))
 }
 
 /// Pure: what the bytes are.
@@ -127,48 +143,50 @@ fn report(bytes: &[u8], detail: Detail) -> Result<ModuleReport, Error> {
 
 /// The names of the outermost module or component; nested ones are its own affair.
 fn names(bytes: &[u8]) -> Result<ModuleReport, Error> {
-    let mut report =
-        ModuleReport { is_component: false, kind: None, imports: Names::default(), exports: Names::default(), proposals: Vec::new() };
+    let (mut imports, mut exports) = (Listing::default(), Listing::default());
+    let (mut is_component, mut has_start, mut component_exports) = (false, false, Vec::new());
     let mut depth = 0_usize;
-    let mut has_start = false;
     for payload in Parser::new(0).parse_all(bytes) {
         match payload? {
             Payload::Version { encoding, .. } => {
-                report.is_component |= depth == 0 && encoding == Encoding::Component;
+                is_component |= depth == 0 && encoding == Encoding::Component;
                 depth += 1;
             }
             Payload::End(_) => depth -= 1,
             Payload::ImportSection(section) if depth == 1 => {
                 for import in section.into_imports() {
                     let import = import?;
-                    report.imports.add(&format!("{} {}", import.module, import.name));
+                    imports.add(&format!("{} {}", import.module, import.name));
                 }
             }
             Payload::ExportSection(section) if depth == 1 => {
                 for export in section {
                     let export = export?;
                     has_start |= export.name == "_start";
-                    report.exports.add(export.name);
+                    exports.add(export.name);
                 }
             }
             Payload::ComponentImportSection(section) if depth == 1 => {
                 for import in section {
-                    report.imports.add(import?.name.name);
+                    imports.add(import?.name.name);
                 }
             }
             Payload::ComponentExportSection(section) if depth == 1 => {
                 for export in section {
-                    report.exports.add(export?.name.name);
+                    let name = export?.name.name;
+                    component_exports.push(name);
+                    exports.add(name);
                 }
             }
             _ => {}
         }
     }
-    report.kind = match report.is_component {
-        true => Kind::of_component(report.exports.names.iter().map(String::as_str)),
+    // By all exports: not all are in the list.
+    let kind = match is_component {
+        true => Kind::of_component(component_exports.into_iter()),
         false => has_start.then_some(Kind::Module),
     };
-    Ok(report)
+    Ok(ModuleReport { is_component, kind, imports: imports.list, exports: exports.list, proposals: Vec::new() })
 }
 
 #[cfg(test)]

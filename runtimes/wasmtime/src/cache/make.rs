@@ -16,7 +16,7 @@ use runtimes_host::helper::{Fault, HelperError, Job};
 
 use super::look::{Look, Note, hashed, identity};
 use super::{Artifact, BYTES_MAX, Inner, StoredModule, fingerprint_of, sweep};
-use crate::compile::{Answer, MODULE_LEN_MAX, Question, bounds, low_priority};
+use crate::compile::{ANSWER_LEN_MAX, Answer, MODULE_LEN_MAX, Question, bounds, low_priority, one_line};
 use crate::kind::Kind;
 
 /// Ends the name of a file that is being written; before it stands the writer's pid.
@@ -92,8 +92,10 @@ impl Inner {
 
 fn failed(error: HelperError) -> RuntimeError {
     match error {
-        HelperError::Fault(Fault::Content(why)) => RuntimeError::BadContent(why),
-        error if error.is_inputs_fault() => RuntimeError::BadContent(format!("the WebAssembly module cannot be compiled: {error}")),
+        HelperError::Fault(Fault::Content(why)) => RuntimeError::BadContent(one_line(&why, ANSWER_LEN_MAX)),
+        error if error.is_inputs_fault() => {
+            RuntimeError::BadContent(one_line(&format!("the WebAssembly module cannot be compiled: {error}"), ANSWER_LEN_MAX))
+        }
         error => RuntimeError::io("compiling a WebAssembly module")(io::Error::other(error)),
     }
 }

@@ -86,3 +86,17 @@ fn code_without_optimization_has_a_key_of_its_own_and_runs_in_the_same_engine() 
         assert!(twice.call(&mut store, 21).is_err());
     }
 }
+
+#[test]
+fn an_error_about_a_module_is_one_short_line_without_control_characters() {
+    let text = format!("first:\n\n   {}second\x1b[2J\r\t\u{9b}", "\0".repeat(700));
+    assert_eq!(one_line(&text, ERROR_LEN_MAX), "first: second[2J");
+    assert_eq!(one_line("", ERROR_LEN_MAX), "");
+    let all = "鑿".repeat(ERROR_LEN_MAX);
+    assert_eq!(one_line(&all, ERROR_LEN_MAX), all);
+    assert_eq!(one_line(&format!("{all}鑿"), ERROR_LEN_MAX), format!("{all}…"));
+    let import = format!(r#"(module (import "\1b[2J{}" "x" (func)) (func (export "_start")))"#, "x".repeat(90_000));
+    let complaint = complaint(&wat(&import));
+    assert!(complaint.chars().count() < ANSWER_LEN_MAX && complaint.contains("; offered are "), "{complaint}");
+    assert!(!complaint.chars().any(char::is_control), "{complaint:?}");
+}

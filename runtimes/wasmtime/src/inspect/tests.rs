@@ -41,11 +41,64 @@ fn only_the_outermost_names_of_a_component_count() {
 
 #[test]
 fn lists_are_bounded() {
-    let functions: String = (0..NAMES_MAX + 7).map(|number| format!("(func (export \"{number}{}\"))", "x".repeat(1_000))).collect();
+    let name = |number: usize| format!("{number}{}", "x".repeat(if number < 100 { 1_000 } else { 10 }));
+    let functions: String = (0..NAMES_MAX + 7).map(|number| format!("(func (export \"{}\"))", name(number))).collect();
     let module = of(&format!("(module {functions})"));
     assert_eq!((module.exports.names.len(), module.exports.omitted), (NAMES_MAX, 7));
-    assert!(module.exports.names.iter().all(|name| name.len() == NAME_LEN_MAX));
+    assert!(module.exports.names.iter().take(100).all(|name| name.len() == NAME_LEN_MAX));
     assert!(serde_json::to_vec(&module).unwrap().len() < 200 << 10, "one message has room for it");
+}
+
+/// A component's message has both lists, and the process that reads it may send 256 KiB.
+#[tokio::test]
+async fn lists_of_names_that_are_long_as_json_are_cut_and_the_module_is_read() {
+    for character in ["鑿", "\\u{1}", "\\u{1f4a9}", "\\\""] {
+        let names = (0..NAMES_MAX).map(|number| format!("{number}{}", character.repeat(NAME_LEN_MAX)));
+        let imports: String = names.clone().map(|name| format!("(import \"\" \"{name}\" (func))")).collect();
+        let exports: String = names.map(|name| format!("(export \"{name}\" (func 0))")).collect();
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("module.wasm");
+        let start = "(func $start) (export \"_start\" (func $start))";
+        std::fs::write(&file, wat::parse_str(format!("(module {imports} {exports} {start})")).unwrap()).unwrap();
+        let report = inspector(dir.path()).inspect(&file, Detail::Proposals).await.unwrap();
+        assert_eq!(report.kind, Some(Kind::Module), "its last export is _start");
+        for (list, all) in [(&report.imports, NAMES_MAX), (&report.exports, NAMES_MAX + 1)] {
+            assert_eq!(list.names.len() + list.omitted, all);
+            let len = serde_json::to_vec(&list.names).unwrap().len();
+            assert!((NAMES_JSON_LEN_MAX - 2_000..NAMES_JSON_LEN_MAX + 1_000).contains(&len), "{character}: {len}");
+        }
+    }
+}
+
+#[test]
+fn a_component_is_what_its_last_export_says() {
+    let others: String = (0..NAMES_MAX + 7).map(|number| format!("(export \"x{number}\" (instance $i))")).collect();
+    let component = of(&format!("(component (instance $i) {others} (export \"wasi:cli/run@0.2.0\" (instance $i)))"));
+    assert_eq!((component.kind, component.exports.omitted), (Some(Kind::Command), 8));
+}
+
+#[test]
+fn the_text_of_an_error_is_short_and_has_no_control_characters() {
+    let name = format!("\x1b[2J\r\n{}", "x".repeat(3_000));
+    let mut module = wat::parse_str(format!("(module (func $f) (export \"{}\" (func $f)))", "n".repeat(name.len()))).unwrap();
+    let at = module.windows(4).position(|bytes| bytes == b"nnnn").unwrap();
+    module[at..at + name.len()].copy_from_slice(name.as_bytes());
+    // Once more in the same section: its length and number are those of two.
+    let leb = |len: usize| [0x80 | (len & 0x7f) as u8, u8::try_from(len >> 7).unwrap()];
+    let export = [&leb(name.len())[..], name.as_bytes(), b"\0\0"].concat();
+    let section_at = at - 2 - 1 - 2 - 1;
+    assert_eq!(module[section_at], 7);
+    let section = [&[7][..], &leb(1 + 2 * export.len()), &[2], &export, &export].concat();
+    let rest = module[at + name.len() + 2..].to_vec();
+    let module = [&module[..section_at], &section, &rest].concat();
+    let error = report(&module, Detail::Names).unwrap_err().to_string();
+    assert!(error.len() > 3_000 && error.contains('\x1b'), "{error}");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("module.wasm");
+    std::fs::write(&file, &module).unwrap();
+    let Err(Fault::Content(text)) = answer(Detail::Names, vec![File::open(&file).unwrap()]) else { panic!("it is valid") };
+    assert!(text.starts_with("invalid WebAssembly: duplicate export name") && text.len() < 600, "{text}");
+    assert!(!text.chars().any(char::is_control), "{text:?}");
 }
 
 #[test]
