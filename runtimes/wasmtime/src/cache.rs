@@ -16,6 +16,7 @@
 
 mod background;
 mod backlog;
+mod fingerprints;
 mod look;
 mod make;
 mod sweep;
@@ -36,6 +37,7 @@ use sha2::{Digest as _, Sha256};
 use crate::compile::{LARGE_FROM, LONG_FROM, Optimization, Purpose, QUICK_FROM, Question, engine, fingerprint, hex, machine_bytes};
 use crate::kind::Kind;
 use backlog::Backlog;
+use fingerprints::Fingerprints;
 use look::{Checked, Look};
 use make::Source;
 
@@ -122,8 +124,7 @@ pub struct Cache {
 struct Inner {
     dir: PathBuf,
     purpose: Purpose,
-    /// Of code without optimization, and of optimized code, both without proposals that are off by default.
-    fingerprints: (String, String),
+    fingerprints: Fingerprints,
     compiler: Helper,
     slots: Slots,
     machine_bytes: u64,
@@ -145,8 +146,7 @@ impl Cache {
     pub fn open(dir: &Path, compiler: Helper, purpose: Purpose) -> Result<Self, RuntimeError> {
         let doing = || format!("making the compile cache {}", dir.display());
         private_dir(dir).map_err(RuntimeError::io(doing()))?;
-        let of = |optimization| fingerprint_of(&Question { purpose, optimization, proposals: BTreeSet::new() });
-        let fingerprints = (of(Optimization::None)?, of(Optimization::Full)?);
+        let fingerprints = Fingerprints::new(purpose)?;
         make::clear(dir).map_err(RuntimeError::io(format!("clearing the compile cache {}", dir.display())))?;
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         let inner = Inner {
@@ -167,9 +167,9 @@ impl Cache {
 
     /// The compilation that [`Cache::artifact`] would do now, without the check of the code that is there.
     pub async fn preparation(&self, module: &StoredModule) -> Result<Option<Preparation>, RuntimeError> {
-        let looks = self.inner.looks(module);
+        let looks = self.inner.looks(module)?;
         let is_present = blocking(move || Ok::<_, RuntimeError>(looks.iter().any(Look::is_present))).await?;
-        if is_present || self.inner.refusal(module).is_some() {
+        if is_present || self.inner.refusal(module)?.is_some() {
             return Ok(None);
         }
         let bytes = Source::open(module).await?.len;
@@ -179,7 +179,7 @@ impl Cache {
     /// The machine code of a module, compiled now if necessary. A caller that drops the future stops the compilation unless others
     /// wait for it; the next caller starts it again.
     pub async fn artifact(&self, module: &StoredModule) -> Result<Artifact, RuntimeError> {
-        let key = self.inner.look(module, Optimization::Full).key;
+        let key = self.inner.look(module, Optimization::Full)?.key;
         let first_code = self.inner.first_codes.get(&key, || {
             let (inner, module) = (self.inner.clone(), module.clone());
             async move { inner.first_code(&module).await }.boxed().shared()
@@ -204,14 +204,14 @@ impl Cache {
 
 impl Inner {
     async fn first_code(&self, module: &StoredModule) -> Result<Artifact, RuntimeError> {
-        if let Some(why) = self.refusal(module) {
+        if let Some(why) = self.refusal(module)? {
             return Err(RuntimeError::BadContent(why));
         }
-        if let Some(artifact) = find(self.looks(module)).await? {
+        if let Some(artifact) = find(self.looks(module)?).await? {
             return Ok(artifact);
         }
         let source = Source::open(module).await?;
-        let look = self.look(module, self.first_optimization(source.len));
+        let look = self.look(module, self.first_optimization(source.len))?;
         let made = self.make(&look, source, make::Priority::Usual).await;
         if let Err(RuntimeError::BadContent(why)) = &made {
             self.refused.add(&look.key, why, Instant::now());
@@ -228,27 +228,20 @@ impl Inner {
     }
 
     /// The names that a module's code may have, the best code first.
-    fn looks(&self, module: &StoredModule) -> [Look; 2] {
-        [Optimization::Full, Optimization::None].map(|optimization| self.look(module, optimization))
+    fn looks(&self, module: &StoredModule) -> Result<[Look; 2], RuntimeError> {
+        Ok([self.look(module, Optimization::Full)?, self.look(module, Optimization::None)?])
     }
 
-    fn look(&self, module: &StoredModule, optimization: Optimization) -> Look {
-        let key = |optimization| module.key(self.fingerprint(optimization));
-        let superseded_by = (optimization == Optimization::None).then(|| key(Optimization::Full));
-        Look { superseded_by, checked: self.checked.clone(), ..Look::new(&self.dir, &key(optimization), optimization) }
-    }
-
-    fn fingerprint(&self, optimization: Optimization) -> &str {
-        match optimization {
-            Optimization::None => &self.fingerprints.0,
-            Optimization::Full => &self.fingerprints.1,
-        }
+    fn look(&self, module: &StoredModule, optimization: Optimization) -> Result<Look, RuntimeError> {
+        let key = |optimization| Ok::<_, RuntimeError>(module.key(&self.fingerprints.get(optimization, &module.proposals)?));
+        let superseded_by = if optimization == Optimization::None { Some(key(Optimization::Full)?) } else { None };
+        Ok(Look { superseded_by, checked: self.checked.clone(), ..Look::new(&self.dir, &key(optimization)?, optimization) })
     }
 
     /// Why a module is rejected, if it must not be compiled now.
-    fn refusal(&self, module: &StoredModule) -> Option<String> {
+    fn refusal(&self, module: &StoredModule) -> Result<Option<String>, RuntimeError> {
         let now = Instant::now();
-        self.looks(module).iter().find_map(|look| self.refused.why(&look.key, now))
+        Ok(self.looks(module)?.iter().find_map(|look| self.refused.why(&look.key, now)))
     }
 }
 

@@ -30,7 +30,7 @@ impl Inner {
 
     /// Whether optimized code was made. It was not if it is there already, or was refused lately.
     pub(super) async fn optimized(&self, module: &StoredModule) -> Result<bool, RuntimeError> {
-        let look = self.look(module, Optimization::Full);
+        let look = self.look(module, Optimization::Full)?;
         // Not the key of a first compilation: the module starts even if it cannot be optimized.
         let refusal = format!("{} in the background", look.key);
         if self.refused.why(&refusal, Instant::now()).is_some() {

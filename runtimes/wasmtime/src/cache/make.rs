@@ -15,7 +15,7 @@ use runtimes_host::files::{self, PRIVATE, write_atomic};
 use runtimes_host::helper::{Fault, HelperError, Job};
 
 use super::look::{Look, Note, hashed, identity};
-use super::{Artifact, BYTES_MAX, Inner, StoredModule, fingerprint_of, sweep};
+use super::{Artifact, BYTES_MAX, Inner, StoredModule, sweep};
 use crate::compile::{ANSWER_LEN_MAX, Answer, MODULE_LEN_MAX, Question, bounds, low_priority, one_line};
 use crate::kind::Kind;
 
@@ -68,10 +68,7 @@ impl Inner {
             Priority::Low => (self.compiler.clone().with_low_priority(), low_priority(bounds)),
         };
         let question = Question { purpose: self.purpose, optimization: look.optimization, proposals };
-        let fingerprint = match question.proposals.is_empty() {
-            true => self.fingerprint(look.optimization).to_owned(),
-            false => fingerprint_of(&question)?,
-        };
+        let fingerprint = self.fingerprints.get(question.optimization, &question.proposals)?;
         let job = Job { root: &self.dir, bounds, question, files: vec![OwnedFd::from(file), OwnedFd::from(code)] };
         let begun = Instant::now();
         let answer: Answer = compiler.run(job).await.map_err(failed)?;

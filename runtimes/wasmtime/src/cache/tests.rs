@@ -175,7 +175,7 @@ fn large_machine_code_is_checked_without_having_it_in_memory() {
     const LEN: u64 = 192 << 20;
     let scratch = Scratch::new();
     let cache = scratch.open();
-    let look = cache.inner.look(&stored("module.wasm", "sha256:test"), Optimization::Full);
+    let look = cache.inner.look(&stored("module.wasm", "sha256:test"), Optimization::Full).unwrap();
     File::options().create_new(true).write(true).mode(0o600).open(look.code()).unwrap().set_len(LEN).unwrap();
     let (len, sha256) = hashed(File::open(look.code()).unwrap()).unwrap();
     fs::write(look.note(), serde_json::to_vec(&Note { kind: Kind::Module, len, sha256, took_ms: 0, superseded_by: None }).unwrap())
@@ -392,4 +392,21 @@ async fn a_compilation_goes_on_for_the_callers_that_still_wait() {
     drop(first);
     assert_eq!(second.await.unwrap().kind, Kind::Module);
     assert_eq!(runs(), 1);
+}
+
+#[test]
+fn the_name_of_code_has_what_its_proposals_switch_on() {
+    let scratch = Scratch::new();
+    let cache = scratch.open();
+    let without = stored("module.wasm", "sha256:test");
+    let module = StoredModule { proposals: BTreeSet::from([WasmProposal::Threads]), ..without.clone() };
+    for optimization in [Optimization::Full, Optimization::None] {
+        let fingerprint = |proposals: &BTreeSet<WasmProposal>| {
+            fingerprint_of(&Question { purpose: Purpose::Container, optimization, proposals: proposals.clone() }).unwrap()
+        };
+        let key = cache.inner.look(&module, optimization).unwrap().key;
+        assert_eq!(key, module.key(&fingerprint(&module.proposals)));
+        assert_ne!(key, module.key(&fingerprint(&without.proposals)));
+        assert_eq!(cache.inner.look(&without, optimization).unwrap().key, without.key(&fingerprint(&without.proposals)));
+    }
 }
