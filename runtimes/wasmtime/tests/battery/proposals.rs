@@ -10,10 +10,11 @@ use crate::harness::Wasmtime;
 use crate::http::{Network, web_of};
 use crate::wasm::{run, spec as of};
 
-/// A preview 1 module with these definitions and that body, which calls `$exit`.
+/// A preview 1 module with these definitions and that body, which calls `$exit` or `$write`.
 fn module(definitions: &str, body: &str) -> Vec<u8> {
     wat::parse_str(format!(
         r#"(module (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+             (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
              (memory (export "memory") 1) {definitions} (func (export "_start") {body}))"#
     ))
     .unwrap()
@@ -178,20 +179,37 @@ async fn a_heap_counts_as_the_containers_memory() {
     assert_eq!((exit.code, exit.oom_killed), (22, false), "{exit:?} {log}");
 }
 
+/// What a container of 32 MiB can have at the least before it ends, or it ends for another cause.
+const CONTINUATIONS: u32 = 16;
+const PAGES: u32 = 64;
+
 #[tokio::test]
 async fn what_proposals_allow_costs_the_container_alone() {
     let harness = Wasmtime::new();
+    // A guest writes a line when it has done so many rounds.
+    let counter = |least: u32| {
+        let line =
+            r#"(data (i32.const 0) "\10\00\00\00\07\00\00\00") (data (i32.const 16) "enough\n") (global $rounds (mut i32) (i32.const 0))"#;
+        format!(
+            "{line} (func $count (global.set $rounds (i32.add (global.get $rounds) (i32.const 1)))
+               (if (i32.eq (global.get $rounds) (i32.const {least}))
+                 (then (drop (call $write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 8))))))"
+        )
+    };
     let continuations = module(
-        "(type $work (func)) (type $continuation (cont $work)) (tag $never)
-         (func $idle (suspend $never)) (elem declare func $idle) (table $all 1 (ref null $continuation))",
-        "(loop $more (table.set $all (i32.const 0) (cont.new $continuation (ref.func $idle))) (br $more))",
+        &format!(
+            "{} (type $work (func)) (type $continuation (cont $work)) (tag $never)
+             (func $idle (suspend $never)) (elem declare func $idle) (table $all 1 (ref null $continuation))",
+            counter(CONTINUATIONS)
+        ),
+        "(loop $more (table.set $all (i32.const 0) (cont.new $continuation (ref.func $idle))) (call $count) (br $more))",
     );
     let shared = module(
-        "(memory $shared 1 65536 shared)",
+        &format!("(memory $shared 1 65536 shared) {}", counter(PAGES)),
         "(local $at i32)
          (loop $more (local.set $at (memory.grow $shared (i32.const 1)))
            (if (i32.eq (local.get $at) (i32.const -1)) (then (call $exit (i32.const 7))))
-           (i32.store $shared (i32.mul (local.get $at) (i32.const 65536)) (i32.const 1)) (br $more))",
+           (i32.store $shared (i32.mul (local.get $at) (i32.const 65536)) (i32.const 1)) (call $count) (br $more))",
     );
     for (name, bytes) in [("continuations", continuations), ("shared memory", shared)] {
         let mut spec = with(of(&harness, &bytes), &WasmProposal::ALL);
@@ -199,6 +217,7 @@ async fn what_proposals_allow_costs_the_container_alone() {
         let (exit, log) = run(&harness, &spec).await;
         println!("{name}: {} {:?} {} {}", exit.code, exit.signal, exit.oom_killed, exit.message.lines().last().unwrap_or_default());
         assert!(exit.code != 0, "{name}: {exit:?} {log}");
+        assert!(log.contains("enough"), "{name}, which ended too early: {exit:?} {log}");
     }
     // A thread that waits for ever is not stopped politely.
     let waits = module("(memory $shared 1 1 shared)", "(drop (memory.atomic.wait32 $shared (i32.const 0) (i32.const 0) (i64.const -1)))");
