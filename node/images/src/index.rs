@@ -58,6 +58,8 @@ impl Index {
             image.used_at_s = now_s();
             for other in images.iter_mut() {
                 other.references.retain(|name| !image.references.contains(name));
+                // The same manifest can lead to another image after an upgrade.
+                other.digests.retain(|name| !image.digests.contains(name));
             }
             if let Some(at) = images.iter().position(|other| other.id == image.id && other.kind == image.kind) {
                 let earlier = images.swap_remove(at);
@@ -148,4 +150,49 @@ fn merge(into: &mut Vec<String>, from: Vec<String>) {
 
 pub(crate) fn now_s() -> u64 {
     api_clock::now().as_second().try_into().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn image(id: &str, reference: &str, digest: &str) -> Image {
+        let config = json!({"entrypoint": ["/run"], "cmd": [], "env": [], "working_dir": "", "user": "", "stop_signal": ""});
+        let image = json!({
+            "id": id, "references": [reference], "digests": [digest], "kind": "Wasm", "size_bytes": 1, "config": config,
+            "layers": [], "blobs": [], "used_at_s": 0,
+        });
+        serde_json::from_value(image).expect("an image")
+    }
+
+    /// An earlier version had no files in an image, and gave it another id.
+    #[test]
+    fn a_digest_leads_to_the_image_that_came_last() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let index = Index::new(dir.path());
+        for (id, name) in [("old", "r/web:v1"), ("another", "r/other:v1"), ("new", "r/web:v1")] {
+            let digest = if id == "another" { "r/other@sha256:2" } else { "r/web@sha256:1" };
+            index.add(image(id, name, digest)).expect("added");
+        }
+        for name in ["r/web:v1", "r/web@sha256:1"] {
+            assert_eq!(index.find(name).expect("reads").expect("an image").id, "new", "{name}");
+        }
+        let ids: Vec<_> = index.all().expect("reads").into_iter().map(|image| image.id).collect();
+        assert_eq!(ids, ["another", "new"], "no name leads to the old image");
+    }
+
+    #[test]
+    fn an_image_keeps_the_digests_that_lead_to_it_alone() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let index = Index::new(dir.path());
+        index.add(image("same", "r/web:v1", "r/web@sha256:1")).expect("added");
+        let whole = index.add(image("same", "r/web:v2", "r/web@sha256:2")).expect("added");
+        assert_eq!(whole.references, ["r/web:v2", "r/web:v1"]);
+        assert_eq!(whole.digests, ["r/web@sha256:2", "r/web@sha256:1"]);
+        index.add(image("other", "r/web:v2", "r/web@sha256:2")).expect("added");
+        let same = index.find("r/web@sha256:1").expect("reads").expect("an image");
+        assert_eq!((same.id.as_str(), same.digests), ("same", vec!["r/web@sha256:1".to_owned()]));
+    }
 }
