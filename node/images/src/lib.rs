@@ -314,6 +314,14 @@ impl ImageStore {
         self.blobs.path(image.module_digest()?)
     }
 
+    /// Notes that an image is used now without a mount.
+    ///
+    /// # Errors
+    /// When the list cannot be written.
+    pub fn touch(&self, image: &Image) -> Result<(), ImageError> {
+        self.index.touch(&image.id)
+    }
+
     /// The store's directory.
     pub fn dir(&self) -> &Path {
         &self.dir

@@ -12,6 +12,8 @@ use runtimes_host::blocking;
 
 /// The kernel accepts mount options of at most a page.
 const OPTIONS_LEN_MAX: usize = 4_095;
+/// The directory of the mounts.
+const DIR: &str = "mounts";
 
 pub(crate) async fn mount(store: &ImageStore, image: &Image, key: &str) -> Result<Content, ImageError> {
     store.index.touch(&image.id)?;
@@ -30,7 +32,7 @@ pub(crate) async fn mount(store: &ImageStore, image: &Image, key: &str) -> Resul
 
 /// Mounts the layers with a writable one on top.
 async fn stack(store: &ImageStore, image: &Image, key: &str) -> Result<PathBuf, ImageError> {
-    let dir = dir(store, key);
+    let dir = dir(store, key)?;
     let options = options(store, image, &dir)?;
     present(store, image).await?;
     let merged = dir.join("merged");
@@ -56,7 +58,7 @@ async fn present(store: &ImageStore, image: &Image) -> Result<(), ImageError> {
 }
 
 pub(crate) async fn unmount(store: &ImageStore, key: &str) -> Result<(), ImageError> {
-    let dir = dir(store, key);
+    let dir = dir(store, key)?;
     let doing = format!("unmounting {}", dir.display());
     let undo = move || {
         match umount2(&dir.join("merged"), MntFlags::empty()) {
@@ -75,7 +77,7 @@ pub(crate) async fn unmount(store: &ImageStore, key: &str) -> Result<(), ImageEr
 }
 
 pub(crate) fn keys(store: &ImageStore) -> Result<Vec<String>, ImageError> {
-    let mounts = store.dir.join("mounts");
+    let mounts = store.dir.join(DIR);
     let list = || -> std::io::Result<Vec<String>> {
         std::fs::read_dir(&mounts)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
     };
@@ -83,13 +85,24 @@ pub(crate) fn keys(store: &ImageStore) -> Result<Vec<String>, ImageError> {
 }
 
 pub(crate) fn writable_layer(store: &ImageStore, key: &str) -> WritableLayer {
-    let dir = dir(store, key);
+    let dir = store.dir.join(DIR).join(name(key));
     WritableLayer { upper: dir.join("upper"), merged: dir.join("merged") }
 }
 
-fn dir(store: &ImageStore, key: &str) -> PathBuf {
-    // Keys are container ids, which are safe as file names; only a defect could pass a slash.
-    store.dir.join("mounts").join(key.replace('/', "_"))
+/// The directory of a mount. A key that leads to no directory of its own is refused: what is mounted or removed there would
+/// be that of all containers.
+fn dir(store: &ImageStore, key: &str) -> Result<PathBuf, ImageError> {
+    let mounts = store.dir.join(DIR);
+    if ["", ".", ".."].contains(&key) {
+        let error = std::io::Error::new(std::io::ErrorKind::InvalidInput, format!("{key:?} is no key of a mount"));
+        return Err(ImageError::io(format!("mounting below {}", mounts.display()))(error));
+    }
+    Ok(mounts.join(name(key)))
+}
+
+/// Keys are container ids, which are safe as file names; only a defect could pass a slash.
+fn name(key: &str) -> String {
+    key.replace('/', "_")
 }
 
 fn options(store: &ImageStore, image: &Image, dir: &Path) -> Result<String, ImageError> {

@@ -164,6 +164,24 @@ async fn the_other_files_of_a_wasm_image_stay_with_it() {
     bench.store.unmount("k").await.expect("unmounts");
 }
 
+/// A mount with such a key would be over the directory of all mounts, and an unmount would remove it.
+#[tokio::test]
+async fn a_key_that_leads_to_no_directory_of_its_own_is_refused() {
+    let bench = bench();
+    let layer = tar_of(&[("app/", b""), ("app/run.wasm", EMPTY_MODULE), ("app/text", b"1")]);
+    let image = bench.store.import("files", &bench.file("i.tar", &saved(&[layer], "/app/run.wasm"))).await.expect("imports");
+    let mounts = bench.dir.path().join("store/mounts");
+    let others = mounts.join("k/merged");
+    std::fs::create_dir_all(&others).expect("makes");
+    for key in ["", ".", ".."] {
+        let error = bench.store.mount(&image, key).await.expect_err(key).to_string();
+        assert!(error.contains(&format!("{key:?} is no key")), "{error}");
+        bench.store.unmount(key).await.expect_err(key);
+        assert!(others.exists() && bench.store.dir().join("blobs").exists(), "{key:?}");
+        assert_eq!(bench.store.mounts().await.expect("lists"), ["k"], "{key:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_wasm_entrypoint_is_of_the_image_itself() {
     let bench = bench();
