@@ -101,7 +101,8 @@ mod tests {
         let found = images.module(&spec("wasm:v1")).await.expect("a module");
         assert_eq!((found.file, found.digest), (file, module.clone()));
         assert_eq!(images.0.mounts().await.expect("lists"), Vec::<String>::new());
-        let error = images.module(&spec("linux:v1")).await.err().expect("no module").to_string();
+        let Err(error) = images.module(&spec("linux:v1")).await else { panic!("a module of a Linux image") };
+        let error = error.to_string();
         assert_eq!(error, NoModule.to_string());
     }
 }
