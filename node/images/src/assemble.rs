@@ -96,13 +96,16 @@ pub(crate) async fn module(store: &ImageStore, name: &Name, digest: String, conf
     Ok(Image { id: digest.clone(), blobs: vec![digest], kind: ContentKind::Wasm, ..blank(config) })
 }
 
-/// A module that is in an image of the store was checked when it came: an image that is pulled again costs no process.
+/// A module that is in an image of the store was checked when it came: an image that is pulled again costs no process. The caller
+/// has no slot of `unpacking`.
 async fn check(store: &ImageStore, name: &Name, digest: &str, file: PathBuf) -> Result<(), ImageError> {
     let Some(module_check) = &store.module_check else { return Ok(()) };
     if store.index.all()?.iter().any(|image| image.id == digest || image.module.as_deref() == Some(digest)) {
         return Ok(());
     }
     let doing = format!("checking {}", file.display());
+    let len = tokio::fs::metadata(&file).await.map_err(ImageError::io(doing.clone()))?.len();
+    let _slot = store.unpacking.acquire(len).await;
     module_check(file).await.map_err(|error| match error {
         RuntimeError::BadContent(why) => not_runnable(name, why),
         error => ImageError::io(doing)(std::io::Error::other(error)),

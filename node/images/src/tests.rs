@@ -8,6 +8,7 @@ use super::*;
 use crate::blobs::digest_of;
 
 mod bombs;
+mod checks;
 
 const EMPTY_MODULE: &[u8] = b"\0asm\x01\0\0\0";
 
@@ -219,33 +220,6 @@ async fn what_a_killed_process_left_half_written_is_removed_unless_somebody_writ
     bench.store.import("a", &bench.file("a.wat", b"(module)")).await.expect("imports");
     bench.store.remove("a").await.expect("removes");
     assert_eq!(bench.leftovers(), 0);
-}
-
-#[tokio::test]
-async fn a_module_is_checked_when_it_is_new_and_one_that_fails_leaves_nothing() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let checked = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
-    let count = checked.clone();
-    let store = open(dir.path()).with_module_check(move |file| {
-        let valid = std::fs::read(file).expect("reads") == EMPTY_MODULE;
-        count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-        async move { if valid { Ok(()) } else { Err(RuntimeError::BadContent("it is odd".to_owned())) } }
-    });
-    let bench = Bench { dir, store };
-    let file = bench.file("a.wasm", EMPTY_MODULE);
-    for name in ["a", "a", "b"] {
-        bench.store.import(name, &file).await.expect("imports");
-    }
-    assert_eq!(checked.load(std::sync::atomic::Ordering::SeqCst), 1);
-    let odd = [EMPTY_MODULE, &b"\0\x01\x00"[..]].concat();
-    let compat = saved(&[tar_of(&[("app/", b""), ("app/run.wasm", odd.as_slice())])], "/app/run.wasm");
-    for (file, content) in [("odd.wasm", &odd), ("odd.tar", &compat)] {
-        let error = bench.store.import("odd", &bench.file(file, content)).await.expect_err(file).to_string();
-        assert_eq!(error, "image \"odd\" cannot run here: it is odd");
-        assert!(bench.store.get("odd").await.expect("reads").is_none(), "{file}");
-        assert!(!bench.store.blobs.has(&digest_of(&odd)), "{file}");
-    }
-    assert_eq!(bench.store.list().await.expect("reads").len(), 1, "two names of one image");
 }
 
 #[tokio::test]
