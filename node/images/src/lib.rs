@@ -132,8 +132,9 @@ pub struct ImageStore {
     insecure: Vec<String>,
     /// Runs [`serve_unpack`].
     helper: Helper,
+    /// For processes that unpack a layer or check a module.
     unpacking: Slots,
-    /// Blobs that exceeded a limit or were malformed.
+    /// Blobs that exceeded a limit or were malformed, and manifests of images that cannot run here.
     refused: Refused,
     free_min: FreeMin,
     module_check: Option<ModuleCheck>,

@@ -12,7 +12,7 @@ use oci_client::Reference;
 use runtimes_host::helper::size;
 
 use self::registry::{Credentials, RegistryError, Repository};
-use crate::assemble::{self, Parts, assemble};
+use crate::assemble::{self, Parts, assemble, not_runnable};
 use crate::manifest::{self, Document};
 use crate::reference::Name;
 use crate::unpack::refusal;
@@ -78,6 +78,9 @@ async fn pull_as(store: &ImageStore, name: &Name, credentials: Option<Credential
     };
     let repository = Repository::open(&name.reference, is_plain(store, &name.reference), credentials).await.map_err(refused)?;
     let (bytes, digest) = repository.manifest(&name.reference).await.map_err(refused)?;
+    if let Some(reason) = store.refused.why(&digest, Instant::now()) {
+        return Err(not_runnable(name, reason).into());
+    }
     let (manifest, digest) = match parsed(name, &bytes)? {
         Document { manifests: Some(entries), .. } => {
             let entry = manifest::choose(&entries).map_err(|reason| failed(name, reason.to_string()))?;
@@ -94,7 +97,7 @@ async fn pull_as(store: &ImageStore, name: &Name, credentials: Option<Credential
     let config = manifest.config.clone().ok_or_else(|| failed(name, "its manifest has no configuration".to_owned()))?;
     blob::fetch(store, &repository, name, &config.digest, config.size).await?;
     let config_bytes = store.blobs.document(&config.digest)?;
-    let parts = Parts { name, manifest, digest: Some(digest), config: (config.digest, config_bytes) };
+    let parts = Parts { name, manifest, digest: Some(digest.clone()), config: (config.digest, config_bytes) };
     let sizes = |digest: &str| parts.manifest.layers.iter().find(|layer| layer.digest == digest).map_or(0, |layer| layer.size);
     let needed: Vec<(String, u64)> = assemble::needed(&parts)?.into_iter().map(|digest| (digest.clone(), sizes(&digest))).collect();
     admit(store, name, &parts.config.0, &needed)?;
@@ -106,7 +109,12 @@ async fn pull_as(store: &ImageStore, name: &Name, credentials: Option<Credential
         .buffer_unordered(FETCHING_MAX)
         .try_collect::<()>()
         .await?;
-    Ok(assemble(store, parts).await?)
+    let assembled = assemble(store, parts).await;
+    // All that decides it follows from the manifest: another attempt would fetch the same and fail again.
+    if let Err(ImageError::NotRunnable { reason, .. }) = &assembled {
+        store.refused.add(&digest, reason, Instant::now());
+    }
+    Ok(assembled?)
 }
 
 /// Rejects before the first fetch an image that was rejected a while ago, and one for which the disk has no room.
