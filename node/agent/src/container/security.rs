@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext, SecurityContext};
-use runtimes_contract::{Content, ContentKind, Seccomp, Security, User};
+use runtimes_contract::{ContentKind, Seccomp, Security, User};
 
 use super::{ConfigError, inside, user_id};
 use crate::layout::PodName;
@@ -84,14 +84,20 @@ fn load_profile(profiles: &Path, name: &str) -> Result<serde_json::Value, Profil
     serde_json::from_str(&text).map_err(ProfileError::Json)
 }
 
-/// The container's user: from the Pod's spec, else from the image.
-pub(crate) fn user(pod: &Pod, container: &Container, image_user: &str, content: &Content) -> Result<User, ConfigError> {
+/// The container's user: from the Pod's spec, else from the image. `files` is the image's root directory; a WASM image may have none.
+pub(crate) fn user(
+    pod: &Pod,
+    container: &Container,
+    image_user: &str,
+    kind: ContentKind,
+    files: Option<&Path>,
+) -> Result<User, ConfigError> {
     let of_pod = pod.spec.as_ref().and_then(|spec| spec.security_context.as_ref());
     let own = container.security_context.as_ref();
     let wanted_uid = own.and_then(|own| own.run_as_user).or(of_pod.and_then(|of_pod| of_pod.run_as_user));
     let wanted_gid = own.and_then(|own| own.run_as_group).or(of_pod.and_then(|of_pod| of_pod.run_as_group));
-    let image = image_ids(image_user, content)?;
-    check_not_root(pod, container, of_pod, own, wanted_uid, image_user, image.0, content.kind())?;
+    let image = image_ids(image_user, files)?;
+    check_not_root(pod, container, of_pod, own, wanted_uid, image_user, image.0, kind)?;
     let number =
         |id: Option<i64>| id.map(|id| u32::try_from(id).map_err(|_| ConfigError(format!("{id} is not a user or group id")))).transpose();
     let uid = number(wanted_uid)?.or(image.0);
@@ -103,7 +109,7 @@ pub(crate) fn user(pod: &Pod, container: &Container, image_user: &str, content: 
         groups.extend(number(Some(group))?);
     }
     let requested = User { uid, gid, groups };
-    Ok(match content.kind() {
+    Ok(match kind {
         ContentKind::Linux => requested,
         ContentKind::Wasm => user_id::never_root(requested, &PodName::of(pod).uid),
     })
@@ -139,13 +145,13 @@ fn check_not_root(
     }
 }
 
-/// The numbers behind an image's `User`: numbers as they are, names by the image's own files.
-fn image_ids(user: &str, content: &Content) -> Result<(Option<u32>, Option<u32>), ConfigError> {
+/// The numbers behind an image's `User`: numbers as they are, names by the image's own files. An image without files has no names.
+fn image_ids(user: &str, files: Option<&Path>) -> Result<(Option<u32>, Option<u32>), ConfigError> {
     if user.is_empty() {
         return Ok((None, None));
     }
     let (name, group) = user.split_once(':').unwrap_or((user, ""));
-    let Content::Linux { rootfs } = content else {
+    let Some(rootfs) = files else {
         return Ok((name.parse().ok(), group.parse().ok()));
     };
     let unknown = |what: &str, name: &str| ConfigError(format!("unable to find {what} {name}: no matching entries in the image"));
@@ -188,13 +194,13 @@ mod tests {
 
     use super::*;
 
-    fn run(pod_context: Value, context: Value, image_user: &str, content: &Content) -> Result<User, String> {
+    fn run(pod_context: Value, context: Value, image_user: &str, kind: ContentKind, files: Option<&Path>) -> Result<User, String> {
         let pod: Pod = serde_json::from_value(json!({
             "metadata": {"name": "p", "namespace": "n", "uid": "u"},
             "spec": {"securityContext": pod_context, "containers": [{"name": "c", "securityContext": context}]},
         }))
         .expect("a pod");
-        user(&pod, &pod.spec.as_ref().expect("a spec").containers[0], image_user, content).map_err(|error| error.0)
+        user(&pod, &pod.spec.as_ref().expect("a spec").containers[0], image_user, kind, files).map_err(|error| error.0)
     }
 
     #[test]
@@ -203,7 +209,6 @@ mod tests {
         std::fs::create_dir(root.path().join("etc")).expect("making");
         std::fs::write(root.path().join("etc/passwd"), "root:x:0:0::/:\nweb:x:33:34::/:\n").expect("writing");
         std::fs::write(root.path().join("etc/group"), "staff:x:50:\n").expect("writing");
-        let linux = Content::Linux { rootfs: root.path().to_owned() };
         let user = |uid, gid, groups: &[u32]| Ok(User { uid, gid, groups: groups.to_vec() });
         for (pod, own, image, wanted) in [
             (json!({}), json!({}), "", user(None, None, &[])),
@@ -219,7 +224,27 @@ mod tests {
             (json!({"runAsUser": 5}), json!({}), "", user(Some(5), Some(0), &[])),
             (json!({}), json!({}), "nobody", Err("unable to find user nobody: no matching entries in the image".to_owned())),
         ] {
-            assert_eq!(run(pod.clone(), own, image, &linux), wanted, "{pod} {image}");
+            assert_eq!(run(pod.clone(), own, image, ContentKind::Linux, Some(root.path())), wanted, "{pod} {image}");
+        }
+    }
+
+    #[test]
+    fn the_names_of_a_wasm_image_are_those_of_its_files() {
+        let root = tempfile::tempdir().expect("a directory");
+        std::fs::create_dir(root.path().join("etc")).expect("making");
+        std::fs::write(root.path().join("etc/passwd"), "root:x:0:0::/:\nweb:x:33:34::/:\n").expect("writing");
+        let user = |image, files| run(json!({}), json!({}), image, ContentKind::Wasm, files);
+        let web = User { uid: Some(33), gid: Some(34), groups: Vec::new() };
+        let of_pod = user("", None).expect("the Pod's own user");
+        assert!(of_pod.uid.is_some_and(|uid| uid != 0), "{of_pod:?}");
+        for (image, files, wanted) in [
+            ("web", Some(root.path()), Ok(web.clone())),
+            ("33", Some(root.path()), Ok(web)),
+            ("root", Some(root.path()), Ok(of_pod.clone())),
+            ("absent", Some(root.path()), Err("unable to find user absent: no matching entries in the image".to_owned())),
+            ("web", None, Ok(of_pod)),
+        ] {
+            assert_eq!(user(image, files), wanted, "{image} {files:?}");
         }
     }
 
@@ -230,9 +255,10 @@ mod tests {
         for file in ["etc/passwd", "etc/group"] {
             nix::unistd::mkfifo(&root.path().join(file), nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
         }
-        let linux = Content::Linux { rootfs: root.path().to_owned() };
+        let files = root.path().to_owned();
+        let user = move |user| run(json!({}), json!({}), user, ContentKind::Linux, Some(&files));
         let (results, answer) = std::sync::mpsc::channel();
-        std::thread::spawn(move || results.send(["web", "1000:staff"].map(|user| run(json!({}), json!({}), user, &linux))));
+        std::thread::spawn(move || results.send(["web", "1000:staff"].map(user)));
         let answers = answer.recv_timeout(std::time::Duration::from_secs(10)).expect("an answer");
         let wanted = [("user", "web"), ("group", "staff")];
         assert_eq!(answers, wanted.map(|(what, name)| Err(format!("unable to find {what} {name}: no matching entries in the image"))));
@@ -240,20 +266,13 @@ mod tests {
 
     #[test]
     fn non_root_is_checked() {
-        let linux = Content::Linux { rootfs: "/nowhere".into() };
-        let wasm = Content::Wasm { module: "/m".into(), digest: String::new() };
+        let linux = |own, image| run(json!({"runAsNonRoot": true}), own, image, ContentKind::Linux, Some(Path::new("/nowhere")));
         let non_root = json!({"runAsNonRoot": true});
         let at = "(pod: \"p_n(u)\", container: c)";
-        assert_eq!(
-            run(non_root.clone(), json!({}), "", &linux),
-            Err(format!("container has runAsNonRoot and image will run as root {at}"))
-        );
-        assert_eq!(
-            run(non_root.clone(), json!({"runAsUser": 0}), "", &linux),
-            Err(format!("container's runAsUser breaks non-root policy {at}"))
-        );
-        assert!(run(non_root.clone(), json!({}), "12", &linux).is_ok());
-        assert!(run(non_root, json!({}), "", &wasm).is_ok());
+        assert_eq!(linux(json!({}), ""), Err(format!("container has runAsNonRoot and image will run as root {at}")));
+        assert_eq!(linux(json!({"runAsUser": 0}), ""), Err(format!("container's runAsUser breaks non-root policy {at}")));
+        assert!(linux(json!({}), "12").is_ok());
+        assert!(run(non_root, json!({}), "", ContentKind::Wasm, None).is_ok());
     }
 
     #[test]

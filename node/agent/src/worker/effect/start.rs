@@ -122,11 +122,25 @@ impl Effects {
     /// The files of a WASM image are its guest's root, unless a volume is mounted there.
     fn with_image_files(&self, container: &Container, image: &Image, id: &ContainerId, mut volumes: Vec<Mount>) -> Vec<Mount> {
         let root = Path::new("/");
-        let wanted = image.has_guest_files() && !volumes.iter().any(|mount| mount.target == root);
-        if let Some(layer) = wanted.then(|| self.node.parts.images.writable_layer(&id.0)).flatten() {
-            volumes.push(Mount::new(layer.merged, root, security::privileges(container).read_only_root));
+        let files = if volumes.iter().any(|mount| mount.target == root) { None } else { self.guest_files(image, id) };
+        if let Some(files) = files {
+            volumes.push(Mount::new(files, root, security::privileges(container).read_only_root));
         }
         volumes
+    }
+
+    /// Where the files of a WASM image are mounted for a container.
+    fn guest_files(&self, image: &Image, id: &ContainerId) -> Option<PathBuf> {
+        let layer = image.has_guest_files().then(|| self.node.parts.images.writable_layer(&id.0));
+        layer.flatten().map(|layer| layer.merged)
+    }
+
+    /// Where the files of an image are mounted for a container.
+    fn image_files(&self, content: &Content, image: &Image, id: &ContainerId) -> Option<PathBuf> {
+        match content {
+            Content::Linux { rootfs } => Some(rootfs.clone()),
+            Content::Wasm { .. } => self.guest_files(image, id),
+        }
     }
 
     async fn variables(&self, container: &Container, sandbox: &PodSandbox) -> Result<BTreeMap<String, String>, ConfigError> {
@@ -164,7 +178,8 @@ impl Effects {
     ) -> Result<(), StartFault> {
         let NextInstance { attempt, image, sandbox, .. } = next;
         let attempt = *attempt;
-        let user = security::user(&self.pod, container, &image.config.user, &content);
+        let files = self.image_files(&content, image, &container_id(&PodName::of(&self.pod).uid, &container.name, attempt));
+        let user = security::user(&self.pod, container, &image.config.user, content.kind(), files.as_deref());
         let user = user.map_err(|error| unmade("CreateContainerConfigError", error.0))?;
         let seccomp = security::seccomp(&self.pod, container, content.kind(), &self.node.layout.seccomp_profiles());
         let seccomp = seccomp.map_err(|error| unmade("CreateContainerError", error.0))?;
