@@ -53,3 +53,24 @@ async fn a_short_preparation_does_not_wait_for_long_ones_of_its_namespace() {
     cluster.gone("second").await;
     cluster.ready("third").await;
 }
+
+/// Reading the code of a large module takes a while, too.
+#[tokio::test]
+async fn code_in_the_cache_waits_for_a_place_of_its_namespace_and_a_linux_image_for_none() {
+    let (cluster, _agent) = Cluster::running().await;
+    cluster.wasm.set_preparation(None);
+    cluster.wasm.inject(Operation::Prepare, [(); 2].map(|()| Fault::Delay(Duration::from_secs(3_600))));
+    for name in ["first", "second"] {
+        cluster.create(name, one("wasm/hello:1")).await;
+    }
+    assert!(poll(async || begun(&cluster.wasm) == 2).await, "a namespace has two at the same time");
+    cluster.create("third", one("wasm/hello:1")).await;
+    cluster.event("third", "Pulled: ").await;
+    cluster.create("linux", one("web:1")).await;
+    cluster.ready("linux").await;
+    assert_eq!(begun(&cluster.wasm), 2);
+    // A Pod that ends makes room.
+    cluster.delete("first", 1).await;
+    cluster.gone("first").await;
+    cluster.ready("third").await;
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use k8s_openapi::api::core::v1::Container;
-use runtimes_contract::{ContainerSpec, Runtime, RuntimeError};
+use runtimes_contract::{ContainerSpec, ContentKind, Runtime, RuntimeError};
 
 use super::Effects;
 use crate::layout::PodName;
@@ -20,13 +20,15 @@ impl Effects {
         spec: &ContainerSpec,
     ) -> Result<(), RuntimeError> {
         let namespace = PodName::of(&self.pod).namespace;
-        let Some(preparation) = runtime.preparation(spec).await? else {
+        let preparation = runtime.preparation(spec).await?;
+        let Some(preparation) = preparation.filter(|preparation| preparation.takes_long) else {
+            // Code in the cache is read and hashed. A Linux image needs no preparation and waits for none.
+            let _permit = match runtime.runs() {
+                ContentKind::Wasm => Some(self.node.preparations.acquire(&namespace).await),
+                ContentKind::Linux => None,
+            };
             return runtime.prepare(spec, &namespace).await.map(drop);
         };
-        if !preparation.takes_long {
-            let _permit = self.node.preparations.acquire(&namespace).await;
-            return runtime.prepare(spec, &namespace).await.map(drop);
-        }
         let image = container.image.as_deref().unwrap_or_default();
         let note = |reason, message: String| self.node.note(&self.pod, Some(&container.name), false, reason, message);
         note("Compiling", format!("Compiling the WebAssembly module of image \"{image}\" ({} bytes)", preparation.bytes));
