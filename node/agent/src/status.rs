@@ -13,6 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::container::{self, Role, files, resources};
 use crate::record::{Clean, ContainerRecord, Failure, PodRecord, restarts};
+pub(crate) use conditions::ALL_CONTAINERS_RESTARTING;
 use phase::Next;
 
 /// A time as `metav1.Time` holds it: whole seconds.

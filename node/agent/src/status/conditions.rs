@@ -12,6 +12,8 @@ use crate::resize::Pending;
 
 /// Conditions that exist only while they hold.
 pub(super) const RESIZE: [&str; 2] = ["PodResizePending", "PodResizeInProgress"];
+/// Whether the containers are being ended so that the Pod begins again.
+pub(crate) const ALL_CONTAINERS_RESTARTING: &str = "AllContainersRestarting";
 
 /// A condition's verdict: true, or not and why.
 type Verdict = Result<Option<&'static str>, Reason>;
@@ -65,7 +67,7 @@ fn condition_of_restart(pod: &Pod, spec: &PodSpec, pod_record: &PodRecord, phase
         _ if pod_record.restarts_all(spec) => ("True", "RestartAllContainersStarted", "container exited with restart policy rule"),
         _ => ("False", "", ""),
     };
-    stated(pod, "AllContainersRestarting", status, reason, message.to_owned(), now)
+    stated(pod, ALL_CONTAINERS_RESTARTING, status, reason, message.to_owned(), now)
 }
 
 fn condition(pod: &Pod, name: &str, verdict: Verdict, now: Timestamp) -> PodCondition {

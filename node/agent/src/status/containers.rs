@@ -11,11 +11,10 @@ use crate::record::{ContainerRecord, ExitedInstance, InstanceState, PodRecord, w
 
 /// Statuses of init containers (sidecars among them) and of the others, in the order of the spec.
 pub(super) fn statuses(pod: &Pod, pod_record: &PodRecord) -> (Vec<ContainerStatus>, Vec<ContainerStatus>) {
-    let has_init = has_init(pod);
     let (mut early, mut main) = (Vec::new(), Vec::new());
     for (role, container) in pod.spec.iter().flat_map(container::all) {
         let Some(record) = pod_record.containers.get(&container.name) else { continue };
-        let status = status(pod, container, record, has_init);
+        let status = status(pod, pod_record, container, record);
         if role == Role::Main { main.push(status) } else { early.push(status) }
     }
     (early, main)
@@ -24,15 +23,15 @@ pub(super) fn statuses(pod: &Pod, pod_record: &PodRecord) -> (Vec<ContainerStatu
 /// Statuses of ephemeral containers. As upstream they are never ready, and `started` is not set.
 pub(super) fn ephemeral(pod: &Pod, pod_record: &PodRecord) -> Vec<ContainerStatus> {
     let records = ephemeral::list(pod).filter_map(|container| Some((container, pod_record.containers.get(&container.name)?)));
-    records.map(|(container, record)| status(pod, &ephemeral::as_container(container), record, has_init(pod))).collect()
+    records.map(|(container, record)| status(pod, pod_record, &ephemeral::as_container(container), record)).collect()
 }
 
 fn has_init(pod: &Pod) -> bool {
     pod.spec.as_ref().is_some_and(|spec| spec.init_containers.as_ref().is_some_and(|list| !list.is_empty()))
 }
 
-fn status(pod: &Pod, container: &Container, record: &ContainerRecord, has_init: bool) -> ContainerStatus {
-    let (state, last) = states(pod, container, record, has_init);
+fn status(pod: &Pod, pod_record: &PodRecord, container: &Container, record: &ContainerRecord) -> ContainerStatus {
+    let (state, last) = states(pod, pod_record, container, record);
     let latest = match &record.run {
         InstanceState::Running(alive) => Some((alive.id.0.clone(), alive.image_id.clone())),
         InstanceState::Ended(ended) | InstanceState::Starting { before: Some(ended) } => {
@@ -80,29 +79,43 @@ fn status(pod: &Pod, container: &Container, record: &ContainerRecord, has_init: 
 
 fn states<'a>(
     pod: &Pod,
+    pod_record: &PodRecord,
     container: &Container,
     record: &'a ContainerRecord,
-    has_init: bool,
 ) -> (ContainerState, Option<&'a ExitedInstance>) {
+    let waits_for = |default: &str| match &record.waiting {
+        Some(cause) => waiting(&cause.reason, &cause.message),
+        None => waiting(default, ""),
+    };
     match &record.run {
         InstanceState::Running(alive) => {
             let running = ContainerStateRunning { started_at: Some(time(alive.started_at)) };
             (ContainerState { running: Some(running), ..ContainerState::default() }, record.last.as_ref())
         }
-        InstanceState::Ended(ended) => match &record.waiting {
-            Some(cause) if will_restart(pod, container, record) => (waiting(&cause.reason, &cause.message), Some(ended)),
-            _ => (ContainerState { terminated: Some(terminated(ended)), ..ContainerState::default() }, record.last.as_ref()),
-        },
-        InstanceState::Starting { before: Some(ended) } => {
+        InstanceState::Ended(ended) | InstanceState::Starting { before: Some(ended) }
+            if awaits_next(pod, pod_record, container, record) =>
+        {
+            (waits_for("ContainerCreating"), Some(ended))
+        }
+        InstanceState::Ended(ended) | InstanceState::Starting { before: Some(ended) } => {
             (ContainerState { terminated: Some(terminated(ended)), ..ContainerState::default() }, record.last.as_ref())
         }
         InstanceState::Idle | InstanceState::Starting { before: None } => {
-            let state = match &record.waiting {
-                Some(cause) => waiting(&cause.reason, &cause.message),
-                None => waiting(if has_init { "PodInitializing" } else { "ContainerCreating" }, ""),
-            };
-            (state, record.last.as_ref())
+            (waits_for(if has_init(pod) { "PodInitializing" } else { "ContainerCreating" }), record.last.as_ref())
         }
+    }
+}
+
+/// Whether the status of a container that has ended is `waiting`. The API server and an agent that comes back read `terminated`
+/// as the result of the container. The end of an instance that the node ended for another one is none.
+fn awaits_next(pod: &Pod, pod_record: &PodRecord, container: &Container, record: &ContainerRecord) -> bool {
+    match &record.run {
+        InstanceState::Ended(ended) => {
+            let follows = pod_record.ending_since.is_none() && will_restart(pod, container, record);
+            follows && (record.waiting.is_some() || ended.replaced)
+        }
+        InstanceState::Starting { before } => before.as_ref().is_some_and(|ended| ended.replaced),
+        InstanceState::Running(_) | InstanceState::Idle => false,
     }
 }
 

@@ -122,3 +122,67 @@ async fn a_containers_own_policy_and_rules_go_before_those_of_its_pod() {
     let status = cluster.status("strict", "Failed", |status| status["phase"] == "Failed").await;
     assert_eq!(status["initContainerStatuses"][0]["restartCount"], 0);
 }
+
+/// A container `c` that its node ends because of its liveness probe, and that ends well by then, as long as its attempt is below
+/// `times`.
+fn failing(times: u32) -> (Script, Value) {
+    let attempt = Arc::new(AtomicUsize::new(0));
+    let latest = attempt.clone();
+    let script = Script::default()
+        .containers(move |spec| {
+            let attempt: u32 = spec.labels["io.kubernetes.container.restartCount"].parse().expect("an attempt");
+            latest.store(usize::try_from(attempt).expect("few"), Ordering::SeqCst);
+            if attempt < times { Behaviour::Exit { after: Duration::from_secs(3), code: 0 } } else { Behaviour::Run }
+        })
+        .execs(move |_| {
+            let fails = attempt.load(Ordering::SeqCst) < usize::try_from(times).expect("few");
+            Ok(ExecReply { code: i32::from(fails), ..ExecReply::default() })
+        });
+    let probe = json!({"exec": {"command": ["x"]}, "periodSeconds": 1, "failureThreshold": 1});
+    // The stop signal comes after the end.
+    let hook = json!({"preStop": {"sleep": {"seconds": 5}}});
+    let container = json!({"name": "c", "image": "web:1", "livenessProbe": probe, "lifecycle": hook});
+    (script, json!({"restartPolicy": "OnFailure", "containers": [container]}))
+}
+
+fn runs_again(restarts: i32) -> impl Fn(&Value) -> bool {
+    move |status| {
+        let one = &status["containerStatuses"][0];
+        one["restartCount"] == restarts && one["state"]["running"].is_object() && one["lastState"]["terminated"]["exitCode"] == 0
+    }
+}
+
+#[tokio::test]
+async fn a_container_that_ended_well_after_a_failed_probe_runs_again_and_its_status_says_so() {
+    let (script, spec) = failing(1);
+    let cluster = Cluster::new(script).await;
+    let _agent = cluster.start();
+    cluster.node_ready().await;
+    cluster.create("web", spec).await;
+    cluster.event("web", "Killing: Container c failed liveness probe, will be restarted").await;
+    // The status of a container that is about to start is written too.
+    cluster.linux.inject(Operation::Create, [runtimes_fake::Fault::Delay(Duration::from_secs(1))]);
+    let waits = |status: &Value| {
+        let one = &status["containerStatuses"][0];
+        one["state"]["waiting"]["reason"] == "ContainerCreating" && one["lastState"]["terminated"]["exitCode"] == 0
+    };
+    let status = cluster.status("web", "a restart", |status| waits(status) || runs_again(1)(status)).await;
+    assert_eq!(status["phase"], "Running");
+    let status = cluster.status("web", "the next instance", runs_again(1)).await;
+    assert_eq!((&status["phase"], condition(&status, "Ready")), (&json!("Running"), "True"));
+}
+
+#[tokio::test]
+async fn a_container_that_ended_well_after_a_failed_probe_runs_again_by_an_agent_that_comes_back() {
+    let (script, spec) = failing(2);
+    let cluster = Cluster::new(script).await;
+    let agent = cluster.start();
+    cluster.node_ready().await;
+    cluster.create("web", spec).await;
+    let backs_off = |status: &Value| status["containerStatuses"][0]["state"]["waiting"]["reason"] == "CrashLoopBackOff";
+    cluster.status("web", "a back-off", backs_off).await;
+    agent.kill().await;
+    let _agent = cluster.start();
+    let status = cluster.status("web", "the next instance", runs_again(2)).await;
+    assert_eq!(status["phase"], "Running");
+}

@@ -13,6 +13,7 @@ use crate::backoff::Backoff;
 use crate::container;
 use crate::layout::label;
 use crate::record::{Cause, ContainerRecord, ExitedInstance, Failure, InstanceState, PodRecord, RESTARTING_ALL, RunningInstance};
+use crate::status::ALL_CONTAINERS_RESTARTING;
 
 /// A container as a runtime lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +62,7 @@ pub(crate) fn adopt(pod: &Pod, found: Vec<RuntimeContainer>, now: Timestamp) -> 
         let status = api_status(pod, name);
         match newest.remove(name) {
             Some(one) => take_up(pod, name, record, one, status, pod_record.allocation.get(name).cloned().unwrap_or_default()),
-            None => remember(record, status, now),
+            None => remember(pod, record, status, now),
         }
     }
     (pod_record, useless)
@@ -91,7 +92,8 @@ fn take_up(
     }
     let image_id = one.label(label::IMAGE_ID).to_owned();
     let exited = matches!(one.status.state, ContainerState::Exited(_));
-    record.reset = exited && reported.is_some_and(|reported| is_reset(reported) && last_id(reported) == Some(one.status.id.0.clone()));
+    let latest = reported.filter(|reported| exited && last_id(reported) == Some(one.status.id.0.clone()));
+    record.reset = latest.is_some_and(is_reset);
     record.run = match &one.status.state {
         ContainerState::Running { .. } => {
             let container = container::find(pod, name).map(|(_, container)| container);
@@ -113,15 +115,16 @@ fn take_up(
             })
         }
         ContainerState::Exited(exit) => {
+            let replaced = latest.is_some_and(|reported| is_replaced(pod, reported));
             let ended = ExitedInstance::from_exit(&one.status.id, &image_id, started_at, exit, String::new());
-            InstanceState::Ended(ExitedInstance { replaced: record.reset, ..ended })
+            InstanceState::Ended(ExitedInstance { replaced, ..ended })
         }
         ContainerState::Created => InstanceState::Idle,
     };
 }
 
 /// A container that no runtime has: only the Pod's last status shows its state.
-fn remember(record: &mut ContainerRecord, reported: Option<&ApiStatus>, now: Timestamp) {
+fn remember(pod: &Pod, record: &mut ContainerRecord, reported: Option<&ApiStatus>, now: Timestamp) {
     let Some(reported) = reported else { return };
     let state = reported.state.clone().unwrap_or_default();
     let restarts = u32::try_from(reported.restart_count).unwrap_or(0);
@@ -145,7 +148,7 @@ fn remember(record: &mut ContainerRecord, reported: Option<&ApiStatus>, now: Tim
                 record.reset = is_reset(reported);
                 record.attempts = if record.reset { restarts } else { restarts + 1 };
                 record.crash = Backoff::after(record.attempts, last.finished_at);
-                record.run = InstanceState::Ended(ExitedInstance { replaced: true, ..last });
+                record.run = InstanceState::Ended(ExitedInstance { replaced: is_replaced(pod, reported), ..last });
             }
         }
     }
@@ -153,9 +156,20 @@ fn remember(record: &mut ContainerRecord, reported: Option<&ApiStatus>, now: Tim
 
 /// Whether the Pod began again, by a rule that restarts all containers, and this one has not started since.
 fn is_reset(reported: &ApiStatus) -> bool {
-    let waits = reported.state.as_ref().is_some_and(|state| state.waiting.is_some());
     let last = reported.last_state.as_ref().and_then(|state| state.terminated.as_ref());
-    waits && last.and_then(|last| last.reason.as_deref()) == Some(RESTARTING_ALL)
+    waits(reported) && last.and_then(|last| last.reason.as_deref()) == Some(RESTARTING_ALL)
+}
+
+/// Whether another instance follows the one of `lastState`, whatever its exit code is: the status says that it waits. While all
+/// containers are being ended the code counts: it may be the one that began this.
+fn is_replaced(pod: &Pod, reported: &ApiStatus) -> bool {
+    let mut conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let restarting_all = conditions.any(|one| one.type_ == ALL_CONTAINERS_RESTARTING && one.status == "True");
+    waits(reported) && (is_reset(reported) || !restarting_all)
+}
+
+fn waits(reported: &ApiStatus) -> bool {
+    reported.state.as_ref().is_some_and(|state| state.waiting.is_some())
 }
 
 fn last_id(reported: &ApiStatus) -> Option<String> {
