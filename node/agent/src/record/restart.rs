@@ -82,6 +82,14 @@ pub(crate) fn will_restart(pod: &Pod, container: &Container, record: &ContainerR
     spec.is_some_and(|spec| record.ended().is_some_and(|ended| restarts(spec, record.role, container, ended)))
 }
 
+impl Waiting {
+    /// A container whose Pod begins again.
+    pub(crate) fn restarting_all(now: Timestamp) -> Self {
+        let (reason, message) = (RESTARTING_ALL.to_owned(), RESTARTING_ALL_MESSAGE.to_owned());
+        Self { reason, message, until: now, backs_off_at: None }
+    }
+}
+
 impl PodRecord {
     /// Whether a container has ended by a rule that restarts all containers, and they have not all ended yet.
     pub(crate) fn restarts_all(&self, spec: &PodSpec) -> bool {
@@ -107,8 +115,7 @@ impl PodRecord {
             };
             record.reset = true;
             if record.waiting.as_ref().is_none_or(|waiting| waiting.until <= now) {
-                let (reason, message) = (RESTARTING_ALL.to_owned(), RESTARTING_ALL_MESSAGE.to_owned());
-                record.waiting = Some(Waiting { reason, message, until: now, backs_off_at: None });
+                record.waiting = Some(Waiting::restarting_all(now));
             }
         }
     }

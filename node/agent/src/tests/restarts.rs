@@ -186,3 +186,135 @@ async fn a_container_that_ended_well_after_a_failed_probe_runs_again_by_an_agent
     let status = cluster.status("web", "the next instance", runs_again(2)).await;
     assert_eq!(status["phase"], "Running");
 }
+
+/// A Pod whose `trigger` restarts all after 42, and its `first`, which waits for `trigger` after that.
+fn begins_with_its_trigger() -> Value {
+    let rules = json!([{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}]);
+    let probe = json!({"exec": {"command": ["x"]}, "periodSeconds": 1, "failureThreshold": 600});
+    let init = json!([
+        {"name": "trigger", "image": "i:1", "restartPolicy": "Always", "restartPolicyRules": rules, "startupProbe": probe},
+        {"name": "first", "image": "i:1"},
+    ]);
+    let containers = json!([{"name": "main", "image": "web:1"}]);
+    json!({"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "initContainers": init, "containers": containers})
+}
+
+fn name_and_attempt(spec: &runtimes_contract::ContainerSpec) -> (&str, u32) {
+    let attempt = spec.labels["io.kubernetes.container.restartCount"].parse().expect("an attempt");
+    (spec.labels["io.kubernetes.container.name"].as_str(), attempt)
+}
+
+/// Starts the agent anew, and waits until it works.
+async fn comes_back(cluster: &Cluster, agent: Running, probe: &str) -> Running {
+    agent.kill().await;
+    let agent = cluster.start();
+    cluster.create(probe, one("web:1")).await;
+    cluster.ready(probe).await;
+    agent
+}
+
+#[tokio::test]
+async fn a_pod_that_begins_again_does_not_fail_by_an_agent_that_comes_back() {
+    // `trigger` starts up by its probe as its first instance, and as its third one once the gate is open.
+    let passes = Arc::new(AtomicUsize::new(1));
+    let gate = passes.clone();
+    let script = Script::default()
+        .containers(move |spec| match name_and_attempt(spec) {
+            ("trigger", 0) => Behaviour::Exit { after: Duration::from_secs(2), code: 42 },
+            ("trigger", 1) => {
+                passes.store(0, Ordering::SeqCst);
+                Behaviour::Exit { after: Duration::from_millis(20), code: 42 }
+            }
+            ("first", attempt) if attempt > 0 => Behaviour::Exit { after: Duration::from_millis(10), code: 0 },
+            _ => Behaviour::Run,
+        })
+        .execs({
+            let passes = gate.clone();
+            move |_| Ok(ExecReply { code: i32::from(passes.load(Ordering::SeqCst) == 0), ..ExecReply::default() })
+        });
+    let cluster = Cluster::new(script).await;
+    let mut agent = cluster.start();
+    cluster.node_ready().await;
+    cluster.create("gang", begins_with_its_trigger()).await;
+    let backs_off = |status: &Value| {
+        let trigger = &status["initContainerStatuses"][0];
+        trigger["restartCount"] == 2 && trigger["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+    };
+    let before = cluster.status("gang", "a back-off", backs_off).await;
+    for probe in ["later", "last"] {
+        agent = comes_back(&cluster, agent, probe).await;
+        let runs = |status: &Value| status["initContainerStatuses"][0]["state"]["running"].is_object();
+        let after = cluster.status("gang", "the next instance of the trigger", runs).await;
+        assert_eq!((&after["phase"], &after["initContainerStatuses"][1]), (&json!("Pending"), &before["initContainerStatuses"][1]));
+    }
+    gate.store(1, Ordering::SeqCst);
+    let status = cluster.ready("gang").await;
+    let counts = [0, 1].map(|index| status["initContainerStatuses"][index]["restartCount"].clone());
+    assert_eq!(counts, [json!(2), json!(1)]);
+}
+
+#[tokio::test]
+async fn agents_that_come_back_while_a_pod_begins_again_end_nothing() {
+    let script = Script::default().containers(|spec| match name_and_attempt(spec) {
+        ("first", 0) => Behaviour::Exit { after: Duration::from_millis(10), code: 0 },
+        ("trigger", 0) => Behaviour::Exit { after: Duration::from_millis(300), code: 42 },
+        _ => Behaviour::Run,
+    });
+    let cluster = Cluster::new(script).await;
+    let mut agent = cluster.start();
+    cluster.node_ready().await;
+    cluster.create("gang", ruled()).await;
+    let waits = |status: &Value| {
+        let first = &status["initContainerStatuses"][0];
+        first["restartCount"] == 1 && first["state"]["running"].is_object()
+    };
+    let before = cluster.status("gang", "a new beginning", waits).await;
+    for probe in ["later", "last"] {
+        agent = comes_back(&cluster, agent, probe).await;
+    }
+    assert_eq!(starts(&cluster.linux), 6, "those of the other Pods");
+    let after = cluster.status("gang", "the same", waits).await;
+    let lists = ["initContainerStatuses", "containerStatuses"];
+    assert_eq!(lists.map(|list| &after[list]), lists.map(|list| &before[list]));
+}
+
+/// Its containers are on the node still, or are gone with the node's memory.
+#[tokio::test]
+async fn an_agent_that_is_killed_when_a_pod_begins_again_goes_on_with_that() {
+    for reboots in [false, true] {
+        let script = Script::default().containers(|spec| match name_and_attempt(spec) {
+            ("first", _) => Behaviour::Exit { after: Duration::from_millis(10), code: 0 },
+            ("trigger", 0) => Behaviour::Exit { after: Duration::from_secs(2), code: 42 },
+            _ => Behaviour::Run,
+        });
+        let cluster = Cluster::new(script).await;
+        let agent = cluster.start();
+        cluster.node_ready().await;
+        cluster.create("gang", ruled()).await;
+        let runs = |status: &Value| status["containerStatuses"].as_array().is_some_and(|all| all.iter().all(|one| one["ready"] == true));
+        cluster.status("gang", "a beginning", runs).await;
+        cluster.linux.inject(Operation::Create, [runtimes_fake::Fault::Delay(DEADLINE)]);
+        let creates = || cluster.linux.calls().iter().filter(|call| **call == Operation::Create).count();
+        let starts_first = |status: &Value| creates() == 4 && status["initContainerStatuses"][0]["restartCount"] == 1;
+        let status = cluster.status("gang", "a new beginning", starts_first).await;
+        let first = &status["initContainerStatuses"][0];
+        assert_eq!((&first["state"]["waiting"]["reason"], &first["ready"]), (&json!("RestartingAllContainers"), &json!(false)));
+        agent.kill().await;
+        if reboots {
+            for runtime in cluster.parts().runtimes {
+                for container in runtime.list().await.expect("a list") {
+                    runtime.remove(&container.id).await.expect("removed");
+                }
+            }
+        }
+        let _agent = cluster.start();
+        let status = cluster.ready("gang").await;
+        assert_eq!(starts(&cluster.linux), 6, "the init container too");
+        for list in ["initContainerStatuses", "containerStatuses"] {
+            for one in status[list].as_array().expect("statuses") {
+                let last = &one["lastState"]["terminated"];
+                assert_eq!((&one["restartCount"], &last["reason"]), (&json!(1), &json!("RestartingAllContainers")), "{one}");
+            }
+        }
+    }
+}

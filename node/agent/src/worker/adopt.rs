@@ -12,7 +12,7 @@ use runtimes_contract::{ContainerState, ContainerStatus};
 use crate::backoff::Backoff;
 use crate::container;
 use crate::layout::label;
-use crate::record::{Cause, ContainerRecord, ExitedInstance, Failure, InstanceState, PodRecord, RESTARTING_ALL, RunningInstance};
+use crate::record::{Cause, ContainerRecord, ExitedInstance, Failure, InstanceState, PodRecord, RESTARTING_ALL, RunningInstance, Waiting};
 use crate::status::ALL_CONTAINERS_RESTARTING;
 
 /// A container as a runtime lists it.
@@ -63,6 +63,9 @@ pub(crate) fn adopt(pod: &Pod, found: Vec<RuntimeContainer>, now: Timestamp) -> 
         match newest.remove(name) {
             Some(one) => take_up(pod, name, record, one, status, pod_record.allocation.get(name).cloned().unwrap_or_default()),
             None => remember(pod, record, status, now),
+        }
+        if record.reset {
+            record.waiting = Some(Waiting::restarting_all(now));
         }
     }
     (pod_record, useless)
@@ -116,7 +119,9 @@ fn take_up(
         }
         ContainerState::Exited(exit) => {
             let replaced = latest.is_some_and(|reported| is_replaced(pod, reported));
-            let ended = ExitedInstance::from_exit(&one.status.id, &image_id, started_at, exit, String::new());
+            // The runtime has the exit code that a new beginning of the Pod made void.
+            let void = latest.filter(|_| record.reset).and_then(|reported| terminated(reported.last_state.as_ref()?, &image_id));
+            let ended = void.unwrap_or_else(|| ExitedInstance::from_exit(&one.status.id, &image_id, started_at, exit, String::new()));
             InstanceState::Ended(ExitedInstance { replaced, ..ended })
         }
         ContainerState::Created => InstanceState::Idle,
