@@ -91,11 +91,12 @@ impl Waiting {
 }
 
 impl PodRecord {
-    /// Whether a container has ended by a rule that restarts all containers, and they have not all ended yet.
+    /// Whether a container has ended by a rule that restarts all containers, and they have not all ended yet. The exit code of an
+    /// instance that the node ended for another one does not count.
     pub(crate) fn restarts_all(&self, spec: &PodSpec) -> bool {
         container::all(spec).any(|(role, container)| {
             let record = self.containers.get(&container.name).filter(|record| !record.reset);
-            let ended = record.and_then(ContainerRecord::ended);
+            let ended = record.and_then(ContainerRecord::ended).filter(|ended| !ended.replaced);
             ended.is_some_and(|ended| after_exit(spec, role, container, ended.exit_code) == AfterExit::RestartAll)
         })
     }

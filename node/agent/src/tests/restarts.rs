@@ -318,3 +318,30 @@ async fn an_agent_that_is_killed_when_a_pod_begins_again_goes_on_with_that() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_restart_of_all_goes_on_although_the_trigger_is_in_back_off() {
+    let script = Script::default().containers(|spec| match name_and_attempt(spec) {
+        ("first", _) => Behaviour::Exit { after: Duration::from_millis(10), code: 0 },
+        ("trigger", 0 | 1) => Behaviour::Exit { after: Duration::from_millis(300), code: 42 },
+        ("main", 1) => Behaviour::IgnoreTerm,
+        _ => Behaviour::Run,
+    });
+    let cluster = Cluster::new(script).await;
+    let agent = cluster.start();
+    cluster.node_ready().await;
+    cluster.create("gang", ruled()).await;
+    let restarts_all = |status: &Value| {
+        let trigger = &status["containerStatuses"][1];
+        trigger["restartCount"] == 1
+            && trigger["state"]["waiting"].is_object()
+            && trigger["lastState"]["terminated"]["exitCode"] == 42
+            && condition(status, "AllContainersRestarting") == "True"
+    };
+    cluster.status("gang", "a restart of all", restarts_all).await;
+    agent.kill().await;
+    let _agent = cluster.start();
+    let status = cluster.status("gang", "a new beginning", |status| condition(status, "Ready") == "True").await;
+    let counts = [0, 1].map(|index| status["containerStatuses"][index]["restartCount"].clone());
+    assert_eq!(counts, [json!(2), json!(2)]);
+}

@@ -223,6 +223,7 @@ fn restart_rules() {
         "base i=0 a=0 b=7",
         "base i=0 a=run b=sick",
         "base i=0 a=run b=42",
+        "base i=0 a=run b=42!",
         "base i=0 a=stop b=42",
         "base i=0 a=start b=42",
         "base i=0 a=0 b=42",
