@@ -193,6 +193,11 @@ impl ExitedInstance {
         }
     }
 
+    /// Whether it has done its work.
+    pub(crate) fn is_success(&self) -> bool {
+        self.exit_code == 0 && !self.replaced
+    }
+
     /// An instance that no runtime has any more; upstream's words.
     pub(crate) fn lost(id: Option<String>, image_id: String, started_at: Option<Timestamp>, now: Timestamp) -> Self {
         Self {

@@ -42,7 +42,7 @@ fn status(pod: &Pod, pod_record: &PodRecord, container: &Container, record: &Con
     let alive = record.alive();
     // An init container is ready when it has ended well; while it runs it is not.
     let ready = match record.role {
-        Role::Init => record.ended().is_some_and(|ended| ended.exit_code == 0),
+        Role::Init => record.ended().is_some_and(ExitedInstance::is_success),
         Role::Sidecar | Role::Main => alive.is_some_and(|alive| alive.ready()),
         Role::Ephemeral => false,
     };

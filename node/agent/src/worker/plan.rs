@@ -7,8 +7,8 @@ use crate::container::probes::ProbeKind;
 use crate::container::{self, Role, ephemeral, resources};
 use crate::layout::spec_hash;
 use crate::record::{
-    Clean, Condemned, ContainerRecord, Failure, ImageState, InstanceState, PodRecord, Resize, RunningInstance, SandboxState, restarts,
-    restarts_after_probe,
+    Clean, Condemned, ContainerRecord, ExitedInstance, Failure, ImageState, InstanceState, PodRecord, Resize, RunningInstance,
+    SandboxState, restarts, restarts_after_probe,
 };
 use crate::resize::{self, Pending};
 
@@ -111,7 +111,7 @@ fn run(spec: &PodSpec, pod_record: &PodRecord, now: Timestamp) -> Step {
         }
         // The next container in line waits for this one.
         let passed = match role {
-            Role::Init => record.ended().is_some_and(|ended| ended.exit_code == 0),
+            Role::Init => record.ended().is_some_and(ExitedInstance::is_success),
             Role::Sidecar => begun || record.alive().is_some_and(|alive| alive.started()),
             Role::Main | Role::Ephemeral => true,
         };

@@ -188,6 +188,7 @@ fn init_containers_and_sidecars() {
         "base i=run",
         "base i=1",
         "base i=0",
+        "base i=0! i=pull",
         "base i=0 s=slow",
         "base i=0 s=run",
         "base i=0 s=run a=run b=run",
