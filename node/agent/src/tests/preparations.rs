@@ -56,7 +56,7 @@ async fn a_short_preparation_does_not_wait_for_long_ones_of_its_namespace() {
 
 /// Reading the code of a large module takes a while, too.
 #[tokio::test]
-async fn code_in_the_cache_waits_for_a_place_of_its_namespace_and_a_linux_image_for_none() {
+async fn code_in_the_cache_waits_for_a_permit_of_its_namespace_and_a_linux_image_for_none() {
     let (cluster, _agent) = Cluster::running().await;
     cluster.wasm.set_preparation(None);
     cluster.wasm.inject(Operation::Prepare, [(); 2].map(|()| Fault::Delay(Duration::from_secs(3_600))));
