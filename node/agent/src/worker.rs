@@ -67,6 +67,8 @@ pub(crate) struct Worker {
     redelivered: bool,
     /// When every instance must be gone, once the Pod is to end.
     kill_by: watch::Sender<Timestamp>,
+    /// When every instance must be gone, while all containers are being ended so that the Pod begins again.
+    restart_by: watch::Sender<Timestamp>,
     /// Running probes by container, attempt and kind.
     probes: BTreeMap<(String, u32, ProbeKind), CancellationToken>,
     volumes_at: tokio::time::Instant,
@@ -136,7 +138,7 @@ impl Worker {
         let (sender, reports) = mpsc::channel(REPORTS_MAX);
         let mut tasks = JoinSet::new();
         let writer = Writer::start(node.client.clone(), name.clone(), &mut tasks, cancel.clone());
-        let (kill_by, _) = watch::channel(Timestamp::MAX);
+        let (kill_by, restart_by) = (watch::Sender::new(Timestamp::MAX), watch::Sender::new(Timestamp::MAX));
         let effects = Effects { node: node.clone(), pod: pod.clone(), reports: sender, ending: cancel.child_token() };
         let volumes_at = tokio::time::Instant::now() + node.config.volume_refresh;
         Self {
@@ -152,6 +154,7 @@ impl Worker {
             writer,
             redelivered: false,
             kill_by,
+            restart_by,
             probes: BTreeMap::new(),
             volumes_at,
             cancel,
@@ -164,6 +167,7 @@ impl Worker {
             let now = api_clock::now();
             self.heed_eviction();
             self.note_ending(now);
+            self.note_restart(now);
             self.weigh_resize(now);
             let notes = self.record.look(&self.pod);
             self.announce(notes);
@@ -251,20 +255,17 @@ impl Worker {
     fn kill(&mut self, name: &str, message: String, replaced: bool, now: Timestamp) {
         // While the Pod lives the deadline is this instance's own; the Pod's end may cut it short.
         let ending = self.record.ending_since.is_some();
-        // As upstream, a restart of all containers runs no hooks and leaves no time but that for the stop signal.
-        let reset = !ending && self.pod.spec.as_ref().is_some_and(|spec| self.record.restarts_all(spec));
-        let own = match (ending, reset) {
-            (true, _) => Timestamp::MAX,
-            (false, true) => now,
-            (false, false) => self.restart_deadline(name, now),
-        };
+        let own = if ending { Timestamp::MAX } else { self.restart_deadline(name, now) };
+        // As upstream, a restart of all containers runs no hooks.
+        let reset = !ending && self.restarts_all();
         let Some(record) = self.record.containers.get_mut(name) else { return };
         let InstanceState::Running(alive) = &mut record.run else { return };
         (alive.stopping, alive.replaced) = (true, replaced);
         let alive = alive.clone();
         self.node.note(&self.pod, Some(name), false, "Killing", message);
         let evicted = self.record.failure.as_ref().is_some_and(Failure::is_eviction);
-        let deadline = Deadline { own, of_pod: self.kill_by.subscribe(), at_once: evicted, without_hook: reset };
+        let (of_restart, of_pod) = (self.restart_by.subscribe(), self.kill_by.subscribe());
+        let deadline = Deadline { own, of_restart, of_pod, at_once: evicted, without_hook: reset };
         self.tasks.spawn(api_tasks::named("node-agent/pod-stop", self.effects.clone().stop(name.to_owned(), alive, deadline)));
     }
 
@@ -308,6 +309,23 @@ impl Worker {
             }
         }
         self.kill_by.send_replace(plan::kill_deadline(&self.pod, &self.record, now));
+    }
+
+    fn restarts_all(&self) -> bool {
+        self.pod.spec.as_ref().is_some_and(|spec| self.record.restarts_all(spec))
+    }
+
+    /// As upstream, a restart of all containers leaves no time but that for the stop signal, also to those that are being ended
+    /// for another reason. Once the Pod is to end, its grace period counts.
+    fn note_restart(&mut self, now: Timestamp) {
+        let restarts_all = self.record.ending_since.is_none() && self.restarts_all();
+        self.restart_by.send_if_modified(|by| {
+            let is_new = restarts_all != (*by != Timestamp::MAX);
+            if is_new {
+                *by = if restarts_all { now } else { Timestamp::MAX };
+            }
+            is_new
+        });
     }
 
     /// Waits for a report, a change of the Pod, or the time. False when the worker is to stop.

@@ -345,3 +345,27 @@ async fn a_restart_of_all_goes_on_although_the_trigger_is_in_back_off() {
     let counts = [0, 1].map(|index| status["containerStatuses"][index]["restartCount"].clone());
     assert_eq!(counts, [json!(2), json!(2)]);
 }
+
+/// `main` is being ended because of its probe, and does not hear its stop signal, when all are restarted.
+#[tokio::test]
+async fn a_restart_of_all_cuts_a_long_grace_short() {
+    let execs = AtomicUsize::new(0);
+    let script = Script::default()
+        .containers(|spec| match name_and_attempt(spec) {
+            ("main", 0) => Behaviour::IgnoreTerm,
+            ("trigger", 0) => Behaviour::Exit { after: Duration::from_secs(4), code: 42 },
+            ("first", _) => Behaviour::Exit { after: Duration::from_millis(10), code: 0 },
+            _ => Behaviour::Run,
+        })
+        .execs(move |_| Ok(ExecReply { code: i32::from(execs.fetch_add(1, Ordering::SeqCst) == 0), ..ExecReply::default() }));
+    let cluster = Cluster::new(script).await;
+    let _agent = cluster.start();
+    cluster.node_ready().await;
+    let mut spec = ruled();
+    spec["terminationGracePeriodSeconds"] = json!(3_600);
+    spec["containers"][0]["livenessProbe"] = json!({"exec": {"command": ["x"]}, "periodSeconds": 1, "failureThreshold": 1});
+    cluster.create("gang", spec).await;
+    cluster.event("gang", "Killing: Container main failed liveness probe").await;
+    cluster.status("gang", "a restart of all", |status| condition(status, "AllContainersRestarting") == "True").await;
+    cluster.ready("gang").await;
+}

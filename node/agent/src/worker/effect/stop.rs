@@ -24,6 +24,8 @@ const SIGNAL_HEARD: SignedDuration = SignedDuration::from_secs(2);
 pub(crate) struct Deadline {
     /// By its own restart.
     pub(crate) own: Timestamp,
+    /// The deadline by a restart of all containers, which may begin while the instance is being ended.
+    pub(crate) of_restart: watch::Receiver<Timestamp>,
     /// The deadline of its Pod, which may begin during a restart, and may still become shorter.
     pub(crate) of_pod: watch::Receiver<Timestamp>,
     /// The stop signal gets no further time: the instance is the cause of the node's shortage.
@@ -37,11 +39,13 @@ impl Deadline {
     async fn bound<T>(&mut self, least: Timestamp, work: impl Future<Output = T>) -> Option<T> {
         let mut work = std::pin::pin!(work);
         loop {
-            let by = self.own.min(*self.of_pod.borrow_and_update()).max(least);
+            let shared = (*self.of_restart.borrow_and_update()).min(*self.of_pod.borrow_and_update());
+            let by = self.own.min(shared).max(least);
             let wait = Duration::try_from(by.duration_since(api_clock::now())).unwrap_or(Duration::ZERO);
             tokio::select! {
                 done = &mut work => return Some(done),
                 () = tokio::time::sleep(wait) => return None,
+                Ok(()) = self.of_restart.changed() => {}
                 Ok(()) = self.of_pod.changed() => {}
             }
         }
