@@ -47,7 +47,8 @@ pub fn shrink_old(deployment: &Deployment, sets: &Sets) -> Sizes {
         *size -= unhealthy;
         left -= unhealthy;
     }
-    let mut surplus = sets.all().map(|set| available(set)).fold(0, i32::saturating_add).saturating_sub(least);
+    // A ReplicaSet that was just shrunk counts Pods in its status that it is about to delete.
+    let mut surplus = sets.all().map(|set| available(set).min(size(set))).fold(0, i32::saturating_add).saturating_sub(least);
     for size in &mut sizes {
         let step = (*size).clamp(0, surplus.max(0));
         *size -= step;

@@ -310,6 +310,23 @@ fn a_rollout_without_progress_exceeds_its_deadline() {
 }
 
 #[test]
+fn pods_that_a_shrunk_set_is_about_to_delete_do_not_count() {
+    let mut world = World::new(5, rolling(json!(5), json!(2)));
+    world.settle(100);
+    world.set_image("next");
+    while world.pass() {}
+    world.pods_move(1);
+    while world.pass() {}
+    // One more new Pod becomes available before the ReplicaSet controller has looked at the old set.
+    let old = world.sets.values().find(|set| set.metadata.uid.as_deref() == Some("s1")).expect("the old set").clone();
+    world.pods_move(1);
+    world.sets.insert(meta::name(&old.metadata).to_owned(), old);
+    while world.pass() {}
+    let stays: i32 = world.sets.values().map(|set| fence::available(set).min(fence::size(set))).sum();
+    assert!(stays >= 3, "{stays} Pods stay available");
+}
+
+#[test]
 fn history_keeps_no_more_than_its_limit() {
     let mut world = World::new(1, rolling(json!(1), json!(0)));
     world.deployment.spec.revision_history_limit = Some(2);
