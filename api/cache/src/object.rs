@@ -5,7 +5,8 @@
 //! known only after the write. It is inserted after `"metadata":{` wherever the object is written out, so that the cache, its
 //! history and the store's tail share the same bytes: a parsed object takes five times the memory.
 
-use std::cell::RefCell;
+mod stored_form;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -13,9 +14,10 @@ use api_model::selector::Selector;
 use bytes::{BufMut, Bytes, BytesMut};
 use parking_lot::Mutex;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::recent::Recent;
+pub use stored_form::encode;
 
 /// The bytes before the fields of an object's metadata.
 const METADATA: &[u8] = b",\"metadata\":{";
@@ -26,8 +28,6 @@ const PREFIX_LEN_MAX: usize = 1_024;
 const VERSION: &[u8] = b"\"resourceVersion\":\"";
 /// Digits of the largest revision.
 const DIGITS_MAX: usize = 20;
-/// The size of a thread's buffer in which it writes objects.
-const SCRATCH_BYTES_MAX: usize = 64 << 10;
 
 /// An object at one revision.
 #[derive(Debug)]
@@ -283,59 +283,6 @@ struct BoundSpec {
 #[derive(Deserialize)]
 struct Labelled {
     labels: Option<BTreeMap<String, String>>,
-}
-
-/// The stored form of an object: without resource version; `kind`, `apiVersion` and `metadata` first.
-pub fn encode(value: &Value) -> Bytes {
-    thread_local! {
-        static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-    }
-    // A value that lives long should not be larger than its content.
-    SCRATCH.with_borrow_mut(|out| {
-        out.clear();
-        write_stored(out, value);
-        let bytes = Bytes::copy_from_slice(out);
-        if out.capacity() > SCRATCH_BYTES_MAX {
-            *out = Vec::new();
-        }
-        bytes
-    })
-}
-
-fn write_stored(out: &mut Vec<u8>, value: &Value) {
-    let empty = Map::new();
-    let object = value.as_object().unwrap_or(&empty);
-    out.extend_from_slice(b"{\"kind\":");
-    write_json(out, object.get("kind").unwrap_or(&Value::Null));
-    out.extend_from_slice(b",\"apiVersion\":");
-    write_json(out, object.get("apiVersion").unwrap_or(&Value::Null));
-    out.extend_from_slice(METADATA);
-    let metadata = object.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
-    write_fields(out, metadata.iter().filter(|(key, _)| *key != "resourceVersion"), false);
-    out.push(b'}');
-    write_fields(out, object.iter().filter(|(key, _)| !matches!(key.as_str(), "kind" | "apiVersion" | "metadata")), true);
-    out.push(b'}');
-}
-
-fn write_fields<'a>(out: &mut Vec<u8>, fields: impl Iterator<Item = (&'a String, &'a Value)>, mut comma: bool) {
-    for (key, value) in fields {
-        if comma {
-            out.push(b',');
-        }
-        comma = true;
-        write_text(out, key);
-        out.push(b':');
-        write_json(out, value);
-    }
-}
-
-fn write_json(out: &mut Vec<u8>, value: &Value) {
-    // Writing a JSON value to memory has no way to fail.
-    let _ = serde_json::to_writer(out, value);
-}
-
-fn write_text(out: &mut Vec<u8>, text: &str) {
-    let _ = serde_json::to_writer(out, text);
 }
 
 fn metadata_at(stored: &[u8]) -> Option<usize> {

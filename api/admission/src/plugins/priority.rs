@@ -81,20 +81,29 @@ fn class_of(name: &str, view: &dyn View) -> Option<(String, i64, String)> {
     stored.or_else(system)
 }
 
-/// Name, value and preemption policy for a spec, or why the spec contradicts its class.
-fn class_for(spec: &Value, view: &dyn View, is_pod: bool) -> Result<(String, i64, String), String> {
+/// Name, value and preemption policy of a new object, unless its spec contradicts its class.
+fn class_for(request: &Request<'_>, view: &dyn View, is_pod: bool) -> Result<(String, i64, String), Denied> {
+    let spec = request.object().map_or(&Value::Null, pods::spec);
     let wanted = json::text(spec, "priorityClassName");
-    let (name, value, policy) = class_of(wanted, view).ok_or_else(|| format!("no PriorityClass with name {wanted} was found"))?;
+    let Some((name, value, policy)) = class_of(wanted, view) else {
+        return Err(Denied::forbidden(request, format!("no PriorityClass with name {wanted} was found")));
+    };
     let of = if is_pod { "pod" } else { "pod group" };
     if let Some(given) = spec.get("priority").and_then(Value::as_i64).filter(|given| *given != value) {
-        return Err(format!(
-            "the integer value of priority ({given}) must not be provided in {of} spec; priority admission controller computed {value} from the given PriorityClass name"
+        return Err(Denied::forbidden(
+            request,
+            format!(
+                "the integer value of priority ({given}) must not be provided in {of} spec; priority admission controller computed {value} from the given PriorityClass name"
+            ),
         ));
     }
     let given = json::text(spec, "preemptionPolicy");
     if is_pod && !given.is_empty() && given != policy {
-        return Err(format!(
-            "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission controller computed {policy} from the given PriorityClass name"
+        return Err(Denied::forbidden(
+            request,
+            format!(
+                "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission controller computed {policy} from the given PriorityClass name"
+            ),
         ));
     }
     Ok((name, value, policy))
@@ -102,10 +111,7 @@ fn class_for(spec: &Value, view: &dyn View, is_pod: bool) -> Result<(String, i64
 
 /// The group of Pods has no preemption policy of its own: the field's feature is off by default upstream.
 fn resolve(request: &mut Request<'_>, view: &dyn View, is_pod: bool) -> Result<(), Denied> {
-    let (name, value, policy) = match request.object().map(pods::spec) {
-        Some(spec) => class_for(spec, view, is_pod).map_err(|message| Denied::forbidden(request, message))?,
-        None => return Ok(()),
-    };
+    let (name, value, policy) = class_for(request, view, is_pod)?;
     if let Some(spec) = request.object.as_deref_mut().and_then(|pod| pod.get_mut("spec")) {
         if !name.is_empty() {
             json::set(spec, "priorityClassName", name);

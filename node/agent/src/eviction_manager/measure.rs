@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::Pod;
 use node_images::WritableLayer;
 use runtimes_host::cgroup::Group;
 
-use crate::container::{self, resources};
+use crate::container::{self, ephemeral, resources};
 use crate::eviction::usage::{ContainerUsage, Disk, PodUsage};
 use crate::eviction::walk::{Budget, Immeasurable, below};
 use crate::layout::{PodName, container_id};
@@ -134,8 +134,8 @@ fn is_nameless(file: &Metadata) -> bool {
 
 fn mounted(pod: &Pod, volumes: &[(String, PathBuf)]) -> Vec<(PathBuf, String)> {
     let usual = pod.spec.iter().flat_map(container::all).flat_map(|(_, container)| container.volume_mounts.iter().flatten());
-    let added = pod.spec.iter().flat_map(|spec| spec.ephemeral_containers.iter().flatten());
-    let mounts = usual.chain(added.flat_map(|container| container.volume_mounts.iter().flatten()));
+    let added = ephemeral::list(pod).flat_map(|container| container.volume_mounts.iter().flatten());
+    let mounts = usual.chain(added);
     let of_disk = mounts.filter(|mount| volumes.iter().any(|(name, _)| *name == mount.name));
     of_disk.map(|mount| (PathBuf::from(&mount.mount_path), mount.name.clone())).collect()
 }
