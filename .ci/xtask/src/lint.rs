@@ -2,22 +2,23 @@
 
 use anyhow::Result;
 
-use crate::{audit, build, needs, sh};
+use crate::build::Mode;
+use crate::{audit, needs, sh};
 
 /// The checks of cargo-deny that need no network. Its check of advisories would fetch them; see [`audit`].
 const DENY: [&str; 3] = ["bans", "licenses", "sources"];
 
-/// Checks format and lints; warnings are errors.
-pub fn code() -> Result<()> {
+/// Checks the format.
+pub fn format() -> Result<()> {
     sh::say("checking the format");
-    sh::run(&mut sh::command("cargo", ["fmt", "--all", "--check"]))?;
-    sh::say("checking lints");
-    sh::run(sh::command("cargo", ["clippy", "--quiet", "--all-targets"]).args(build::WORKSPACE).args(["--", "-D", "warnings"]))
+    sh::run(&mut sh::command("cargo", ["fmt", "--all", "--check"]))
 }
 
-/// [`code`], then licences, sources and unwanted crates among the dependencies (`deny.toml`), and advisories.
+/// Format, lints, then licences, sources and unwanted crates among the dependencies (`deny.toml`), and advisories.
 pub fn run() -> Result<()> {
-    code()?;
+    format()?;
+    sh::say("checking lints");
+    sh::run(Mode::Plain.cargo(&["clippy", "--quiet", "--all-targets"]).args(["--", "-D", "warnings"]))?;
     let deny = needs::cargo_deny()?;
     sh::say("checking dependencies");
     let mut check = sh::command(&deny.to_string_lossy(), ["--locked", "check"]);

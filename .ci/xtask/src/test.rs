@@ -2,18 +2,20 @@
 
 use anyhow::Result;
 
-use crate::{audit, build, lint, needs, samples, sh};
+use crate::build::{self, Mode};
+use crate::{audit, lint, needs, samples, sh};
 
 /// Runs the tests. With a filter, only the tests whose name contains it run, without lints.
 pub fn run(filter: Option<&str>) -> Result<()> {
     needs::root()?;
     needs::ensure(&[needs::BUILD, needs::NODE, needs::CLIENT, needs::SAMPLES, needs::NETWORKS, needs::TEST])?;
     needs::nextest()?;
+    let mode = if filter.is_some() { Mode::Plain } else { Mode::Linted };
     if filter.is_none() {
-        lint::code()?;
+        lint::format()?;
         audit::if_possible()?;
     }
-    let programs = build::debug()?;
+    let programs = build::for_tests(mode)?;
     let guests = samples::build()?;
     let python = needs::python()?;
     let schemathesis = needs::venv("schemathesis", needs::SCHEMATHESIS)?;
@@ -23,9 +25,9 @@ pub fn run(filter: Option<&str>) -> Result<()> {
     // Stories check the whole machine for what a cluster leaves behind, so nothing else may run at that time.
     for (what, tests) in [("the crates' own tests", "not binary(it)"), ("the stories", "binary(it)")] {
         sh::say(&format!("running {what}"));
-        let mut nextest = sh::command("cargo", ["nextest", "run", "--no-fail-fast", "--no-tests=pass", "-E", tests]);
+        let mut nextest = mode.nextest(tests);
         nextest
-            .args(build::WORKSPACE)
+            .args(["--no-fail-fast", "--no-tests=pass"])
             .env("SKIFF_PROGRAMS", &programs)
             .env("SKIFF_SAMPLES", &guests)
             .env("SKIFF_PYTHON", &python)
@@ -44,10 +46,10 @@ pub fn schemathesis(examples: u32) -> Result<()> {
     needs::root()?;
     needs::ensure(&[needs::BUILD, needs::NODE, needs::CLIENT, needs::NETWORKS])?;
     needs::nextest()?;
-    let (programs, venv) = (build::debug()?, needs::venv("schemathesis", needs::SCHEMATHESIS)?);
+    let (programs, venv) = (build::for_tests(Mode::Plain)?, needs::venv("schemathesis", needs::SCHEMATHESIS)?);
     sh::say(&format!("asking a server everything, {examples} times over"));
     let story = "binary(it) & test(/^hostile::schemathesis/)";
-    let mut nextest = sh::command("cargo", ["nextest", "run", "--no-capture", "-E", story]);
-    nextest.args(build::WORKSPACE).env("SKIFF_PROGRAMS", &programs).env("SKIFF_SCHEMATHESIS", &venv);
+    let mut nextest = Mode::Plain.nextest(story);
+    nextest.arg("--no-capture").env("SKIFF_PROGRAMS", &programs).env("SKIFF_SCHEMATHESIS", &venv);
     sh::run(nextest.env("SKIFF_SCHEMATHESIS_EXAMPLES", examples.to_string()))
 }
