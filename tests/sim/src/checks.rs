@@ -11,6 +11,7 @@ mod deployments;
 mod jobs;
 mod pods;
 mod quotas;
+mod rollouts;
 mod statefulsets;
 
 use std::collections::BTreeMap;
@@ -33,7 +34,8 @@ pub fn all() -> Vec<Box<dyn Check>> {
         Box::new(deployments::Surge::default()),
         Box::new(deployments::Creations::default()),
         Box::new(deployments::Availability::default()),
-        Box::new(deployments::Recreation::default()),
+        Box::new(rollouts::Shrinking::default()),
+        Box::new(rollouts::Recreation::default()),
         Box::new(statefulsets::Order::default()),
         Box::new(daemonsets::Rollout::default()),
         Box::new(jobs::Counts::default()),
@@ -111,6 +113,12 @@ fn lost_creations(view: &View, namespace: &str) -> i64 {
 /// Whether the controllers worked without an interruption.
 fn are_controllers_steady(view: &View) -> bool {
     view.incidents.is_steady("controllers", HANDOVER, view.now)
+}
+
+/// Whether the caches of a part are no older than [`LAG_MAX`]. A check that allows for every state within that time may look at the first
+/// write of a new leader too: a process that starts reads everything anew, and one that waits follows the watches meanwhile.
+fn is_present(view: &View, part: &str) -> bool {
+    view.incidents.is_present(part, HANDOVER, view.now)
 }
 
 /// The number of objects.

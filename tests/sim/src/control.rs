@@ -183,7 +183,7 @@ impl Replica {
     /// Cuts the process off, or connects it again.
     pub fn cut(&self, is_cut: bool) {
         let Some(Running { process, .. }) = &self.running else { return };
-        self.interrupted(&format!("! {} is {}", process.name, if is_cut { "cut off" } else { "connected" }));
+        self.absent(&format!("! {} is {}", process.name, if is_cut { "cut off" } else { "connected" }));
         process.cut(is_cut);
     }
 
@@ -194,7 +194,7 @@ impl Replica {
         let what = format!("! {} {}", process.name, if is_suspended { "is suspended" } else { "is resumed" });
         match !is_suspended && self.is_followed(process) {
             true => self.cluster.history.note(&what),
-            false => self.interrupted(&what),
+            false => self.absent(&what),
         }
         process.suspend(is_suspended);
     }
@@ -209,6 +209,11 @@ impl Replica {
     fn interrupted(&self, what: &str) {
         let part = self.part.name();
         self.cluster.history.incident(what, |incidents, now| incidents.interrupted(part, now));
+    }
+
+    fn absent(&self, what: &str) {
+        let part = self.part.name();
+        self.cluster.history.incident(what, |incidents, now| incidents.absent(part, now));
     }
 
     fn controllers_config(&self, process: &Arc<Process>, election: Option<Election>) -> sched_controllers::Config {

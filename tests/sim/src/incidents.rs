@@ -11,6 +11,8 @@ const START: Duration = Duration::from_secs(1);
 pub struct Incidents {
     /// When a part last crashed, was cut off or came back, by the part's name.
     interruptions: BTreeMap<&'static str, Duration>,
+    /// When a part was last cut off or suspended, or came back from that, by the part's name: its caches may be as old as that.
+    absences: BTreeMap<&'static str, Duration>,
     /// Answers to successful creations of Pods that did not arrive.
     lost_creations: Vec<(Duration, String)>,
     /// When a node last changed its state other than by its Pods.
@@ -27,6 +29,12 @@ impl Incidents {
         if now > START {
             self.interruptions.insert(part, now);
         }
+    }
+
+    /// The scheduler or the controllers were cut off or suspended, or came back from that.
+    pub fn absent(&mut self, part: &'static str, now: Duration) {
+        self.interrupted(part, now);
+        self.absences.insert(part, now);
     }
 
     /// The answer to a creation of this kind in this namespace did not arrive.
@@ -60,6 +68,11 @@ impl Incidents {
     /// Whether that part worked without an interruption for this time.
     pub fn is_steady(&self, part: &str, since: Duration, now: Duration) -> bool {
         self.interruptions.get(part).is_none_or(|at| now.saturating_sub(*at) > since)
+    }
+
+    /// Whether that part was neither cut off nor suspended for this time. It may have crashed: a process that starts reads everything anew.
+    pub fn is_present(&self, part: &str, since: Duration, now: Duration) -> bool {
+        self.absences.get(part).is_none_or(|at| now.saturating_sub(*at) > since)
     }
 
     /// Whether all nodes worked for this time.

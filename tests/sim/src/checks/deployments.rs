@@ -1,16 +1,14 @@
 //! A Deployment's ReplicaSets never want more Pods than its replicas and its surge, and no ReplicaSet has more Pods than it
-//! wants. A rolling update takes away no Pod that is needed, and `Recreate` starts no new Pod beside an old one. As upstream, the
-//! Deployment controller does not wait until its cache has its last writes: of the other ReplicaSets it may know an older size.
+//! wants. A rolling update takes away no Pod that is needed. As upstream, the Deployment controller does not wait until its cache
+//! has its last writes: of the other ReplicaSets it may know an older size.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{LAG_MAX, Recent, are_controllers_steady, count, created_pod, lost_creations, owner, scaled};
+use super::{Recent, are_controllers_steady, count, created_pod, lost_creations, owner, scaled};
 use crate::history::{Change, Check, View};
-use crate::object::{is_active, is_ready, is_terminal, number, text};
+use crate::object::{is_active, is_ready, number, text};
 
 /// Looks at the sizes of ReplicaSets.
 #[derive(Default)]
@@ -43,7 +41,7 @@ impl Check for Surge {
 }
 
 /// The replicas that a ReplicaSet wants; 0 when it does not exist.
-fn size(set: &Option<Arc<Value>>) -> i64 {
+pub fn size(set: &Option<Arc<Value>>) -> i64 {
     set.as_ref().and_then(|set| number(set, "/spec/replicas")).unwrap_or(0)
 }
 
@@ -84,7 +82,7 @@ impl Check for Creations {
     }
 }
 
-/// Looks at the ReplicaSets that a rolling update shrinks.
+/// Looks at the Pods of ReplicaSets that a rolling update shrinks.
 #[derive(Default)]
 pub struct Availability {
     /// The least number of available Pods of each Deployment.
@@ -107,13 +105,7 @@ impl Check for Availability {
         let uid = text(new, "/metadata/uid");
         match change.key.resource.as_str() {
             "deployments" => {
-                let (replicas, strategy) = (number(new, "/spec/replicas").unwrap_or(1), &new["spec"]["strategy"]);
-                let least = if strategy["type"] == "Recreate" {
-                    0
-                } else {
-                    replicas - scaled(&strategy["rollingUpdate"]["maxUnavailable"], replicas, false).unwrap_or(replicas)
-                };
-                self.least.add(uid, least, view.now);
+                self.least.add(uid, least_available(new), view.now);
                 Ok(())
             }
             "replicasets" => {
@@ -123,6 +115,15 @@ impl Check for Availability {
             _ => Ok(()),
         }
     }
+}
+
+/// The least number of available Pods that a rollout of a Deployment leaves.
+pub fn least_available(deployment: &Value) -> i64 {
+    let (replicas, strategy) = (number(deployment, "/spec/replicas").unwrap_or(1), &deployment["spec"]["strategy"]);
+    if strategy["type"] == "Recreate" {
+        return 0;
+    }
+    replicas - scaled(&strategy["rollingUpdate"]["maxUnavailable"], replicas, false).unwrap_or(replicas)
 }
 
 impl Availability {
@@ -149,39 +150,5 @@ impl Availability {
             return Err(format!("{} shrinks to {}: {available} Pods stay available, not {least}", change.key, size(&change.new)));
         }
         Ok(())
-    }
-}
-
-/// Looks at the Pods that a Deployment with the strategy `Recreate` creates.
-#[derive(Default)]
-pub struct Recreation {
-    /// 1 while the strategy is `Recreate`.
-    recreates: Recent,
-    /// When each Pod was created.
-    created: BTreeMap<String, Duration>,
-}
-
-impl Check for Recreation {
-    fn change(&mut self, view: &View, change: &Change) -> Result<(), String> {
-        if let (Some(deployment), "deployments") = (&change.new, change.key.resource.as_str()) {
-            let recreates = i64::from(deployment["spec"]["strategy"]["type"] == "Recreate");
-            self.recreates.add(text(deployment, "/metadata/uid"), recreates, view.now);
-        }
-        let Some((pod, set)) = created_pod(view, change, "replicasets", "ReplicaSet") else { return Ok(()) };
-        self.created.insert(text(pod, "/metadata/uid").to_owned(), view.now);
-        let Some(deployment) = owner(view, set, "deployments", "Deployment") else { return Ok(()) };
-        if self.recreates.min(text(deployment, "/metadata/uid"), view.now) == 0 || !are_controllers_steady(view) {
-            return Ok(());
-        }
-        let revision = |set: &Value| text(set, "/metadata/annotations/deployment.kubernetes.io~1revision").parse().unwrap_or(0_u64);
-        let older = view.controlled("replicasets", deployment).filter(|other| revision(other) < revision(set));
-        let mut old_pods = older.flat_map(|older| view.controlled("pods", older)).filter(|pod| !is_terminal(pod));
-        // The cache may not have a Pod that was created just now.
-        let is_visible =
-            |pod: &&Arc<Value>| self.created.get(text(pod, "/metadata/uid")).is_some_and(|at| view.now.saturating_sub(*at) > LAG_MAX);
-        match old_pods.find(is_visible) {
-            Some(old) => Err(format!("{} is created beside {}, which is of an older revision", change.key, text(old, "/metadata/name"))),
-            None => Ok(()),
-        }
     }
 }
