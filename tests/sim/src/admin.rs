@@ -50,6 +50,8 @@ fn path(resource: &str, namespace: &str, name: &str) -> String {
     let version = match resource {
         "deployments" | "statefulsets" | "daemonsets" | "replicasets" => "/apis/apps/v1",
         "jobs" | "cronjobs" => "/apis/batch/v1",
+        "podgroups" => "/apis/scheduling.k8s.io/v1beta1",
+        "priorityclasses" => "/apis/scheduling.k8s.io/v1",
         "poddisruptionbudgets" => "/apis/policy/v1",
         _ => "/api/v1",
     };

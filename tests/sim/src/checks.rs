@@ -8,6 +8,7 @@ mod budgets;
 mod cronjobs;
 mod daemonsets;
 mod deployments;
+mod gangs;
 mod jobs;
 mod pods;
 mod quotas;
@@ -31,6 +32,7 @@ const HANDOVER: Duration = Duration::from_secs(30);
 pub fn all() -> Vec<Box<dyn Check>> {
     vec![
         Box::new(pods::Bindings),
+        Box::new(gangs::Bindings::default()),
         Box::new(deployments::Surge::default()),
         Box::new(deployments::Creations::default()),
         Box::new(deployments::Availability::default()),

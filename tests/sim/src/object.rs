@@ -50,3 +50,24 @@ pub fn is_selected(object: &Value, selector: &Value) -> bool {
     let labels = &object["metadata"]["labels"];
     selector["matchLabels"].as_object().is_some_and(|wanted| wanted.iter().all(|(key, value)| labels[key] == *value))
 }
+
+/// The annotation of a PodGroup of which a Pod fits nowhere.
+pub const IMPOSSIBLE: &str = "sim/impossible";
+
+/// Whether a Pod of the PodGroup fits nowhere.
+pub fn is_impossible(group: &Value) -> bool {
+    group["metadata"]["annotations"].get(IMPOSSIBLE).is_some()
+}
+
+/// The name of the PodGroup that a Pod belongs to.
+pub fn pod_group(pod: &Value) -> Option<&str> {
+    pod.pointer("/spec/schedulingGroup/podGroupName").and_then(Value::as_str)
+}
+
+/// An amount of CPU in thousandths of a core.
+pub fn thousandths(quantity: &str) -> i64 {
+    match quantity.strip_suffix('m') {
+        Some(milli) => milli.parse().unwrap_or(0),
+        None => quantity.parse::<i64>().unwrap_or(0) * 1000,
+    }
+}

@@ -54,6 +54,7 @@ async fn simulate(history: Arc<History>) {
     workload.prepare().await;
     let mut chaos = Chaos::start(&cluster, &ledger);
     if chaos.is_calm() {
+        workload.compete().await;
         workload.roll_out().await;
     }
     tokio::select! {

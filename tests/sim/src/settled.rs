@@ -6,7 +6,9 @@ use serde_json::Value;
 
 use crate::history::View;
 use crate::ledger::Ledger;
-use crate::object::{condition, controller, is_active, is_deleting, is_ready, is_selected, is_terminal, number, text};
+use crate::object::{
+    condition, controller, is_active, is_deleting, is_impossible, is_ready, is_selected, is_terminal, number, pod_group, text,
+};
 
 /// What is still missing.
 pub fn missing(view: &View, ledger: &Ledger) -> Vec<String> {
@@ -35,6 +37,7 @@ pub fn missing(view: &View, ledger: &Ledger) -> Vec<String> {
         reasons.extend(status(set, &counts).into_iter().chain(running(set, &pods, nodes)).map(|why| format!("{key}: {why}")));
     }
     jobs(view, &mut reasons);
+    gangs(view, &mut reasons);
     budgets(view, &mut reasons);
     reasons
 }
@@ -71,10 +74,14 @@ fn nodes(view: &View, reasons: &mut Vec<String>) {
     }
 }
 
-/// Pods run exactly where the API server says so, and those of nobody too.
+/// Pods run exactly where the API server says so, and those of nobody too. Those of a gang that does not fit wait.
 fn pods(view: &View, ledger: &Ledger, reasons: &mut Vec<String>) {
     let mut running = ledger.running();
-    for (key, pod) in view.all("pods").filter(|(_, pod)| !is_terminal(pod)) {
+    let waits = |pod: &Value| {
+        let group = pod_group(pod).and_then(|name| view.get("podgroups", text(pod, "/metadata/namespace"), name));
+        text(pod, "/spec/nodeName").is_empty() && group.is_some_and(|group| is_impossible(group))
+    };
+    for (key, pod) in view.all("pods").filter(|(_, pod)| !is_terminal(pod) && !waits(pod)) {
         let is_running = running.remove(text(pod, "/metadata/uid")).is_some_and(|running| running.node == text(pod, "/spec/nodeName"));
         if !is_running || (!is_ready(pod) && controller(pod).is_none_or(|owner| owner["kind"] != "Job")) {
             reasons.push(format!("{key}: running {is_running}, ready {}", is_ready(pod)));
@@ -123,6 +130,24 @@ fn jobs(view: &View, reasons: &mut Vec<String>) {
             reasons.push(format!("{key}: lists Jobs that have ended: {}", cron_job["status"]["active"]));
         }
     }
+}
+
+/// Each gang that fits has as many Pods on nodes as it needs, and says so.
+fn gangs(view: &View, reasons: &mut Vec<String>) {
+    for (key, group) in view.all("podgroups").filter(|(_, group)| !is_impossible(group)) {
+        let least = number(group, "/spec/schedulingPolicy/gang/minCount").and_then(|least| usize::try_from(least).ok()).unwrap_or(0);
+        let bound = bound(view, &key.namespace, &key.name);
+        let is_scheduled = condition(group, "PodGroupInitiallyScheduled").is_some_and(|condition| condition["status"] == "True");
+        if bound < least || !is_scheduled {
+            reasons.push(format!("{key}: {bound} Pods are bound, {least} are needed, scheduled {is_scheduled}"));
+        }
+    }
+}
+
+/// The Pods of a gang that are bound and have not ended.
+pub fn bound(view: &View, namespace: &str, name: &str) -> usize {
+    let of_gang = |pod: &Value| pod_group(pod) == Some(name) && is_active(pod) && !text(pod, "/spec/nodeName").is_empty();
+    view.within("pods", namespace).filter(|pod| of_gang(pod)).count()
 }
 
 fn budgets(view: &View, reasons: &mut Vec<String>) {

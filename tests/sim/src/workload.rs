@@ -1,5 +1,6 @@
 //! What users do to the cluster: they create workloads of every kind, change them, evict and delete Pods, and delete owners.
 
+mod gangs;
 mod objects;
 mod rollouts;
 
@@ -27,6 +28,7 @@ pub struct Workload {
     admin: Admin,
     cluster: Cluster,
     rng: StdRng,
+    gang_rng: StdRng,
     /// The apps that exist, by name: resource and namespace.
     apps: BTreeMap<String, (&'static str, &'static str)>,
     names: u32,
@@ -39,16 +41,19 @@ impl Workload {
         let admin = Admin::new(cluster.admin());
         let mut rng = entropy::stream("workload");
         let apps_max = rng.random_range(1..=5);
-        Self { admin, cluster: cluster.clone(), rng, apps: BTreeMap::new(), names: 0, apps_max }
+        let gang_rng = entropy::stream("gangs");
+        Self { admin, cluster: cluster.clone(), rng, gang_rng, apps: BTreeMap::new(), names: 0, apps_max }
     }
 
-    /// Makes the namespaces and the quota.
+    /// Makes the namespaces, the quota and a priority class.
     pub async fn prepare(&mut self) {
         for namespace in NAMESPACES {
             self.admin.create("namespaces", "", &json!({"metadata": {"name": namespace}})).await.expect("a namespace");
         }
         let quota = json!({"metadata": {"name": "pods"}, "spec": {"hard": {"pods": QUOTA.to_string()}}});
         self.admin.create("resourcequotas", NAMESPACES[0], &quota).await.expect("a quota");
+        let class = json!({"metadata": {"name": gangs::LOW}, "value": -10});
+        self.admin.create("priorityclasses", "", &class).await.expect("a class");
     }
 
     /// Does one thing after the other: many or few things, fast or slowly.
@@ -71,6 +76,10 @@ impl Workload {
                 "jobs" => json!({"spec": {"suspend": false, "parallelism": 2}}),
                 "cronjobs" => json!({"spec": {"suspend": true}}),
                 "statefulsets" => json!({"spec": {"updateStrategy": {"rollingUpdate": {"partition": 0}}}}),
+                "podgroups" => {
+                    self.settle_gang(namespace, &name).await;
+                    continue;
+                }
                 _ => continue,
             };
             self.change(resource, namespace, &name, patch).await;
@@ -115,10 +124,14 @@ impl Workload {
         self.names += 1;
         let name = format!("app{}", self.names);
         let namespace = NAMESPACES[self.rng.random_range(0..2)];
-        let resource =
-            *["deployments", "deployments", "statefulsets", "daemonsets", "jobs", "cronjobs"].choose(&mut self.rng).expect("a kind");
-        let object = objects::app(resource, &name, &mut self.rng);
-        self.create(resource, namespace, &object).await;
+        let kinds = ["deployments", "deployments", "statefulsets", "daemonsets", "jobs", "cronjobs", "podgroups"];
+        let resource = *kinds.choose(&mut self.rng).expect("a kind");
+        if resource == "podgroups" {
+            self.create_gang(namespace, &name).await;
+        } else {
+            let object = objects::app(resource, &name, &mut self.rng);
+            self.create(resource, namespace, &object).await;
+        }
         if matches!(resource, "deployments" | "statefulsets") && self.rng.random_bool(0.6) {
             let budget = objects::budget(&name, &mut self.rng);
             self.create("poddisruptionbudgets", namespace, &budget).await;
@@ -134,12 +147,17 @@ impl Workload {
     }
 
     async fn delete_app(&mut self) {
-        let Some((name, (resource, namespace))) = self.apps.clone().into_iter().choose(&mut self.rng) else { return };
+        if let Some(name) = self.apps.keys().cloned().choose(&mut self.rng) {
+            self.delete(&name).await;
+        }
+    }
+
+    async fn delete(&mut self, name: &str) {
+        let Some((resource, namespace)) = self.apps.remove(name) else { return };
         let propagation = *["Background", "Background", "Foreground"].choose(&mut self.rng).expect("a policy");
-        let answer = self.admin.delete(resource, namespace, &name, propagation).await;
+        let answer = self.admin.delete(resource, namespace, name, propagation).await;
         self.note(&format!("delete {resource} {namespace}/{name} {propagation}"), &answer);
-        let _ = self.admin.delete("poddisruptionbudgets", namespace, &name, "Background").await;
-        self.apps.remove(&name);
+        let _ = self.admin.delete("poddisruptionbudgets", namespace, name, "Background").await;
     }
 
     fn some_pod(&mut self, fits: impl Fn(&View, &Value) -> bool) -> Option<(String, String)> {

@@ -2,7 +2,7 @@
 
 use super::HANDOVER;
 use crate::history::{Change, Check, View};
-use crate::object::{is_terminal, text};
+use crate::object::{is_terminal, text, thousandths};
 
 /// Looks at bindings.
 pub struct Bindings;
@@ -34,11 +34,4 @@ impl Check for Bindings {
 
 fn cpu(pod: &serde_json::Value) -> i64 {
     thousandths(text(pod, "/spec/containers/0/resources/requests/cpu"))
-}
-
-fn thousandths(quantity: &str) -> i64 {
-    match quantity.strip_suffix('m') {
-        Some(milli) => milli.parse().unwrap_or(0),
-        None => quantity.parse::<i64>().unwrap_or(0) * 1000,
-    }
 }

@@ -5,6 +5,7 @@ use api_clock::rand::rngs::StdRng;
 use api_clock::rand::seq::IndexedRandom as _;
 use serde_json::{Value, json};
 
+use super::gangs;
 use crate::node::pod::FAILS;
 
 fn one_of(rng: &mut StdRng, choices: &[Value]) -> Value {
@@ -140,6 +141,7 @@ pub fn change(resource: &str, present: &Value, rng: &mut StdRng) -> Value {
             _ => json!({"spec": {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": rng.random_range(0..=3)}}}}),
         },
         "daemonsets" => new_version(present, rng),
+        "podgroups" => gangs::change(present, rng.random_range(1..=3)),
         "jobs" if rng.random_bool(0.5) => json!({"spec": {"suspend": present["spec"]["suspend"] != true}}),
         "jobs" => json!({"spec": {"parallelism": rng.random_range(0..=4)}}),
         _ => match rng.random_range(0..3) {
