@@ -54,6 +54,7 @@ mod scheduler_plugins;
 mod schedules;
 mod secrets;
 mod sets;
+mod shared_processes;
 mod side_by_side;
 mod streams;
 mod tasks;

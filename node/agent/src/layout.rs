@@ -21,6 +21,9 @@ pub(crate) mod label {
     pub(crate) const GRACE: &str = "io.kubernetes.pod.terminationGracePeriod";
 }
 
+/// The name in the labels of a pause container, as upstream; no container of a Pod can have it.
+pub(crate) const PAUSE: &str = "POD";
+
 /// Bytes of a hash that name a container: 16 give 32 hex digits, short enough for a socket's path.
 const ID_LEN: usize = 16;
 
@@ -144,6 +147,11 @@ impl std::fmt::Display for PodName {
 pub(crate) fn container_id(uid: &str, container: &str, attempt: u32) -> ContainerId {
     let digest = Sha256::digest(format!("{uid}/{container}/{attempt}"));
     ContainerId(digest.iter().take(ID_LEN).map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// The id of a Pod's pause container.
+pub(crate) fn pause_id(uid: &str) -> ContainerId {
+    container_id(uid, PAUSE, 0)
 }
 
 /// A hash of what a container was made from; a change means a new instance. As upstream it covers name and image only, because

@@ -4,6 +4,7 @@
 
 mod container_record;
 mod restart;
+mod sandbox;
 mod target;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ pub(crate) use container_record::{Condemned, ContainerRecord, ExitedInstance, Im
 pub(crate) use restart::{AfterExit, RESTARTING_ALL, after_exit, may_restart_all, restarts, restarts_after_probe, will_restart};
 
 use crate::backoff::Backoff;
+use crate::container::processes::PauseContainer;
 use crate::container::{self, Role, ephemeral, resources};
 use crate::resize::{self, Allocation, Pending};
 
@@ -25,6 +27,12 @@ use crate::resize::{self, Allocation, Pending};
 pub(crate) struct PodRecord {
     /// Namespaces, address, volumes, files and cgroup.
     pub(crate) sandbox: SandboxState,
+    /// The pause container that runs, also before the sandbox is ready again after a restart of the agent.
+    pub(crate) pause: Option<PauseContainer>,
+    /// The ends of sandboxes.
+    pub(crate) sandbox_ends: Backoff,
+    /// The Pod has another sandbox, and its init containers run again before the others.
+    pub(crate) begins_again: bool,
     /// The containers by name.
     pub(crate) containers: BTreeMap<String, ContainerRecord>,
     /// The Pod does not exist in the API any more.
@@ -64,9 +72,11 @@ pub(crate) enum SandboxState {
     Absent,
     /// In progress. → `Ready` or `Failed` by the report.
     Making,
-    /// The sandbox exists.
+    /// The sandbox exists. → `Lost` when its pause container ends.
     Ready(PodSandbox),
-    /// The sandbox could not be created. → `Making` by `Step::Prepare` after `until`.
+    /// The pause container has ended. → `Absent`, or `Failed` for a back-off, by `Step::Recreate` once nothing runs.
+    Lost,
+    /// The sandbox could not be created, or ended too often. → `Making` by `Step::Prepare` after `until`.
     Failed {
         /// When to try again.
         until: Timestamp,
@@ -80,6 +90,8 @@ pub(crate) struct PodSandbox {
     pub(crate) ip: IpAddr,
     /// When the volumes must be refreshed (a token expires).
     pub(crate) volumes_due: Option<Timestamp>,
+    /// The container that has the processes which the Pod's containers share, if they do.
+    pub(crate) pause: Option<PauseContainer>,
     /// The Pod's RuntimeClass and its handler.
     pub(crate) class: Option<(String, String)>,
 }
@@ -175,6 +187,9 @@ impl PodRecord {
         let started_at = pod.status.as_ref().and_then(|status| status.start_time.as_ref()).map_or(now, |time| time.0);
         let mut pod_record = Self {
             sandbox: SandboxState::Absent,
+            pause: None,
+            sandbox_ends: Backoff::default(),
+            begins_again: false,
             containers,
             gone: false,
             failure: None,
@@ -210,12 +225,10 @@ impl PodRecord {
         }
     }
 
-    /// Whether any of `spec.containers` was ever started: init containers do not run again then.
+    /// Whether any of `spec.containers` was ever started in this sandbox: init containers do not run again then.
     pub(crate) fn main_begun(&self) -> bool {
-        self.containers
-            .values()
-            .filter(|record| record.role == Role::Main && !record.reset)
-            .any(|record| record.attempts > 0 || !matches!(record.run, InstanceState::Idle))
+        let counts = |record: &&ContainerRecord| record.role == Role::Main && !record.reset && !self.begins_again;
+        self.containers.values().filter(counts).any(|record| record.attempts > 0 || !matches!(record.run, InstanceState::Idle))
     }
 
     /// Whether nothing is left to run, by the Pod's own doing.

@@ -14,6 +14,7 @@ mod refusals;
 mod requests;
 mod resize;
 mod restarts;
+mod sandboxes;
 mod streams;
 
 use std::collections::BTreeMap;

@@ -21,9 +21,10 @@ use tokio_util::sync::CancellationToken;
 use crate::cleanup;
 use crate::container;
 use crate::container::probes::{self, ProbeKind};
+use crate::container::processes;
 use crate::error::chain;
 use crate::eviction::Eviction;
-use crate::layout::PodName;
+use crate::layout::{PodName, pause_id};
 use crate::node::{Entry, Instance, Node};
 use crate::record::{Clean, Condemned, Failure, ImageState, InstanceState, PodRecord, SandboxState};
 use crate::status;
@@ -192,7 +193,11 @@ impl Worker {
         match step {
             Step::Prepare => {
                 self.record.sandbox = SandboxState::Making;
-                self.tasks.spawn(api_tasks::named("node-agent/pod-prepare", self.effects.clone().prepare()));
+                self.tasks.spawn(api_tasks::named("node-agent/pod-prepare", self.effects.clone().prepare(self.record.pause.clone())));
+            }
+            Step::Recreate => {
+                self.record.recreate_sandbox(now);
+                self.node.note(&self.pod, None, false, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.");
             }
             Step::Pull(name) => {
                 if let Some(record) = self.record.containers.get_mut(&name) {
@@ -217,7 +222,8 @@ impl Worker {
                 let forget_logs = self.record.forgets_logs(&self.pod);
                 self.record.logs_forgotten = forget_logs;
                 let ids = self.record.containers.values().flat_map(|record| [record.ended(), record.last.as_ref()]).flatten();
-                let ids = ids.filter_map(|ended| ended.id.clone()).collect();
+                let pause = processes::are_shared(&self.pod).then(|| pause_id(&self.name.uid).0);
+                let ids = ids.filter_map(|ended| ended.id.clone()).chain(pause).collect();
                 self.tasks.spawn(api_tasks::named("node-agent/pod-clean", self.effects.clone().clean(ids, forget_logs)));
             }
             Step::Delete => {
@@ -256,8 +262,8 @@ impl Worker {
         // While the Pod lives the deadline is this instance's own; the Pod's end may cut it short.
         let ending = self.record.ending_since.is_some();
         let own = if ending { Timestamp::MAX } else { self.restart_deadline(name, now) };
-        // As upstream, a restart of all containers runs no hooks.
-        let reset = !ending && self.restarts_all();
+        // As upstream, a restart of all containers runs no hooks. What ended with the sandbox can run none.
+        let reset = !ending && (self.restarts_all() || self.record.sandbox == SandboxState::Lost);
         let Some(record) = self.record.containers.get_mut(name) else { return };
         let InstanceState::Running(alive) = &mut record.run else { return };
         (alive.stopping, alive.replaced) = (true, replaced);
@@ -388,9 +394,13 @@ impl Worker {
             Report::Started(name, Ok(alive)) => Some((name.clone(), alive.clone())),
             _ => None,
         };
+        let pause = if let Report::Prepared(Ok(sandbox)) = &report { sandbox.pause.clone() } else { None };
         let now = api_clock::now();
         let notes = self.record.learn(&self.pod, report, now);
         self.announce(notes);
+        if let Some(pause) = pause {
+            self.tasks.spawn(api_tasks::named("node-agent/pod-sandbox-wait", self.effects.clone().wait_for_pause(pause)));
+        }
         if let Some((name, alive)) = begun {
             if !alive.hooked {
                 self.tasks

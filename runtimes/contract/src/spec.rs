@@ -70,6 +70,9 @@ pub enum Content {
         /// The path at which it is mounted.
         rootfs: PathBuf,
     },
+    /// Nothing: the container is a process of the runtime's own that waits until it is killed and reaps. Linux containers that
+    /// share its processes ([`Processes::OfContainer`]) come and go, and their PID namespace stays.
+    Pause,
 }
 
 impl Content {
@@ -77,7 +80,7 @@ impl Content {
     pub fn kind(&self) -> ContentKind {
         match self {
             Self::Wasm { .. } => ContentKind::Wasm,
-            Self::Linux { .. } => ContentKind::Linux,
+            Self::Linux { .. } | Self::Pause => ContentKind::Linux,
         }
     }
 }

@@ -6,7 +6,7 @@ use tokio::time::{Duration, Instant};
 use crate::script::Behaviour;
 
 /// SIGKILL.
-const KILL: i32 = 9;
+pub const KILL: i32 = 9;
 
 /// A container.
 pub struct Container {
@@ -38,6 +38,11 @@ impl Container {
         }
         let (signal, at) = started.killed?;
         Some(Exit { code: 128 + signal, signal: Some(signal), oom_killed: false, finished_at_ms: ms(at), message: String::new() })
+    }
+
+    /// Whether it runs.
+    pub fn runs(&self, now: Instant) -> bool {
+        self.started.is_some() && self.exit(now, |_| 0).is_none()
     }
 
     /// When it ends by itself.

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use runtimes_contract::{
-    AttachSession, ContainerId, ContainerSpec, ContainerState, ContainerStatus, ExecSession, ExecSpec, Exit, HttpRequests, Preparation,
-    RuntimeError, Stats,
+    AttachSession, ContainerId, ContainerSpec, ContainerState, ContainerStatus, Content, ExecSession, ExecSpec, Exit, HttpRequests,
+    Preparation, Processes, RuntimeError, Stats,
 };
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::container::{Container, Started};
+use crate::container::{Container, KILL, Started};
 use crate::script::{Behaviour, Fault, Operation, Script};
 
 /// When a world begins, in ms since the epoch.
@@ -35,6 +35,21 @@ struct Inner {
     last_pid: i32,
 }
 
+impl Inner {
+    /// A container has ended: with it end those that share its processes.
+    fn end_with(&mut self, id: &ContainerId, now: Instant) {
+        let shares = |container: &Container| matches!(&container.spec.processes, Processes::OfContainer(target) if target == id);
+        for (container, changed) in self.containers.values_mut().filter(|(container, _)| shares(container)) {
+            if container.runs(now)
+                && let Some(started) = &mut container.started
+            {
+                started.killed = Some((KILL, now));
+                changed.notify_waiters();
+            }
+        }
+    }
+}
+
 impl World {
     /// An empty world. Its clock is tokio's, and begins now.
     pub fn new(script: Script) -> Arc<Self> {
@@ -49,6 +64,11 @@ impl World {
     /// Every operation so far, in order.
     pub fn calls(&self) -> Vec<Operation> {
         self.inner.lock().calls.clone()
+    }
+
+    /// The ids of all containers.
+    pub fn containers(&self) -> Vec<ContainerId> {
+        self.inner.lock().containers.keys().cloned().collect()
     }
 
     /// From now on the container has these counters of HTTP requests; without any it serves none.
@@ -67,7 +87,14 @@ impl World {
 
     /// The effect of `kill -9` on every container, as when the machine's memory runs out.
     pub fn kill_all(&self) {
-        let ids: Vec<_> = self.inner.lock().containers.keys().cloned().collect();
+        self.kill(|_| true);
+    }
+
+    /// The effect of `kill -9` on some containers.
+    pub fn kill(&self, is_meant: impl Fn(&ContainerSpec) -> bool) {
+        let inner = self.inner.lock();
+        let ids: Vec<_> = inner.containers.iter().filter(|(_, (one, _))| is_meant(&one.spec)).map(|(id, _)| id.clone()).collect();
+        drop(inner);
         for id in ids {
             // A container that was not started has nothing to kill.
             let _killed = self.signal(&id, 9);
@@ -91,15 +118,21 @@ impl World {
     }
 
     pub(crate) fn create(&self, spec: &ContainerSpec) -> Result<(), RuntimeError> {
-        let behaviour = (self.script.behaviour)(spec);
+        let behaviour = if spec.content == Content::Pause { Behaviour::IgnoreTerm } else { (self.script.behaviour)(spec) };
         if let Behaviour::BadContent(why) = behaviour {
             return Err(RuntimeError::BadContent(why));
         }
+        let now = Instant::now();
         let mut inner = self.inner.lock();
+        if let Processes::OfContainer(target) = &spec.processes
+            && !inner.containers.get(target).is_some_and(|(container, _)| container.runs(now))
+        {
+            return Err(RuntimeError::Unsupported(format!("invalid target container: container \"{target}\" is not running")));
+        }
         if inner.containers.contains_key(&spec.id) {
             return Err(RuntimeError::Exists(spec.id.0.clone()));
         }
-        let container = Container { spec: spec.clone(), behaviour, created: Instant::now(), started: None };
+        let container = Container { spec: spec.clone(), behaviour, created: now, started: None };
         inner.containers.insert(spec.id.clone(), (container, Arc::default()));
         Ok(())
     }
@@ -128,6 +161,7 @@ impl World {
         if !over && dies {
             started.killed = Some((signal, now));
             changed.notify_waiters();
+            inner.end_with(id, now);
         }
         Ok(())
     }
@@ -158,6 +192,7 @@ impl World {
         inner.http_requests.remove(id);
         if let Some((_, changed)) = inner.containers.remove(id) {
             changed.notify_waiters();
+            inner.end_with(id, Instant::now());
         }
     }
 

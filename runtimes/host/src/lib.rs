@@ -1,9 +1,10 @@
 //! The machine as runtimes and the node agent use it: cgroups ([`cgroup`]), processes that are not our children ([`process`]),
-//! files ([`files`]), work on hostile bytes in a confined process ([`helper`]), blocking calls ([`blocking()`]), and locks by key
-//! ([`Keyed`]). The crate does not know containers' states, images or Pods.
+//! files ([`files`]), work on hostile bytes in a confined process ([`helper`], by the steps of [`confine`]), blocking calls
+//! ([`blocking()`]), and locks by key ([`Keyed`]). The crate does not know containers' states, images or Pods.
 
 mod blocking;
 pub mod cgroup;
+pub mod confine;
 pub mod files;
 pub mod helper;
 mod keyed;

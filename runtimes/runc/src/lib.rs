@@ -7,6 +7,7 @@ mod bundle;
 mod errors;
 mod exec;
 pub mod fds;
+pub mod pause;
 mod runtime;
 mod tool;
 mod version;

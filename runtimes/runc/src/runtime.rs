@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use oci_spec::runtime::Spec;
 use runtimes_contract::{
     AttachSession, ContainerId, ContainerSpec, ContainerState, ContainerStatus, Content, ContentKind, ExecSession, ExecSpec, Exit,
     HttpRequests, Preparation, Processes, Runtime, RuntimeError, Stats,
@@ -22,7 +23,7 @@ use serde_json::{Value, json};
 
 use crate::bundle::{Facts, bundle, exec_process};
 use crate::tool::{Runc, flags};
-use crate::{errors, exec};
+use crate::{errors, exec, pause};
 
 /// The paths and programs of a [`RuncRuntime`].
 #[derive(Clone, Debug)]
@@ -84,7 +85,7 @@ impl Runtime for RuncRuntime {
     /// A first start needs no preparation: the image store has the root file system.
     async fn prepare(&self, spec: &ContainerSpec, _tenant: &str) -> Result<Duration, RuntimeError> {
         match spec.content {
-            Content::Linux { .. } => Ok(Duration::ZERO),
+            Content::Linux { .. } | Content::Pause => Ok(Duration::ZERO),
             Content::Wasm { .. } => {
                 Err(RuntimeError::BadContent("runtime handler runc runs Linux images, but the image holds a WebAssembly module".into()))
             }
@@ -100,8 +101,13 @@ impl Runtime for RuncRuntime {
         let shims = self.shims.clone();
         let owned = id.clone();
         let made = blocking(move || shims.startable(&owned)).await?;
-        let counter = self.shims.group(&made.spec)?.oom_counter();
+        let group = self.shims.group(&made.spec)?;
         let dir = self.shims.state.dir(id);
+        if made.spec.content == Content::Pause {
+            let args = pause::args(&dir, &made.spec);
+            return launch(&self.shim, args, &dir.join("shim.log"), Some(group), PidNamespace::Own).await;
+        }
+        let counter = group.oom_counter();
         let mut args: Vec<OsString> = vec!["run".into()];
         args.extend([&dir, &self.runc.binary, &self.runc.root].map(|path| path.clone().into_os_string()));
         args.extend([OsString::from(&id.0), made.spec.log_path.into(), counter.into()]);
@@ -176,25 +182,32 @@ impl RuncRuntime {
 }
 
 fn create(shims: &Shims, runc: &Runc, spec: &ContainerSpec) -> Result<(), RuntimeError> {
-    shims.group(spec)?;
-    let devices = if spec.security.privileged { host_devices(Path::new("/dev")) } else { Vec::new() };
-    let (mode, limits_swap) = (shims.cgroups.mode(), shims.cgroups.limits_swap());
-    let facts = Facts { cgroups: Some(mode), limits_swap, devices, target: target(shims, spec)? };
-    let oci = bundle(spec, &facts)?;
+    let group = shims.group(spec)?;
+    let oci = if spec.content == Content::Pause { None } else { Some(bundle(spec, &facts(shims, spec)?)?) };
     let dir = shims.state.create(spec)?;
-    let writing = || format!("writing {}/config.json", dir.display());
-    let furnish = || {
-        let text = serde_json::to_vec(&oci).map_err(io::Error::other).map_err(RuntimeError::io(writing()))?;
-        write_atomic(&dir.join("config.json"), &text, PRIVATE).map_err(RuntimeError::io(writing()))?;
-        open_log(&spec.log_path, None).map(|_| ())
+    let made = match &oci {
+        Some(oci) => furnish(&dir, oci, spec),
+        None => pause::furnish(&dir, &group, spec),
     };
-    let made = furnish();
     if made.is_err()
         && let Err(error) = remove(shims, runc, &spec.id)
     {
         tracing::warn!(container = %spec.id, %error, "clearing away a half-made container");
     }
     made
+}
+
+fn facts(shims: &Shims, spec: &ContainerSpec) -> Result<Facts, RuntimeError> {
+    let devices = if spec.security.privileged { host_devices(Path::new("/dev")) } else { Vec::new() };
+    let (mode, limits_swap) = (shims.cgroups.mode(), shims.cgroups.limits_swap());
+    Ok(Facts { cgroups: Some(mode), limits_swap, devices, target: target(shims, spec)? })
+}
+
+fn furnish(dir: &Path, oci: &Spec, spec: &ContainerSpec) -> Result<(), RuntimeError> {
+    let writing = || format!("writing {}/config.json", dir.display());
+    let text = serde_json::to_vec(oci).map_err(io::Error::other).map_err(RuntimeError::io(writing()))?;
+    write_atomic(&dir.join("config.json"), &text, PRIVATE).map_err(RuntimeError::io(writing()))?;
+    open_log(&spec.log_path, None).map(|_| ())
 }
 
 /// The first process of the container whose PID namespace a container joins. The shim checks, before anything of the container

@@ -61,7 +61,7 @@ fn module(spec: &ContainerSpec) -> Result<StoredModule, RuntimeError> {
         Content::Wasm { module, digest, .. } => {
             Ok(StoredModule { file: module.clone(), digest: digest.clone(), proposals: spec.proposals.clone() })
         }
-        Content::Linux { .. } => {
+        Content::Linux { .. } | Content::Pause => {
             Err(RuntimeError::BadContent("runtime handler wasmtime runs WebAssembly, but the image holds a Linux root file system".into()))
         }
     }

@@ -112,7 +112,7 @@ const TOP: &[Field] = &[
     Field::by(SERVER, "serviceAccount", "api/admission/src/plugins/service_account.rs"),
     Field::by(SERVER, "serviceAccountName", "api/admission/src/plugins/service_account.rs"),
     Field::by(NODE, "setHostnameAsFQDN", FILES),
-    Field::nobody("shareProcessNamespace"),
+    Field::by(NODE, "shareProcessNamespace", "node/agent/src/container/processes.rs"),
     Field::by(NODE, "subdomain", FILES),
     Field::by(NODE, "terminationGracePeriodSeconds", "node/agent/src/worker/plan.rs"),
     Field::by(&[Scheduler, Controller("taint-eviction-controller")], "tolerations", "sched/scheduler/src/plugins/taint_toleration.rs"),

@@ -39,7 +39,8 @@ fn reports_the_first_element_of_a_list_once() {
 
 #[test]
 fn reports_nothing_that_the_node_does() {
-    let spec = json!({"hostIPC": true, "hostNetwork": true, "hostPID": true, "hostUsers": false, "setHostnameAsFQDN": true});
+    let spec = json!({"hostIPC": true, "hostNetwork": true, "hostPID": true, "hostUsers": false, "setHostnameAsFQDN": true,
+        "shareProcessNamespace": true});
     assert_eq!(warnings("v1", "Pod", pod(spec), None), texts(&[]));
 }
 

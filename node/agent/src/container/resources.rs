@@ -222,7 +222,7 @@ pub(crate) fn of_pod(pod: &Pod) -> Resources {
     }
 }
 
-fn shares(milli: i64) -> u64 {
+pub(crate) fn shares(milli: i64) -> u64 {
     let shares = u64::try_from(milli).unwrap_or(0).saturating_mul(1_024) / 1_000;
     shares.clamp(CPU_SHARES.0, CPU_SHARES.1)
 }

@@ -5,13 +5,15 @@ use std::path::PathBuf;
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 use node_images::Image;
-use runtimes_contract::{ContainerSpec, Content, Mount, Processes, Sandbox, Seccomp, Security, User};
+use runtimes_contract::{ContainerSpec, Content, Mount, Processes, Resources, Sandbox, Seccomp, Security, User};
 
 use super::{command, env, files, resources, security};
-use crate::layout::{Layout, PodName, container_id, label, spec_hash};
+use crate::layout::{Layout, PAUSE, PodName, container_id, label, pause_id, spec_hash};
 
 /// The default path of a container's termination message.
 const TERMINATION_PATH: &str = "/dev/termination-log";
+/// Upstream's for pause containers.
+const PAUSE_OOM_SCORE_ADJ: i32 = -998;
 
 /// What the spec is made from, beside Pod and container.
 pub(crate) struct Ingredients<'a> {
@@ -73,6 +75,45 @@ pub(crate) fn build(pod: &Pod, container: &Container, layout: &Layout, from: Ing
         stdin_once: container.stdin_once.unwrap_or(false),
         tty: container.tty.unwrap_or(false),
         id,
+    }
+}
+
+/// The spec of a Pod's pause container, with upstream's weight, and upstream's last place in the kernel's choice when memory runs
+/// out.
+pub(crate) fn pause(pod: &Pod, sandbox: &Sandbox, layout: &Layout, oom_score_adj_min: i32) -> ContainerSpec {
+    let names = PodName::of(pod);
+    let id = pause_id(&names.uid);
+    let labels = [
+        (label::POD_UID, names.uid.clone()),
+        (label::POD_NAME, names.name),
+        (label::POD_NAMESPACE, names.namespace),
+        (label::CONTAINER, PAUSE.to_owned()),
+        // It does nothing that would take time to end.
+        (label::GRACE, "0".to_owned()),
+    ];
+    ContainerSpec {
+        cgroup: format!("{}/{id}", layout.pod_cgroup(resources::qos(pod), &names.uid)),
+        id,
+        labels: labels.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+        sandbox: sandbox.clone(),
+        processes: Processes::Own,
+        content: Content::Pause,
+        args: vec!["/pause".to_owned()],
+        env: Vec::new(),
+        working_dir: PathBuf::from("/"),
+        mounts: Vec::new(),
+        user: User::default(),
+        resources: Resources { cpu_shares: Some(resources::shares(0)), ..Resources::default() },
+        probe_token: String::new(),
+        http_concurrency: None,
+        proposals: Default::default(),
+        oom_score_adj: PAUSE_OOM_SCORE_ADJ.max(oom_score_adj_min),
+        security: Security::default(),
+        log_path: PathBuf::new(),
+        ports: Vec::new(),
+        stdin: false,
+        stdin_once: false,
+        tty: false,
     }
 }
 

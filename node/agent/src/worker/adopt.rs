@@ -1,6 +1,8 @@
 //! Builds the record with which a worker begins. The runtimes have the running containers. For containers that no runtime has,
 //! the Pod's status in the API is used. Pure.
 
+mod sandbox;
+
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
@@ -41,7 +43,12 @@ pub(crate) fn adopt(pod: &Pod, found: Vec<RuntimeContainer>, now: Timestamp) -> 
         pod_record.ended_before = true;
     }
     let (mut newest, mut useless): (BTreeMap<String, RuntimeContainer>, Vec<RuntimeContainer>) = (BTreeMap::new(), Vec::new());
+    let mut pause = None;
     for one in found {
+        if one.is_running_pause() {
+            pause = Some(one);
+            continue;
+        }
         let name = one.label(label::CONTAINER).to_owned();
         if one.status.state == ContainerState::Created || !pod_record.containers.contains_key(&name) {
             useless.push(one);
@@ -68,6 +75,7 @@ pub(crate) fn adopt(pod: &Pod, found: Vec<RuntimeContainer>, now: Timestamp) -> 
             record.waiting = Some(Waiting::restarting_all(now));
         }
     }
+    sandbox::adopt(pod, &mut pod_record, pause);
     (pod_record, useless)
 }
 

@@ -11,8 +11,8 @@ use thiserror::Error;
 use crate::action::ActionError;
 use crate::backoff::{self, Backoff, go_duration};
 use crate::cleanup::CleanupError;
-use crate::container;
 use crate::container::probes::ProbeKind;
+use crate::container::{self, Role};
 use crate::error::chain;
 use crate::eviction::{self, Eviction};
 use crate::layout::PodName;
@@ -37,6 +37,8 @@ const RESIZE_RETRY: SignedDuration = SignedDuration::from_secs(10);
 pub(crate) enum Report {
     /// The sandbox exists, or the reason in the event.
     Prepared(Result<PodSandbox, Reason>),
+    /// The pause container has ended.
+    SandboxEnded,
     /// A container's image is present, or why the container waits.
     Pulled(String, Result<Arc<Image>, Reason>),
     /// An instance runs, or was not started.
@@ -105,6 +107,10 @@ impl PodRecord {
     pub(crate) fn learn(&mut self, pod: &Pod, report: Report, now: Timestamp) -> Vec<Note> {
         match report {
             Report::Prepared(result) => self.prepared(result, now),
+            Report::SandboxEnded => {
+                self.sandbox_ended();
+                Vec::new()
+            }
             Report::Pulled(name, result) => self.pulled(pod, &name, result, now),
             Report::Started(name, result) => self.started(pod, &name, result, now),
             Report::Exited(name, attempt, ended) => {
@@ -128,6 +134,7 @@ impl PodRecord {
     fn prepared(&mut self, result: Result<PodSandbox, Reason>, now: Timestamp) -> Vec<Note> {
         match result {
             Ok(sandbox) => {
+                self.pause = sandbox.pause.clone();
                 self.sandbox = SandboxState::Ready(sandbox);
                 self.faults = Backoff::default();
                 Vec::new()
@@ -247,6 +254,7 @@ impl PodRecord {
                 record.last = before.or(record.last.take());
                 record.waiting = None;
                 record.reset = false;
+                self.begins_again &= record.role != Role::Main;
                 Vec::new()
             }
             Err(StartFault::Unmade(Reason { reason, message })) => {
@@ -265,6 +273,7 @@ impl PodRecord {
                 record.attempts += 1;
                 record.last = before.or(record.last.take());
                 record.reset = false;
+                self.begins_again &= record.role != Role::Main;
                 let message = ended.message.clone();
                 let mut notes = vec![warning(name, "Failed", format!("Error: {message}"))];
                 notes.extend(self.exited(pod, name, ended, now));

@@ -22,6 +22,8 @@ const WEIGHED_AGAIN: SignedDuration = SignedDuration::from_secs(5);
 pub(crate) enum Step {
     /// Make namespaces, volumes, files and cgroup.
     Prepare,
+    /// Let the Pod have another sandbox: nothing runs in the one that ended.
+    Recreate,
     /// Make sure that the image of a container is present.
     Pull(String),
     /// Make and start the next instance of a container.
@@ -75,6 +77,7 @@ fn run(spec: &PodSpec, pod_record: &PodRecord, now: Timestamp) -> Step {
         SandboxState::Absent => return Step::Prepare,
         SandboxState::Failed { until } if until <= now => return Step::Prepare,
         SandboxState::Failed { until } => Some(until),
+        SandboxState::Lost => return end_with_sandbox(pod_record),
         SandboxState::Making | SandboxState::Ready(_) => None,
     };
     if let Resize::Due { until: due, .. } = pod_record.resize
@@ -120,6 +123,20 @@ fn run(spec: &PodSpec, pod_record: &PodRecord, now: Timestamp) -> Step {
         }
     }
     Step::Wait(until)
+}
+
+/// The sandbox has ended: ends what may still run, ephemeral containers too; then the Pod gets another sandbox. Exit codes decide which
+/// containers follow, as after any other end.
+fn end_with_sandbox(pod_record: &PodRecord) -> Step {
+    let mut waits = false;
+    for (name, record) in &pod_record.containers {
+        match &record.run {
+            InstanceState::Running(alive) if !alive.stopping => return stop(name),
+            InstanceState::Running(_) | InstanceState::Starting { .. } => waits = true,
+            InstanceState::Idle | InstanceState::Ended(_) => {}
+        }
+    }
+    if waits { Step::Wait(None) } else { Step::Recreate }
 }
 
 /// Ends all containers that the Pod was created with; then it begins again.

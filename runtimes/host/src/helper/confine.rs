@@ -3,15 +3,14 @@
 use std::io;
 use std::path::Path;
 
-use caps::{CapSet, Capability, CapsHashSet};
-use nix::errno::Errno;
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use caps::{Capability, CapsHashSet};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal;
-use nix::unistd::{Gid, Uid, chdir, chroot, pivot_root, setgroups, setresgid, setresuid};
+use nix::unistd::chdir;
 
 use super::{Bounds, Rights, syscalls};
+use crate::confine;
 use crate::process::Pidfd;
 
 /// The user of work without privileges.
@@ -50,29 +49,13 @@ fn end_with(parent: &Pidfd) -> io::Result<()> {
 /// Leaves the node's file system: below the new root is the directory to work in, or nothing.
 fn enter(rights: Rights, root: &Path) -> Result<(), Failure> {
     let step = "entering a root of its own";
-    let none = None::<&str>;
-    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).map_err(doing(step))?;
-    let safe = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    confine::make_mounts_private().map_err(doing(step))?;
     match rights {
-        Rights::Files => {
-            mount(Some(root), root, none, MsFlags::MS_BIND, none).map_err(doing(step))?;
-            mount(none, root, none, MsFlags::MS_BIND | MsFlags::MS_REMOUNT | safe, none).map_err(doing(step))?;
-        }
-        Rights::Memory => {
-            mount(Some("tmpfs"), root, Some("tmpfs"), safe | MsFlags::MS_RDONLY, Some("mode=555,size=4k")).map_err(doing(step))?;
-        }
+        Rights::Files => confine::mount_itself(root).map_err(doing(step))?,
+        Rights::Memory => confine::mount_empty(root).map_err(doing(step))?,
     }
     chdir(root).map_err(doing(step))?;
-    match pivot_root(".", ".") {
-        Ok(()) => umount2(".", MntFlags::MNT_DETACH).map_err(doing(step))?,
-        // A machine that runs from its initramfs has a root that cannot be left by this way.
-        Err(Errno::EINVAL) => {
-            mount(Some("."), "/", none, MsFlags::MS_MOVE, none).map_err(doing(step))?;
-            chroot(".").map_err(doing(step))?;
-        }
-        Err(error) => return Err(doing(step)(error)),
-    }
-    chdir("/").map_err(doing(step))
+    confine::enter_working_dir().map_err(doing(step))
 }
 
 fn limit(bounds: &Bounds) -> nix::Result<()> {
@@ -105,21 +88,6 @@ fn capabilities(rights: Rights) -> CapsHashSet {
 }
 
 fn drop_capabilities(rights: Rights) -> Result<(), Failure> {
-    let step = "dropping capabilities";
-    let failed = |error: caps::errors::CapsError| (step, io::Error::other(error));
-    let capabilities = capabilities(rights);
-    caps::clear(None, CapSet::Bounding).map_err(failed)?;
-    setgroups(&[]).map_err(doing(step))?;
-    if rights == Rights::Memory {
-        let (uid, gid) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
-        setresgid(gid, gid, gid).map_err(doing(step))?;
-        setresuid(uid, uid, uid).map_err(doing(step))?;
-    }
-    for set in [CapSet::Ambient, CapSet::Inheritable] {
-        caps::clear(None, set).map_err(failed)?;
-    }
-    for set in [CapSet::Effective, CapSet::Permitted] {
-        caps::set(None, set, &capabilities).map_err(failed)?;
-    }
-    Ok(())
+    let id = (rights == Rights::Memory).then_some(NOBODY);
+    confine::drop_privileges(&capabilities(rights), id).map_err(doing("dropping capabilities"))
 }

@@ -5,26 +5,22 @@ use std::collections::BTreeMap;
 use std::io;
 
 use seccompiler::{
-    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen as Len, SeccompCmpOp as Op, SeccompCondition as Condition, SeccompFilter,
-    SeccompRule, apply_filter,
+    BackendError, SeccompAction, SeccompCmpArgLen as Len, SeccompCmpOp as Op, SeccompCondition as Condition, SeccompRule, apply_filter,
 };
 
 use super::Rights;
+use crate::confine::filter;
 
 /// Limits the calling thread, and the threads that it creates, to what the work needs.
 pub(super) fn allow(rights: Rights) -> io::Result<()> {
     let failed = |error: BackendError| io::Error::other(error);
     // glibc tries clone3 first, whose flags no filter can see, and falls back to clone at this answer.
     let no_clone3 = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
-    let no_clone3 = program(no_clone3, SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS.cast_unsigned())).map_err(failed)?;
+    let no_clone3 = filter(no_clone3, SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS.cast_unsigned())).map_err(failed)?;
     let allowed = rules(rights).map_err(failed)?;
-    let allowed = program(allowed, SeccompAction::Errno(libc::EPERM.cast_unsigned()), SeccompAction::Allow).map_err(failed)?;
+    let allowed = filter(allowed, SeccompAction::Errno(libc::EPERM.cast_unsigned()), SeccompAction::Allow).map_err(failed)?;
     apply_filter(&no_clone3).map_err(io::Error::other)?;
     apply_filter(&allowed).map_err(io::Error::other)
-}
-
-fn program(rules: BTreeMap<i64, Vec<SeccompRule>>, otherwise: SeccompAction, matched: SeccompAction) -> Result<BpfProgram, BackendError> {
-    SeccompFilter::new(rules, otherwise, matched, std::env::consts::ARCH.try_into()?)?.try_into()
 }
 
 fn rules(rights: Rights) -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {

@@ -12,6 +12,7 @@ use thiserror::Error;
 
 use super::{Effects, volume_text};
 use crate::container::files::FqdnTooLong;
+use crate::container::processes::PauseContainer;
 use crate::container::resolv::Cluster;
 use crate::container::{self, files, resources};
 use crate::devices;
@@ -44,6 +45,8 @@ enum SandboxError {
     Network(#[from] NetworkError),
     #[error(transparent)]
     Cgroup(#[from] RuntimeError),
+    #[error("starting its pause container")]
+    Pause(#[source] RuntimeError),
     #[error("writing {}: {error}", .path.display())]
     File { path: PathBuf, error: io::Error },
     #[error("interrupted")]
@@ -58,12 +61,13 @@ impl From<SandboxError> for Reason {
 
 impl Effects {
     /// Namespaces, address, volumes, files and cgroup.
-    pub(crate) async fn prepare(self) {
-        let result = self.create_sandbox().await;
+    /// `pause` is the Pod's pause container, if one runs.
+    pub(crate) async fn prepare(self, pause: Option<PauseContainer>) {
+        let result = self.create_sandbox(pause).await;
         self.report(Report::Prepared(result)).await;
     }
 
-    async fn create_sandbox(&self) -> Result<PodSandbox, Reason> {
+    async fn create_sandbox(&self, pause: Option<PauseContainer>) -> Result<PodSandbox, Reason> {
         if let Some(fault) = enforce::sandbox_fault(&self.pod) {
             return Err(SandboxError::Unsupported(fault).into());
         }
@@ -88,10 +92,14 @@ impl Effects {
         })
         .await;
         match written {
-            Ok(Ok(())) => Ok(PodSandbox { sandbox, ip, volumes_due, class }),
-            Ok(Err((path, error))) => Err(SandboxError::File { path, error }.into()),
-            Err(_) => Err(SandboxError::Interrupted.into()),
+            Ok(Ok(())) => {}
+            Ok(Err((path, error))) => return Err(SandboxError::File { path, error }.into()),
+            Err(_) => return Err(SandboxError::Interrupted.into()),
         }
+        // Last, so that no pause container runs in a sandbox that could not be made.
+        let handler = class.as_ref().map(|(_, handler)| handler.as_str());
+        let pause = self.pause(&sandbox, handler, pause).await.map_err(SandboxError::Pause)?;
+        Ok(PodSandbox { sandbox, ip, volumes_due, pause, class })
     }
 
     async fn runtime_class(&self) -> Result<Option<(String, String)>, SandboxError> {

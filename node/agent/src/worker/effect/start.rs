@@ -66,7 +66,7 @@ impl Effects {
         if role == Role::Ephemeral {
             enforce::check_added(&self.pod, container, enforce::has_selinux()).map_err(|error| unmade("CreateContainerError", error.0))?;
         }
-        let processes = self.processes(image.kind, next.target.as_ref());
+        let processes = self.processes(image.kind, sandbox, next.target.as_ref());
         let processes = processes.map_err(|error| unmade("CreateContainerError", error.to_string()))?;
         let variables = self.variables(container, sandbox).await.map_err(config_fault)?;
         let expand = |text: &str| expand_path(text, &variables);
@@ -140,6 +140,7 @@ impl Effects {
         match content {
             Content::Linux { rootfs } => Some(rootfs.clone()),
             Content::Wasm { .. } => self.guest_files(image, id),
+            Content::Pause => None,
         }
     }
 
@@ -157,12 +158,12 @@ impl Effects {
     }
 
     /// Pod and target decide.
-    fn processes(&self, kind: ContentKind, target: Option<&TargetInstance>) -> Result<Processes, ProcessesError> {
+    fn processes(&self, kind: ContentKind, sandbox: &PodSandbox, target: Option<&TargetInstance>) -> Result<Processes, ProcessesError> {
         let target = target.map(|target| {
             let runtime = self.node.parts.by_handler(&target.handler);
             (target, runtime.map_or(kind, |runtime| runtime.runs()))
         });
-        processes::processes(&self.pod, kind, target)
+        processes::processes(&self.pod, kind, sandbox.pause.as_ref(), target)
     }
 
     #[expect(clippy::too_many_arguments, reason = "one caller, which has just worked each of them out")]

@@ -31,7 +31,8 @@ fn merge(into: &mut Value, from: Value) {
 
 fn ready_sandbox() -> SandboxState {
     let sandbox = Sandbox { network: None, ipc: None, uts: None, hostname: "p".to_owned() };
-    SandboxState::Ready(PodSandbox { sandbox, ip: "10.0.0.2".parse().expect("an address"), volumes_due: None, class: None })
+    let ip = "10.0.0.2".parse().expect("an address");
+    SandboxState::Ready(PodSandbox { sandbox, ip, volumes_due: None, pause: None, class: None })
 }
 
 fn image() -> ImageState {
@@ -68,6 +69,7 @@ fn pod_record(pod: &Pod, script: &str) -> PodRecord {
     for word in script.split_whitespace() {
         match word {
             "base" => pod_record.sandbox = ready_sandbox(),
+            "lost" => pod_record.sandbox = SandboxState::Lost,
             "making" => pod_record.sandbox = SandboxState::Making,
             "faulty" => pod_record.sandbox = SandboxState::Failed { until: at(NOW + 3) },
             "gone" => pod_record.gone = true,
@@ -369,4 +371,51 @@ fn a_resize_that_wants_a_restart_waits_for_the_pods_bounds_and_for_no_other_cont
         pod_record.resize = resize.clone();
         assert_eq!(plan(&pod, &pod_record, at(NOW)), wanted, "{resize:?}");
     }
+}
+
+#[test]
+fn what_is_left_of_a_sandbox_ends_before_the_next_one() {
+    let pod = pod(json!({"initContainers": [{"name": "i", "image": "i:1"}], "shareProcessNamespace": true}), json!({}));
+    let next = |script: &str| plan(&pod, &pod_record(&pod, script), at(NOW));
+    assert_eq!(next("lost i=0 a=run b=137"), stop("a"));
+    assert_eq!(next("lost i=0 a=stop b=137"), Step::Wait(None));
+    assert_eq!(next("lost i=0 a=start b=137"), Step::Wait(None));
+    assert_eq!(next("lost i=0 a=137 b=137"), Step::Recreate);
+    assert_eq!(next("failed lost i=0 a=137 b=137"), Step::Clean, "a Pod that ends gets no other sandbox");
+}
+
+#[test]
+fn after_another_sandbox_init_containers_run_again_before_the_others() {
+    let spec = json!({"initContainers": [{"name": "i", "image": "i:1"}], "shareProcessNamespace": true, "restartPolicy": "OnFailure"});
+    let pod = pod(spec, json!({}));
+    let mut pod_record = pod_record(&pod, "lost i=0 a=0 b=137");
+    pod_record.recreate_sandbox(at(NOW));
+    assert_eq!(plan(&pod, &pod_record, at(NOW)), Step::Prepare);
+    pod_record.sandbox = ready_sandbox();
+    let mut step = |name: Option<&str>, state: &str| {
+        if let Some(name) = name {
+            set(&pod, pod_record.containers.get_mut(name).expect("a container"), name, state);
+            pod_record.begins_again &= name == "i";
+        }
+        plan(&pod, &pod_record, at(NOW))
+    };
+    assert_eq!(step(None, ""), Step::Pull("i".to_owned()));
+    assert_eq!(step(Some("i"), "run"), Step::Wait(None), "the others wait for it");
+    assert_eq!(step(Some("i"), "0"), Step::Pull("b".to_owned()), "a container that succeeded stays ended");
+    assert_eq!(step(Some("b"), "run"), Step::Wait(None));
+}
+
+#[test]
+fn a_sandbox_that_ends_again_and_again_waits() {
+    let pod = pod(json!({"shareProcessNamespace": true}), json!({}));
+    let mut pod_record = pod_record(&pod, "lost a=137 b=137");
+    let mut next = |second: i64| {
+        pod_record.sandbox = SandboxState::Lost;
+        pod_record.recreate_sandbox(at(second));
+        pod_record.sandbox.clone()
+    };
+    assert_eq!(next(NOW), SandboxState::Absent);
+    assert_eq!(next(NOW + 1), SandboxState::Failed { until: at(NOW + 11) });
+    assert_eq!(next(NOW + 12), SandboxState::Failed { until: at(NOW + 32) });
+    assert_eq!(next(NOW + 2_000), SandboxState::Absent, "after a quiet time it begins at once");
 }

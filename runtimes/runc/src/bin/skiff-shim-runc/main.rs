@@ -1,13 +1,15 @@
 //! The shim of an OCI container, and the helper of an exec. Started by the node agent, never by hand.
 //!
 //! `run` is the container's subreaper: it has runc create and start the container, copies stdout and stderr to the log, and
-//! writes the exit record. `exec` does the same for a further process and sends its exit code over a socket. Neither has
-//! threads, an event loop or JSON: each container has a shim, which should be as small as possible.
+//! writes the exit record. `exec` does the same for a further process and sends its exit code over a socket. `pause` becomes the
+//! first process of a PID namespace that containers share. None has threads, an event loop or JSON: each container has a shim,
+//! which should be as small as possible.
 
 mod channel;
 mod console;
 mod enter;
 mod log;
+mod pause;
 mod run;
 mod runc;
 mod signals;
@@ -40,7 +42,8 @@ impl Failure {
 }
 
 fn main() {
-    let mut args = std::env::args_os().skip(1);
+    let mut args = std::env::args_os();
+    let is_pause = args.next().is_some_and(|name| name == pause::NAME);
     let verb = args.next().unwrap_or_default();
     let args: Vec<OsString> = args.collect();
     let channel = Channel::from_stdin();
@@ -48,9 +51,11 @@ fn main() {
         std::process::exit(channel.refuse(&Failure::io("closing descriptors")(error)));
     }
     let code = match verb.to_str() {
+        Some("") if is_pause => pause::run(channel),
+        Some("pause") => pause::prepare(channel, &args),
         Some("run") => run::run(channel, &args),
         Some("exec") => enter::run(channel, &args),
-        _ => channel.refuse(&Failure { kind: "io", message: "usage: skiff-shim-runc run|exec …; the node agent starts it".into() }),
+        _ => channel.refuse(&Failure { kind: "io", message: "usage: skiff-shim-runc run|exec|pause …; the node agent starts it".into() }),
     };
     std::process::exit(code);
 }

@@ -1,0 +1,119 @@
+//! The first process of a PID namespace that Linux containers share (`Content::Pause` of the contract). It reaps processes whose
+//! parents have ended, and waits until it is killed; the kernel then ends the whole namespace. Its neighbours may be hostile and
+//! see it in `/proc`, so it has an empty root, the Pod's namespaces, a user of its own without capabilities, few system calls,
+//! and a program that is mounted read-only. Signals from within its namespace do not reach it: it handles none, and the kernel
+//! drops them for the first process.
+//!
+//! There are two steps with an `exec` in between: the second has neither arguments nor files of the node.
+
+use std::convert::Infallible;
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::File;
+use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::prctl;
+use nix::sys::signal::{SigSet, Signal};
+use nix::unistd::{chdir, dup2_stderr, execve, setsid};
+use runtimes_host::confine;
+use runtimes_host::files::{PRIVATE, write_atomic};
+use runtimes_host::process::ProcessRef;
+use runtimes_runc::pause::{PROGRAM, ROOT};
+use runtimes_shim::record::{PidRecord, now_ms};
+
+use crate::channel::Channel;
+use crate::{Failure, runc};
+
+/// The only argument of the second step, by which it is recognized; the name is that of other pause containers.
+pub const NAME: &str = "/pause";
+/// The user and group of other pause containers.
+const USER: u32 = 65_535;
+
+/// What the second step does from its last privilege on: it answers the agent, then waits and reaps.
+#[rustfmt::skip]
+const CALLS: &[i64] = &[
+    libc::SYS_brk, libc::SYS_close, libc::SYS_exit, libc::SYS_exit_group, libc::SYS_mmap, libc::SYS_munmap, libc::SYS_restart_syscall,
+    libc::SYS_rt_sigreturn, libc::SYS_rt_sigtimedwait, libc::SYS_sendmsg, libc::SYS_wait4,
+];
+
+/// The first step. Returns our exit code when it fails.
+pub fn prepare(channel: Channel, args: &[OsString]) -> i32 {
+    match become_pause(&channel, args) {
+        Ok(never) => match never {},
+        Err(failure) => channel.refuse(&failure),
+    }
+}
+
+fn become_pause(channel: &Channel, args: &[OsString]) -> Result<Infallible, Failure> {
+    let [dir, oom_score_adj, namespaces @ ..] = args else {
+        return Err(Failure { kind: "io", message: "usage: skiff-shim-runc pause DIR OOM_SCORE_ADJ [KIND=PATH]…".into() });
+    };
+    let dir = Path::new(dir);
+    setsid().map_err(Failure::io("becoming a session leader"))?;
+    channel.wait_for_go()?;
+    std::fs::write("/proc/self/oom_score_adj", oom_score_adj.as_bytes()).map_err(Failure::io("setting the OOM score"))?;
+    for namespace in namespaces {
+        join(namespace)?;
+    }
+    let own = ProcessRef::current().map_err(Failure::io("reading /proc"))?;
+    let record = PidRecord { shim: own.clone(), init: own, started_at_ms: now_ms() };
+    write_atomic(&dir.join("pid"), record.encode().as_bytes(), PRIVATE).map_err(Failure::io("writing the pid record"))?;
+    let program = leave_mounts(dir).map_err(Failure::io("making its root"))?;
+    // The log of errors is a file of the node.
+    dup2_stderr(std::io::stdout()).map_err(Failure::io("closing the log"))?;
+    let name = CString::new(NAME).map_err(Failure::io("naming itself"))?;
+    execve(&program, &[name], &[] as &[CString]).map_err(Failure::io("starting the second step"))
+}
+
+/// Joins one of the Pod's namespaces, given as `network=PATH`, `ipc=PATH` or `uts=PATH`.
+fn join(argument: &OsStr) -> Result<(), Failure> {
+    let joining = || format!("joining the namespace {}", argument.display());
+    let kinds = [("network=", CloneFlags::CLONE_NEWNET), ("ipc=", CloneFlags::CLONE_NEWIPC), ("uts=", CloneFlags::CLONE_NEWUTS)];
+    let found = kinds.iter().find_map(|(kind, flag)| Some((argument.as_bytes().strip_prefix(kind.as_bytes())?, *flag)));
+    let Some((path, flag)) = found else { return Err(Failure { kind: "io", message: format!("{}: no such kind", joining()) }) };
+    let namespace = File::open(OsStr::from_bytes(path)).map_err(Failure::io(&joining()))?;
+    setns(namespace.as_fd(), flag).map_err(Failure::io(&joining()))
+}
+
+/// Makes mounts that the node does not see: the program, which a neighbour with many rights could otherwise reach through
+/// `/proc` and write to, and an empty root, which becomes the working directory. Returns the program's path.
+fn leave_mounts(dir: &Path) -> std::io::Result<CString> {
+    unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWCGROUP)?;
+    confine::make_mounts_private()?;
+    let program = dir.join(PROGRAM);
+    let none = None::<&str>;
+    mount(Some(&std::env::current_exe()?), &program, none, MsFlags::MS_BIND, none)?;
+    let flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY | MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+    mount(none, &program, none, flags, none)?;
+    let root = dir.join(ROOT);
+    confine::mount_empty(&root)?;
+    chdir(&root)?;
+    CString::new(program.into_os_string().into_encoded_bytes()).map_err(std::io::Error::other)
+}
+
+/// The second step: gives up all rights, answers the agent and reaps for ever. Returns our exit code when it fails.
+pub fn run(channel: Channel) -> i32 {
+    let ended = SigSet::from(Signal::SIGCHLD);
+    if let Err(failure) = confine_itself(ended) {
+        return channel.refuse(&failure);
+    }
+    channel.ready(&[]);
+    drop(channel);
+    loop {
+        // Reaps nothing of its own: the number of no process.
+        let _ended = runc::reap(0);
+        if ended.wait().is_err() {
+            return 1;
+        }
+    }
+}
+
+fn confine_itself(ended: SigSet) -> Result<(), Failure> {
+    ended.thread_block().map_err(Failure::io("blocking signals"))?;
+    prctl::set_name(c"pause").map_err(Failure::io("naming itself"))?;
+    confine::enter_working_dir().map_err(Failure::io("entering its root"))?;
+    confine::give_up_all(USER, CALLS).map_err(Failure::io("giving up privileges"))
+}
