@@ -127,6 +127,9 @@ pub struct ControlPlane {
     /// Admission plugins to turn off.
     #[arg(long, value_delimiter = ',', value_parser = api_server::known_admission_plugin)]
     pub disable_admission_plugins: Vec<String>,
+    /// Let nodes show their static Pods as mirror Pods. A node can then be an endpoint of any Service.
+    #[arg(long)]
+    pub allow_mirror_pods: bool,
     /// Maximum number of read requests in flight.
     #[arg(long, default_value_t = 400)]
     pub max_requests_inflight: u32,
@@ -209,6 +212,10 @@ pub struct NodeOptions {
     /// Labels of the Node, for example a=b,c=d.
     #[arg(long, value_delimiter = ',')]
     pub node_labels: Vec<String>,
+    /// Directory of the manifests of static Pods, or one manifest. `skiff up` then allows mirror Pods; with `skiff server`, see
+    /// `--allow-mirror-pods`.
+    #[arg(long)]
+    pub pod_manifest_path: Option<PathBuf>,
     /// Maximum number of Pods on the node.
     #[arg(long, default_value_t = 110)]
     pub max_pods: u32,

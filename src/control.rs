@@ -210,6 +210,7 @@ fn server_config(control: &ControlPlane, pki: Arc<Pki>) -> anyhow::Result<api_se
     config.components = vec!["controller-manager".to_owned()];
     config.components.extend(control.options.scheduler.then(|| "scheduler".to_owned()));
     config.disable_admission_plugins.clone_from(&control.options.disable_admission_plugins);
+    config.mirror_pods = control.options.allow_mirror_pods;
     control.options.access.apply(&mut config)?;
     Ok(config)
 }

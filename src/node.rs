@@ -148,6 +148,7 @@ pub fn agent_config(settings: &NodeSettings, serving: Option<watch::Receiver<Ser
     config.cluster_domain.clone_from(&settings.ranges.cluster_domain);
     config.host_resolv_conf.clone_from(&settings.options.resolv_conf);
     config.kubelet_version = api_server::version();
+    config.pod_manifest_path.clone_from(&settings.options.pod_manifest_path);
     config.pods_max = settings.options.max_pods;
     config.pod_pids_max = settings.options.pod_max_pids;
     let reclaim = settings.options.eviction_minimum_reclaim.clone();

@@ -29,7 +29,9 @@ pub async fn run(options: Up) -> anyhow::Result<()> {
     let _locks = (data_dir.lock("node")?, data_dir.lock("server")?);
     let process = Process::begin()?;
     let settings = NodeSettings::new(data_dir.clone(), options.ranges.clone(), options.node)?;
-    let control = ControlPlane::new(data_dir, options.ranges, options.control, settings.node_ip);
+    let mut of_control = options.control;
+    of_control.allow_mirror_pods |= settings.options.pod_manifest_path.is_some();
+    let control = ControlPlane::new(data_dir, options.ranges, of_control, settings.node_ip);
     let serving = async {
         let parts = node::parts(&settings).await?;
         let running = control::start(&control, &process).await?;

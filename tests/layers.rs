@@ -81,10 +81,12 @@ const OURS: &[(&str, &[&str])] = &[
     (
         "node-agent",
         &[
+            "api-admission",
             "api-clock",
             "api-client",
             "api-metrics",
             "api-model",
+            "api-rules",
             "api-tasks",
             "api-tls",
             "node-images",

@@ -56,6 +56,7 @@ mod secrets;
 mod sets;
 mod shared_processes;
 mod side_by_side;
+mod static_pods;
 mod streams;
 mod tasks;
 mod two_nodes;

@@ -47,6 +47,8 @@ pub const OF_UP: &[&str] = &[
     "node-agent/local-storage",
     "node-agent/background-work",
     "node-agent/requests",
+    "node-agent/mirror-pods",
+    "node-agent/manifests",
     "node-agent/pod-manager",
 ];
 

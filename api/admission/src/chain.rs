@@ -19,7 +19,7 @@ pub struct UnknownPlugin(pub String);
 pub fn known_plugin(name: &str) -> Result<String, UnknownPlugin> {
     let nobody: Allows = Arc::new(|_, _, _| false);
     let mut names = plugins::ABSENT.iter().chain(plugins::ELSEWHERE);
-    let is_known = names.any(|known| *known == name) || plugins::all(nobody).iter().any(|plugin| plugin.name() == name);
+    let is_known = names.any(|known| *known == name) || plugins::all(nobody, false).iter().any(|plugin| plugin.name() == name);
     if is_known { Ok(name.to_owned()) } else { Err(UnknownPlugin(name.to_owned())) }
 }
 
@@ -30,12 +30,12 @@ pub struct Chain {
 
 impl Chain {
     /// The implemented plugins that upstream enables by default, and NodeRestriction and DenyServiceExternalIPs, without
-    /// the disabled ones.
-    pub fn new(disabled: &[String], allows: Allows) -> Result<Self, UnknownPlugin> {
+    /// the disabled ones. `mirror_pods` says whether nodes may create mirror Pods.
+    pub fn new(disabled: &[String], allows: Allows, mirror_pods: bool) -> Result<Self, UnknownPlugin> {
         for name in disabled {
             known_plugin(name)?;
         }
-        let mut plugins = plugins::all(allows);
+        let mut plugins = plugins::all(allows, mirror_pods);
         plugins.retain(|plugin| !disabled.iter().any(|name| name == plugin.name()));
         Ok(Self { plugins })
     }
@@ -65,7 +65,7 @@ mod tests {
 
     fn names(disabled: &[&str]) -> Result<Vec<&'static str>, UnknownPlugin> {
         let disabled: Vec<String> = disabled.iter().map(|&name| name.to_owned()).collect();
-        Chain::new(&disabled, Arc::new(|_, _, _| true)).map(|chain| chain.plugins.iter().map(|plugin| plugin.name()).collect())
+        Chain::new(&disabled, Arc::new(|_, _, _| true), false).map(|chain| chain.plugins.iter().map(|plugin| plugin.name()).collect())
     }
 
     #[test]

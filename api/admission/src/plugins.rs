@@ -53,12 +53,12 @@ pub const ELSEWHERE: &[&str] = &[
 ];
 
 /// The plugins in upstream's order, in which they run.
-pub fn all(allows: Allows) -> Vec<Box<dyn Plugin>> {
+pub fn all(allows: Allows, mirror_pods: bool) -> Vec<Box<dyn Plugin>> {
     vec![
         Box::new(namespace_lifecycle::NamespaceLifecycle),
         Box::new(limit_ranger::LimitRanger),
         Box::new(service_account::ServiceAccount),
-        Box::new(node_restriction::NodeRestriction { allows: allows.clone() }),
+        Box::new(node_restriction::NodeRestriction { allows: allows.clone(), mirror_pods }),
         Box::new(taint_nodes_by_condition::TaintNodesByCondition),
         Box::new(pod_security::PodSecurity),
         Box::new(priority::Priority),

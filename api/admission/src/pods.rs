@@ -115,6 +115,30 @@ pub fn config_maps(spec: &Value) -> Vec<&str> {
     names
 }
 
+/// The kind of another object of the API that a Pod's spec names, for Pods of a node's own, which may name none. The order is
+/// upstream's.
+pub fn api_object_reference(spec: &Value) -> Option<&'static str> {
+    let volumes = || json::list(spec, "volumes").iter();
+    let has = |field: &str| volumes().any(|volume| json::has(volume, field));
+    let projected = |field: &str| {
+        let sources = volumes().filter_map(|volume| volume.pointer("/projected/sources")?.as_array()).flatten();
+        sources.into_iter().any(|source| json::has(source, field))
+    };
+    let has_account = ["serviceAccountName", "serviceAccount"].iter().any(|field| !json::text(spec, field).is_empty());
+    let checks = [
+        (has_account || projected("serviceAccountToken"), "serviceaccounts"),
+        (!secrets(spec).is_empty(), "secrets"),
+        (!config_maps(spec).is_empty(), "configmaps"),
+        (!json::list(spec, "resourceClaims").is_empty(), "resourceclaims"),
+        (has("persistentVolumeClaim") || has("ephemeral"), "persistentvolumeclaims"),
+        (has("csi"), "csidrivers"),
+        (has("glusterfs"), "endpoints"),
+        (projected("clusterTrustBundle"), "clustertrustbundles"),
+        (projected("podCertificate"), "podcertificates"),
+    ];
+    checks.into_iter().find(|(is_named, _)| *is_named).map(|(_, resource)| resource)
+}
+
 fn environment<'a>(spec: &'a Value, whole: &str, key: &str) -> Vec<&'a str> {
     let mut names = Vec::new();
     for container in containers(spec) {

@@ -41,7 +41,7 @@ impl Admission {
         let allows: Allows = Arc::new(move |user, attributes, view| authorizer.authorize(user, attributes, view).is_allowed());
         let off = &core.config.disable_admission_plugins;
         Ok(Self {
-            chain: Chain::new(off, allows)?,
+            chain: Chain::new(off, allows, core.config.mirror_pods)?,
             policies: Policies::new(&core.cache, off),
             webhooks: Webhooks::new(&core.cache, off),
             quotas: Quotas::new(core, locks),

@@ -51,6 +51,8 @@ pub struct Config {
     pub anonymous_auth: bool,
     /// Admission plugins that are off.
     pub disable_admission_plugins: Vec<String>,
+    /// Whether nodes may create mirror Pods of their static Pods.
+    pub mirror_pods: bool,
     /// The issuer of ServiceAccount tokens; none: the API server's name in the cluster.
     pub service_account_issuer: Option<String>,
     /// The address at which the keys of these tokens are published; none: under the issuer.
@@ -117,6 +119,7 @@ impl Config {
             token_auth_file: StaticTokens::default(),
             anonymous_auth: true,
             disable_admission_plugins: Vec::new(),
+            mirror_pods: false,
             service_account_issuer: None,
             service_account_jwks_uri: None,
             api_audiences: Vec::new(),

@@ -39,6 +39,8 @@ pub struct Config {
     pub cluster_domain: String,
     /// The node's own resolver file, for `Default` and for the search paths of `ClusterFirst`.
     pub host_resolv_conf: PathBuf,
+    /// The directory of the manifests of static Pods, or the file of one (upstream's `--pod-manifest-path`).
+    pub pod_manifest_path: Option<PathBuf>,
     /// The highest number of Pods on the node (upstream's `--max-pods`).
     pub pods_max: u32,
     /// The highest number of processes and threads of one Pod (upstream's `--pod-max-pids`); `None` takes a share of the
@@ -128,6 +130,7 @@ impl Config {
             cluster_dns: vec![IpAddr::from([10, 96, 0, 10])],
             cluster_domain: "cluster.local".to_owned(),
             host_resolv_conf: PathBuf::from("/etc/resolv.conf"),
+            pod_manifest_path: None,
             pods_max: 110,
             pod_pids_max: None,
             pod_cidr: None,

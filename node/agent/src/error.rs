@@ -53,6 +53,9 @@ pub enum AgentError {
     /// A part of the node could not be cleaned.
     #[error("removing what the node left: {0}")]
     Remove(String),
+    /// The files of static Pods could not be read, because the reading panicked.
+    #[error("reading the manifests of static Pods was interrupted")]
+    Interrupted,
     /// A background task failed: no task looks after the node any more.
     #[error(transparent)]
     Task(#[from] api_tasks::TaskFailure),

@@ -41,6 +41,7 @@ mod resize;
 mod routes;
 mod run_dir;
 mod server;
+mod static_pods;
 mod stats;
 mod status;
 #[cfg(test)]
@@ -53,6 +54,7 @@ use std::time::Duration;
 use api_client::events::Recorder;
 use api_client::informer::{Informer, Informers};
 use api_tasks::{Pulse, Tasks};
+use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use node_volumes::Volumes;
 use runtimes_contract::Resources;
@@ -76,7 +78,7 @@ use crate::leftovers::Leftovers;
 use crate::machine::Machine;
 use crate::node::{Directory, Node};
 use crate::objects::Objects;
-use crate::pods::Manager;
+use crate::pods::{Inputs, Manager};
 use crate::register::Registrar;
 
 /// Evictions that may wait for the Pod manager.
@@ -125,8 +127,12 @@ impl Agent {
         tasks.own("node-agent/background-work", background_work(node.clone(), cancel.clone()));
         tasks.own("node-agent/requests", requests::Reporter::new(node.clone()).run(cancel.clone()));
         let own = format!("spec.nodeName={}", node.config.node_name);
-        let pods = Informer::start_untrimmed(Api::all(node.client.clone()), "pods of this node", &own, &tasks).changes();
-        tasks.own("node-agent/pod-manager", Manager::new(node, leftovers, ordered, cancel.clone()).run(pods));
+        let pods = Informer::start_untrimmed(Api::all(node.client.clone()), "pods of this node", &own, &tasks);
+        let (mirrored, wanted) = watch::channel(None);
+        tasks.own("node-agent/mirror-pods", static_pods::mirrors::run(node.clone(), wanted, pods.changes(), cancel.clone()));
+        let manifests = manifests(&node, &tasks, &cancel).await?;
+        let inputs = Inputs { evictions: ordered, manifests, mirrored };
+        tasks.own("node-agent/pod-manager", Manager::new(node, leftovers, inputs, cancel.clone()).run(pods.changes()));
         tokio::select! {
             () = cancel.cancelled() => {}
             failure = tasks.failed() => return Err(failure.into()),
@@ -140,6 +146,25 @@ impl Agent {
     pub async fn remove_all(config: &Config, parts: &Parts) -> Result<(), AgentError> {
         remove::all(config, parts).await
     }
+}
+
+/// The static Pods of the node's files. They are read once before the Pods of the API are, so that the containers of static Pods do not
+/// count as leftovers.
+async fn manifests(node: &Arc<Node>, tasks: &Tasks, cancel: &CancellationToken) -> Result<watch::Receiver<Vec<Arc<Pod>>>, AgentError> {
+    let (pods, receiver) = watch::channel(Vec::new());
+    let Some(path) = node.config.pod_manifest_path.clone() else { return Ok(receiver) };
+    let mut files = static_pods::files::Manifests::new(path, node.config.node_name.clone());
+    let read = api_tasks::blocking("node-agent/read-manifests", move || {
+        let reading = files.read(api_clock::now());
+        (files, reading)
+    });
+    let (files, reading) = read.await.map_err(|_| AgentError::Interrupted)?;
+    let reporter = node.clone();
+    let complain = move |complaint: String| reporter.note_node("InvalidStaticPod", complaint);
+    static_pods::files::report(&reading, &complain);
+    pods.send_replace(reading.pods);
+    tasks.own("node-agent/manifests", static_pods::files::run(files, pods, complain, cancel.clone()));
+    Ok(receiver)
 }
 
 /// The highest number of modules that are prepared at one time, of those that take long and of the others. Of the modules that must

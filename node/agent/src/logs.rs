@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
+pub(crate) use changes::Changes;
 pub(crate) use line::Line;
 
 /// The bytes at the end of a log among which its last lines are searched.

@@ -82,6 +82,14 @@ impl Node {
         }
     }
 
+    /// Records a warning on the Node, as upstream by its name alone.
+    pub(crate) fn note_node(&self, reason: &str, message: impl Into<String>) {
+        let name = Some(self.config.node_name.clone());
+        let (api_version, kind) = (Some("v1".to_owned()), Some("Node".to_owned()));
+        let object = ObjectReference { api_version, kind, uid: name.clone(), name, ..ObjectReference::default() };
+        self.recorder.warning(&object, reason, message);
+    }
+
     /// Records an event on a Pod, or on one of its containers.
     pub(crate) fn note(&self, pod: &Pod, container: Option<&str>, warning: bool, reason: &str, message: impl Into<String>) {
         let object = reference(pod, container);

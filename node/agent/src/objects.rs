@@ -49,6 +49,11 @@ impl Objects {
         self.services.list()
     }
 
+    /// Every Service as the cache has it.
+    pub(crate) fn listed_services(&self) -> Vec<Arc<Service>> {
+        self.services.list()
+    }
+
     /// The Services of a namespace as the cache has them.
     pub(crate) fn services_of(&self, namespace: &str) -> Vec<Arc<Service>> {
         self.services.in_namespace(namespace)

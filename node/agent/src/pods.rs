@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use api_client::informer::{Batch, Changes, ObjectKey};
+use api_client::informer::{Batch, Changes, Informer, ObjectKey};
 use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -20,6 +20,7 @@ use crate::layout::PodName;
 use crate::leftovers::{self, Leftovers};
 use crate::node::{Entry, Node};
 use crate::resize;
+use crate::static_pods::{self, Mirrored, Origin, StaticPods};
 use crate::worker::adopt::RuntimeContainer;
 use crate::worker::{Desired, Worker};
 
@@ -29,6 +30,10 @@ const REPLACED_AFTER: Duration = Duration::from_secs(5);
 /// The number of heartbeats of the loop in the time after which it counts as blocked.
 const SIGNS_OF_LIFE: u32 = 4;
 
+/// How long static Pods wait for the API's first list, which has their status of an earlier run: when they began, and which of them have
+/// ended. Without the API they begin then.
+const STATIC_PODS_WAIT: Duration = Duration::from_secs(10);
+
 /// One worker's handle.
 struct Handle {
     desired: watch::Sender<Desired>,
@@ -36,6 +41,16 @@ struct Handle {
     taken: bool,
     /// Why it was turned away.
     rejection: Option<admit::Rejection>,
+}
+
+/// What the manager gets beside the Pods of the API, and whom it tells of static Pods.
+pub(crate) struct Inputs {
+    /// The Pods to evict.
+    pub(crate) evictions: mpsc::Receiver<Eviction>,
+    /// The Pods of the node's files.
+    pub(crate) manifests: watch::Receiver<Vec<Arc<Pod>>>,
+    /// The Pods that are to have mirror Pods; `None` until static Pods may begin.
+    pub(crate) mirrored: watch::Sender<Option<Vec<Mirrored>>>,
 }
 
 /// The workers of a node.
@@ -53,21 +68,51 @@ pub(crate) struct Manager {
     uids: HashMap<ObjectKey, String>,
     /// Whether the first list was processed.
     listed: bool,
+    /// The Pods of this node that the API has.
+    pods: Option<Informer<Pod>>,
+    static_pods: StaticPods,
+    /// Whether static Pods may begin.
+    static_begun: bool,
+    /// The Pods of the node's files.
+    manifests: watch::Receiver<Vec<Arc<Pod>>>,
+    /// The Pods that are to have mirror Pods.
+    mirrored: watch::Sender<Option<Vec<Mirrored>>>,
     removals: JoinSet<()>,
     cancel: CancellationToken,
 }
 
 impl Manager {
-    pub(crate) fn new(node: Arc<Node>, leftovers: Leftovers, evictions: mpsc::Receiver<Eviction>, cancel: CancellationToken) -> Self {
+    pub(crate) fn new(node: Arc<Node>, leftovers: Leftovers, inputs: Inputs, cancel: CancellationToken) -> Self {
         let (workers, removals) = (JoinSet::new(), JoinSet::new());
         let (handles, tasks, uids) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Self { node, handles, workers, tasks, leftovers, evictions, uids, listed: false, removals, cancel }
+        let (static_pods, listed) = (StaticPods::default(), false);
+        let Inputs { evictions, manifests, mirrored } = inputs;
+        let (pods, static_begun) = (None, false);
+        Self {
+            node,
+            handles,
+            workers,
+            tasks,
+            leftovers,
+            evictions,
+            uids,
+            listed,
+            pods,
+            static_pods,
+            static_begun,
+            manifests,
+            mirrored,
+            removals,
+            cancel,
+        }
     }
 
     /// Runs until cancelled; containers continue to run then. `pods` are those of this node.
     pub(crate) async fn run(mut self, mut pods: Changes<Pod>) {
+        self.pods = Some(pods.informer().clone());
         let mut turns = tokio::time::interval(self.node.config.sync_loop_max / SIGNS_OF_LIFE);
         turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let unreached = tokio::time::Instant::now() + STATIC_PODS_WAIT;
         loop {
             self.node.pulse.beat();
             tokio::select! {
@@ -78,12 +123,20 @@ impl Manager {
                         self.changed(key, pod).await;
                     }
                     if synced && !self.listed {
+                        // Before what is left of Pods that are no more is removed.
+                        self.static_begun = true;
+                        self.manifests_changed().await;
                         self.first_list_done();
                     }
                 }
+                () = tokio::time::sleep_until(unreached), if !self.static_begun => {
+                    self.static_begun = true;
+                    self.manifests_changed().await;
+                }
+                Ok(()) = self.manifests.changed(), if self.static_begun => self.manifests_changed().await,
                 _ = turns.tick() => {}
                 Some(eviction) = self.evictions.recv() => self.evict(eviction),
-                Some(ended) = self.workers.join_next_with_id() => self.ended(ended),
+                Some(ended) = self.workers.join_next_with_id() => self.ended(ended).await,
                 Some(removed) = self.removals.join_next() => {
                     if let Err(error) = removed {
                         // The failure was logged where it happened; the next start removes the rest.
@@ -95,7 +148,41 @@ impl Manager {
         while self.workers.join_next().await.is_some() {}
     }
 
+    /// The node's files have other Pods.
+    async fn manifests_changed(&mut self) {
+        let pods = self.manifests.borrow_and_update().clone();
+        for action in self.static_pods.want(&pods) {
+            match action {
+                static_pods::Action::Begin(pod) => self.begin_static(pod).await,
+                static_pods::Action::End(uid) => self.gone(&uid),
+            }
+        }
+        self.mirrored.send_if_modified(|present| {
+            let wanted = Some(self.static_pods.mirrored());
+            let changed = *present != wanted;
+            *present = wanted;
+            changed
+        });
+    }
+
+    /// Begins with the status that the API has of an earlier run.
+    async fn begin_static(&mut self, pod: Arc<Pod>) {
+        let mirror = self.pods.as_ref().and_then(|pods| pods.get(&ObjectKey::from(&pod.metadata)));
+        let pod = mirror.and_then(|mirror| self.static_pods.with_status_of(&mirror)).unwrap_or(pod);
+        self.apply(pod, Origin::File).await;
+    }
+
     async fn changed(&mut self, key: ObjectKey, pod: Option<Arc<Pod>>) {
+        // A mirror Pod is no Pod to run. Its static Pod takes its status, which others may write too.
+        let mirror = pod.as_ref().filter(|pod| static_pods::mirrored_uid(pod).is_some());
+        let pod = if let Some(mirror) = mirror {
+            if let Some(of_file) = self.static_pods.with_status_of(mirror) {
+                self.apply(of_file, Origin::File).await;
+            }
+            None
+        } else {
+            pod
+        };
         let uid = pod.as_deref().map(|pod| PodName::of(pod).uid);
         let before = match &uid {
             Some(uid) => self.uids.insert(key, uid.clone()),
@@ -105,11 +192,11 @@ impl Manager {
             self.gone(&gone);
         }
         if let Some(pod) = pod {
-            self.apply(pod).await;
+            self.apply(pod, Origin::Api).await;
         }
     }
 
-    async fn apply(&mut self, pod: Arc<Pod>) {
+    async fn apply(&mut self, pod: Arc<Pod>, origin: Origin) {
         let uid = PodName::of(&pod).uid;
         if let Some(handle) = self.handles.get_mut(&uid) {
             handle.taken &= !is_over(&pod);
@@ -117,7 +204,7 @@ impl Manager {
             return;
         }
         let found = self.leftovers.take(&uid);
-        let (sender, desired) = watch::channel(Desired { pod: pod.clone(), gone: false, eviction: None });
+        let (sender, desired) = watch::channel(Desired { pod: pod.clone(), origin, gone: false, eviction: None });
         let verdict = self.admission(&pod, &found);
         let taken = verdict.is_ok() && !is_over(&pod);
         let (node, cancel) = (self.node.clone(), self.cancel.child_token());
@@ -145,11 +232,17 @@ impl Manager {
 
     /// A worker has ended: by itself when its Pod is gone, or because of a panic. After a panic the Pod gets another worker,
     /// which adopts the running containers as after a restart of the agent.
-    fn ended(&mut self, ended: Result<(tokio::task::Id, String), tokio::task::JoinError>) {
+    async fn ended(&mut self, ended: Result<(tokio::task::Id, String), tokio::task::JoinError>) {
         let error = match ended {
             Ok((task, uid)) => {
                 self.tasks.remove(&task);
                 self.handles.remove(&uid);
+                if let Some(next) = self.static_pods.ended(&uid) {
+                    self.begin_static(next).await;
+                }
+                if self.static_begun {
+                    self.manifests_changed().await;
+                }
                 return;
             }
             Err(error) => error,

@@ -15,6 +15,7 @@ mod requests;
 mod resize;
 mod restarts;
 mod sandboxes;
+mod static_pods;
 mod streams;
 
 use std::collections::BTreeMap;

@@ -27,6 +27,7 @@ use crate::eviction::Eviction;
 use crate::layout::{PodName, pause_id};
 use crate::node::{Entry, Instance, Node};
 use crate::record::{Clean, Condemned, Failure, ImageState, InstanceState, PodRecord, SandboxState};
+use crate::static_pods::Origin;
 use crate::status;
 use crate::status::writer::Writer;
 use adopt::RuntimeContainer;
@@ -44,6 +45,7 @@ const REST_MAX: Duration = Duration::from_secs(3_600);
 pub(crate) struct Desired {
     /// The Pod at its last change.
     pub(crate) pod: Arc<Pod>,
+    pub(crate) origin: Origin,
     /// The API no longer has the Pod.
     pub(crate) gone: bool,
     /// The node evicts the Pod.
@@ -132,15 +134,15 @@ impl Worker {
     }
 
     fn with(node: Arc<Node>, desired: watch::Receiver<Desired>, pod_record: PodRecord, cancel: CancellationToken) -> Self {
-        let Desired { pod: wanted, gone, .. } = desired.borrow().clone();
+        let Desired { pod: wanted, origin, gone, .. } = desired.borrow().clone();
         let pod_record = PodRecord { gone: pod_record.gone || gone, ..pod_record };
         let pod = crate::resize::with_allocation(&wanted, &pod_record.allocation);
         let name = PodName::of(&wanted);
         let (sender, reports) = mpsc::channel(REPORTS_MAX);
         let mut tasks = JoinSet::new();
-        let writer = Writer::start(node.client.clone(), name.clone(), &mut tasks, cancel.clone());
+        let writer = Writer::start(node.client.clone(), name.clone(), origin, &mut tasks, cancel.clone());
         let (kill_by, restart_by) = (watch::Sender::new(Timestamp::MAX), watch::Sender::new(Timestamp::MAX));
-        let effects = Effects { node: node.clone(), pod: pod.clone(), reports: sender, ending: cancel.child_token() };
+        let effects = Effects { node: node.clone(), pod: pod.clone(), origin, reports: sender, ending: cancel.child_token() };
         let volumes_at = tokio::time::Instant::now() + node.config.volume_refresh;
         Self {
             node,

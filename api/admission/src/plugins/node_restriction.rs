@@ -27,6 +27,8 @@ const NODE_SIGNERS: [&str; 2] = ["kubernetes.io/kubelet-serving", "kubernetes.io
 pub struct NodeRestriction {
     /// The authorizer, which knows the audiences that administrators allow for tokens of nodes.
     pub allows: Allows,
+    /// Whether nodes may create mirror Pods of their static Pods.
+    pub mirror_pods: bool,
 }
 
 impl Plugin for NodeRestriction {
@@ -45,7 +47,7 @@ impl Plugin for NodeRestriction {
         }
         let node = node.to_owned();
         let verdict = match (request.kind.group.as_str(), request.kind.plural.as_str()) {
-            ("", "pods") => pod(&node, request, view),
+            ("", "pods") => pod(&node, self.mirror_pods, request, view),
             ("", "nodes") => own_node::own_node(&node, request),
             ("", "persistentvolumeclaims") => claim(&node, request),
             ("", "serviceaccounts") => token::token(&node, request, view, &self.allows),
@@ -83,11 +85,14 @@ fn operation(request: &Request<'_>) -> &'static str {
     }
 }
 
-fn pod(node: &str, request: &Request<'_>, view: &dyn View) -> Result<(), Problem> {
+fn pod(node: &str, mirror_pods: bool, request: &Request<'_>, view: &dyn View) -> Result<(), Problem> {
     match (request.subresource, request.operation) {
-        // Stricter than upstream, where kubelets create mirror Pods for their static Pods. A mirror Pod whose labels
-        // match a Service's selector would become an endpoint of that Service, in any namespace.
-        ("", Operation::Create) => refuse(format!("node {node:?} cannot create pods: no node here runs static pods")),
+        ("", Operation::Create) if mirror_pods => mirror_pod(node, request, view),
+        // Stricter than upstream: a mirror Pod whose labels match a Service's selector becomes an endpoint of that Service,
+        // in any namespace.
+        ("", Operation::Create) => {
+            refuse(format!("node {node:?} cannot create pods: no node here runs static pods (--allow-mirror-pods of the server)"))
+        }
         ("", Operation::Delete) => {
             let pod = stored_pod(request.namespace, request.name, view)?;
             if bound_to(&pod, node) {
@@ -105,6 +110,48 @@ fn pod(node: &str, request: &Request<'_>, view: &dyn View) -> Result<(), Problem
         ("status" | "eviction", _) => refuse(format!("unexpected operation {:?}", operation(request))),
         (other, _) => refuse(format!("unexpected pod subresource {other:?}, only 'status' and 'eviction' are allowed")),
     }
+}
+
+/// A node makes copies of its own static Pods, which name no other object and are owned by its Node; upstream's rules and words.
+fn mirror_pod(node: &str, request: &Request<'_>, view: &dyn View) -> Result<(), Problem> {
+    let Some(pod) = request.object() else { return Ok(()) };
+    if !pods::is_mirror(pod) {
+        return refuse(format!("pod does not have {:?} annotation, node {node:?} can only create mirror pods", pods::MIRROR));
+    }
+    if !bound_to(pod, node) {
+        return refuse(format!("node {node:?} can only create pods with spec.nodeName set to itself"));
+    }
+    owned_by_node(node, pod, view)?;
+    match pods::api_object_reference(pods::spec(pod)) {
+        Some(resource) => refuse(format!("node {node:?} can not create pods that reference {resource}")),
+        None => Ok(()),
+    }
+}
+
+fn owned_by_node(node: &str, pod: &Value, view: &dyn View) -> Result<(), Problem> {
+    let owners = pod.pointer("/metadata/ownerReferences").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let owner = match owners {
+        [owner] => owner,
+        [] => return refuse(format!("node {node:?} can only create pods with an owner reference set to itself")),
+        _ => return refuse(format!("node {node:?} can only create pods with a single owner reference set to itself")),
+    };
+    let is = |field: &str, value: &str| json::text(owner, field) == value;
+    if !is("apiVersion", "v1") || !is("kind", "Node") || !is("name", node) {
+        return refuse(format!("node {node:?} can only create pods with an owner reference set to itself"));
+    }
+    if owner.get("controller").and_then(Value::as_bool) != Some(true) {
+        return refuse(format!("node {node:?} can only create pods with a controller owner reference set to itself"));
+    }
+    if owner.get("blockOwnerDeletion").and_then(Value::as_bool) == Some(true) {
+        return refuse(format!("node {node:?} must not set blockOwnerDeletion on an owner reference"));
+    }
+    let nodes = GroupResource::new("", "nodes");
+    let object = view.get(&nodes, None, node).ok_or_else(|| Problem::NotFound(nodes, node.to_owned()))?;
+    let (wanted, given) = (meta::uid(&object), json::text(owner, "uid"));
+    if wanted != given {
+        return refuse(format!("node {node} UID mismatch: expected {wanted} got {given}"));
+    }
+    Ok(())
 }
 
 fn stored_pod(namespace: &str, name: &str, view: &dyn View) -> Result<Arc<Value>, Problem> {

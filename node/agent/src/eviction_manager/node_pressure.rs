@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
@@ -85,7 +84,7 @@ async fn look(node: &Node) -> Option<Observed> {
 async fn relieve(node: &Arc<Node>, met: &Met, dedicated_image_fs: bool) -> bool {
     let resource = met.signal.resource();
     tracing::warn!(signal = met.signal.name(), threshold = met.quantity, available = met.available, "eviction threshold met");
-    node.recorder.warning(&reference(node), "EvictionThresholdMet", format!("Attempting to reclaim {resource}"));
+    node.note_node("EvictionThresholdMet", format!("Attempting to reclaim {resource}"));
     let scope = scope(met.signal, dedicated_image_fs);
     if matches!(resource, Resource::EphemeralStorage | Resource::Inodes) && is_enough_without_garbage(node, scope).await {
         return false;
@@ -102,18 +101,6 @@ async fn relieve(node: &Arc<Node>, met: &Met, dedicated_image_fs: bool) -> bool 
         tracing::warn!(pod = %PodName::of(&first.pod), "the evicted Pod is not gone yet");
     }
     true
-}
-
-/// The node, as upstream's kubelet names itself in events.
-fn reference(node: &Node) -> ObjectReference {
-    let name = Some(node.config.node_name.clone());
-    ObjectReference {
-        api_version: Some("v1".to_owned()),
-        kind: Some("Node".to_owned()),
-        uid: name.clone(),
-        name,
-        ..ObjectReference::default()
-    }
 }
 
 /// Whose bytes count.

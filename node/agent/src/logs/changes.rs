@@ -1,4 +1,5 @@
-//! Notifications of the kernel (inotify) that a file in a directory was written or created, for followers of logs. The kernel
+//! Notifications of the kernel (inotify) that a file in a directory was written, created or removed, for followers of logs and for the
+//! manifests of static Pods. The kernel
 //! limits watchers by user, and root in a container counts as the node's root. When no watcher is left, the follower reads
 //! again every second.
 
@@ -48,7 +49,7 @@ impl Changes {
         }
         // SAFETY: `raw` was just opened and nothing else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(raw) };
-        let mask = libc::IN_MODIFY | libc::IN_CREATE | libc::IN_MOVED_TO;
+        let mask = libc::IN_MODIFY | libc::IN_CREATE | libc::IN_DELETE | libc::IN_MOVED_FROM | libc::IN_MOVED_TO;
         // SAFETY: `path` is a NUL-ended string that lives through the call.
         if unsafe { libc::inotify_add_watch(fd.as_raw_fd(), path.as_ptr(), mask) } < 0 {
             return Err(io::Error::last_os_error());

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::conditions::RESIZE;
 use crate::layout::PodName;
+use crate::static_pods::{self, Origin};
 
 /// How long a status without news waits for a newer one.
 const GATHER: Duration = Duration::from_millis(100);
@@ -36,9 +37,9 @@ pub(crate) struct Writer {
 
 impl Writer {
     /// Starts a Pod's writer as one of the worker's tasks. It ends when the worker drops its handle, or with the token.
-    pub(crate) fn start(client: kube::Client, pod: PodName, tasks: &mut JoinSet<()>, cancel: CancellationToken) -> Self {
+    pub(crate) fn start(client: kube::Client, pod: PodName, origin: Origin, tasks: &mut JoinSet<()>, cancel: CancellationToken) -> Self {
         let (wanted, changes) = watch::channel(Wanted::default());
-        let task = Task { pods: Api::namespaced(client, &pod.namespace), pod, changes };
+        let task = Task { pods: Api::namespaced(client, &pod.namespace), pod, origin, changes };
         tasks.spawn(api_tasks::named("node-agent/status-writer", task.run(cancel)));
         Self { wanted }
     }
@@ -81,6 +82,7 @@ fn is_uneventful(status: &PodStatus) -> bool {
 struct Task {
     pods: Api<Pod>,
     pod: PodName,
+    origin: Origin,
     changes: watch::Receiver<Wanted>,
 }
 
@@ -89,6 +91,8 @@ enum Written {
     Done,
     /// The Pod does not exist any more: there is nothing left to write.
     Gone,
+    /// The mirror Pod does not exist yet, or is another one now.
+    NoMirror,
     Failed,
 }
 
@@ -103,7 +107,7 @@ impl Task {
                     match self.write(wanted).await {
                         Written::Done => break,
                         Written::Gone => return,
-                        Written::Failed => {}
+                        Written::Failed | Written::NoMirror => {}
                     }
                     // A newer status is tried at once.
                     let newer = tokio::time::timeout(retry, self.changes.changed()).await;
@@ -131,12 +135,27 @@ impl Task {
 
     async fn write(&self, wanted: Wanted) -> Written {
         let Some(status) = wanted.status else { return Written::Done };
-        let patch = Patch::Strategic(body(&self.pod.uid, &status));
+        let uid = match self.uid().await {
+            Ok(Some(uid)) => uid,
+            Ok(None) => return Written::NoMirror,
+            Err(error) => return self.failed("reading the mirror Pod", &error),
+        };
+        let patch = Patch::Strategic(body(&uid, &status));
         match self.pods.patch_status(&self.pod.name, &PatchParams::default(), &patch).await {
             Ok(_) if wanted.delete => self.delete().await,
             Ok(_) => Written::Done,
             Err(error) => self.failed("writing status", &error),
         }
+    }
+
+    /// The UID of the Pod whose status it is in the API: that of a static Pod is in its mirror Pod.
+    async fn uid(&self) -> Result<Option<String>, kube::Error> {
+        if self.origin == Origin::Api {
+            return Ok(Some(self.pod.uid.clone()));
+        }
+        let mirror = self.pods.get_opt(&self.pod.name).await?;
+        let mirror = mirror.filter(|mirror| static_pods::mirrored_uid(mirror) == Some(self.pod.uid.as_str()));
+        Ok(mirror.and_then(|mirror| mirror.metadata.uid))
     }
 
     async fn delete(&self) -> Written {
@@ -151,6 +170,8 @@ impl Task {
     /// 404, and 409 because another Pod has the name now, mean that our Pod is gone.
     fn failed(&self, doing: &'static str, error: &kube::Error) -> Written {
         match error {
+            // It is made again, or was replaced. The node may not even ask for a Pod that is not there.
+            kube::Error::Api(status) if self.origin == Origin::File && matches!(status.code, 403 | 404 | 409) => Written::NoMirror,
             kube::Error::Api(status) if status.code == 404 => Written::Gone,
             kube::Error::Api(status)
                 if status.code == 409 && (status.message.contains("Precondition") || status.message.contains("uid")) =>

@@ -33,6 +33,7 @@ use crate::logs;
 use crate::node::Node;
 use crate::probe;
 use crate::record::{ExitedInstance, RunningInstance};
+use crate::static_pods::Origin;
 use crate::worker::learn::Report;
 
 /// The wait after a runtime could not report how a container ended.
@@ -47,6 +48,7 @@ const FALLBACK_LINES_MAX: usize = 80;
 pub(crate) struct Effects {
     pub(crate) node: Arc<Node>,
     pub(crate) pod: Arc<Pod>,
+    pub(crate) origin: Origin,
     pub(crate) reports: mpsc::Sender<Report>,
     /// Cancelled when the Pod is to end: then nothing waits for what only a start needs.
     pub(crate) ending: CancellationToken,

@@ -34,7 +34,7 @@ fn plugin() -> NodeRestriction {
         assert!(group.is_empty() && subresource.is_empty() && path.is_empty() && field_selector.is_none());
         user.username == "system:node:n1" && (resource.as_str(), namespace.as_str(), name.as_str()) == ("granted", "ns", "default")
     });
-    NodeRestriction { allows }
+    NodeRestriction { allows, mirror_pods: false }
 }
 
 fn by_node(ask: Ask<'_>) -> String {
@@ -85,8 +85,8 @@ fn a_node_touches_only_its_own_pods() {
     }
 }
 
-/// A node may not even create a mirror Pod that upstream would admit: with matching labels it would be an endpoint of
-/// any Service.
+/// Unless the server allows it, a node may not even create a mirror Pod that upstream would admit: with matching labels it would be
+/// an endpoint of any Service.
 #[test]
 fn a_node_makes_no_pods() {
     let plain = pod("m", "n1");
@@ -96,7 +96,68 @@ fn a_node_makes_no_pods() {
         json!([{ "apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "node-1", "controller": true }]);
     mirror["spec"]["volumes"] = json!([]);
     for pod in [plain, mirror] {
-        assert_eq!(by_node(Ask::create(pod)), refused("pods \"m\"", "node \"n1\" cannot create pods: no node here runs static pods"));
+        assert_eq!(
+            by_node(Ask::create(pod)),
+            refused("pods \"m\"", "node \"n1\" cannot create pods: no node here runs static pods (--allow-mirror-pods of the server)")
+        );
+    }
+}
+
+/// Of a server that allows it.
+#[test]
+fn a_node_makes_mirrors_of_its_own_pods_alone() {
+    let owner = json!({ "apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "node-1", "controller": true });
+    let mirror = |path: &str, value: Value| {
+        let mut pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": { "name": "m", "namespace": "ns", "annotations": { pods::MIRROR: "x" }, "ownerReferences": [owner] },
+            "spec": { "nodeName": "n1", "containers": [{ "name": "c" }] },
+        });
+        if let (Some(last), Some((parent, name))) = (pod.pointer_mut(path), path.rsplit_once('/')) {
+            assert!(!parent.is_empty() && !name.is_empty());
+            *last = value;
+        } else if let Some((parent, name)) = path.rsplit_once('/') {
+            pod.pointer_mut(parent).unwrap()[name] = value;
+        }
+        let plugin = NodeRestriction { mirror_pods: true, ..plugin() };
+        verdict(Ask::create(pod).by("system:node:n1", &["system:nodes"]).admit(&plugin, &view()))
+    };
+    let owned = "/metadata/ownerReferences";
+    let by_itself = "node \"n1\" can only create pods with an owner reference set to itself";
+    let reference = |resource: &str| format!("node \"n1\" can not create pods that reference {resource}");
+    assert_eq!(mirror("/metadata/labels", json!({ "app": "x" })), "ok");
+    for (path, value, message) in [
+        (
+            "/metadata/annotations",
+            json!({}),
+            "pod does not have \"kubernetes.io/config.mirror\" annotation, node \"n1\" can only create mirror pods".to_owned(),
+        ),
+        ("/spec/nodeName", json!("n2"), "node \"n1\" can only create pods with spec.nodeName set to itself".to_owned()),
+        ("/spec/nodeName", json!(""), "node \"n1\" can only create pods with spec.nodeName set to itself".to_owned()),
+        (owned, json!([]), by_itself.to_owned()),
+        (owned, json!([owner, owner]), "node \"n1\" can only create pods with a single owner reference set to itself".to_owned()),
+        ("/metadata/ownerReferences/0/name", json!("n2"), by_itself.to_owned()),
+        ("/metadata/ownerReferences/0/kind", json!("Pod"), by_itself.to_owned()),
+        ("/metadata/ownerReferences/0/apiVersion", json!("v2"), by_itself.to_owned()),
+        (
+            "/metadata/ownerReferences/0/controller",
+            json!(false),
+            "node \"n1\" can only create pods with a controller owner reference set to itself".to_owned(),
+        ),
+        (
+            "/metadata/ownerReferences/0/blockOwnerDeletion",
+            json!(true),
+            "node \"n1\" must not set blockOwnerDeletion on an owner reference".to_owned(),
+        ),
+        ("/metadata/ownerReferences/0/uid", json!("y"), "node n1 UID mismatch: expected node-1 got y".to_owned()),
+        ("/spec/serviceAccountName", json!("default"), reference("serviceaccounts")),
+        ("/spec/imagePullSecrets", json!([{ "name": "s" }]), reference("secrets")),
+        ("/spec/volumes", json!([{ "name": "v", "configMap": { "name": "s" } }]), reference("configmaps")),
+        ("/spec/volumes", json!([{ "name": "v", "persistentVolumeClaim": { "claimName": "s" } }]), reference("persistentvolumeclaims")),
+        ("/spec/volumes", json!([{ "name": "v", "csi": { "driver": "d" } }]), reference("csidrivers")),
+        ("/spec/resourceClaims", json!([{ "name": "r" }]), reference("resourceclaims")),
+    ] {
+        assert_eq!(mirror(path, value.clone()), refused("pods \"m\"", &message), "{path}: {value}");
     }
 }
 

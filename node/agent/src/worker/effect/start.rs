@@ -21,6 +21,7 @@ use crate::error::chain;
 use crate::layout::{PodName, container_id, spec_hash};
 use crate::reason::Reason;
 use crate::record::{ExitedInstance, PodSandbox, RunningInstance};
+use crate::static_pods::Origin;
 use crate::worker::learn::{Report, StartFault};
 use crate::worker::plan::GRACE_SECONDS;
 
@@ -145,7 +146,11 @@ impl Effects {
     }
 
     async fn variables(&self, container: &Container, sandbox: &PodSandbox) -> Result<BTreeMap<String, String>, ConfigError> {
-        let services = self.node.objects.services().await;
+        // As upstream, a static Pod does not wait for the API.
+        let services = match self.origin {
+            Origin::Api => self.node.objects.services().await,
+            Origin::File => self.node.objects.listed_services(),
+        };
         let sources = env::Sources {
             objects: &self.node.objects,
             services: &services,
