@@ -38,7 +38,8 @@ const MAY: &[(&str, &str)] = &[
     ("runtimes/wasmtime/src/shim/ticker.rs", "a shim, which a panic ends"),
     ("sched/wasm/src/ticker.rs", "counts and sleeps: nothing in it panics"),
     ("runtimes/wasmtime/src/shim/attached.rs", "a shim, which a panic ends"),
-    ("runtimes/wasmtime/src/shim/http.rs", "a shim, which a panic ends"),
+    ("runtimes/wasmtime/src/shim/serve.rs", "a shim, which a panic ends"),
+    ("runtimes/wasmtime/src/shim/workers.rs", "a shim, which a panic ends"),
 ];
 
 /// Sources that may hold tasks without a name in a `JoinSet`, and why.

@@ -20,7 +20,7 @@ use crate::cache::{Artifact, Cache, StoredModule};
 use crate::compile::Purpose;
 use crate::user::ids;
 
-/// The threads of one container: the shim has about twenty when all of its helpers are busy.
+/// The threads of one container: the shim has about a hundred when all of its helpers are busy on a machine of many cores.
 const THREADS_MAX: i64 = 128;
 
 /// The paths of a [`WasmtimeRuntime`].

@@ -18,7 +18,9 @@ mod records;
 mod root;
 mod serve;
 mod signals;
+mod slices;
 mod ticker;
+mod workers;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -136,8 +138,7 @@ fn prepare(channel: &mut Channel) -> Result<Container, Failure> {
 impl Container {
     fn run(self) -> i32 {
         let Self { kind, engine, code, guest, attached, server, records } = self;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(16).build();
-        let exit = match runtime {
+        let exit = match workers::first_thread() {
             Ok(runtime) => runtime.block_on(async {
                 match (kind, code, server) {
                     (_, guest::Code::Module(module), _) => command::module(&engine, &module, &guest).await,

@@ -4,6 +4,8 @@
 
 #[path = "battery/components.rs"]
 mod components;
+#[path = "battery/cores.rs"]
+mod cores;
 #[path = "battery/cost.rs"]
 mod cost;
 #[path = "battery/first_start.rs"]

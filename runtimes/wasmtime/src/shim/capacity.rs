@@ -16,11 +16,44 @@ use crate::settings::HTTP_PROBE_INSTANCES_MAX;
 const QUEUE_LEN_MAX: usize = 512;
 /// How long a request waits.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why a request gets no instance; the client reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Busy {
+    /// As many requests wait as may.
+    #[error(
+        "too many requests at once: {concurrency} are handled and {} wait; the annotation \
+         wasm.skiff.internal/http-concurrency of the Pod sets how many are handled",
+        QUEUE_LEN_MAX
+    )]
+    QueueFull {
+        /// The requests that are handled at once.
+        concurrency: u32,
+    },
+    /// The request has waited as long as it may.
+    #[error(
+        "too many requests at once: {concurrency} are handled, and none ended within {} s; the annotation \
+         wasm.skiff.internal/http-concurrency of the Pod sets how many are handled",
+        QUEUE_TIMEOUT.as_secs()
+    )]
+    NoneInTime {
+        /// The requests that are handled at once.
+        concurrency: u32,
+    },
+    /// As many connections are open as may be.
+    #[error("too many connections at once: {max} are open")]
+    Connections {
+        /// The connections that may be open.
+        max: usize,
+    },
+}
+
 /// The instances of one component.
 pub struct Capacity {
     instances: Arc<Semaphore>,
     probes: Arc<Semaphore>,
     queue: Semaphore,
+    concurrency: u32,
     /// The token of probes.
     probe_token: String,
 }
@@ -38,6 +71,7 @@ impl Capacity {
             instances: semaphore(concurrency),
             probes: semaphore(HTTP_PROBE_INSTANCES_MAX),
             queue: Semaphore::new(QUEUE_LEN_MAX),
+            concurrency,
             probe_token: probe_token.to_owned(),
         }
     }
@@ -49,17 +83,21 @@ impl Capacity {
         is_known && !self.probe_token.is_empty()
     }
 
-    /// An instance for a request, or for a probe; `None` when there is no room within the time.
-    pub async fn instance(&self, is_probe: bool) -> Option<Instance> {
+    /// An instance for a request, or for a probe.
+    pub async fn instance(&self, is_probe: bool) -> Result<Instance, Busy> {
         if let Ok(permit) = self.instances.clone().try_acquire_owned() {
-            return Some(Instance { _permit: permit });
+            return Ok(Instance { _permit: permit });
         }
         if is_probe && let Ok(permit) = self.probes.clone().try_acquire_owned() {
-            return Some(Instance { _permit: permit });
+            return Ok(Instance { _permit: permit });
         }
-        let _waiting = self.queue.try_acquire().ok()?;
-        let permit = timeout(QUEUE_TIMEOUT, self.instances.clone().acquire_owned()).await.ok()?.ok()?;
-        Some(Instance { _permit: permit })
+        let concurrency = self.concurrency;
+        let _waiting = self.queue.try_acquire().map_err(|_| Busy::QueueFull { concurrency })?;
+        match timeout(QUEUE_TIMEOUT, self.instances.clone().acquire_owned()).await {
+            Ok(Ok(permit)) => Ok(Instance { _permit: permit }),
+            // The semaphore is never closed.
+            Ok(Err(_)) | Err(_) => Err(Busy::NoneInTime { concurrency }),
+        }
     }
 }
 
@@ -82,10 +120,25 @@ mod tests {
             instances.push(capacity.instance(true).await.unwrap());
         }
         let queue = capacity.queue.acquire_many(u32::try_from(QUEUE_LEN_MAX).unwrap()).await.unwrap();
-        assert!(capacity.instance(false).await.is_none(), "the queue is full");
+        assert_eq!(capacity.instance(false).await.err(), Some(Busy::QueueFull { concurrency: CONCURRENCY }));
         drop(queue);
         instances.clear();
-        assert!(capacity.instance(false).await.is_some());
+        assert!(capacity.instance(false).await.is_ok());
+    }
+
+    #[test]
+    fn the_answer_names_the_setting() {
+        let setting = "the annotation wasm.skiff.internal/http-concurrency of the Pod sets how many are handled";
+        for (busy, wanted) in [
+            (Busy::QueueFull { concurrency: 64 }, format!("too many requests at once: 64 are handled and 512 wait; {setting}")),
+            (
+                Busy::NoneInTime { concurrency: 1 },
+                format!("too many requests at once: 1 are handled, and none ended within 10 s; {setting}"),
+            ),
+            (Busy::Connections { max: 1_024 }, "too many connections at once: 1024 are open".to_owned()),
+        ] {
+            assert_eq!(busy.to_string(), wanted);
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::{Body as _, Incoming};
+use parking_lot::Mutex;
 use runtimes_shim::requests::{InFlight, RequestCounters};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -20,10 +21,11 @@ use wasmtime_wasi_http::p2::bindings::http::types::{ErrorCode, Scheme};
 use wasmtime_wasi_http::p2::body::HyperOutgoingBody;
 use wasmtime_wasi_http::{Error, WasiBody, WasiHttpView as _};
 
-use super::capacity::{Capacity, Instance};
+use super::capacity::{Busy, Capacity, Instance};
 use super::guest::Guest;
 use super::idle::IdleBody;
 use super::ticker::Ticker;
+use super::workers::Workers;
 use crate::host::ComponentHost;
 
 /// The largest request body. Bodies are streamed; this limits what a client can make a guest read.
@@ -36,6 +38,10 @@ const GUEST_TIMEOUT: Duration = Duration::from_secs(300);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3600);
 /// When a client that found no room may retry, in seconds.
 const RETRY_AFTER: &str = "1";
+/// The time between two lines of the log about rejected requests.
+const REJECTIONS_EVERY: Duration = Duration::from_secs(60);
+/// Open connections.
+pub const CONNECTIONS_MAX: usize = 1024;
 
 type Answer = Result<Response<HyperOutgoingBody>, ErrorCode>;
 
@@ -49,13 +55,37 @@ pub struct Server {
     /// The counters of requests; probes of the node are not counted.
     requests: RequestCounters,
     ticker: Ticker,
+    workers: Workers,
+    /// When the log has the next line about rejected requests.
+    rejections: Rarely,
+}
+
+/// Limits the lines about something that clients cause.
+struct Rarely(Mutex<Option<Instant>>);
+
+impl Rarely {
+    /// Whether the last line is old enough for the next one, which is due now.
+    fn is_due(&self, now: Instant) -> bool {
+        let mut last = self.0.lock();
+        let is_due = last.is_none_or(|last| now.duration_since(last) >= REJECTIONS_EVERY);
+        if is_due {
+            *last = Some(now);
+        }
+        is_due
+    }
 }
 
 impl Server {
     /// For a linked component.
     pub fn new(engine: &Engine, proxy: ProxyPre<ComponentHost>, guest: Arc<Guest>, requests: RequestCounters) -> Self {
         let capacity = Capacity::new(guest.probe_token(), guest.http_concurrency());
-        Self { engine: engine.clone(), proxy, guest, capacity, requests, ticker: Ticker::new(engine) }
+        let (ticker, workers) = (Ticker::new(engine), Workers::new(guest.resources()));
+        Self { engine: engine.clone(), proxy, guest, capacity, requests, ticker, workers, rejections: Rarely(Mutex::new(None)) }
+    }
+
+    /// The threads.
+    pub fn workers(&self) -> &Workers {
+        &self.workers
     }
 
     /// The guest's answer, or an error page without details; the reason is in the container's log.
@@ -66,12 +96,16 @@ impl Server {
             return Ok(plain(StatusCode::PAYLOAD_TOO_LARGE, "request body too large\n"));
         }
         if is_spare && !is_probe {
-            return Ok(self.busy(is_probe));
+            return Ok(self.reject(Busy::Connections { max: CONNECTIONS_MAX }, is_probe));
         }
-        let Some(instance) = self.capacity.instance(is_probe).await else { return Ok(self.busy(is_probe)) };
+        let instance = match self.capacity.instance(is_probe).await {
+            Ok(instance) => instance,
+            Err(busy) => return Ok(self.reject(busy, is_probe)),
+        };
         let (send, receive) = oneshot::channel();
         let running = timeout(REQUEST_TIMEOUT, self.clone().run(request.map(limited), send, instance));
-        let running = tokio::spawn(async { running.await.unwrap_or_else(|_| Err(wasmtime::Error::msg("the request took too long"))) });
+        let running = async { running.await.unwrap_or_else(|_| Err(wasmtime::Error::msg("the request took too long"))) };
+        let running = self.workers.run(running, is_probe);
         // When the client disconnects before the answer, or the time is over, the guest is dropped.
         let guest = AbortOnDrop(Some(running.abort_handle()));
         let Ok(answer) = timeout(GUEST_TIMEOUT, receive).await else {
@@ -95,12 +129,15 @@ impl Server {
         Ok(plain(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n"))
     }
 
-    /// There is no room now.
-    fn busy(&self, is_probe: bool) -> Response<WasiBody> {
+    /// There is no room now. The log says so now and then.
+    fn reject(&self, busy: Busy, is_probe: bool) -> Response<WasiBody> {
         if !is_probe {
             self.requests.reject();
         }
-        let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, "too many requests at once\n");
+        if self.rejections.is_due(Instant::now()) {
+            self.guest.stderr().say(&format!("request rejected: {busy}\n"));
+        }
+        let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, format!("{busy}\n"));
         response.headers_mut().insert(http::header::RETRY_AFTER, http::HeaderValue::from_static(RETRY_AFTER));
         response
     }
@@ -144,8 +181,8 @@ fn answered(response: Response<HyperOutgoingBody>, guest: AbortOnDrop, in_flight
     })
 }
 
-fn plain(status: StatusCode, text: &'static str) -> Response<WasiBody> {
-    let body = Full::new(Bytes::from_static(text.as_bytes())).map_err(|never| match never {}).boxed_unsync();
+fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response<WasiBody> {
+    let body = Full::new(text.into()).map_err(|never| match never {}).boxed_unsync();
     let mut response = Response::new(body);
     *response.status_mut() = status;
     response.headers_mut().insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("text/plain"));

@@ -1,4 +1,5 @@
-//! Serves a `wasi:http/proxy` component: HTTP/1.1 on one port, a fresh instance for each request. The number of concurrent
+//! Serves a `wasi:http/proxy` component: HTTP/1.1 on one port, a fresh instance for each request. It accepts connections on the first
+//! thread; [`Workers`](super::workers::Workers) says where they are served. The number of concurrent
 //! connections and instances has a limit; requests beyond it get an answer that asks to retry. SIGTERM closes the port, waits
 //! for the requests in progress, and ends the shim.
 
@@ -15,6 +16,7 @@ use runtimes_contract::{ContainerSpec, Exit};
 use runtimes_shim::launch::Refusal;
 use runtimes_shim::requests::RequestCounters;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use wasmtime::Engine;
@@ -23,15 +25,13 @@ use wasmtime_wasi_http::io::TokioIo;
 use wasmtime_wasi_http::p2::bindings::ProxyPre;
 
 use super::guest::{Guest, exit, failed};
-use super::http::{Server, Timer};
+use super::http::{CONNECTIONS_MAX, Server, Timer};
 use super::idle::ReadingClient;
 use super::{Failure, signals};
 use crate::host::component_linker;
 
 /// Served when the container declares no port.
 const PORT_DEFAULT: u16 = 8080;
-/// Open connections.
-const CONNECTIONS_MAX: usize = 1024;
 /// Additional connections, for probes and for answers that ask to retry; connections beyond wait in the kernel's queue.
 const CONNECTIONS_SPARE: usize = 64;
 /// How long a client with one of those may take to send a head.
@@ -130,14 +130,38 @@ async fn accept(
                     Ok(permit) => (Some(permit), false),
                     Err(_) => (reserve, true),
                 };
-                let serving = connection(stream, server.clone(), stopping.clone(), is_spare);
-                connections.spawn(async move {
-                    serving.await;
+                let others = server.workers().of_connections();
+                let (server, stopping) = (server.clone(), stopping.clone());
+                let serving = move |stream| async move {
+                    connection(stream, server, stopping, is_spare).await;
                     drop(permit);
-                });
+                };
+                begin(stream, others, connections, serving);
             }
             Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
         }
+    }
+}
+
+/// Serves a connection on this thread, or on the further threads when they have started.
+fn begin<S: Future<Output = ()> + Send + 'static>(
+    stream: TcpStream,
+    others: Option<Handle>,
+    connections: &mut JoinSet<()>,
+    serving: impl FnOnce(TcpStream) -> S + Send + 'static,
+) {
+    let Some(others) = others else {
+        connections.spawn(serving(stream));
+        return;
+    };
+    // The event loop that the socket belongs to wakes the thread that serves it. A socket that cannot change it is closed.
+    if let Ok(stream) = stream.into_std() {
+        let moved = async move {
+            if let Ok(stream) = TcpStream::from_std(stream) {
+                serving(stream).await;
+            }
+        };
+        connections.spawn_on(moved, &others);
     }
 }
 

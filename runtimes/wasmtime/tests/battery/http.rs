@@ -234,15 +234,28 @@ async fn beyond_its_capacity_a_server_says_so_and_answers_probes() {
                 let mut answer = String::new();
                 stream.read_to_string(&mut answer).map(|_| answer)
             };
-            // The last of the waiting requests may not have arrived yet: of so many more, one is rejected at once.
-            let mut further = (0..8).map(|_| answer(ask("/", "client")));
-            let refused = further.find_map(|answer| answer.ok().filter(|answer| answer.starts_with("HTTP/1.1 503")));
+            // The last of the waiting requests may not have arrived yet: further ones wait in their place, until one is rejected.
+            let mut waiting = Vec::new();
+            let refused = (0..64).find_map(|_| {
+                let mut stream = ask("/", "client");
+                stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+                let mut answer = String::new();
+                let read = stream.read_to_string(&mut answer);
+                waiting.push(stream);
+                read.ok().filter(|_| answer.contains(" 512 wait")).map(|_| answer)
+            });
             (refused, answer(ask("/", "shown by the node")), busy)
         })
         .await;
     let refused = refused.expect("an answer that there is no room");
-    assert!(refused.contains("retry-after: 1\r\n") && refused.ends_with("too many requests at once\n"), "{refused}");
+    assert!(
+        refused.contains("retry-after: 1\r\n") && refused.contains("\r\n\r\ntoo many requests at once: 64 are handled and 512 wait; "),
+        "{refused}"
+    );
+    assert!(refused.ends_with("the annotation wasm.skiff.internal/http-concurrency of the Pod sets how many are handled\n"), "{refused}");
     assert!(probed.unwrap().contains("hello"), "a probe is answered");
+    let log = std::fs::read_to_string(&spec.log_path).unwrap();
+    assert_eq!(log.matches("stderr F request rejected: too many requests at once: 64 are handled").count(), 1, "once a minute: {log}");
     runtime.remove(&spec.id).await.unwrap();
 }
 
