@@ -6,10 +6,12 @@
 //! records). See [`runtimes_shim::launch`] for the other side.
 
 mod attached;
+mod authority;
 mod capacity;
 mod channel;
 mod command;
 mod confine;
+mod connection;
 mod guest;
 mod http;
 mod idle;
@@ -19,6 +21,7 @@ mod root;
 mod serve;
 mod signals;
 mod slices;
+mod streams;
 mod ticker;
 mod workers;
 

@@ -22,6 +22,8 @@ mod interfaces;
 mod names;
 #[path = "battery/proposals.rs"]
 mod proposals;
+#[path = "battery/protocols.rs"]
+mod protocols;
 #[path = "battery/wasm.rs"]
 mod wasm;
 

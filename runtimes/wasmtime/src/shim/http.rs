@@ -2,6 +2,7 @@
 //! that never ends blocks an instance for others.
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -21,6 +22,7 @@ use wasmtime_wasi_http::p2::bindings::http::types::{ErrorCode, Scheme};
 use wasmtime_wasi_http::p2::body::HyperOutgoingBody;
 use wasmtime_wasi_http::{Error, WasiBody, WasiHttpView as _};
 
+use super::authority;
 use super::capacity::{Busy, Capacity, Instance};
 use super::guest::Guest;
 use super::idle::IdleBody;
@@ -44,6 +46,15 @@ const REJECTIONS_EVERY: Duration = Duration::from_secs(60);
 pub const CONNECTIONS_MAX: usize = 1024;
 
 type Answer = Result<Response<HyperOutgoingBody>, ErrorCode>;
+
+/// What a request's connection says about it.
+#[derive(Clone, Copy)]
+pub struct Arrival {
+    /// The address that the client connected to.
+    pub local: Option<SocketAddr>,
+    /// The connection is one more than there may be.
+    pub is_spare: bool,
+}
 
 /// The state that all requests share.
 pub struct Server {
@@ -89,13 +100,16 @@ impl Server {
     }
 
     /// The guest's answer, or an error page without details; the reason is in the container's log.
-    pub async fn answer(self: Arc<Self>, mut request: Request<Incoming>, is_spare: bool) -> Result<Response<WasiBody>, Infallible> {
+    pub async fn answer(self: Arc<Self>, mut request: Request<Incoming>, arrival: Arrival) -> Result<Response<WasiBody>, Infallible> {
         let is_probe = self.capacity.take_probe(request.headers_mut());
         let in_flight = (!is_probe).then(|| self.requests.begin());
+        if let Err(complaint) = authority::complete(&mut request, arrival.local) {
+            return Ok(plain(StatusCode::BAD_REQUEST, complaint));
+        }
         if request.body().size_hint().lower() > u64::try_from(BODY_LEN_MAX).unwrap_or(u64::MAX) {
             return Ok(plain(StatusCode::PAYLOAD_TOO_LARGE, "request body too large\n"));
         }
-        if is_spare && !is_probe {
+        if arrival.is_spare && !is_probe {
             return Ok(self.reject(Busy::Connections { max: CONNECTIONS_MAX }, is_probe));
         }
         let instance = match self.capacity.instance(is_probe).await {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use runtimes_shim::requests::InFlight;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, Sleep, sleep};
@@ -113,12 +113,25 @@ impl Drop for IdleBody {
 pub struct ReadingClient {
     stream: TcpStream,
     idle: Idle,
+    /// Bytes of the client that were looked at and are still to be read.
+    begin: Vec<u8>,
 }
 
 impl ReadingClient {
     /// Of a connection.
     pub fn new(stream: TcpStream, limit: Duration) -> Self {
-        Self { stream, idle: Idle::new(limit) }
+        Self { stream, idle: Idle::new(limit), begin: Vec::new() }
+    }
+
+    /// Whether the client begins with these bytes. Waits until that is certain; the bytes are still to be read.
+    pub async fn begins_with(&mut self, wanted: &[u8]) -> io::Result<bool> {
+        while wanted.starts_with(&self.begin) && self.begin.len() < wanted.len() {
+            let missing = wanted.len() - self.begin.len();
+            if (&mut self.stream).take(u64::try_from(missing).unwrap_or(0)).read_buf(&mut self.begin).await? == 0 {
+                return Ok(false);
+            }
+        }
+        Ok(self.begin == wanted)
     }
 
     fn watch<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -133,6 +146,12 @@ impl ReadingClient {
 
 impl AsyncRead for ReadingClient {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if !self.begin.is_empty() {
+            let fits = self.begin.len().min(buffer.remaining());
+            let rest = self.begin.split_off(fits);
+            buffer.put_slice(&std::mem::replace(&mut self.begin, rest));
+            return Poll::Ready(Ok(()));
+        }
         Pin::new(&mut self.stream).poll_read(context, buffer)
     }
 }
@@ -191,6 +210,40 @@ mod tests {
     }
 
     const LIMIT: Duration = Duration::from_millis(20);
+
+    #[tokio::test]
+    async fn the_first_bytes_of_a_client_are_looked_at_and_then_read() {
+        use tokio::io::AsyncWriteExt as _;
+
+        for (parts, begins, whole) in [
+            (&["abc", "def"][..], true, "abcdef"),
+            (&["ab", "cdef"], true, "abcdef"),
+            (&["abd"], false, "abd"),
+            (&["x"], false, "x"),
+            (&["ab"], false, "ab"),
+            (&[""], false, ""),
+        ] {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            client.set_nodelay(true).unwrap();
+            let mut server = ReadingClient::new(listener.accept().await.unwrap().0, LIMIT);
+            let sends = async {
+                for part in parts {
+                    client.write_all(part.as_bytes()).await.unwrap();
+                    tokio::time::sleep(LIMIT).await;
+                }
+                drop(client);
+            };
+            let reads = async {
+                let begins = server.begins_with(b"abc").await.unwrap();
+                let mut all = String::new();
+                server.read_to_string(&mut all).await.unwrap();
+                (begins, all)
+            };
+            let (_, (does, all)) = tokio::join!(sends, reads);
+            assert_eq!((does, all.as_str()), (begins, whole), "{parts:?}");
+        }
+    }
 
     #[tokio::test]
     async fn a_body_that_falls_silent_is_an_error_and_one_that_ends_is_whole() {

@@ -1,4 +1,4 @@
-//! Serves a `wasi:http/proxy` component: HTTP/1.1 on one port, a fresh instance for each request. It accepts connections on the first
+//! Serves a `wasi:http/proxy` component: HTTP on one port, a fresh instance for each request. It accepts connections on the first
 //! thread; [`Workers`](super::workers::Workers) says where they are served. The number of concurrent
 //! connections and instances has a limit; requests beyond it get an answer that asks to retry. SIGTERM closes the port, waits
 //! for the requests in progress, and ends the shim.
@@ -9,8 +9,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
 use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, SockaddrStorage, bind, setsockopt, socket, sockopt};
 use runtimes_contract::{ContainerSpec, Exit};
 use runtimes_shim::launch::Refusal;
@@ -21,29 +19,19 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use wasmtime::Engine;
 use wasmtime::component::Component;
-use wasmtime_wasi_http::io::TokioIo;
 use wasmtime_wasi_http::p2::bindings::ProxyPre;
 
 use super::guest::{Guest, exit, failed};
-use super::http::{CONNECTIONS_MAX, Server, Timer};
-use super::idle::ReadingClient;
-use super::{Failure, signals};
+use super::http::{CONNECTIONS_MAX, Server};
+use super::{Failure, connection, signals};
 use crate::host::component_linker;
 
 /// Served when the container declares no port.
 const PORT_DEFAULT: u16 = 8080;
 /// Additional connections, for probes and for answers that ask to retry; connections beyond wait in the kernel's queue.
 const CONNECTIONS_SPARE: usize = 64;
-/// How long a client with one of those may take to send a head.
-const SPARE_HEAD_TIMEOUT: Duration = Duration::from_secs(1);
 /// The connections that wait in the kernel's queue.
 const BACKLOG: i32 = 1024;
-/// How long a client may take to send a request's head, or to send the next one.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a client may leave its answer unread.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Largest request head.
-const HEAD_LEN_MAX: usize = 64 << 10;
 /// The pause after an error of `accept` that would come again at once (no descriptors left).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -133,7 +121,7 @@ async fn accept(
                 let others = server.workers().of_connections();
                 let (server, stopping) = (server.clone(), stopping.clone());
                 let serving = move |stream| async move {
-                    connection(stream, server, stopping, is_spare).await;
+                    connection::serve(stream, server, stopping, is_spare).await;
                     drop(permit);
                 };
                 begin(stream, others, connections, serving);
@@ -163,24 +151,4 @@ fn begin<S: Future<Output = ()> + Send + 'static>(
         };
         connections.spawn_on(moved, &others);
     }
-}
-
-async fn connection(stream: TcpStream, server: Arc<Server>, mut stopping: watch::Receiver<bool>, is_spare: bool) {
-    // Small answers must not wait for more bytes; a socket without this option still works.
-    let _set = stream.set_nodelay(true);
-    let service = service_fn(move |request| {
-        let server = server.clone();
-        async move { server.answer(request, is_spare).await }
-    });
-    let mut http = http1::Builder::new();
-    let head_timeout = if is_spare { SPARE_HEAD_TIMEOUT } else { HEAD_TIMEOUT };
-    http.timer(Timer).header_read_timeout(head_timeout).keep_alive(!is_spare).max_buf_size(HEAD_LEN_MAX);
-    let serving = http.serve_connection(TokioIo::new(ReadingClient::new(stream, WRITE_TIMEOUT)), service);
-    tokio::pin!(serving);
-    // How a connection ends is its client's business.
-    tokio::select! {
-        _ended = serving.as_mut() => return,
-        _stop = stopping.wait_for(|stop| *stop) => serving.as_mut().graceful_shutdown(),
-    }
-    let _ended = serving.await;
 }

@@ -25,6 +25,12 @@ pub fn counter() -> Vec<u8> {
     component(core, &world(imports, "http/incoming-handler@0.2.12"))
 }
 
+/// Bytes of a `wasi:http/proxy` component that answers with the body and the trailers of its request.
+pub fn trailers() -> Vec<u8> {
+    let core = wat::parse_str(include_str!("../guests/trailers.wat")).unwrap();
+    component(core, &world("http/types@0.2.12 io/streams@0.2.12 io/poll@0.2.12", "http/incoming-handler@0.2.12"))
+}
+
 /// A command component of a core module, which imports these interfaces below `wasi:` and `wasi:cli/exit`.
 pub fn command(core: &[u8], imports: &str) -> Vec<u8> {
     component(core.to_vec(), &world(&format!("cli/exit@0.2.12 {imports}"), "cli/run@0.2.12"))
