@@ -49,6 +49,7 @@ mod quickstart;
 mod registry;
 mod replicas;
 mod restarts;
+mod rollouts;
 mod scaling;
 mod scheduler_plugins;
 mod schedules;

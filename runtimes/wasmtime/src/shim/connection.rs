@@ -4,17 +4,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::HeaderValue;
+use http::header::CONNECTION;
 use http_body_util::BodyExt as _;
 use hyper::rt::Executor;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use wasmtime_wasi_http::io::TokioIo;
 
 use super::http::{Arrival, Server, Timer};
 use super::idle::ReadingClient;
+use super::serve::Phase;
 use super::streams::{Streams, Unused};
 
 /// What a client of HTTP/2 sends first (RFC 9113, section 3.4). No request of HTTP/1 begins so.
@@ -39,47 +42,64 @@ const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a client of HTTP/2 without requests may take to confirm that the connection ends.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long the first bytes of a client may take that connected just before the port was closed.
+const LAST_REQUEST_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Serves a connection until it ends. `is_spare`: there are more connections than there may be.
-pub async fn serve(stream: TcpStream, server: Arc<Server>, mut stopping: watch::Receiver<bool>, is_spare: bool) {
+pub async fn serve(stream: TcpStream, server: Arc<Server>, mut phase: watch::Receiver<Phase>, is_spare: bool) {
     // Small answers must not wait for more bytes; a socket without this option still works.
     let _set = stream.set_nodelay(true);
     let local = stream.local_addr().ok();
     let mut client = ReadingClient::new(stream, WRITE_TIMEOUT);
     if is_spare {
-        return serve_http1(client, server, stopping, Arrival { local, is_spare }).await;
+        return serve_http1(client, server, phase, Arrival { local, is_spare }).await;
     }
+    // A client that has connected just before the port was closed may have sent a request.
+    let closed = async {
+        drop(phase.wait_for(|phase| *phase == Phase::Closing).await);
+        sleep(LAST_REQUEST_TIMEOUT).await;
+    };
     let begun = tokio::select! {
         begun = timeout(HEAD_TIMEOUT, client.begins_with(PREFACE)) => begun,
-        _stop = stopping.wait_for(|stop| *stop) => return,
+        () = closed => return,
     };
     match begun {
-        Ok(Ok(true)) => serve_http2(client, server, stopping).await,
-        Ok(Ok(false)) => serve_http1(client, server, stopping, Arrival { local, is_spare }).await,
+        Ok(Ok(true)) => serve_http2(client, server, phase).await,
+        Ok(Ok(false)) => serve_http1(client, server, phase, Arrival { local, is_spare }).await,
         // The client is gone, or silent.
         Ok(Err(_)) | Err(_) => {}
     }
 }
 
-async fn serve_http1(client: ReadingClient, server: Arc<Server>, mut stopping: watch::Receiver<bool>, arrival: Arrival) {
+async fn serve_http1(client: ReadingClient, server: Arc<Server>, mut phase: watch::Receiver<Phase>, arrival: Arrival) {
+    let phase_of_answers = phase.clone();
     let service = service_fn(move |request| {
-        let server = server.clone();
-        async move { server.answer(request, arrival).await }
+        let (server, phase) = (server.clone(), phase_of_answers.clone());
+        async move {
+            let mut answer = server.answer(request, arrival).await;
+            if *phase.borrow() > Phase::Serving
+                && let Ok(answer) = &mut answer
+            {
+                answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            answer
+        }
     });
     let mut http = http1::Builder::new();
     let head_timeout = if arrival.is_spare { SPARE_HEAD_TIMEOUT } else { HEAD_TIMEOUT };
     http.timer(Timer).header_read_timeout(head_timeout).keep_alive(!arrival.is_spare).max_buf_size(HEAD_LEN_MAX);
     let serving = http.serve_connection(TokioIo::new(client), service);
     tokio::pin!(serving);
-    // How a connection ends is its client's business.
+    // How a connection ends is its client's business. What the client has sent is read first.
     tokio::select! {
+        biased;
         _ended = serving.as_mut() => return,
-        _stop = stopping.wait_for(|stop| *stop) => serving.as_mut().graceful_shutdown(),
+        _closing = phase.wait_for(|phase| *phase == Phase::Closing) => serving.as_mut().graceful_shutdown(),
     }
     let _ended = serving.await;
 }
 
-async fn serve_http2(client: ReadingClient, server: Arc<Server>, mut stopping: watch::Receiver<bool>) {
+async fn serve_http2(client: ReadingClient, server: Arc<Server>, mut phase: watch::Receiver<Phase>) {
     let streams = Streams::new(WRITE_TIMEOUT);
     let opened = streams.clone();
     let service = service_fn(move |request| {
@@ -100,7 +120,7 @@ async fn serve_http2(client: ReadingClient, server: Arc<Server>, mut stopping: w
     loop {
         let unused = tokio::select! {
             _ended = serving.as_mut() => return,
-            _stop = stopping.wait_for(|stop| *stop), if !is_ending => Unused::Idle,
+            _leaving = phase.wait_for(|phase| *phase > Phase::Serving), if !is_ending => Unused::Idle,
             unused = streams.unused(if is_ending { GOODBYE_TIMEOUT } else { HEAD_TIMEOUT }) => unused,
         };
         if is_ending || unused == Unused::Stalled {

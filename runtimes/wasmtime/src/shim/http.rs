@@ -26,6 +26,7 @@ use super::authority;
 use super::capacity::{Busy, Capacity, Instance};
 use super::guest::Guest;
 use super::idle::IdleBody;
+use super::leaving::PortUse;
 use super::ticker::Ticker;
 use super::workers::Workers;
 use crate::host::ComponentHost;
@@ -69,6 +70,7 @@ pub struct Server {
     workers: Workers,
     /// When the log has the next line about rejected requests.
     rejections: Rarely,
+    use_of_port: PortUse,
 }
 
 /// Limits the lines about something that clients cause.
@@ -91,7 +93,22 @@ impl Server {
     pub fn new(engine: &Engine, proxy: ProxyPre<ComponentHost>, guest: Arc<Guest>, requests: RequestCounters) -> Self {
         let capacity = Capacity::new(guest.probe_token(), guest.http_concurrency());
         let (ticker, workers) = (Ticker::new(engine), Workers::new(guest.resources()));
-        Self { engine: engine.clone(), proxy, guest, capacity, requests, ticker, workers, rejections: Rarely(Mutex::new(None)) }
+        Self {
+            engine: engine.clone(),
+            proxy,
+            guest,
+            capacity,
+            requests,
+            ticker,
+            workers,
+            rejections: Rarely(Mutex::new(None)),
+            use_of_port: PortUse::default(),
+        }
+    }
+
+    /// Waits until the clients of a server that ends have left.
+    pub async fn until_left(&self) {
+        self.use_of_port.until_left().await;
     }
 
     /// The threads.
@@ -102,7 +119,10 @@ impl Server {
     /// The guest's answer, or an error page without details; the reason is in the container's log.
     pub async fn answer(self: Arc<Self>, mut request: Request<Incoming>, arrival: Arrival) -> Result<Response<WasiBody>, Infallible> {
         let is_probe = self.capacity.take_probe(request.headers_mut());
-        let in_flight = (!is_probe).then(|| self.requests.begin());
+        let in_flight = (!is_probe).then(|| {
+            self.use_of_port.request();
+            self.requests.begin()
+        });
         if let Err(complaint) = authority::complete(&mut request, arrival.local) {
             return Ok(plain(StatusCode::BAD_REQUEST, complaint));
         }

@@ -1,8 +1,9 @@
 //! Serves a `wasi:http/proxy` component: HTTP on one port, a fresh instance for each request. It accepts connections on the first
 //! thread; [`Workers`](super::workers::Workers) says where they are served. The number of concurrent
-//! connections and instances has a limit; requests beyond it get an answer that asks to retry. SIGTERM closes the port, waits
-//! for the requests in progress, and ends the shim.
+//! connections and instances has a limit; requests beyond it get an answer that asks to retry. SIGTERM lets the
+//! clients leave, closes the port, waits for the requests in progress, and ends the shim.
 
+use std::convert::Infallible;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener as StdListener};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::path::Path;
@@ -14,8 +15,7 @@ use runtimes_contract::{ContainerSpec, Exit};
 use runtimes_shim::launch::Refusal;
 use runtimes_shim::requests::RequestCounters;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use wasmtime::Engine;
 use wasmtime::component::Component;
@@ -75,6 +75,17 @@ fn listen_on(address: SocketAddr) -> nix::Result<OwnedFd> {
     Ok(fd)
 }
 
+/// How far the end of a server has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// It has not begun.
+    Serving,
+    /// Clients that are connected shall leave, and those that still connect are answered.
+    Leaving,
+    /// Connections end with the request that they are in.
+    Closing,
+}
+
 /// Serves until a signal stops us.
 pub async fn component(engine: &Engine, component: &Component, guest: Arc<Guest>, endpoint: Endpoint) -> Exit {
     let Endpoint { listener, requests } = endpoint;
@@ -85,70 +96,90 @@ pub async fn component(engine: &Engine, component: &Component, guest: Arc<Guest>
         (_, Err(error)) => return failed(&guest, &format!("listening: {error}")),
     };
     let server = Arc::new(Server::new(engine, proxy, guest.clone(), requests));
-    let (stop, stopping) = watch::channel(false);
-    let mut connections = JoinSet::new();
+    let mut connections = Connections::new(server.clone());
     let signalled = tokio::select! {
         signalled = signals::stopped() => signalled,
-        never = accept(&listener, &server, &stopping, &mut connections) => match never {},
+        never = connections.accept(&listener) => match never {},
     };
-    drop(listener);
-    // Each connection ends after the request that it is in.
-    stop.send_replace(true);
-    while connections.join_next().await.is_some() {}
+    // Nodes send requests here until they have seen that the Pod ends.
+    connections.phase.send_replace(Phase::Leaving);
+    tokio::select! {
+        () = server.until_left() => {}
+        never = connections.accept(&listener) => match never {},
+    }
+    connections.close(listener).await;
     match signalled {
         Ok(_) => exit(0, None, String::new()),
         Err(error) => failed(&guest, &format!("waiting for signals: {error}")),
     }
 }
 
-async fn accept(
-    listener: &TcpListener,
-    server: &Arc<Server>,
-    stopping: &watch::Receiver<bool>,
-    connections: &mut JoinSet<()>,
-) -> std::convert::Infallible {
-    let (room, spare) = (Arc::new(Semaphore::new(CONNECTIONS_MAX)), Arc::new(Semaphore::new(CONNECTIONS_SPARE)));
-    loop {
-        while connections.try_join_next().is_some() {}
-        // The semaphore is never closed, so there is always a permit in the end.
-        let reserve = spare.clone().acquire_owned().await.ok();
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let (permit, is_spare) = match room.clone().try_acquire_owned() {
-                    Ok(permit) => (Some(permit), false),
-                    Err(_) => (reserve, true),
-                };
-                let others = server.workers().of_connections();
-                let (server, stopping) = (server.clone(), stopping.clone());
-                let serving = move |stream| async move {
-                    connection::serve(stream, server, stopping, is_spare).await;
-                    drop(permit);
-                };
-                begin(stream, others, connections, serving);
-            }
-            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
-        }
-    }
+/// The connections of a server.
+struct Connections {
+    server: Arc<Server>,
+    phase: watch::Sender<Phase>,
+    room: Arc<Semaphore>,
+    spare: Arc<Semaphore>,
+    open: JoinSet<()>,
 }
 
-/// Serves a connection on this thread, or on the further threads when they have started.
-fn begin<S: Future<Output = ()> + Send + 'static>(
-    stream: TcpStream,
-    others: Option<Handle>,
-    connections: &mut JoinSet<()>,
-    serving: impl FnOnce(TcpStream) -> S + Send + 'static,
-) {
-    let Some(others) = others else {
-        connections.spawn(serving(stream));
-        return;
-    };
-    // The event loop that the socket belongs to wakes the thread that serves it. A socket that cannot change it is closed.
-    if let Ok(stream) = stream.into_std() {
-        let moved = async move {
-            if let Ok(stream) = TcpStream::from_std(stream) {
-                serving(stream).await;
+impl Connections {
+    fn new(server: Arc<Server>) -> Self {
+        let semaphore = |permits| Arc::new(Semaphore::new(permits));
+        let (phase, _) = watch::channel(Phase::Serving);
+        Self { server, phase, room: semaphore(CONNECTIONS_MAX), spare: semaphore(CONNECTIONS_SPARE), open: JoinSet::new() }
+    }
+
+    async fn accept(&mut self, listener: &TcpListener) -> Infallible {
+        loop {
+            while self.open.try_join_next().is_some() {}
+            // The semaphore is never closed, so there is always a permit in the end.
+            let reserve = self.spare.clone().acquire_owned().await.ok();
+            match listener.accept().await {
+                Ok((stream, _)) => self.begin(stream, reserve),
+                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             }
+        }
+    }
+
+    /// Takes the connections that the kernel has accepted, closes the port, and waits for the requests in progress.
+    async fn close(mut self, listener: TcpListener) {
+        if let Ok(listener) = listener.into_std() {
+            while let Ok((stream, _)) = listener.accept() {
+                if let (Ok(()), Ok(reserve)) = (stream.set_nonblocking(true), self.spare.clone().try_acquire_owned())
+                    && let Ok(stream) = TcpStream::from_std(stream)
+                {
+                    self.begin(stream, Some(reserve));
+                }
+            }
+        }
+        self.phase.send_replace(Phase::Closing);
+        while self.open.join_next().await.is_some() {}
+    }
+
+    /// Serves a connection on this thread, or on the further threads when they have started.
+    fn begin(&mut self, stream: TcpStream, reserve: Option<OwnedSemaphorePermit>) {
+        let (permit, is_spare) = match self.room.clone().try_acquire_owned() {
+            Ok(permit) => (Some(permit), false),
+            Err(_) => (reserve, true),
         };
-        connections.spawn_on(moved, &others);
+        let (server, phase) = (self.server.clone(), self.phase.subscribe());
+        let serving = move |stream| async move {
+            connection::serve(stream, server, phase, is_spare).await;
+            drop(permit);
+        };
+        let Some(others) = self.server.workers().of_connections() else {
+            self.open.spawn(serving(stream));
+            return;
+        };
+        // The event loop that the socket belongs to wakes the thread that serves it. A socket that cannot change it is closed.
+        if let Ok(stream) = stream.into_std() {
+            let moved = async move {
+                if let Ok(stream) = TcpStream::from_std(stream) {
+                    serving(stream).await;
+                }
+            };
+            self.open.spawn_on(moved, &others);
+        }
     }
 }

@@ -133,6 +133,41 @@ async fn requests_of_http_2_have_streams_and_trailers_in_both_directions() {
 }
 
 #[tokio::test]
+async fn a_server_in_use_stays_open_until_its_clients_have_left() {
+    let (harness, network) = (Wasmtime::new(), Network::new("leave"));
+    let spec = serve(&harness, &network, &components::http()).await;
+    let runtime = harness.runtime();
+    let request = "GET / HTTP/1.1\r\nHost: web\r\n\r\n";
+    let mut open = network
+        .inside(move || {
+            let mut stream = TcpStream::connect("127.0.0.1:8080").unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            stream.write_all(request.as_bytes()).unwrap();
+            stream
+        })
+        .await;
+    until_received(&*runtime, &spec, 1).await;
+    runtime.signal(&spec.id, 15).await.unwrap();
+    // A client that is connected, and one that connects now. Both are told to leave.
+    let (earlier, later) = network
+        .inside(move || {
+            let later = exchange(request);
+            open.write_all(request.as_bytes()).unwrap();
+            let mut earlier = String::new();
+            open.read_to_string(&mut earlier).unwrap();
+            (earlier, later)
+        })
+        .await;
+    assert_eq!(earlier.matches("hello from wat\n").count(), 2, "{earlier}");
+    assert_eq!(later.matches("hello from wat\n").count(), 1, "{later}");
+    assert!(earlier.contains("\r\nconnection: close\r\n") && later.contains("\r\nconnection: close\r\n"), "{earlier} {later}");
+    let exit = tokio::time::timeout(Duration::from_secs(20), runtime.wait(&spec.id)).await.unwrap().unwrap();
+    assert_eq!((exit.code, exit.signal), (0, None), "{exit:?}");
+    assert!(network.get("127.0.0.1:8080", "/").await.is_err(), "the port is closed in the end");
+    runtime.remove(&spec.id).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_server_that_stops_answers_the_requests_of_http_2_that_it_has() {
     let (harness, network) = (Wasmtime::new(), Network::new("goaway"));
     let spec = serve(&harness, &network, &components::trailers()).await;
