@@ -39,6 +39,7 @@ const MAY: &[(&str, &str)] = &[
     ("sched/wasm/src/ticker.rs", "counts and sleeps: nothing in it panics"),
     ("runtimes/wasmtime/src/shim/attached.rs", "a shim, which a panic ends"),
     ("runtimes/wasmtime/src/shim/connection.rs", "a shim, which a panic ends"),
+    ("runtimes/wasmtime/src/shim/instances.rs", "a shim, which a panic ends"),
     ("runtimes/wasmtime/src/shim/serve.rs", "a shim, which a panic ends"),
     ("runtimes/wasmtime/src/shim/workers.rs", "a shim, which a panic ends"),
 ];

@@ -107,7 +107,7 @@ pub fn plain_spec(id: &str) -> ContainerSpec {
         resources: Resources::default(),
         oom_score_adj: 0,
         probe_token: String::new(),
-        http_concurrency: None,
+        http: Default::default(),
         proposals: Default::default(),
         security: Security::default(),
         log_path: "/dev/null".into(),

@@ -15,8 +15,8 @@ use tokio::sync::mpsc;
 pub use error::RuntimeError;
 pub use proposals::WasmProposal;
 pub use spec::{
-    ContainerId, ContainerSpec, ContainerState, ContainerStatus, Content, ContentKind, ExecSpec, Exit, HttpRequests, Mount, Processes,
-    Propagation, Resources, Sandbox, Seccomp, Security, Stats, TerminalSize, User,
+    ContainerId, ContainerSpec, ContainerState, ContainerStatus, Content, ContentKind, ExecSpec, Exit, HttpRequests, HttpSettings, Mount,
+    Processes, Propagation, Resources, Sandbox, Seccomp, Security, Stats, TerminalSize, User,
 };
 
 /// Runs containers. One implementation a RuntimeClass handler.
@@ -104,8 +104,17 @@ pub struct Preparation {
 /// under load, and removes the header.
 pub const PROBE_HEADER: &str = "skiff-probe";
 
-/// The highest [`ContainerSpec::http_concurrency`].
+/// The highest [`HttpSettings::concurrency`].
 pub const HTTP_CONCURRENCY_MAX: u32 = 1_024;
+
+/// The highest timeouts of [`HttpSettings`], in s: a day.
+pub const HTTP_TIMEOUT_MAX_S: u32 = 86_400;
+
+/// The highest [`HttpSettings::instance_requests`].
+pub const HTTP_INSTANCE_REQUESTS_MAX: u32 = 1_000_000;
+
+/// The highest [`HttpSettings::instance_idle_s`].
+pub const HTTP_INSTANCE_IDLE_MAX_S: u32 = 3_600;
 
 /// A process that [`Runtime::exec`] started. Dropping it kills the process unless [`ExecSpec::outlives_session`].
 pub struct ExecSession {

@@ -177,6 +177,22 @@ pub enum Seccomp {
     Profile(serde_json::Value),
 }
 
+/// How a `wasi:http/proxy` component is served. `None` is the runtime's default.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HttpSettings {
+    /// The requests that it handles at once.
+    pub concurrency: Option<u32>,
+    /// How long its guest may take to begin an answer, and from one part of it to the next, in s.
+    pub answer_timeout_s: Option<u32>,
+    /// How long a request may take in all, in s.
+    pub request_timeout_s: Option<u32>,
+    /// The requests that one instance handles, one after the other.
+    pub instance_requests: Option<u32>,
+    /// How long an instance that may handle another request waits for it, in s.
+    pub instance_idle_s: Option<u32>,
+}
+
 /// Everything that a runtime needs to know to make a container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerSpec {
@@ -216,9 +232,9 @@ pub struct ContainerSpec {
     /// Empty: no request counts as a probe.
     #[serde(default)]
     pub probe_token: String,
-    /// The requests that a `wasi:http/proxy` component handles at once; `None` is the runtime's default.
+    /// How a `wasi:http/proxy` component is served.
     #[serde(default)]
-    pub http_concurrency: Option<u32>,
+    pub http: HttpSettings,
     /// The WebAssembly proposals that its module or component may use beside those that are on by default.
     #[serde(default)]
     pub proposals: BTreeSet<WasmProposal>,

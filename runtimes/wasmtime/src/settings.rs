@@ -111,7 +111,7 @@ pub fn pooled_config(proposals: &BTreeSet<WasmProposal>, concurrency: u32) -> Co
 /// The requests that an HTTP component handles at once.
 #[cfg(feature = "shim")]
 pub fn http_concurrency(spec: &ContainerSpec) -> u32 {
-    spec.http_concurrency.unwrap_or(HTTP_CONCURRENCY_DEFAULT).clamp(1, HTTP_CONCURRENCY_MAX)
+    spec.http.concurrency.unwrap_or(HTTP_CONCURRENCY_DEFAULT).clamp(1, HTTP_CONCURRENCY_MAX)
 }
 
 /// The linear memory that a guest may have within its container's limit. The rest is for the shim itself, so that an allocation

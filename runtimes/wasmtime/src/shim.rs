@@ -15,6 +15,7 @@ mod connection;
 mod guest;
 mod http;
 mod idle;
+mod instances;
 mod leaving;
 mod log;
 mod records;

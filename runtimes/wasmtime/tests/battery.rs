@@ -24,6 +24,8 @@ mod names;
 mod proposals;
 #[path = "battery/protocols.rs"]
 mod protocols;
+#[path = "battery/reuse.rs"]
+mod reuse;
 #[path = "battery/wasm.rs"]
 mod wasm;
 

@@ -65,7 +65,7 @@ pub(crate) fn build(pod: &Pod, container: &Container, layout: &Layout, from: Ing
         user: from.user,
         resources: resources::of_container(container),
         probe_token: String::new(),
-        http_concurrency: None,
+        http: Default::default(),
         proposals: Default::default(),
         oom_score_adj: resources::oom_score_adj(pod, container, from.memory_bytes).max(from.oom_score_adj_min),
         security: Security { seccomp: from.seccomp, ..security::privileges(container) },

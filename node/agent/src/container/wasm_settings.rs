@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Pod;
-use runtimes_contract::{ContentKind, HTTP_CONCURRENCY_MAX, WasmProposal};
+use runtimes_contract::{
+    ContentKind, HTTP_CONCURRENCY_MAX, HTTP_INSTANCE_IDLE_MAX_S, HTTP_INSTANCE_REQUESTS_MAX, HTTP_TIMEOUT_MAX_S, HttpSettings, WasmProposal,
+};
 
 use super::ConfigError;
 
@@ -11,13 +13,21 @@ use super::ConfigError;
 const PREFIX: &str = "wasm.skiff.internal/";
 /// The requests that a `wasi:http` server handles at once.
 const HTTP_CONCURRENCY: &str = "http-concurrency";
+/// How long its guest may be silent.
+const HTTP_ANSWER_TIMEOUT: &str = "http-answer-timeout-seconds";
+/// How long a request may take in all.
+const HTTP_REQUEST_TIMEOUT: &str = "http-request-timeout-seconds";
+/// The requests that one instance handles.
+const HTTP_INSTANCE_REQUESTS: &str = "http-instance-requests";
+/// How long an instance waits for its next request.
+const HTTP_INSTANCE_IDLE: &str = "http-instance-idle-seconds";
 /// The proposals that a guest may use beside those that are on by default.
 const PROPOSALS: &str = "proposals";
 
 /// The settings of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WasmSettings {
-    pub(crate) http_concurrency: Option<u32>,
+    pub(crate) http: HttpSettings,
     pub(crate) proposals: BTreeSet<WasmProposal>,
 }
 
@@ -28,8 +38,14 @@ pub(crate) fn read(pod: &Pod, kind: ContentKind) -> Result<WasmSettings, ConfigE
         return Ok(settings);
     }
     for (annotation, value) in pod.metadata.annotations.iter().flatten() {
+        let number = |max| number(annotation, value, max).map(Some);
+        let http = &mut settings.http;
         match annotation.strip_prefix(PREFIX) {
-            Some(HTTP_CONCURRENCY) => settings.http_concurrency = Some(http_concurrency(annotation, value)?),
+            Some(HTTP_CONCURRENCY) => http.concurrency = number(HTTP_CONCURRENCY_MAX)?,
+            Some(HTTP_ANSWER_TIMEOUT) => http.answer_timeout_s = number(HTTP_TIMEOUT_MAX_S)?,
+            Some(HTTP_REQUEST_TIMEOUT) => http.request_timeout_s = number(HTTP_TIMEOUT_MAX_S)?,
+            Some(HTTP_INSTANCE_REQUESTS) => http.instance_requests = number(HTTP_INSTANCE_REQUESTS_MAX)?,
+            Some(HTTP_INSTANCE_IDLE) => http.instance_idle_s = number(HTTP_INSTANCE_IDLE_MAX_S)?,
             Some(PROPOSALS) => settings.proposals = proposals(annotation, value)?,
             Some(_) => return Err(ConfigError(format!("annotation \"{annotation}\" is not a setting of WebAssembly containers"))),
             None => {}
@@ -38,9 +54,10 @@ pub(crate) fn read(pod: &Pod, kind: ContentKind) -> Result<WasmSettings, ConfigE
     Ok(settings)
 }
 
-fn http_concurrency(annotation: &str, value: &str) -> Result<u32, ConfigError> {
-    let number = value.parse().ok().filter(|number| (1..=HTTP_CONCURRENCY_MAX).contains(number));
-    number.ok_or_else(|| ConfigError(format!("annotation \"{annotation}\": {value:?} is not a number from 1 to {HTTP_CONCURRENCY_MAX}")))
+/// A number from 1.
+fn number(annotation: &str, value: &str, max: u32) -> Result<u32, ConfigError> {
+    let number = value.parse().ok().filter(|number| (1..=max).contains(number));
+    number.ok_or_else(|| ConfigError(format!("annotation \"{annotation}\": {value:?} is not a number from 1 to {max}")))
 }
 
 /// A list with commas; spaces around a name do not count, and an empty list names nothing.
@@ -69,7 +86,7 @@ mod tests {
     #[test]
     fn settings_are_read_strictly() {
         let setting = |value: &str| json!({"wasm.skiff.internal/http-concurrency": value, "example.com/other": "x"});
-        let concurrency = |kind, annotations| read(kind, annotations).map(|settings| settings.http_concurrency);
+        let concurrency = |kind, annotations| read(kind, annotations).map(|settings| settings.http.concurrency);
         assert_eq!(concurrency(ContentKind::Wasm, json!(null)), Ok(None));
         for (value, wanted) in [("1", 1), ("64", 64), ("1024", 1_024)] {
             assert_eq!(concurrency(ContentKind::Wasm, setting(value)), Ok(Some(wanted)));
@@ -81,6 +98,29 @@ mod tests {
         let unknown = "annotation \"wasm.skiff.internal/concurrency\" is not a setting of WebAssembly containers";
         assert_eq!(concurrency(ContentKind::Wasm, json!({"wasm.skiff.internal/concurrency": "1"})), Err(unknown.to_owned()));
         assert_eq!(concurrency(ContentKind::Linux, setting("0")), Ok(None), "a Linux container beside a WASM container");
+    }
+
+    #[test]
+    fn each_setting_of_http_has_its_bound() {
+        type Setting = (&'static str, u32, fn(&HttpSettings) -> Option<u32>);
+        let settings: [Setting; 5] = [
+            ("http-concurrency", 1_024, |http| http.concurrency),
+            ("http-answer-timeout-seconds", 86_400, |http| http.answer_timeout_s),
+            ("http-request-timeout-seconds", 86_400, |http| http.request_timeout_s),
+            ("http-instance-requests", 1_000_000, |http| http.instance_requests),
+            ("http-instance-idle-seconds", 3_600, |http| http.instance_idle_s),
+        ];
+        for (name, max, setting) in settings {
+            let annotation = format!("wasm.skiff.internal/{name}");
+            for value in [1, max] {
+                let settings = read(ContentKind::Wasm, json!({&annotation: value.to_string()})).expect("settings");
+                assert_eq!(setting(&settings.http), Some(value), "{name}");
+            }
+            for value in ["0".to_owned(), (max + 1).to_string(), "1s".to_owned()] {
+                let message = format!("annotation \"{annotation}\": {value:?} is not a number from 1 to {max}");
+                assert_eq!(read(ContentKind::Wasm, json!({&annotation: value})).expect_err("out of range"), message);
+            }
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use runtimes_contract::{ContainerSpec, Exit, Resources};
+use runtimes_contract::{ContainerSpec, Exit, HttpSettings, Resources};
 use runtimes_shim::cri::Stream;
 use runtimes_shim::launch::Refusal;
 use runtimes_shim::record::now_ms;
@@ -119,6 +119,11 @@ impl Guest {
     /// The requests that it handles at once.
     pub fn http_concurrency(&self) -> u32 {
         http_concurrency(&self.spec)
+    }
+
+    /// How it is served.
+    pub fn http(&self) -> &HttpSettings {
+        &self.spec.http
     }
 
     /// The limits of the container.

@@ -1,5 +1,5 @@
-//! One HTTP request, one instance: created, called, dropped. Each step has a time limit, so that neither a client nor a guest
-//! that never ends blocks an instance for others.
+//! One HTTP request, one instance: created, called, dropped, unless the container allows that instances handle further requests. Each
+//! step has a time limit, so that neither a client nor a guest that never ends blocks an instance for others.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -16,16 +16,19 @@ use parking_lot::Mutex;
 use runtimes_shim::requests::{InFlight, RequestCounters};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
+use wasmtime::component::ResourceTable;
 use wasmtime::{Engine, Store};
-use wasmtime_wasi_http::p2::bindings::ProxyPre;
 use wasmtime_wasi_http::p2::bindings::http::types::{ErrorCode, Scheme};
-use wasmtime_wasi_http::p2::body::HyperOutgoingBody;
+use wasmtime_wasi_http::p2::bindings::{Proxy, ProxyPre};
+use wasmtime_wasi_http::p2::body::{HostOutgoingBody, HyperOutgoingBody};
+use wasmtime_wasi_http::p2::types::HostResponseOutparam;
 use wasmtime_wasi_http::{Error, WasiBody, WasiHttpView as _};
 
 use super::authority;
 use super::capacity::{Busy, Capacity, Instance};
 use super::guest::Guest;
 use super::idle::IdleBody;
+use super::instances::{Instances, Reusable};
 use super::leaving::PortUse;
 use super::ticker::Ticker;
 use super::workers::Workers;
@@ -35,10 +38,12 @@ use crate::host::ComponentHost;
 const BODY_LEN_MAX: usize = 1 << 30;
 /// How long a client may take to send the next part of a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a guest may take to begin its answer, and from one part of it to the next.
-const GUEST_TIMEOUT: Duration = Duration::from_secs(300);
-/// How long a request may take in all.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(3600);
+/// How long a guest may take to begin its answer, and from one part of it to the next, in s.
+const ANSWER_TIMEOUT_S: u32 = 300;
+/// How long a request may take in all, in s.
+const REQUEST_TIMEOUT_S: u32 = 3_600;
+/// How long an instance that may handle another request waits for it, in s.
+const INSTANCE_IDLE_S: u32 = 10;
 /// When a client that found no room may retry, in seconds.
 const RETRY_AFTER: &str = "1";
 /// The time between two lines of the log about rejected requests.
@@ -62,6 +67,10 @@ pub struct Server {
     engine: Engine,
     proxy: ProxyPre<ComponentHost>,
     guest: Arc<Guest>,
+    /// Instances for further requests.
+    instances: Arc<Instances<Called>>,
+    answer_timeout: Duration,
+    request_timeout: Duration,
     /// The pool's own limit is an error, this one is a queue.
     capacity: Capacity,
     /// The counters of requests; probes of the node are not counted.
@@ -71,6 +80,12 @@ pub struct Server {
     /// When the log has the next line about rejected requests.
     rejections: Rarely,
     use_of_port: PortUse,
+}
+
+/// An instance with its state.
+struct Called {
+    store: Store<ComponentHost>,
+    proxy: Proxy,
 }
 
 /// Limits the lines about something that clients cause.
@@ -91,18 +106,21 @@ impl Rarely {
 impl Server {
     /// For a linked component.
     pub fn new(engine: &Engine, proxy: ProxyPre<ComponentHost>, guest: Arc<Guest>, requests: RequestCounters) -> Self {
-        let capacity = Capacity::new(guest.probe_token(), guest.http_concurrency());
-        let (ticker, workers) = (Ticker::new(engine), Workers::new(guest.resources()));
+        let seconds = |value: Option<u32>, default| Duration::from_secs(value.unwrap_or(default).into());
+        let http = guest.http();
         Self {
             engine: engine.clone(),
             proxy,
-            guest,
-            capacity,
+            instances: Arc::new(Instances::new(http.instance_requests.unwrap_or(1), seconds(http.instance_idle_s, INSTANCE_IDLE_S))),
+            answer_timeout: seconds(http.answer_timeout_s, ANSWER_TIMEOUT_S),
+            request_timeout: seconds(http.request_timeout_s, REQUEST_TIMEOUT_S),
+            capacity: Capacity::new(guest.probe_token(), guest.http_concurrency()),
             requests,
-            ticker,
-            workers,
+            ticker: Ticker::new(engine),
+            workers: Workers::new(guest.resources()),
             rejections: Rarely(Mutex::new(None)),
             use_of_port: PortUse::default(),
+            guest,
         }
     }
 
@@ -137,18 +155,18 @@ impl Server {
             Err(busy) => return Ok(self.reject(busy, is_probe)),
         };
         let (send, receive) = oneshot::channel();
-        let running = timeout(REQUEST_TIMEOUT, self.clone().run(request.map(limited), send, instance));
+        let running = timeout(self.request_timeout, self.clone().run(request.map(limited), send, instance));
         let running = async { running.await.unwrap_or_else(|_| Err(wasmtime::Error::msg("the request took too long"))) };
         let running = self.workers.run(running, is_probe);
         // When the client disconnects before the answer, or the time is over, the guest is dropped.
         let guest = AbortOnDrop(Some(running.abort_handle()));
-        let Ok(answer) = timeout(GUEST_TIMEOUT, receive).await else {
+        let Ok(answer) = timeout(self.answer_timeout, receive).await else {
             self.say("the guest did not answer in time");
             return Ok(plain(StatusCode::GATEWAY_TIMEOUT, "the guest did not answer in time\n"));
         };
         let problem = match answer {
             // From here on the guest streams its body, or does its remaining work.
-            Ok(Ok(response)) => return Ok(answered(response, guest, in_flight)),
+            Ok(Ok(response)) => return Ok(self.answered(response, guest, in_flight)),
             Ok(Err(error)) => {
                 guest.release();
                 format!("the guest answered with an error: {error}")
@@ -187,32 +205,51 @@ impl Server {
         _until_ended: Instance,
     ) -> wasmtime::Result<()> {
         let _ticking = self.ticker.run();
+        let mut called = match self.instances.take() {
+            Some(called) => called,
+            None => Reusable::new(self.instantiate().await?),
+        };
+        let Called { store, proxy } = &mut called.instance;
+        store.set_epoch_deadline(1);
+        let request = store.data_mut().http().new_incoming_request(Scheme::Http, request)?;
+        let answer = store.data_mut().http().new_response_outparam(answer)?;
+        proxy.wasi_http_incoming_handler().call_handle(&mut *store, request, answer).await?;
+        if !has_unfinished_answer(&mut store.data_mut().table) {
+            self.instances.put(called);
+        }
+        Ok(())
+    }
+
+    async fn instantiate(&self) -> wasmtime::Result<Called> {
         let mut store = Store::new(&self.engine, self.guest.component_host()?);
         store.limiter(|host| &mut host.limits);
         store.set_epoch_deadline(1);
         store.epoch_deadline_async_yield_and_update(1);
-        let request = store.data_mut().http().new_incoming_request(Scheme::Http, request)?;
-        let answer = store.data_mut().http().new_response_outparam(answer)?;
         let proxy = self.proxy.instantiate_async(&mut store).await?;
         store.data_mut().limits.count_all();
-        proxy.wasi_http_incoming_handler().call_handle(&mut store, request, answer).await
+        Ok(Called { store, proxy })
     }
+
+    /// The answer of the guest; the request is in flight until its last byte is passed on.
+    fn answered(&self, response: Response<HyperOutgoingBody>, guest: AbortOnDrop, in_flight: Option<InFlight>) -> Response<WasiBody> {
+        let declared = response.headers().get(http::header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+        let guest = guest.release();
+        response.map(|body| {
+            let body = body.map_err(Error::from).boxed_unsync();
+            IdleBody::of_guest(body, self.answer_timeout, declared, guest, in_flight).boxed_unsync()
+        })
+    }
+}
+
+/// Whether a guest that has returned did not answer, or did not end its answer. Its client waits until the instance is dropped.
+fn has_unfinished_answer(table: &mut ResourceTable) -> bool {
+    table.iter_mut().any(|entry| entry.is::<HostResponseOutparam>() || entry.is::<HostOutgoingBody>())
 }
 
 fn limited(body: Incoming) -> WasiBody {
     let too_long = |_| Error::HttpRequestBodySize(None);
     let body = Limited::new(body, BODY_LEN_MAX).map_err(too_long).boxed_unsync();
     IdleBody::of_client(body, BODY_TIMEOUT).boxed_unsync()
-}
-
-/// The answer of the guest; the request is in flight until its last byte is passed on.
-fn answered(response: Response<HyperOutgoingBody>, guest: AbortOnDrop, in_flight: Option<InFlight>) -> Response<WasiBody> {
-    let declared = response.headers().get(http::header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-    let guest = guest.release();
-    response.map(|body| {
-        let body = body.map_err(Error::from).boxed_unsync();
-        IdleBody::of_guest(body, GUEST_TIMEOUT, declared, guest, in_flight).boxed_unsync()
-    })
 }
 
 fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response<WasiBody> {

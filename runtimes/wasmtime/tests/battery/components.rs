@@ -7,8 +7,42 @@ use wit_parser::Resolve;
 
 /// Bytes of the `wasi:http/proxy` component.
 pub fn http() -> Vec<u8> {
+    http_with_pages(1)
+}
+
+/// The same with a memory that begins with so many pages.
+pub fn http_with_pages(pages: u32) -> Vec<u8> {
+    let text =
+        include_str!("../guests/http.wat").replace("(memory (export \"memory\") 1)", &format!("(memory (export \"memory\") {pages})"));
+    http_of(&text)
+}
+
+fn http_of(text: &str) -> Vec<u8> {
     let world = "package test:web;\nworld web {\n  import wasi:http/types@0.2.12;\n  import wasi:io/streams@0.2.12;\n  export wasi:http/incoming-handler@0.2.12;\n}\n";
-    component(wat::parse_str(include_str!("../guests/http.wat")).unwrap(), world)
+    component(wat::parse_str(text).unwrap(), world)
+}
+
+/// The same, which answers with the number of requests that its instance has handled. For `/grow` its memory grows by 4 MiB, or it traps;
+/// for `/half` it does not end its answer.
+pub fn counts_own_requests() -> Vec<u8> {
+    const BEGINS: &str = "(call $path (local.get $request) (i32.const 0))\n";
+    const FINISHES: &str = "(call $finish (local.get $content) (i32.const 0) (i32.const 0) (i32.const 64))";
+    let path_is = |word: &str| format!("(i32.eq (i32.load (i32.load (i32.const 4))) (i32.const {word}))");
+    let grows =
+        format!("(if {} (then (if (i32.eq (memory.grow (i32.const 64)) (i32.const -1)) (then unreachable))))", path_is("0x6f72672f"));
+    let digit = "(global.set $count (i32.add (global.get $count) (i32.const 1)))
+        (i32.store8 (i32.const 1024) (i32.add (i32.const 48) (global.get $count)))";
+    let mut text = include_str!("../guests/http.wat").to_owned();
+    for (old, new) in [
+        ("(global $free", "(global $count (mut i32) (i32.const 0)) (global $free".to_owned()),
+        (BEGINS, format!("{BEGINS} {grows} {digit}")),
+        ("(i32.const 1024) (i32.const 15)", "(i32.const 1024) (i32.const 1)".to_owned()),
+        (FINISHES, format!("(if (i32.eqz {}) (then {FINISHES}))", path_is("0x6c61682f"))),
+    ] {
+        assert!(text.contains(old), "{old}");
+        text = text.replacen(old, &new, 1);
+    }
+    http_of(&text)
 }
 
 /// Bytes of a command component that uses wasi:config, wasi:keyvalue in two drafts, and wasi:logging.

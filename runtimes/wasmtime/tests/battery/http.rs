@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use nix::sched::{CloneFlags, setns};
 use runtimes_battery::{Harness, plain_spec};
-use runtimes_contract::{ContainerSpec, ContainerState, HTTP_CONCURRENCY_MAX, HttpRequests, Runtime, RuntimeError};
+use runtimes_contract::{ContainerSpec, ContainerState, HTTP_CONCURRENCY_MAX, HttpRequests, HttpSettings, Runtime, RuntimeError};
 
 use crate::components;
 use crate::harness::Wasmtime;
@@ -324,7 +324,7 @@ async fn a_server_handles_as_many_requests_at_once_as_its_spec_says() {
     let (harness, network) = (Wasmtime::new(), Network::new("bound"));
     let mut spec = web(&harness, &network, "web");
     spec.probe_token = "shown by the node".into();
-    spec.http_concurrency = Some(2);
+    spec.http.concurrency = Some(2);
     let runtime = harness.runtime();
     serve(&*runtime, &spec).await;
     let read = |mut stream: TcpStream| {
@@ -349,12 +349,32 @@ async fn a_server_handles_as_many_requests_at_once_as_its_spec_says() {
 }
 
 #[tokio::test]
+async fn a_guest_has_the_time_that_the_settings_give_it() {
+    let (harness, network) = (Wasmtime::new(), Network::new("time"));
+    let runtime = harness.runtime();
+    for (answer_timeout_s, request_timeout_s, status, logged) in [
+        (Some(1), None, "HTTP/1.1 504 ", "request failed: the guest did not answer in time"),
+        (None, Some(1), "HTTP/1.1 500 ", "request failed: the request took too long"),
+    ] {
+        let mut spec = web(&harness, &network, &format!("web-{}", answer_timeout_s.is_some()));
+        spec.http = HttpSettings { answer_timeout_s, request_timeout_s, ..HttpSettings::default() };
+        serve(&*runtime, &spec).await;
+        let answer = network.get("127.0.0.1:8080", "/spin").await.unwrap();
+        assert!(answer.starts_with(status), "{answer}");
+        let log = std::fs::read_to_string(&spec.log_path).unwrap();
+        assert!(log.contains(logged), "{log}");
+        until_counted(&*runtime, &spec, HttpRequests { received: 1, rejected: 0, in_flight: 0 }).await;
+        runtime.remove(&spec.id).await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_server_starts_with_every_bound() {
     let (harness, network) = (Wasmtime::new(), Network::new("bounds"));
     let runtime = harness.runtime();
     for concurrency in [1, HTTP_CONCURRENCY_MAX] {
         let mut spec = web(&harness, &network, &format!("web{concurrency}"));
-        spec.http_concurrency = Some(concurrency);
+        spec.http.concurrency = Some(concurrency);
         serve(&*runtime, &spec).await;
         assert!(network.get("127.0.0.1:8080", "/").await.unwrap().contains("hello"), "{concurrency}");
         runtime.remove(&spec.id).await.unwrap();

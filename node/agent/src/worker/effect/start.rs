@@ -209,7 +209,7 @@ impl Effects {
         };
         let mut spec = spec::build(&self.pod, container, &self.node.layout, from);
         spec.probe_token = self.node.probe_token(&spec.id);
-        spec.http_concurrency = settings.http_concurrency;
+        spec.http = settings.http;
         spec.proposals = settings.proposals;
         if spec.args.is_empty() {
             return Err(unmade("CreateContainerError", "no command specified".to_owned()));
