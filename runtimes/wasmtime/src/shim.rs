@@ -120,6 +120,7 @@ fn prepare(channel: &mut Channel) -> Result<Container, Failure> {
         if args.kind == Kind::Http { pooled_config(&spec.proposals, http_concurrency(&spec)) } else { guest_config(&spec.proposals) };
     let engine = Engine::new(&settings).map_err(|error| Failure::new(Refusal::Missing, format!("making the engine: {error:#}")))?;
     let code = guest::Code::map(&engine, &args.code, args.kind)?;
+    guest::check_memory(&code, &spec)?;
     signals::install(&engine)?;
 
     // It is read from /proc at first use. Stacks of the stack-switching proposal need it where there is no /proc any more.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use runtimes_contract::{ContainerSpec, Exit, HttpSettings, Resources};
+use runtimes_contract::{ContainerSpec, Exit, HttpSettings, Resources, WasmProposal};
 use runtimes_shim::cri::Stream;
 use runtimes_shim::launch::Refusal;
 use runtimes_shim::record::now_ms;
@@ -28,6 +28,9 @@ use crate::settings::{http_concurrency, memory_len_max};
 /// The exit code of a guest that trapped: the one of an aborted process.
 pub const TRAPPED: i32 = 134;
 
+/// The bytes of a page of WebAssembly.
+const WASM_PAGE_LEN: u64 = 64 << 10;
+
 /// The highest number of sockets, streams, pollables and the like of one instance.
 const HANDLES_MAX: usize = 65_536;
 
@@ -50,6 +53,33 @@ impl Code {
             }
         };
         code.map_err(|error| Failure::new(Refusal::Io, format!("mapping {}: {error:#}", path.display())))
+    }
+}
+
+/// Refuses a guest that can have no instance within the container's limit of memory. A server without this check would start, and then
+/// fail each request.
+pub fn check_memory(code: &Code, spec: &ContainerSpec) -> Result<(), Failure> {
+    // With this proposal a page may have one byte, and the number of pages says nothing. The instance then fails by itself.
+    if spec.proposals.contains(&WasmProposal::CustomPageSizes) {
+        return Ok(());
+    }
+    let required = match code {
+        Code::Module(module) => Some(module.resources_required()),
+        Code::Component(component) => component.resources_required(),
+    };
+    let needed = required.and_then(|required| required.max_initial_memory_size).unwrap_or(0).saturating_mul(WASM_PAGE_LEN);
+    let limit = spec.resources.memory_limit_bytes;
+    match limit.zip(memory_len_max(limit).and_then(|room| u64::try_from(room).ok())) {
+        Some((limit, room)) if needed > room => {
+            let message = format!(
+                "the memory limit is too low: the WebAssembly begins with {} KiB of memory, and of the limit of {} KiB it may have {} KiB",
+                needed.div_ceil(1024),
+                limit / 1024,
+                room / 1024
+            );
+            Err(Failure::new(Refusal::Start, message))
+        }
+        Some(_) | None => Ok(()),
     }
 }
 
