@@ -5,6 +5,7 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use k8s_openapi::api::core::v1::GRPCAction;
+use runtimes_contract::PROBE_HEADER;
 use tokio::net::TcpStream;
 
 use super::{ActionError, Target};
@@ -22,11 +23,7 @@ pub(crate) async fn probe(target: &Target<'_>, action: &GRPCAction) -> Result<()
         |doing: &'static str, error: Box<dyn std::error::Error + Send + Sync>| ActionError::Grpc { doing, address: address.clone(), error };
     let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
     let (mut sender, connection) = handshake.map_err(|error| failed("connecting to", error.into()))?;
-    let request = http::Request::post(format!("http://{address}/grpc.health.v1.Health/Check"))
-        .header("content-type", "application/grpc")
-        .header("te", "trailers")
-        .body(Full::new(message(action.service.as_deref().unwrap_or_default())))
-        .map_err(ActionError::GrpcRequest)?;
+    let request = request(&address, action, target.token().as_deref()).map_err(ActionError::GrpcRequest)?;
     let exchange = async {
         let answer = sender.send_request(request).await.map_err(|error| failed("asking", error.into()))?;
         let headers = answer.headers().clone();
@@ -49,6 +46,17 @@ pub(crate) async fn probe(target: &Target<'_>, action: &GRPCAction) -> Result<()
             Err(error) => Err(ActionError::GrpcEnded { address: address.clone(), error }),
         },
     }
+}
+
+/// The request; a token shows the container that it is the node's.
+fn request(address: &str, action: &GRPCAction, token: Option<&str>) -> http::Result<http::Request<Full<Bytes>>> {
+    let mut request = http::Request::post(format!("http://{address}/grpc.health.v1.Health/Check"))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers");
+    if let Some(token) = token {
+        request = request.header(PROBE_HEADER, token);
+    }
+    request.body(Full::new(message(action.service.as_deref().unwrap_or_default())))
 }
 
 /// `HealthCheckRequest { string service = 1 }` with gRPC's five-byte head.
@@ -101,6 +109,16 @@ fn name(status: u8) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_of_the_node_recognizes_its_probes() {
+        let token = |token| {
+            let request = request("10.0.0.1:80", &GRPCAction::default(), token).expect("a request");
+            request.headers().get(PROBE_HEADER).cloned()
+        };
+        assert_eq!(token(Some("of the node")).expect("a header"), "of the node");
+        assert_eq!(token(None), None);
+    }
 
     #[test]
     fn messages_are_framed() {
