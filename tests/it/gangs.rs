@@ -15,6 +15,9 @@ fn the_pods_of_a_gang_are_bound_together() {
     one_of_two_gangs_has_the_room(&kubectl);
     groups_are_checked_and_explained(&kubectl);
     a_gang_is_completed_after_a_kill(&mut cluster);
+    let kubectl = cluster.kubectl();
+    nothing_is_preempted_for_a_gang_that_does_not_fit(&kubectl);
+    a_more_important_gang_preempts_pods(&kubectl);
 }
 
 fn group(name: &str, min_count: usize) -> String {
@@ -49,7 +52,8 @@ fn a_gang_waits_for_room_for_all_of_it(kubectl: &Kubectl<'_>) {
     for name in ["t1", "t2", "t3"] {
         kubectl.apply(&pod("trio", name)).ok();
     }
-    let message = "minCount (3) cannot be satisfied: 2 scheduled, 0 remaining";
+    let message = "minCount (3) cannot be satisfied: 2 scheduled, 0 remaining, pod group preemption: No preemption victims found for \
+        incoming preemptor";
     kubectl.until("pod/t1", "/status/conditions/0/message", message);
     kubectl.until("pod/t3", "/status/conditions/0/message", "0/1 nodes are available: 1 Insufficient cpu.");
     kubectl.until("podgroup/trio", "/status/conditions/0/reason", "Unschedulable");
@@ -115,4 +119,65 @@ fn a_gang_is_completed_after_a_kill(cluster: &mut Cluster) {
     kubectl.apply(&pod(group, "replacement")).ok();
     kubectl.until("pod/replacement", "/status/phase", "Pending");
     until_bound(&kubectl, group, 3);
+}
+
+/// The object with the priority class that goes before all others here.
+fn urgent(object: &str) -> String {
+    let mut object: Value = serde_json::from_str(object).expect("an object");
+    object["spec"]["priorityClassName"] = json!("urgent");
+    object.to_string()
+}
+
+/// The names of all Pods that are being deleted.
+fn ending(kubectl: &Kubectl<'_>) -> Vec<String> {
+    let pods = kubectl.json("get pods");
+    let pods = pods["items"].as_array().cloned().unwrap_or_default();
+    let is_ending = |pod: &&Value| pod["metadata"]["deletionTimestamp"].is_string();
+    pods.iter().filter(is_ending).filter_map(|pod| pod["metadata"]["name"].as_str().map(str::to_owned)).collect()
+}
+
+/// Five cores are wanted of four, of which less important Pods have three.
+fn nothing_is_preempted_for_a_gang_that_does_not_fit(kubectl: &Kubectl<'_>) {
+    let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 1000});
+    kubectl.apply(&class.to_string()).ok();
+    kubectl.apply(&urgent(&group("vast", 5))).ok();
+    for number in 0..5 {
+        kubectl.apply(&urgent(&pod("vast", &format!("vast-{number}")))).ok();
+    }
+    let message = "minCount (5) cannot be satisfied: 1 scheduled, 3 remaining, pod group preemption: minCount (5) cannot be satisfied: 4 \
+        scheduled, 0 remaining";
+    kubectl.until("podgroup/vast", "/status/conditions/0/message", message);
+    assert_eq!(ending(kubectl), [""; 0]);
+    kubectl.ok("delete pod -l group=vast --force --grace-period=0");
+    kubectl.ok("delete podgroup vast");
+}
+
+/// Three cores are wanted, and one is free.
+fn a_more_important_gang_preempts_pods(kubectl: &Kubectl<'_>) {
+    kubectl.apply(&urgent(&group("crew", 3))).ok();
+    for number in 0..3 {
+        kubectl.apply(&urgent(&pod("crew", &format!("crew-{number}")))).ok();
+    }
+    eventually("two Pods are preempted, and the gang is nominated", || {
+        let nominated = (0..3).filter(|number| kubectl.field(&format!("pod/crew-{number}"), "/status/nominatedNodeName").is_string());
+        let (ending, nominated) = (ending(kubectl), nominated.count());
+        if ending.len() == 2 && nominated == 3 { Ok(()) } else { Err(format!("{ending:?}, {nominated} nominated")) }
+    });
+    let victims = ending(kubectl);
+    let uid = kubectl.field("podgroup/crew", "/metadata/uid");
+    let reason = format!("Preempted by podgroup {} on node cluster", uid.as_str().unwrap_or_default());
+    eventually("an event says for whom", || {
+        let events = kubectl.ok(&format!("events --for=pod/{}", victims[0]));
+        if events.contains(&reason) { Ok(()) } else { Err(events) }
+    });
+    kubectl.ok(&format!("delete pod {} --force --grace-period=0", victims[0]));
+    let waiting = "pod group preemption: ongoing preemption on nominated nodes";
+    eventually("the gang waits for the other one", || {
+        let message = kubectl.field("podgroup/crew", "/status/conditions/0/message");
+        if message.as_str().is_some_and(|message| message.contains(waiting)) { Ok(()) } else { Err(message.to_string()) }
+    });
+    assert_eq!((ending(kubectl), bound(kubectl, "crew").len()), (victims[1..].to_vec(), 0), "and for nothing else");
+    kubectl.ok(&format!("delete pod {} --force --grace-period=0", victims[1]));
+    until_bound(kubectl, "crew", 3);
+    assert_eq!(ending(kubectl), [""; 0], "the Pod that does not stand in the way stays");
 }

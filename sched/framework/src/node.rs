@@ -1,6 +1,6 @@
 //! A node with the Pods on it, and the snapshot that a scheduling cycle works on.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Taint};
@@ -100,6 +100,8 @@ pub struct Snapshot {
     pub namespaces: NamespaceLabels,
     /// The Pods that are nominated to nodes.
     pub nominated: NominatedPods,
+    /// The PodGroups whose Pods are preempted together or not at all, by `namespace/name`.
+    pub indivisible_groups: Arc<HashSet<Arc<str>>>,
     /// The PodDisruptionBudgets, by `namespace/name`.
     pub budgets: Arc<HashMap<String, DisruptionBudget>>,
     /// What the volumes of Pods depend on.

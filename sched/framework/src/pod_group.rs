@@ -19,6 +19,8 @@ pub struct PodGroupInfo {
     pub min_count: Option<usize>,
     /// The priority that all Pods of the group have.
     pub priority: i32,
+    /// Whether the Pods of the group are preempted together or not at all (`disruptionMode`).
+    pub disrupts_all: bool,
     /// The condition [`POD_GROUP_INITIALLY_SCHEDULED`].
     pub scheduled: Option<Condition>,
 }
@@ -35,6 +37,7 @@ impl PodGroupInfo {
             generation: metadata.generation,
             min_count: gang.map(|gang| usize::try_from(gang.min_count).unwrap_or_default()),
             priority: spec.priority.unwrap_or_default(),
+            disrupts_all: spec.disruption_mode.as_ref().is_some_and(|mode| mode.all.is_some()),
             scheduled: conditions.into_iter().find(|condition| condition.type_ == POD_GROUP_INITIALLY_SCHEDULED).cloned(),
         }
     }

@@ -44,6 +44,28 @@ pub(crate) enum Reason {
     SchedulerError,
 }
 
+/// For whom Pods are preempted.
+pub(crate) struct Preemptor {
+    scheduler_name: String,
+    /// Its kind in upstream's messages.
+    kind: &'static str,
+    uid: String,
+    /// The node on which room is made.
+    node: String,
+}
+
+impl Preemptor {
+    /// A Pod that is nominated to the node.
+    pub fn pod(pod: &PodInfo, node: &str) -> Self {
+        Self { scheduler_name: pod.scheduler_name.clone(), kind: "pod", uid: pod.uid.clone(), node: node.to_owned() }
+    }
+
+    /// A PodGroup, for which room is made anywhere in the cluster, as upstream's events say.
+    pub fn group(group: &PodGroupInfo, scheduler_name: &str) -> Self {
+        Self { scheduler_name: scheduler_name.to_owned(), kind: "podgroup", uid: group.uid.clone(), node: "cluster".to_owned() }
+    }
+}
+
 /// A condition of a PodGroup, to be written.
 pub(crate) struct GroupCondition {
     namespace: String,
@@ -171,11 +193,11 @@ impl Writer {
         }
     }
 
-    /// Deletes a Pod on the node to make room for `preemptor`. The Pod's condition `DisruptionTarget` says so before the end.
+    /// Deletes a Pod to make room for `preemptor`. The Pod's condition `DisruptionTarget` says so before the end.
     ///
     /// # Errors
     /// When the Pod may still be there. A Pod that is gone is none.
-    pub async fn preempt(&self, victim: &PodInfo, preemptor: &PodInfo, node: &str) -> Result<(), kube::Error> {
+    pub async fn preempt(&self, victim: &PodInfo, preemptor: &Preemptor) -> Result<(), kube::Error> {
         if victim.deleting {
             return Ok(());
         }
@@ -183,7 +205,7 @@ impl Writer {
             "type": "DisruptionTarget",
             "status": "True",
             "reason": PodInfo::PREEMPTED,
-            "message": format!("{}: preempting to accommodate a higher priority pod", preemptor.scheduler_name),
+            "message": format!("{}: preempting to accommodate a higher priority {}", preemptor.scheduler_name, preemptor.kind),
             "observedGeneration": victim.generation,
             "lastTransitionTime": api_model::meta::time(api_clock::now()),
         });
@@ -199,15 +221,15 @@ impl Writer {
         };
         let is_there = gone_is_fine(pods.patch_status(&victim.name, &PatchParams::default(), &patch).await.map(drop))?;
         if is_there && gone_is_fine(pods.delete(&victim.name, &options).await.map(drop))? {
-            self.preempted(victim, preemptor, node);
+            self.preempted(victim, preemptor);
         }
         Ok(())
     }
 
-    /// Records in an event that a Pod lost the node to `preemptor`.
-    pub fn preempted(&self, victim: &PodInfo, preemptor: &PodInfo, node: &str) {
-        if let Some(events) = self.events(preemptor) {
-            events.normal(&reference(victim), "Preempted", format!("Preempted by pod {} on node {node}", preemptor.uid));
+    /// Records in an event that a Pod lost its node to `preemptor`.
+    pub fn preempted(&self, victim: &PodInfo, Preemptor { scheduler_name, kind, uid, node }: &Preemptor) {
+        if let Some(events) = self.recorders.get(scheduler_name) {
+            events.normal(&reference(victim), "Preempted", format!("Preempted by {kind} {uid} on node {node}"));
         }
     }
 

@@ -9,8 +9,8 @@ use sched_framework::{
     ClusterEvent, DisruptionBudget, DraManager, ImageId, NodeInfo, NumberedChange, PodInfo, Snapshot, Volumes, interleaved, zone_of,
 };
 
-/// Nodes with the Pods on them, confirmed and assumed.
-#[derive(Default)]
+/// Nodes with the Pods on them, confirmed and assumed. A copy shares the nodes.
+#[derive(Clone, Default)]
 pub(crate) struct Cache {
     snapshot: Snapshot,
     /// Nodes without a Node object to which Pods are bound, by name.
@@ -121,6 +121,18 @@ impl Cache {
             Some(budget) => budgets.insert(key, budget),
             None => budgets.remove(&key),
         };
+    }
+
+    /// Stores whether the Pods of a PodGroup are preempted together or not at all.
+    pub fn set_indivisible(&mut self, group: &str, is_indivisible: bool) {
+        if self.snapshot.indivisible_groups.contains(group) != is_indivisible {
+            let groups = Arc::make_mut(&mut self.snapshot.indivisible_groups);
+            if is_indivisible {
+                groups.insert(group.into())
+            } else {
+                groups.remove(group)
+            };
+        }
     }
 
     /// Nominates a Pod to the node, so that less important Pods do not take the room that was made for the Pod.

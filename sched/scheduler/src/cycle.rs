@@ -14,7 +14,7 @@ use sched_framework::{CycleState, PodInfo, PostFilterResult, Preemption, Snapsho
 
 use self::evaluation::Evaluation;
 pub(crate) use self::extended::{Offer, Rejected, best_of, feasible_nodes, fits, unschedulable};
-pub(crate) use self::member::schedule_member;
+pub(crate) use self::member::{depends_on_node_alone, schedule_member};
 use self::pre_filtered::PreFiltered;
 use self::recent::Recent;
 use self::search::find_host;

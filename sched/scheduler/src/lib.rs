@@ -14,6 +14,7 @@ mod cycle;
 mod default_spread;
 mod diagnosis;
 mod extender;
+mod gang_preemption;
 mod metrics;
 mod node_images;
 mod plugins;

@@ -34,7 +34,7 @@ use crate::config::{KubeSchedulerProfile, PluginArguments};
 
 use self::external::External;
 pub(crate) use binding::{BindingError, BindingPlugins, Handle};
-pub(crate) use default_preemption::{by_importance, select_candidate};
+pub(crate) use default_preemption::{DEFAULT_PREEMPTION, IndivisibleGroups, Unit, by_importance, select_candidate, split_by_budget};
 #[cfg(test)]
 pub(crate) use dynamic_resources::fixtures as device_fixtures;
 pub(crate) use dynamic_resources::{DYNAMIC_RESOURCES, awaited_claim};
@@ -118,7 +118,7 @@ fn claim_not_found(name: &str) -> Reason {
 fn post_filter_plugin(name: &str, arguments: &PluginArguments) -> Option<Box<dyn PostFilterPlugin>> {
     Some(match name {
         DYNAMIC_RESOURCES => Box::new(dynamic_resources::DynamicResources::default()),
-        "DefaultPreemption" => Box::new(default_preemption::DefaultPreemption::new(&arguments.default_preemption)),
+        DEFAULT_PREEMPTION => Box::new(default_preemption::DefaultPreemption::new(&arguments.default_preemption)),
         _ => return None,
     })
 }

@@ -134,7 +134,14 @@ mod tests {
     const KEY: &str = "default/g";
 
     fn gang(min_count: usize, uid: &str) -> Option<PodGroupInfo> {
-        Some(PodGroupInfo { uid: uid.to_owned(), generation: None, min_count: Some(min_count), priority: 0, scheduled: None })
+        Some(PodGroupInfo {
+            uid: uid.to_owned(),
+            generation: None,
+            min_count: Some(min_count),
+            priority: 0,
+            disrupts_all: false,
+            scheduled: None,
+        })
     }
 
     fn member(name: &str) -> Arc<PodInfo> {

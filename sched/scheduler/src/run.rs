@@ -31,11 +31,11 @@ use tokio_util::sync::CancellationToken;
 
 use self::devices::ClaimWaits;
 use self::extended::{Answer, Extension};
-use self::gang::GangCycle;
+use self::gang::{EndedPreemption, GangCycle};
 use self::reload::Reload;
 use self::reserve::Reservations;
 use self::watches::Watches;
-use crate::bind::{BindingResult, Reason, Writer};
+use crate::bind::{BindingResult, Preemptor, Reason, Writer};
 use crate::cache::Cache;
 use crate::config::{DefaultConstraints, KubeSchedulerConfiguration, KubeSchedulerProfile};
 use crate::cycle::{self, Failure, Nomination, Progress};
@@ -122,6 +122,8 @@ enum Finished {
     Status(Arc<PodInfo>, Next),
     /// The status of the Pods of a gang that are not bound.
     GangStatus(Vec<(Arc<PodInfo>, Next)>),
+    /// The deletion of the Pods that were preempted for a gang.
+    GangPreemption(EndedPreemption),
     /// The calls of extenders for a Pod whose attempt began then.
     Extenders(Arc<PodInfo>, Instant, Answer),
 }
@@ -187,6 +189,8 @@ struct Scheduler {
     groups: PodGroups,
     /// The cycle of a gang that is under way. No other Pod is tried until it has ended.
     gang_cycle: Option<GangCycle>,
+    /// The UIDs of the Pods on nodes that were deleted for gangs.
+    preempted_for_gangs: HashSet<String>,
     default_spread: DefaultSpread,
     writer: Writer,
     writes: JoinSet<()>,
@@ -227,6 +231,7 @@ impl Scheduler {
             queue: SchedulingQueue::new(configuration.backoff),
             groups: PodGroups::default(),
             gang_cycle: None,
+            preempted_for_gangs: HashSet::new(),
             default_spread,
             writer,
             writes: JoinSet::new(),
@@ -269,6 +274,7 @@ impl Scheduler {
                     Finished::TakenBack(pod, reason, message) => self.write_status(pod, reason, message, Some(""), Next::Backoff),
                     Finished::Preemption(pod, result) => self.preemption_finished(&pod, result),
                     Finished::Status(pod, next) => self.status_written(&pod, next),
+                    Finished::GangPreemption(ended) => self.gang_preemption_finished(ended),
                     Finished::GangStatus(pods) => pods.into_iter().for_each(|(pod, next)| self.status_written(&pod, next)),
                     Finished::Extenders(pod, started, answer) => self.extenders_answered(pod, started, answer),
                 },
@@ -401,8 +407,9 @@ impl Scheduler {
             let node = &preemption.node;
             writer.not_scheduled(&pod, Reason::Unschedulable, &message, Some(node)).await;
             join_all(displaced.iter().map(|other| writer.end_nomination(other))).await;
-            rejected.iter().for_each(|victim| writer.preempted(victim, &pod, node));
-            let ended = join_all(victims.iter().map(|victim| writer.preempt(victim, &pod, node))).await;
+            let preemptor = Preemptor::pod(&pod, node);
+            rejected.iter().for_each(|victim| writer.preempted(victim, &preemptor));
+            let ended = join_all(victims.iter().map(|victim| writer.preempt(victim, &preemptor))).await;
             let errors = ended.into_iter().filter_map(Result::err).inspect(|error| {
                 tracing::warn!(pod = pod.key(), node, error = chain(error), "preemption failed");
             });

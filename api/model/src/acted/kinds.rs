@@ -88,7 +88,7 @@ pub(super) const ROWS: &[Row] = &[
 ];
 
 const POD_GROUP: &[Field] = &[
-    Field::nobody("disruptionMode").moot(&[r#"{"single":{}}"#]),
+    Field::by(&[Scheduler], "disruptionMode", "sched/framework/src/pod_group.rs"),
     Field::by(SERVER, "parentCompositePodGroupName", "api/rules/src/kinds/pod_group.rs"),
     Field::by(SERVER, "preemptionPolicy", "api/rules/src/kinds/pod_group.rs"),
     Field::by(&[Scheduler], "priority", "sched/framework/src/pod_group.rs"),

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use sched_framework::{PodInfo, Snapshot};
+use sched_framework::{PodInfo, Scope, Snapshot};
 
 use super::{Progress, find_host, nominated_host};
 use crate::diagnosis::{Diagnosis, FitError};
@@ -33,4 +33,12 @@ pub(crate) fn schedule_member(
     };
     progress.keep(profile, pod, snapshot, state);
     host.ok_or_else(|| Box::new(FitError::Unschedulable { nodes, diagnosis }))
+}
+
+/// Whether what the Pod fits on depends on a node and its Pods alone, and not on Pods of other nodes.
+pub(crate) fn depends_on_node_alone(profile: &Profile, pod: &Arc<PodInfo>, snapshot: &Snapshot, progress: &mut Progress) -> bool {
+    let Ok(state) = progress.pre_filtered.pre_filter(profile, pod, snapshot) else { return false };
+    let is_alone = profile.filters.in_scope(Scope::Cluster, &state, pod).is_empty();
+    progress.keep(profile, pod, snapshot, state);
+    is_alone
 }

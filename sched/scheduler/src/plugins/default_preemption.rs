@@ -2,6 +2,7 @@
 //! scheduler disrupts the victims. Upstream's `DefaultPreemption` is the model.
 
 mod dry_runs;
+mod units;
 
 use std::borrow::Cow;
 use std::cmp::{Ordering, Reverse};
@@ -15,8 +16,12 @@ use sched_framework::{
 };
 
 use self::dry_runs::{DryRun, DryRuns};
+pub(crate) use self::units::{IndivisibleGroups, Unit};
 use crate::config::DefaultPreemptionArgs;
 use crate::diagnosis::node_reasons;
+
+/// The name of the plugin.
+pub(crate) const DEFAULT_PREEMPTION: &str = "DefaultPreemption";
 
 pub(crate) struct DefaultPreemption {
     args: DefaultPreemptionArgs,
@@ -30,7 +35,7 @@ impl DefaultPreemption {
 
 impl Plugin for DefaultPreemption {
     fn name(&self) -> &'static str {
-        "DefaultPreemption"
+        DEFAULT_PREEMPTION
     }
 }
 
@@ -51,12 +56,13 @@ impl PostFilterPlugin for DefaultPreemption {
         let mut candidates: Vec<Preemption> = Vec::new();
         let mut dry_runs = state.read_mut::<DryRuns>(self.name()).map(std::mem::take).unwrap_or_default();
         dry_runs.follow(snapshot);
-        // Otherwise what fits on a node depends on other nodes too.
-        let is_of_node = filters.in_scope(Scope::Cluster, state, pod).is_empty();
+        let groups = IndivisibleGroups::new(snapshot, |_| true);
+        // Otherwise what fits on a node, or who leaves it, depends on other nodes too.
+        let is_of_node = filters.in_scope(Scope::Cluster, state, pod).is_empty() && snapshot.indivisible_groups.is_empty();
         let enough = self.args.candidates(resolvable.len());
         let order = resolvable.iter().cycle().skip(offset % resolvable.len().max(1)).take(resolvable.len());
         for (index, node) in order.filter_map(|index| Some((*index, snapshot.nodes.get(*index)?))) {
-            let mut run = || select_victims(filters, state, pod, snapshot, node);
+            let mut run = || select_victims(filters, state, pod, snapshot, (node, &groups));
             let depends_on_node = is_of_node && snapshot.nominated.before(pod, &node.name).next().is_none();
             let dry_run = if depends_on_node { Cow::Borrowed(dry_runs.result(index, node, run)) } else { Cow::Owned(run()) };
             match &*dry_run {
@@ -111,19 +117,26 @@ fn ineligible(pod: &PodInfo, snapshot: &Snapshot, resolvable: &[usize]) -> Optio
 }
 
 /// The Pods of the node that have to go: all of a lower priority, but for those that fit beside the Pod (upstream's
-/// `SelectVictimsOnNode`). The error has the reasons why the node is no candidate.
-fn select_victims(filters: &Filters, state: &mut CycleState, pod: &PodInfo, snapshot: &Snapshot, node: &NodeInfo) -> DryRun {
-    let mut potential: Vec<&Arc<PodInfo>> = node.pods.iter().filter(|other| other.priority < pod.priority).collect();
+/// `SelectVictimsOnNode`). With a Pod of an indivisible group, those of its Pods go that are on other nodes. The error has the reasons why
+/// the node is no candidate.
+fn select_victims(
+    filters: &Filters,
+    state: &mut CycleState,
+    pod: &PodInfo,
+    snapshot: &Snapshot,
+    (node, groups): (&NodeInfo, &IndivisibleGroups),
+) -> DryRun {
+    let mut potential = groups.units_below(pod.priority, node.pods.iter().map(|other| (other, node.index)));
     if potential.is_empty() {
         return Err(vec!["No preemption victims found for incoming pod".into()]);
     }
-    potential.sort_by(|one, other| by_importance(one, other));
+    potential.sort_by(Unit::by_importance);
     let mut trial = Trial { filters, state, pod, snapshot, node, left: node.clone(), removed: Vec::new() };
-    potential.iter().for_each(|other| trial.remove(other));
+    potential.iter().for_each(|unit| trial.remove(unit.clone()));
     let fits = trial.fits();
     let violations = fits.map(|()| match potential.as_slice() {
         // With its only victim, the node was ruled out before.
-        [_] => split_by_budget(potential, snapshot.budgets.values()).0.len(),
+        [_] => split_by_budget(potential, Unit::pods, snapshot.budgets.values()).0.len(),
         _ => reprieve(&mut trial, potential),
     });
     let mut victims = trial.restore();
@@ -135,31 +148,35 @@ fn select_victims(filters: &Filters, state: &mut CycleState, pod: &PodInfo, snap
     Ok(Preemption { node: node.name.clone(), victims, violations })
 }
 
-/// Takes back the removal of the Pods that fit, first of those whose budget would be violated, the most important ones first.
+/// Takes back the removal of the units that fit, first of those whose budget would be violated, the most important ones first.
 /// Returns the number of victims whose budget is violated.
-fn reprieve(trial: &mut Trial<'_>, potential: Vec<&Arc<PodInfo>>) -> usize {
-    let (violating, others) = split_by_budget(potential, trial.snapshot.budgets.values());
+fn reprieve(trial: &mut Trial<'_>, potential: Vec<Unit>) -> usize {
+    let (violating, others) = split_by_budget(potential, Unit::pods, trial.snapshot.budgets.values());
     let mut violations = 0;
-    for (other, violates) in violating.into_iter().map(|other| (other, true)).chain(others.into_iter().map(|other| (other, false))) {
-        if !trial.reprieves(other) && violates {
+    for (unit, violates) in violating.into_iter().map(|unit| (unit, true)).chain(others.into_iter().map(|unit| (unit, false))) {
+        if !trial.reprieves(unit) && violates {
             violations += 1;
         }
     }
     violations
 }
 
-/// The Pods whose disruption their budgets do not allow, and the others: upstream's `filterPodsWithPDBViolation`.
-fn split_by_budget<'a, 'b>(
-    pods: Vec<&'a Arc<PodInfo>>,
+/// The units with a Pod whose disruption its budget does not allow, and the others: upstream's `filterPodsWithPDBViolation`. `pods` are the
+/// Pods of a unit, which are disrupted together.
+pub(crate) fn split_by_budget<'b, U>(
+    units: Vec<U>,
+    pods: impl Fn(&U) -> Vec<&PodInfo>,
     budgets: impl Iterator<Item = &'b DisruptionBudget>,
-) -> (Vec<&'a Arc<PodInfo>>, Vec<&'a Arc<PodInfo>>) {
+) -> (Vec<U>, Vec<U>) {
     let mut budgets: Vec<(&DisruptionBudget, i32)> = budgets.map(|budget| (budget, budget.allowed)).collect();
-    pods.into_iter().partition(|pod| {
+    let mut violates = |pod: &PodInfo| {
         budgets.iter_mut().filter(|(budget, _)| budget.counts(pod)).any(|(_, allowed)| {
             *allowed = allowed.saturating_sub(1);
             *allowed < 0
         })
-    })
+    };
+    // Each Pod of a unit uses up what its budget allows, also after one that violates its own.
+    units.into_iter().partition(|unit| pods(unit).into_iter().fold(false, |violating, pod| violates(pod) || violating))
 }
 
 /// The order of Pods, the most important one first: upstream's `MoreImportantPod`.
@@ -182,38 +199,57 @@ struct Trial<'a> {
     node: &'a NodeInfo,
     /// The node without the removed Pods.
     left: NodeInfo,
-    removed: Vec<Arc<PodInfo>>,
+    removed: Vec<Unit>,
 }
 
 impl Trial<'_> {
-    fn remove(&mut self, other: &Arc<PodInfo>) {
-        self.left.remove_pod(&other.uid);
-        self.filters.pod_changed(self.state, self.pod, self.snapshot, PodChange::removed(other, self.node));
-        self.removed.push(Arc::clone(other));
+    fn remove(&mut self, unit: Unit) {
+        for (other, node) in &unit.pods {
+            if *node == self.node.index {
+                self.left.remove_pod(&other.uid);
+            }
+            self.changed(other, *node, -1);
+        }
+        self.removed.push(unit);
+    }
+
+    fn add(&mut self, unit: &Unit) {
+        for (other, node) in &unit.pods {
+            if *node == self.node.index {
+                self.left.add_pod(Arc::clone(other));
+            }
+            self.changed(other, *node, 1);
+        }
+    }
+
+    /// The state of the cycle follows: the node has so many Pods like this one more.
+    fn changed(&mut self, pod: &PodInfo, node: usize, number: i64) {
+        if let Some(node) = self.snapshot.nodes.get(node) {
+            self.filters.pod_changed(self.state, self.pod, self.snapshot, PodChange { pod, node, number });
+        }
     }
 
     fn fits(&mut self) -> Result<(), Rejection> {
         self.filters.filter_with_nominated(self.state, self.pod, &self.left, self.snapshot)
     }
 
-    /// Puts a Pod back if the Pod of the cycle fits beside it. Returns whether it does.
-    fn reprieves(&mut self, other: &Arc<PodInfo>) -> bool {
-        self.left.add_pod(Arc::clone(other));
-        self.filters.pod_changed(self.state, self.pod, self.snapshot, PodChange::added(other, self.node));
-        self.removed.retain(|removed| removed.uid != other.uid);
+    /// Puts a unit back if the Pod of the cycle fits beside it. Returns whether it does.
+    fn reprieves(&mut self, unit: Unit) -> bool {
+        self.add(&unit);
+        let first = |unit: &Unit| unit.pods.first().map(|(pod, _)| pod.uid.clone());
+        self.removed.retain(|removed| first(removed) != first(&unit));
         let fits = self.fits().is_ok();
         if !fits {
-            self.remove(other);
+            self.remove(unit);
         }
         fits
     }
 
     /// Restores the state of the cycle; returns the Pods that were removed at the end.
-    fn restore(self) -> Vec<Arc<PodInfo>> {
-        for other in &self.removed {
-            self.filters.pod_changed(self.state, self.pod, self.snapshot, PodChange::added(other, self.node));
-        }
-        self.removed
+    fn restore(mut self) -> Vec<Arc<PodInfo>> {
+        let removed = std::mem::take(&mut self.removed);
+        removed.iter().for_each(|unit| self.add(unit));
+        removed.into_iter().flat_map(|unit| unit.pods).map(|(pod, _)| pod).collect()
     }
 }
 

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     fn group(min_count: Option<usize>) -> PodGroupInfo {
-        PodGroupInfo { uid: String::new(), generation: None, min_count, priority: 0, scheduled: None }
+        PodGroupInfo { uid: String::new(), generation: None, min_count, priority: 0, disrupts_all: false, scheduled: None }
     }
 
     #[test]

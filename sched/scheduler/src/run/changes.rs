@@ -145,6 +145,7 @@ impl Scheduler {
     pub(super) fn pod_gone(&mut self, uid: &str) {
         self.leave_queue(uid);
         self.groups.remove(uid);
+        self.preempted_for_gangs.remove(uid);
         let was_nominated = self.cache.end_nomination(uid);
         if self.cache.remove_pod(uid) || was_nominated {
             self.happened(Occurrence::new(ClusterEvent::AssignedPodDelete));

@@ -1,8 +1,11 @@
 //! Groups of Pods in the loop. The Pods of a gang are tried in one cycle: each is assumed on its node, so that the next one sees it there,
 //! and all of them are bound when enough are placed, or all are taken back. So a gang never has a part of the room that another one needs.
-//! A cycle of a large gang has several steps, each a turn of the loop; no other Pod is tried between them.
+//! A cycle of a large gang has several steps, each a turn of the loop; no other Pod is tried between them. A gang that does not fit may
+//! preempt less important Pods, in further steps of its cycle.
 //!
 //! Once enough Pods of a gang are on nodes, its other Pods are scheduled one by one, and so are the Pods of a group without a gang.
+
+mod preemption;
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -14,6 +17,8 @@ use k8s_openapi::api::scheduling::v1beta1::PodGroup;
 use sched_framework::{ClusterEvent, PodGroupInfo, PodInfo};
 use tokio::time::Instant;
 
+pub(super) use self::preemption::EndedPreemption;
+use self::preemption::Preempting;
 use super::{Finished, Next, Scheduler};
 use crate::bind::{GroupCondition, Reason};
 use crate::cycle;
@@ -43,6 +48,10 @@ pub(super) struct GangCycle {
     /// The Pods that are assumed on nodes.
     placed: Vec<(Arc<PodInfo>, String)>,
     unplaced: Vec<Unplaced>,
+    /// The Pods that were nominated to nodes at the beginning.
+    nominated: Vec<(Arc<PodInfo>, String)>,
+    /// The search for room, if the gang does not fit.
+    preempting: Option<Box<Preempting>>,
 }
 
 /// A Pod that no node is feasible for, and why.
@@ -50,6 +59,14 @@ struct Unplaced {
     pod: Arc<PodInfo>,
     message: String,
     next: Next,
+}
+
+/// What becomes of the nominations of Pods that are not placed.
+enum Nominated {
+    /// They end.
+    None,
+    /// They stay: room is being made.
+    AsBefore,
 }
 
 /// Why a Pod of a gang has no node.
@@ -88,7 +105,9 @@ impl Scheduler {
     pub(super) fn group_changed(&mut self, key: &ObjectKey, group: Option<&PodGroup>) {
         let (key, now) = (key.to_string(), Instant::now());
         let before = self.groups.min_count(&key);
-        self.groups.set(&key, group.map(PodGroupInfo::new));
+        let info = group.map(PodGroupInfo::new);
+        self.cache.set_indivisible(&key, info.as_ref().is_some_and(|info| info.disrupts_all));
+        self.groups.set(&key, info);
         let min_count = self.groups.min_count(&key);
         if before.is_some_and(|before| min_count.is_none_or(|now| now < before)) {
             self.groups.pods(&key).iter().for_each(|uid| self.queue.wake(uid, now));
@@ -130,7 +149,10 @@ impl Scheduler {
         let mut pods: Vec<_> = others.iter().filter_map(|uid| self.queue.take(uid, started)).collect();
         pods.push(first);
         pods.sort_by(|one, other| (one.created, &one.name).cmp(&(other.created, &other.name)));
-        let cycle = GangCycle { group, started: now, remaining: pods.into(), placed: Vec::new(), unplaced: Vec::new() };
+        let nominations = &self.cache.snapshot().nominated;
+        let nominated = pods.iter().filter_map(|pod| Some((Arc::clone(pod), nominations.node_of(&pod.uid)?.to_owned()))).collect();
+        let (placed, unplaced) = (Vec::new(), Vec::new());
+        let cycle = GangCycle { group, started: now, remaining: pods.into(), placed, unplaced, nominated, preempting: None };
         match self.fault_of(&cycle) {
             Some(message) => self.gang_failed(cycle, message),
             None => self.continue_gang(cycle),
@@ -154,8 +176,11 @@ impl Scheduler {
         cycle.remaining.iter().find_map(|pod| group.mismatch(pod))
     }
 
-    /// Tries the next Pods of the gang.
+    /// Tries the next Pods of the gang, or goes on with the search for Pods to preempt.
     pub(super) fn continue_gang(&mut self, mut cycle: GangCycle) {
+        if let Some(preempting) = cycle.preempting.take() {
+            return self.continue_preempting(cycle, preempting);
+        }
         for _ in 0..MEMBERS_PER_STEP {
             let Some(min_count) = self.groups.min_count(&cycle.group) else { return self.abandon_gang(cycle) };
             match placement_feasible(min_count, self.cache.scheduled_in(&cycle.group), cycle.remaining.len()) {
@@ -241,21 +266,27 @@ impl Scheduler {
             }
         }
         cycle.remaining.iter().for_each(|pod| self.queue.put_back(&pod.uid));
-        self.unplaced(cycle.unplaced, cycle.started, Reason::Unschedulable, None);
+        self.unplaced(cycle.unplaced, cycle.started, Reason::Unschedulable, None, &Nominated::None);
     }
 
-    /// Too few Pods fit: all are taken back.
+    /// Too few Pods fit: all are taken back. Room may be made for them.
     fn gang_infeasible(&mut self, mut cycle: GangCycle, message: String) {
-        let condition = self.condition(&cycle.group, "Unschedulable", &message);
-        self.end_gang(&mut cycle, &message, || Next::Unschedulable(HashSet::new()));
-        self.unplaced(cycle.unplaced, cycle.started, Reason::Unschedulable, condition);
+        self.take_all_back(&mut cycle);
+        self.begin_preempting(cycle, message);
+    }
+
+    /// The Pods wait until something helps them, those that are `nominated` for the room that was made for them.
+    fn gang_unschedulable(&mut self, mut cycle: GangCycle, message: &str, nominated: &Nominated) {
+        let condition = self.condition(&cycle.group, "Unschedulable", message);
+        self.end_gang(&mut cycle, message, || Next::Unschedulable(HashSet::new()));
+        self.unplaced(cycle.unplaced, cycle.started, Reason::Unschedulable, condition, nominated);
     }
 
     /// A plugin failed, or the Pods cannot be scheduled together.
     fn gang_failed(&mut self, mut cycle: GangCycle, message: String) {
         let condition = self.condition(&cycle.group, "SchedulerError", &message);
         self.end_gang(&mut cycle, &message, || Next::Backoff);
-        self.unplaced(cycle.unplaced, cycle.started, Reason::SchedulerError, condition);
+        self.unplaced(cycle.unplaced, cycle.started, Reason::SchedulerError, condition, &Nominated::None);
     }
 
     /// The gang is gone, or is none any more: its Pods are judged again.
@@ -269,16 +300,25 @@ impl Scheduler {
         }
     }
 
-    /// Takes all Pods back. Those that no node was infeasible for wait with the others.
-    fn end_gang(&mut self, cycle: &mut GangCycle, message: &str, next: impl Fn() -> Next) {
-        tracing::debug!(group = &*cycle.group, message, "gang not placed");
+    /// Takes all Pods back. They are nominated as before.
+    fn take_all_back(&mut self, cycle: &mut GangCycle) {
         let placed = std::mem::take(&mut cycle.placed);
         placed.iter().for_each(|(pod, _)| self.take_back(pod));
+        for (pod, node) in cycle.nominated.iter().filter(|(pod, _)| self.queue.in_flight(&pod.uid).is_some()) {
+            self.cache.nominate(Arc::clone(pod), node);
+        }
         // Cycles with extenders end between two turns of this one: they may have missed the room.
         if self.extension.is_some() && !placed.is_empty() {
             self.happened(Occurrence::new(ClusterEvent::AssignedPodDelete));
         }
-        let others = placed.into_iter().map(|(pod, _)| pod).chain(cycle.remaining.drain(..));
+        cycle.remaining.extend(placed.into_iter().map(|(pod, _)| pod));
+    }
+
+    /// Takes all Pods back. Those that no node was infeasible for wait with the others.
+    fn end_gang(&mut self, cycle: &mut GangCycle, message: &str, next: impl Fn() -> Next) {
+        tracing::debug!(group = &*cycle.group, message, "gang not placed");
+        self.take_all_back(cycle);
+        let others = cycle.remaining.drain(..);
         cycle.unplaced.extend(others.map(|pod| Unplaced { pod, message: message.to_owned(), next: next() }));
         let failures = self.groups.failed(&cycle.group);
         let wait = self.queue.backoff_after(failures).max(cycle.started.elapsed() * IDLE_SHARE);
@@ -287,32 +327,47 @@ impl Scheduler {
 
     /// Writes why the Pods have no node, and the condition of their group. The Pods are in flight until all of that is written, so that no
     /// cycle of the gang misses some of them.
-    fn unplaced(&mut self, mut unplaced: Vec<Unplaced>, started: Instant, reason: Reason, condition: Option<GroupCondition>) {
-        let attempt = match reason {
-            Reason::Unschedulable => Attempt::Unschedulable,
-            Reason::SchedulerError => Attempt::Error,
-        };
-        unplaced.retain(|one| self.queue.in_flight(&one.pod.uid).is_some());
-        for Unplaced { pod, message, .. } in &unplaced {
-            tracing::debug!(pod = pod.key(), message, "not placed");
-            metrics::attempted(&pod.scheduler_name, attempt, started.elapsed());
-            self.end_nomination(pod);
+    fn unplaced(
+        &mut self,
+        mut unplaced: Vec<Unplaced>,
+        started: Instant,
+        reason: Reason,
+        condition: Option<GroupCondition>,
+        nominated: &Nominated,
+    ) {
+        self.count_unplaced(&mut unplaced, started, reason);
+        if matches!(nominated, Nominated::None) {
+            unplaced.iter().for_each(|one| self.end_nomination(&one.pod));
         }
         if unplaced.is_empty() {
             return;
         }
+        let nominated = matches!(nominated, Nominated::None).then_some("");
         let (writer, finished) = (self.writer.clone(), self.finished.clone());
         self.writes.spawn(api_tasks::named("scheduler/gang-status", async move {
             if let Some(condition) = &condition {
                 writer.group_condition(condition).await;
             }
             for some in unplaced.chunks(STATUS_WRITES_MAX) {
-                join_all(some.iter().map(|one| writer.not_scheduled(&one.pod, reason, &one.message, Some("")))).await;
+                join_all(some.iter().map(|one| writer.not_scheduled(&one.pod, reason, &one.message, nominated))).await;
             }
             let pods = unplaced.into_iter().map(|Unplaced { pod, next, .. }| (pod, next)).collect();
             // The receiver is gone only at shutdown.
             let _gone = finished.send(Finished::GangStatus(pods)).await;
         }));
+    }
+
+    /// Counts attempts that failed. Pods that are gone, or were bound by somebody else meanwhile, are left out.
+    fn count_unplaced(&self, unplaced: &mut Vec<Unplaced>, started: Instant, reason: Reason) {
+        let attempt = match reason {
+            Reason::Unschedulable => Attempt::Unschedulable,
+            Reason::SchedulerError => Attempt::Error,
+        };
+        unplaced.retain(|one| self.queue.in_flight(&one.pod.uid).is_some());
+        for Unplaced { pod, message, .. } in unplaced.iter() {
+            tracing::debug!(pod = pod.key(), message, "not placed");
+            metrics::attempted(&pod.scheduler_name, attempt, started.elapsed());
+        }
     }
 
     /// The condition that says why a group is not scheduled, unless it was scheduled once or says so already.

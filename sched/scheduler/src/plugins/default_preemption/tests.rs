@@ -141,6 +141,21 @@ fn a_pod_whose_victims_are_leaving_preempts_no_others() {
 }
 
 #[test]
+fn the_pods_of_an_indivisible_group_go_together_or_not_at_all() {
+    let grouped = |pod: Running| Arc::new(PodInfo { pod_group: Some("default/g".into()), ..running(pod) });
+    let mut all = cluster(&[("a", &[("y", "2", 1, 0)]), ("b", &[]), ("c", &[("x", "4", 2, 0)])]);
+    let add = |all: &mut Snapshot, node: usize, pod: Running| Arc::make_mut(&mut all.nodes[node]).add_pod(grouped(pod));
+    add(&mut all, 0, ("g1", "2", 1, 0));
+    add(&mut all, 1, ("g2", "4", 1, 0));
+    assert_eq!(result(&preemptor("4", 10), &all), "b: g2", "Pods of a group are Pods like others");
+    all.indivisible_groups = Arc::new(["default/g".into()].into());
+    assert_eq!(result(&preemptor("4", 10), &all), "b: g1 g2", "also the one on another node");
+    assert_eq!(result(&preemptor("2", 10), &all), "a: y", "a group is more important than a Pod");
+    add(&mut all, 1, ("g2", "4", 20, 0));
+    assert_eq!(result(&preemptor("4", 10), &all), "c: x", "one of them is too important");
+}
+
+#[test]
 fn affinity_and_spread_count_without_the_victims() {
     let term = json!({"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "zone"});
     let apart = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
@@ -169,7 +184,10 @@ fn a_trial_leaves_no_trace() {
     let (profile, mut state) = (Profile::default(), CycleState::default());
     assert!(profile.filters.pre_filter(&mut state, &pod, &all).is_ok());
     for _ in 0..2 {
-        let candidate = select_victims(&profile.filters, &mut state, &pod, &all, &all.nodes[0]).expect("a candidate");
+        let candidate = {
+            let groups = IndivisibleGroups::new(&all, |_| true);
+            select_victims(&profile.filters, &mut state, &pod, &all, (&all.nodes[0], &groups)).expect("a candidate")
+        };
         assert_eq!(candidate.victims.len(), 2);
         assert!(profile.filters.filter(&state, &pod, &all.nodes[0]).is_err(), "the victims are still there");
     }

@@ -1,3 +1,5 @@
+mod preemption;
+
 use k8s_openapi::api::core::v1::{Node, Pod};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -9,7 +11,7 @@ use crate::default_spread::DefaultSpread;
 use crate::plugins::Handle;
 use crate::run::WRITES_IN_FLIGHT_MAX;
 
-/// A scheduler whose API server does not answer, and the results of its writes.
+/// A scheduler and the results of its writes.
 struct Run {
     scheduler: Scheduler,
     results: mpsc::Receiver<Finished>,
@@ -19,7 +21,10 @@ impl Run {
     /// With nodes of so many cores.
     fn new(nodes: &[(&str, usize)]) -> Self {
         let silent = kube::Config::new("http://127.0.0.1:1".parse().expect("a URL"));
-        let client = kube::Client::try_from(silent).expect("a client");
+        Self::of(kube::Client::try_from(silent).expect("a client"), nodes)
+    }
+
+    fn of(client: kube::Client, nodes: &[(&str, usize)]) -> Self {
         let (finished, results) = mpsc::channel(10_000);
         let (handle, writer) = (Handle::detached(client.clone()), Writer { client, recorders: Arc::default() });
         let scheduler = Scheduler::new(&KubeSchedulerConfiguration::default(), None, DefaultSpread::default(), writer, finished, &handle);
@@ -82,6 +87,7 @@ impl Run {
         while let Ok(finished) = self.results.try_recv() {
             match finished {
                 Finished::GangStatus(pods) => pods.into_iter().for_each(|(pod, next)| self.scheduler.status_written(&pod, next)),
+                Finished::GangPreemption(ended) => self.scheduler.gang_preemption_finished(ended),
                 Finished::Status(pod, next) => self.scheduler.status_written(&pod, next),
                 _ => {}
             }
