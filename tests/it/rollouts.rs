@@ -87,6 +87,7 @@ fn read_body(connection: &mut Connection, head: &str) -> std::io::Result<()> {
 }
 
 /// One client until it is stopped: its failures. Some use a connection for as long as the server keeps it, some one for each request.
+#[expect(clippy::disallowed_methods, reason = "the rate of the requests")]
 fn client(address: SocketAddr, stays: bool, load: &Load) -> Vec<String> {
     let (mut connection, mut failures) = (None, Vec::new());
     let begun = Instant::now();

@@ -67,6 +67,7 @@ pub(crate) struct PodRecord {
 
 /// The state of the Pod's sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "a Pod has one, and it is ready for nearly all of the Pod's life")]
 pub(crate) enum SandboxState {
     /// Not requested yet. → `Making` by `Step::Prepare`.
     Absent,

@@ -144,13 +144,13 @@ mod tests {
     fn a_changed_pod_begins_when_the_one_before_has_ended() {
         let mut pods = StaticPods::default();
         let (first, second, third) = (pod("a", "1"), pod("a", "2"), pod("a", "3"));
-        assert_eq!(pods.want(&[first.clone()]), [Action::Begin(first.clone())]);
-        assert_eq!(pods.want(&[first.clone()]), []);
+        assert_eq!(pods.want(std::slice::from_ref(&first)), [Action::Begin(first.clone())]);
+        assert_eq!(pods.want(std::slice::from_ref(&first)), []);
         assert_eq!(pods.mirrored(), [Mirrored { pod: first.clone(), ends: false }]);
-        assert_eq!(pods.want(&[second.clone()]), [Action::End("1".to_owned())]);
+        assert_eq!(pods.want(std::slice::from_ref(&second)), [Action::End("1".to_owned())]);
         assert_eq!(pods.mirrored(), [Mirrored { pod: first.clone(), ends: true }]);
         // The file changes once more meanwhile.
-        assert_eq!(pods.want(&[third.clone()]), [Action::End("1".to_owned())]);
+        assert_eq!(pods.want(std::slice::from_ref(&third)), [Action::End("1".to_owned())]);
         assert_eq!(pods.ended("2"), None);
         assert_eq!(pods.ended("1"), Some(third.clone()));
         assert_eq!(pods.mirrored(), [Mirrored { pod: third, ends: false }]);

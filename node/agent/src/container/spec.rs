@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 use node_images::Image;
-use runtimes_contract::{ContainerSpec, Content, Mount, Processes, Resources, Sandbox, Seccomp, Security, User};
+use runtimes_contract::{ContainerSpec, Content, HttpSettings, Mount, Processes, Resources, Sandbox, Seccomp, Security, User};
 
 use super::{command, env, files, resources, security};
 use crate::layout::{Layout, PAUSE, PodName, container_id, label, pause_id, spec_hash};
@@ -105,7 +105,7 @@ pub(crate) fn pause(pod: &Pod, sandbox: &Sandbox, layout: &Layout, oom_score_adj
         user: User::default(),
         resources: Resources { cpu_shares: Some(resources::shares(0)), ..Resources::default() },
         probe_token: String::new(),
-        http_concurrency: None,
+        http: HttpSettings::default(),
         proposals: Default::default(),
         oom_score_adj: PAUSE_OOM_SCORE_ADJ.max(oom_score_adj_min),
         security: Security::default(),

@@ -96,6 +96,7 @@ async fn a_probe_passes_guests_that_compute() {
             let cpu = || threads(pid).values().map(|(_, time)| *time).max().unwrap();
             while cpu() < Duration::from_millis(64 * 10 * 2) {
                 assert!(Instant::now() < deadline, "{:?}", threads(pid));
+                #[expect(clippy::disallowed_methods, reason = "a blocking thread, which waits on a condition with a deadline")]
                 std::thread::sleep(Duration::from_millis(10));
             }
             let before = cpu();

@@ -176,7 +176,7 @@ pub(crate) fn split_by_budget<'b, U>(
         })
     };
     // Each Pod of a unit uses up what its budget allows, also after one that violates its own.
-    units.into_iter().partition(|unit| pods(unit).into_iter().fold(false, |violating, pod| violates(pod) || violating))
+    units.into_iter().partition(|unit| pods(unit).into_iter().filter(|pod| violates(pod)).count() > 0)
 }
 
 /// The order of Pods, the most important one first: upstream's `MoreImportantPod`.

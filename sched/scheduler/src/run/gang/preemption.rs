@@ -97,10 +97,10 @@ impl Scheduler {
         let Some(gang) = self.preemptor(&cycle) else { return self.gang_unschedulable(cycle, &message, &Nominated::None) };
         match ineligible(&gang, self.cache.snapshot(), is_leaving(&self.preempted_for_gangs)) {
             Some(Ineligible::Waits) => {
-                return self.gang_unschedulable(cycle, &joined(&message, "ongoing preemption on nominated nodes"), &Nominated::AsBefore);
+                self.gang_unschedulable(cycle, &joined(&message, "ongoing preemption on nominated nodes"), &Nominated::AsBefore);
             }
             Some(Ineligible::Never) => {
-                return self.gang_unschedulable(cycle, &joined(&message, "not eligible due to preemptionPolicy=Never."), &Nominated::None);
+                self.gang_unschedulable(cycle, &joined(&message, "not eligible due to preemptionPolicy=Never."), &Nominated::None);
             }
             None => self.begin_choice(cycle, gang, message, Budgets::Respected),
         }
