@@ -132,7 +132,6 @@ pub fn api_object_reference(spec: &Value) -> Option<&'static str> {
         (!json::list(spec, "resourceClaims").is_empty(), "resourceclaims"),
         (has("persistentVolumeClaim") || has("ephemeral"), "persistentvolumeclaims"),
         (has("csi"), "csidrivers"),
-        (has("glusterfs"), "endpoints"),
         (projected("clusterTrustBundle"), "clustertrustbundles"),
         (projected("podCertificate"), "podcertificates"),
     ];

@@ -1,6 +1,7 @@
 //! Mirror Pods: the API's copies of static Pods. This loop makes the missing ones, and deletes those that have no static Pod, that are
 //! copies of an earlier one, or that somebody deletes. [`plan`] is pure.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Api;
 use kube::api::{DeleteParams, ObjectMeta, PostParams, Preconditions};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{Mirrored, annotation, mirrored_uid};
@@ -19,6 +21,9 @@ use crate::node::Node;
 /// The waits after a failure: the API may not be reachable, or not allow mirror Pods.
 const RETRY: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(60);
+/// How long a mirror Pod that was deleted is absent. A client that waits for the end of a deletion looks more than once: `kubectl delete`
+/// waits for ever when the name is free in one look and taken in the next.
+const ABSENCE: Duration = Duration::from_secs(1);
 
 /// A write.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,6 +77,34 @@ fn owner(node: &Node) -> Option<OwnerReference> {
     })
 }
 
+/// The mirror Pods that are gone since a moment.
+#[derive(Default)]
+struct Absences {
+    present: BTreeSet<ObjectKey>,
+    since: BTreeMap<ObjectKey, Instant>,
+}
+
+impl Absences {
+    /// Takes the Pods that the API has now.
+    fn update(&mut self, pods: &[Arc<Pod>], now: Instant) {
+        let mirrors = pods.iter().filter(|pod| mirrored_uid(pod).is_some());
+        let present: BTreeSet<_> = mirrors.map(|pod| ObjectKey::from(&pod.metadata)).collect();
+        self.since.extend(self.present.difference(&present).map(|key| (key.clone(), now)));
+        self.since.retain(|key, since| !present.contains(key) && now < *since + ABSENCE);
+        self.present = present;
+    }
+
+    /// Whether the action would end an absence too early.
+    fn forbids(&self, action: &Action) -> bool {
+        matches!(action, Action::Create(pod) if self.since.contains_key(&ObjectKey::from(&pod.metadata)))
+    }
+
+    /// When the next absence is over.
+    fn next_end(&self) -> Option<Instant> {
+        self.since.values().min().map(|since| *since + ABSENCE)
+    }
+}
+
 /// Runs until cancelled. `pods` are the Pods of this node.
 pub(crate) async fn run(
     node: Arc<Node>,
@@ -81,14 +114,19 @@ pub(crate) async fn run(
 ) {
     let work = async {
         let (mut retry, mut due, mut is_listed, mut is_due) = (RETRY, None, false, true);
+        let mut absences = Absences::default();
         loop {
             // An agent that has just started must not take the mirrors of its own Pods for leftovers.
             let wanted_now = if is_listed && is_due { wanted.borrow_and_update().clone() } else { None };
             if let Some(wanted) = wanted_now {
                 let present = pods.informer().list();
                 let owner = owner(&node);
-                let is_done = apply(&node, plan(&wanted, &present, owner.as_ref())).await && (owner.is_some() || wanted.is_empty());
-                due = (!is_done).then_some(retry);
+                absences.update(&present, Instant::now());
+                let mut actions = plan(&wanted, &present, owner.as_ref());
+                actions.retain(|action| !absences.forbids(action));
+                let is_done = apply(&node, actions).await && (owner.is_some() || wanted.is_empty());
+                let again = (!is_done).then(|| Instant::now() + retry);
+                due = [again, absences.next_end()].into_iter().flatten().min();
                 retry = if is_done { RETRY } else { (retry * 2).min(RETRY_MAX) };
             }
             is_due = tokio::select! {
@@ -101,7 +139,7 @@ pub(crate) async fn run(
                     let wanted = wanted.as_deref().unwrap_or_default();
                     is_first || batch.keys.iter().any(|key| concerns(key, wanted, pods.informer().get(key).as_deref()))
                 }
-                () = tokio::time::sleep(due.unwrap_or(RETRY_MAX)), if due.is_some() => true,
+                () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => true,
             };
         }
     };
@@ -191,6 +229,23 @@ mod tests {
             assert_eq!(steps(&wanted, &pods), steps_wanted, "{wanted:?} {pods:?}");
         }
         assert_eq!(plan(&[wanted("a", "1", false)], &[], None), [], "without the Node's UID");
+    }
+
+    #[test]
+    fn a_deleted_mirror_is_absent_for_a_moment() {
+        let (mut absences, begun) = (Absences::default(), Instant::now());
+        let create = Action::Create(Box::new((*mirror_of("a", "9", "1")).clone()));
+        absences.update(&[], begun);
+        assert!(!absences.forbids(&create), "the first one is made at once");
+        absences.update(&[mirror_of("a", "9", "1"), mirror_of("b", "8", "2")], begun);
+        absences.update(&[mirror_of("b", "8", "2")], begun);
+        assert!(absences.forbids(&create));
+        assert_eq!(absences.next_end(), Some(begun + ABSENCE));
+        absences.update(&[mirror_of("b", "8", "2")], begun + ABSENCE / 2);
+        assert!(absences.forbids(&create), "another look does not end it");
+        absences.update(&[mirror_of("b", "8", "2")], begun + ABSENCE);
+        assert!(!absences.forbids(&create));
+        assert_eq!(absences.next_end(), None);
     }
 
     #[test]

@@ -39,7 +39,8 @@ async fn a_gang_waits_for_room_for_all_of_it_and_says_why() {
     for name in ["a", "b", "c"] {
         member(&cluster, "trio", name).await;
     }
-    let message = "minCount (3) cannot be satisfied: 2 scheduled, 0 remaining";
+    let message = "minCount (3) cannot be satisfied: 2 scheduled, 0 remaining, pod group preemption: No preemption victims found for \
+                   incoming preemptor";
     for name in ["a", "b"] {
         assert_eq!(cluster.until_unscheduled(name, "Unschedulable", "minCount").await, message);
     }
