@@ -145,8 +145,7 @@ impl std::fmt::Display for PodName {
 
 /// The id of one instance of a container.
 pub(crate) fn container_id(uid: &str, container: &str, attempt: u32) -> ContainerId {
-    let digest = Sha256::digest(format!("{uid}/{container}/{attempt}"));
-    ContainerId(digest.iter().take(ID_LEN).map(|byte| format!("{byte:02x}")).collect())
+    ContainerId(short_hash(&format!("{uid}/{container}/{attempt}"), ID_LEN))
 }
 
 /// The id of a Pod's pause container.
@@ -157,8 +156,12 @@ pub(crate) fn pause_id(uid: &str) -> ContainerId {
 /// A hash of what a container was made from; a change means a new instance. As upstream it covers name and image only, because
 /// nothing else of a running container can change.
 pub(crate) fn spec_hash(container: &Container) -> String {
-    let digest = Sha256::digest(format!("{}\0{}", container.name, container.image.as_deref().unwrap_or_default()));
-    digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect()
+    short_hash(&format!("{}\0{}", container.name, container.image.as_deref().unwrap_or_default()), 4)
+}
+
+/// The first `len` bytes of the text's SHA-256, in hex digits.
+pub(crate) fn short_hash(text: &str, len: usize) -> String {
+    Sha256::digest(text).iter().take(len).map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

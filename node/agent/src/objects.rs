@@ -46,7 +46,7 @@ impl Objects {
     /// Every Service, as soon as they have been listed.
     pub(crate) async fn services(&self) -> Vec<Arc<Service>> {
         self.services.synced().await;
-        self.services.list()
+        self.listed_services()
     }
 
     /// Every Service as the cache has it.

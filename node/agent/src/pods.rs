@@ -174,15 +174,10 @@ impl Manager {
 
     async fn changed(&mut self, key: ObjectKey, pod: Option<Arc<Pod>>) {
         // A mirror Pod is no Pod to run. Its static Pod takes its status, which others may write too.
-        let mirror = pod.as_ref().filter(|pod| static_pods::mirrored_uid(pod).is_some());
-        let pod = if let Some(mirror) = mirror {
-            if let Some(of_file) = self.static_pods.with_status_of(mirror) {
-                self.apply(of_file, Origin::File).await;
-            }
-            None
-        } else {
-            pod
-        };
+        if let Some(of_file) = pod.as_ref().and_then(|mirror| self.static_pods.with_status_of(mirror)) {
+            self.apply(of_file, Origin::File).await;
+        }
+        let pod = pod.filter(|pod| static_pods::mirrored_uid(pod).is_none());
         let uid = pod.as_deref().map(|pod| PodName::of(pod).uid);
         let before = match &uid {
             Some(uid) => self.uids.insert(key, uid.clone()),

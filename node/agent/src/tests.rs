@@ -40,7 +40,7 @@ use node_images::{Image, ImageError, PullPolicy, RegistryAuth, WritableLayer};
 use node_network::{HostPort, NetworkError, Peer, PodNetwork};
 use parking_lot::Mutex;
 use runtimes_contract::{Content, ContentKind, Sandbox};
-use runtimes_fake::{FakeRuntime, Script, World};
+use runtimes_fake::{FakeRuntime, Operation, Script, World};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -245,10 +245,24 @@ impl Cluster {
 
     /// A cluster whose containers run until they are stopped, and its agent.
     async fn running() -> (Self, Running) {
-        let cluster = Self::new(Script::default()).await;
+        Self::running_by(Script::default()).await
+    }
+
+    /// The same with other containers.
+    async fn running_by(script: Script) -> (Self, Running) {
+        let cluster = Self::new(script).await;
         let agent = cluster.start();
         cluster.node_ready().await;
         (cluster, agent)
+    }
+
+    /// Kills the agent and starts another one, which has taken up its Pods when the Pod `later` is ready.
+    async fn replace_agent(&self, agent: Running) -> Running {
+        agent.kill().await;
+        let agent = self.start();
+        self.create("later", one("web:1")).await;
+        self.ready("later").await;
+        agent
     }
 
     fn parts(&self) -> Parts {
@@ -367,6 +381,11 @@ async fn poll(look: impl AsyncFn() -> bool) -> bool {
         tokio::time::sleep(Duration::from_millis(3)).await;
     }
     false
+}
+
+/// How often a container was started.
+fn starts(world: &World) -> usize {
+    world.calls().iter().filter(|call| **call == Operation::Start).count()
 }
 
 async fn until(what: &str, look: impl AsyncFn() -> bool) {

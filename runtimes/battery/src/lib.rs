@@ -201,6 +201,14 @@ async fn find(runtime: &dyn Runtime, id: &ContainerId) -> Option<ContainerStatus
     within(runtime.list()).await.expect("list").into_iter().find(|status| status.id == *id)
 }
 
+/// The first process of a container, if it runs.
+pub async fn pid_of(runtime: &dyn Runtime, id: &ContainerId) -> Option<i32> {
+    match find(runtime, id).await?.state {
+        ContainerState::Running { pid } => Some(pid),
+        _ => None,
+    }
+}
+
 fn pid(status: &ContainerStatus) -> i32 {
     match status.state {
         ContainerState::Running { pid } => pid,
@@ -213,7 +221,7 @@ async fn within<T>(work: impl Future<Output = T>) -> T {
 }
 
 /// Polls a condition that has no notification.
-async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = tokio::time::Instant::now() + PATIENCE;
     while !holds() {
         assert!(tokio::time::Instant::now() < deadline, "never: {what}");

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use api_client::informer::ObjectKey;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use thiserror::Error;
@@ -43,7 +44,7 @@ enum FileError {
     #[error("has more than {MANIFEST_LEN_MAX} bytes")]
     TooLong,
     #[error("{0} is already the Pod of another file")]
-    SameName(String),
+    SameName(ObjectKey),
     #[error(transparent)]
     Manifest(#[from] ManifestError),
 }
@@ -73,6 +74,16 @@ pub(crate) struct Reading {
     pub(crate) complaints: Vec<(PathBuf, String)>,
 }
 
+impl Reading {
+    /// Takes a problem of a path unless it is the `last` one, which it becomes.
+    fn complain(&mut self, last: &mut Option<String>, path: &Path, complaint: String) {
+        if last.as_ref() != Some(&complaint) {
+            self.complaints.push((path.to_owned(), complaint.clone()));
+            *last = Some(complaint);
+        }
+    }
+}
+
 impl Manifests {
     pub(crate) fn new(path: PathBuf, node: String) -> Self {
         Self { path, node, files: BTreeMap::new(), complaint: None }
@@ -92,25 +103,21 @@ impl Manifests {
             }
             // What ran goes on: a directory that cannot be read says nothing about its files.
             Err(error) => {
-                let complaint = chain(&error);
-                if self.complaint.replace(complaint.clone()) != Some(complaint.clone()) {
-                    reading.complaints.push((self.path.clone(), complaint));
-                }
+                reading.complain(&mut self.complaint, &self.path, chain(&error));
             }
         }
         reading.pods = self.files.values().filter_map(|file| file.pod.clone()).collect();
         reading
     }
 
-    fn read_file(&mut self, path: PathBuf, now: Timestamp, names: &mut BTreeSet<(String, String)>, reading: &mut Reading) {
+    fn read_file(&mut self, path: PathBuf, now: Timestamp, names: &mut BTreeSet<ObjectKey>, reading: &mut Reading) {
         let file = self.files.entry(path.clone()).or_default();
         let text = text(&path);
         let first_read = now.to_string();
         let parsed = text.and_then(|text| Ok(manifest::parse(&text, &Origin { node: &self.node, path: &path, first_read: &first_read })?));
-        let name_of = |pod: &Pod| (pod.metadata.namespace.clone().unwrap_or_default(), pod.metadata.name.clone().unwrap_or_default());
         let parsed = parsed.and_then(|pod| {
-            let name = name_of(&pod);
-            if names.contains(&name) { Err(FileError::SameName(format!("{}/{}", name.0, name.1))) } else { Ok(pod) }
+            let name = ObjectKey::from(&pod.metadata);
+            if names.contains(&name) { Err(FileError::SameName(name)) } else { Ok(pod) }
         });
         match parsed {
             Ok(pod) => {
@@ -125,13 +132,10 @@ impl Manifests {
                 if matches!(error, FileError::SameName(_)) {
                     file.pod = None;
                 }
-                let complaint = chain(&error);
-                if file.complaint.replace(complaint.clone()) != Some(complaint.clone()) {
-                    reading.complaints.push((path, complaint));
-                }
+                reading.complain(&mut file.complaint, &path, chain(&error));
             }
         }
-        names.extend(file.pod.as_deref().map(name_of));
+        names.extend(file.pod.as_deref().map(|pod| ObjectKey::from(&pod.metadata)));
     }
 
     /// The directory whose changes concern the files.

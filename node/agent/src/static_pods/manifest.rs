@@ -7,10 +7,10 @@ use api_model::field::aggregate;
 use api_model::kind;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
 use super::annotation;
+use crate::layout::short_hash;
 
 /// Bytes of the hash that is a static Pod's UID: 16 give 32 hex digits, as upstream's.
 const UID_LEN: usize = 16;
@@ -61,8 +61,7 @@ pub(crate) fn parse(text: &[u8], origin: &Origin<'_>) -> Result<Pod, ManifestErr
 }
 
 fn uid(pod: &Value, origin: &Origin<'_>) -> String {
-    let digest = Sha256::digest(format!("{pod}\nhost:{}\nfile:{}", origin.node, origin.path.display()));
-    digest.iter().take(UID_LEN).map(|byte| format!("{byte:02x}")).collect()
+    short_hash(&format!("{pod}\nhost:{}\nfile:{}", origin.node, origin.path.display()), UID_LEN)
 }
 
 /// What the node itself sets. A status is the node's, and so is every field of the metadata that the server would set.

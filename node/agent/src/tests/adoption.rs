@@ -1,20 +1,11 @@
-use runtimes_fake::Operation;
-
 use super::*;
-
-fn starts(world: &World) -> usize {
-    world.calls().iter().filter(|call| **call == Operation::Start).count()
-}
 
 #[tokio::test]
 async fn a_killed_agents_containers_go_on_without_a_restart() {
     let (cluster, agent) = Cluster::running().await;
     cluster.create("web", one("web:1")).await;
     let before = cluster.ready("web").await;
-    agent.kill().await;
-    let agent = cluster.start();
-    cluster.create("later", one("web:1")).await;
-    cluster.ready("later").await;
+    let agent = cluster.replace_agent(agent).await;
     let after = cluster.ready("web").await;
     assert_eq!(starts(&cluster.linux), 2, "one for each Pod");
     assert_eq!(after["containerStatuses"], before["containerStatuses"]);

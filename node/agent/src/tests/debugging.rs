@@ -1,5 +1,5 @@
 use runtimes_contract::Processes;
-use runtimes_fake::{Behaviour, Operation};
+use runtimes_fake::Behaviour;
 
 use super::*;
 
@@ -30,16 +30,12 @@ async fn an_ephemeral_container_runs_once_and_does_not_count_for_the_pod() {
     let status = cluster.status("web", "its end", |status| of_debugger(status)["state"]["terminated"].is_object()).await;
     assert_eq!((&of_debugger(&status)["state"]["terminated"]["exitCode"], &of_debugger(&status)["restartCount"]), (&json!(7), &json!(0)));
     assert_eq!((condition(&status, "Ready"), &status["phase"]), ("True", &json!("Running")));
-    let starts = || cluster.linux.calls().iter().filter(|call| **call == Operation::Start).count();
-    assert_eq!(starts(), 2);
+    assert_eq!(starts(&cluster.linux), 2);
     // Also not by the next agent.
-    agent.kill().await;
-    let _agent = cluster.start();
-    cluster.create("later", one("web:1")).await;
-    cluster.ready("later").await;
+    let _agent = cluster.replace_agent(agent).await;
     let after = cluster.ready("web").await;
     let end = |status: &Value| ["containerID", "exitCode", "reason"].map(|field| of_debugger(status)["state"]["terminated"][field].clone());
-    assert_eq!((starts(), end(&after)), (3, end(&status)));
+    assert_eq!((starts(&cluster.linux), end(&after)), (3, end(&status)));
     cluster.delete("web", 1).await;
     cluster.gone("web").await;
 }
@@ -51,10 +47,7 @@ async fn a_running_ephemeral_container_is_adopted_and_ends_with_its_pod() {
     cluster.ready("web").await;
     debug(&cluster, "web", json!({"name": "debugger", "image": "tools:1"})).await;
     let before = cluster.status("web", "a debugger", |status| of_debugger(status)["state"]["running"].is_object()).await;
-    agent.kill().await;
-    let _agent = cluster.start();
-    cluster.create("later", one("web:1")).await;
-    cluster.ready("later").await;
+    let _agent = cluster.replace_agent(agent).await;
     let after = cluster.ready("web").await;
     assert_eq!(of_debugger(&after), of_debugger(&before));
     cluster.delete("web", 1).await;

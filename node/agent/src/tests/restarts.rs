@@ -1,4 +1,4 @@
-use runtimes_fake::{Behaviour, ExecReply, Operation};
+use runtimes_fake::{Behaviour, ExecReply};
 
 use super::*;
 
@@ -27,10 +27,6 @@ fn script(times: u32) -> Script {
             _ => Behaviour::Run,
         }
     })
-}
-
-fn starts(world: &World) -> usize {
-    world.calls().iter().filter(|call| **call == Operation::Start).count()
 }
 
 #[tokio::test]
@@ -79,10 +75,7 @@ async fn an_agent_that_comes_back_does_not_restart_all_again() {
     };
     let before = cluster.status("gang", "a back-off", waits).await;
     let started = starts(&cluster.linux);
-    agent.kill().await;
-    let _agent = cluster.start();
-    cluster.create("later", one("web:1")).await;
-    cluster.ready("later").await;
+    let _agent = cluster.replace_agent(agent).await;
     let after = cluster.ready("gang").await;
     assert_eq!(starts(&cluster.linux), started + 2, "the trigger and the other Pod");
     assert_eq!(after["containerStatuses"][0], before["containerStatuses"][0]);

@@ -1,5 +1,5 @@
 use runtimes_contract::{ContainerSpec, Processes};
-use runtimes_fake::{Behaviour, Operation};
+use runtimes_fake::Behaviour;
 
 use super::*;
 use crate::layout::{PAUSE, label};
@@ -12,8 +12,8 @@ fn shared(containers: Value) -> Value {
     json!({"shareProcessNamespace": true, "containers": containers, "terminationGracePeriodSeconds": 1})
 }
 
-/// Init containers end at once. Returns the specs of all containers that were started, but for pause containers.
-async fn cluster() -> (Cluster, Arc<Mutex<Vec<ContainerSpec>>>) {
+/// A cluster whose init containers end at once, its agent, and the specs of all containers that were started, but for pause containers.
+async fn running() -> (Cluster, Running, Arc<Mutex<Vec<ContainerSpec>>>) {
     let specs = Arc::new(Mutex::new(Vec::new()));
     let started = specs.clone();
     let script = Script::default().containers(move |spec| {
@@ -23,7 +23,8 @@ async fn cluster() -> (Cluster, Arc<Mutex<Vec<ContainerSpec>>>) {
             _ => Behaviour::Run,
         }
     });
-    (Cluster::new(script).await, specs)
+    let (cluster, agent) = Cluster::running_by(script).await;
+    (cluster, agent, specs)
 }
 
 /// How often a container was made.
@@ -42,9 +43,7 @@ async fn restarted(cluster: &Cluster, pod: &str) -> Value {
 
 #[tokio::test]
 async fn containers_share_the_processes_of_a_pause_container_that_goes_with_the_pod() {
-    let (cluster, specs) = cluster().await;
-    let _agent = cluster.start();
-    cluster.node_ready().await;
+    let (cluster, _agent, specs) = running().await;
     cluster.create("web", shared(two())).await;
     cluster.ready("web").await;
     let patch = Patch::Strategic(json!({"spec": {"ephemeralContainers": [{"name": "d", "image": "tools:1", "targetContainerName": "a"}]}}));
@@ -63,9 +62,7 @@ async fn containers_share_the_processes_of_a_pause_container_that_goes_with_the_
 
 #[tokio::test]
 async fn a_pod_gets_another_sandbox_when_its_pause_container_is_killed() {
-    let (cluster, specs) = cluster().await;
-    let _agent = cluster.start();
-    cluster.node_ready().await;
+    let (cluster, _agent, specs) = running().await;
     let mut spec = shared(two());
     spec["initContainers"] = json!([{"name": "init", "image": "web:1"}]);
     cluster.create("web", spec).await;
@@ -84,9 +81,7 @@ async fn a_pod_gets_another_sandbox_when_its_pause_container_is_killed() {
 
 #[tokio::test]
 async fn a_pod_that_is_not_restarted_fails_with_its_sandbox() {
-    let (cluster, specs) = cluster().await;
-    let _agent = cluster.start();
-    cluster.node_ready().await;
+    let (cluster, _agent, specs) = running().await;
     let mut spec = shared(two());
     spec["restartPolicy"] = json!("Never");
     cluster.create("job", spec).await;
@@ -101,17 +96,12 @@ async fn a_pod_that_is_not_restarted_fails_with_its_sandbox() {
 
 #[tokio::test]
 async fn a_restarted_agent_takes_up_the_pause_container_or_makes_another() {
-    let (cluster, specs) = cluster().await;
-    let agent = cluster.start();
-    cluster.node_ready().await;
+    let (cluster, agent, specs) = running().await;
     let mut spec = shared(two());
     spec["initContainers"] = json!([{"name": "init", "image": "web:1"}]);
     cluster.create("web", spec).await;
     let before = cluster.ready("web").await;
-    agent.kill().await;
-    let agent = cluster.start();
-    cluster.create("later", one("web:1")).await;
-    cluster.ready("later").await;
+    let agent = cluster.replace_agent(agent).await;
     let after = cluster.ready("web").await;
     assert_eq!(after["containerStatuses"], before["containerStatuses"]);
     assert_eq!((made(&specs, "init"), made(&specs, "a")), (1, 1));
@@ -128,9 +118,7 @@ async fn a_restarted_agent_takes_up_the_pause_container_or_makes_another() {
 
 #[tokio::test]
 async fn the_pause_container_of_a_pod_that_is_no_more_is_removed_at_once() {
-    let (cluster, _) = cluster().await;
-    let agent = cluster.start();
-    cluster.node_ready().await;
+    let (cluster, agent, _) = running().await;
     let mut spec = shared(two());
     spec["terminationGracePeriodSeconds"] = json!(3_600);
     cluster.create("old", spec).await;
@@ -144,9 +132,7 @@ async fn the_pause_container_of_a_pod_that_is_no_more_is_removed_at_once() {
 
 #[tokio::test]
 async fn a_webassembly_container_shares_no_processes_and_says_so() {
-    let (cluster, _) = cluster().await;
-    let _agent = cluster.start();
-    cluster.node_ready().await;
+    let (cluster, _agent, _) = running().await;
     cluster.create("mixed", shared(json!([{"name": "a", "image": "wasm/hello:1"}, {"name": "b", "image": "web:1"}]))).await;
     let waits = |status: &Value| {
         let waiting = &status["containerStatuses"][0]["state"]["waiting"];
@@ -158,9 +144,7 @@ async fn a_webassembly_container_shares_no_processes_and_says_so() {
 
 #[tokio::test]
 async fn a_pause_container_that_cannot_be_made_is_tried_again() {
-    let (cluster, _) = cluster().await;
-    let _agent = cluster.start();
-    cluster.node_ready().await;
+    let (cluster, _agent, _) = running().await;
     let fault = || runtimes_fake::Fault::Error(runtimes_contract::RuntimeError::Missing("no shim".to_owned()));
     cluster.linux.inject(Operation::Start, [fault()]);
     cluster.create("web", shared(two())).await;

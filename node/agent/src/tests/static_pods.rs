@@ -1,7 +1,5 @@
 use std::path::PathBuf;
 
-use runtimes_fake::Operation;
-
 use super::*;
 
 /// A cluster whose node has an empty directory of manifests.
@@ -21,10 +19,6 @@ fn write(dir: &std::path::Path, name: &str, image: &str) {
     let new = dir.join(".new");
     std::fs::write(&new, pod.to_string()).expect("written");
     std::fs::rename(new, dir.join(format!("{name}.json"))).expect("renamed");
-}
-
-fn starts(cluster: &Cluster) -> usize {
-    cluster.linux.calls().iter().filter(|call| **call == Operation::Start).count()
 }
 
 async fn mirror(cluster: &Cluster, name: &str) -> Option<Pod> {
@@ -67,7 +61,7 @@ async fn a_static_pod_runs_and_its_mirror_is_made_again() {
         let of = |pod: &Pod| pod.status.as_ref().and_then(|status| status.container_statuses.clone()).expect("statuses");
         assert_eq!(of(&again), of(&first));
     }
-    assert_eq!(starts(&cluster), 1, "the Pod ran on");
+    assert_eq!(starts(&cluster.linux), 1, "the Pod ran on");
 }
 
 #[tokio::test]
@@ -83,14 +77,14 @@ async fn a_changed_file_is_another_pod_and_a_broken_one_changes_nothing() {
     write(&dir, "third", "web:1");
     ready(&cluster, "third-n1").await;
     cluster.event("n1", "InvalidStaticPod").await;
-    assert_eq!((uid(&cluster, "web-n1").await.is_some(), starts(&cluster)), (true, 3));
+    assert_eq!((uid(&cluster, "web-n1").await.is_some(), starts(&cluster.linux)), (true, 3));
     write(&dir, "web", "web:2");
     let is_second = async || {
         mirror(&cluster, "web-n1").await.is_some_and(|pod| pod.spec.expect("a spec").containers[0].image == Some("web:2".to_owned()))
     };
     until("the changed Pod's mirror", is_second).await;
     ready(&cluster, "web-n1").await;
-    assert_eq!((starts(&cluster), cluster.linux.containers().len()), (4, 3), "the first one has ended");
+    assert_eq!((starts(&cluster.linux), cluster.linux.containers().len()), (4, 3), "the first one has ended");
     std::fs::remove_file(dir.join("web.json")).expect("removed");
     std::fs::remove_file(dir.join("third.json")).expect("removed");
     cluster.gone("web-n1").await;
@@ -116,7 +110,7 @@ async fn static_pods_are_adopted_and_their_files_removed_meanwhile_count() {
     cluster.ready("later").await;
     let after = ready(&cluster, "web-n1").await;
     assert_eq!((after.metadata.uid, after.status), (before.metadata.uid, before.status));
-    assert_eq!(starts(&cluster), 3);
+    assert_eq!(starts(&cluster.linux), 3);
     until("the container of the old one is gone", async || cluster.linux.containers().len() == 2).await;
 }
 
@@ -138,7 +132,7 @@ async fn a_pod_of_the_api_is_no_static_pod_by_its_annotations() {
     // As upstream, a mirror of nothing is no Pod to run, and goes.
     make("orphan", json!({"kubernetes.io/config.mirror": "x"})).await;
     cluster.gone("orphan").await;
-    assert_eq!(starts(&cluster), 2);
+    assert_eq!(starts(&cluster.linux), 2);
 }
 
 #[tokio::test]
@@ -150,12 +144,12 @@ async fn a_static_pod_runs_without_an_api_server() {
     };
     let reached = std::mem::replace(&mut cluster.client, kube::Client::new(tower::service_fn(refuse), "default"));
     let agent = cluster.start();
-    until("it runs", async || starts(&cluster) == 1).await;
+    until("it runs", async || starts(&cluster.linux) == 1).await;
     agent.kill().await;
     // When the server is there again, the same containers have a mirror.
     cluster.client = reached;
     let _agent = cluster.start();
     cluster.node_ready().await;
     ready(&cluster, "web-n1").await;
-    assert_eq!(starts(&cluster), 1);
+    assert_eq!(starts(&cluster.linux), 1);
 }

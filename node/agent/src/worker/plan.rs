@@ -128,31 +128,33 @@ fn run(spec: &PodSpec, pod_record: &PodRecord, now: Timestamp) -> Step {
 /// The sandbox has ended: ends what may still run, ephemeral containers too; then the Pod gets another sandbox. Exit codes decide which
 /// containers follow, as after any other end.
 fn end_with_sandbox(pod_record: &PodRecord) -> Step {
-    let mut waits = false;
-    for (name, record) in &pod_record.containers {
-        match &record.run {
-            InstanceState::Running(alive) if !alive.stopping => return stop(name),
-            InstanceState::Running(_) | InstanceState::Starting { .. } => waits = true,
-            InstanceState::Idle | InstanceState::Ended(_) => {}
-        }
-    }
-    if waits { Step::Wait(None) } else { Step::Recreate }
+    let runs = pod_record.containers.iter().map(|(name, record)| (name.as_str(), &record.run));
+    end_all(runs, stop).unwrap_or(Step::Recreate)
 }
 
 /// Ends all containers that the Pod was created with; then it begins again.
 fn restart_all(spec: &PodSpec, pod_record: &PodRecord) -> Step {
+    let of_pod = container::all(spec).map(|(_, container)| &container.name);
+    let runs = of_pod.filter_map(|name| Some((name.as_str(), &pod_record.containers.get(name)?.run)));
+    let kill = |name: &str| Step::Kill {
+        message: format!("Container {name} will be restarted with all containers"),
+        name: name.to_owned(),
+        replaced: true,
+    };
+    end_all(runs, kill).unwrap_or(Step::Reset)
+}
+
+/// The next step until none of these containers runs: `end` for each one that is not being ended yet, then waiting.
+fn end_all<'a>(runs: impl Iterator<Item = (&'a str, &'a InstanceState)>, end: impl Fn(&str) -> Step) -> Option<Step> {
     let mut waits = false;
-    for (_, container) in container::all(spec) {
-        match pod_record.containers.get(&container.name).map(|record| &record.run) {
-            Some(InstanceState::Running(alive)) if !alive.stopping => {
-                let name = container.name.clone();
-                return Step::Kill { message: format!("Container {name} will be restarted with all containers"), name, replaced: true };
-            }
-            Some(InstanceState::Running(_) | InstanceState::Starting { .. }) => waits = true,
-            Some(InstanceState::Idle | InstanceState::Ended(_)) | None => {}
+    for (name, run) in runs {
+        match run {
+            InstanceState::Running(alive) if !alive.stopping => return Some(end(name)),
+            InstanceState::Running(_) | InstanceState::Starting { .. } => waits = true,
+            InstanceState::Idle | InstanceState::Ended(_) => {}
         }
     }
-    if waits { Step::Wait(None) } else { Step::Reset }
+    waits.then_some(Step::Wait(None))
 }
 
 /// The step that one container needs.

@@ -1,6 +1,6 @@
 //! Containers that share processes: with another container, with the node, and with each other by a pause container.
 
-use runtimes_battery::{Harness, Program, plain_spec, spec_of};
+use runtimes_battery::{Harness, Program, pid_of, plain_spec, spec_of, until};
 use runtimes_contract::{ContainerId, ContainerSpec, ContainerState, Content, Exit, Processes, RuntimeError};
 use runtimes_host::process::ProcessRef;
 
@@ -95,8 +95,7 @@ async fn a_target_that_does_not_run_is_not_joined() {
     // What it would join if nobody looked: a namespace of the node behind a pid that was the target's.
     let dir = harness.scratch().join("state/containers/early/config.json");
     let config = std::fs::read_to_string(&dir).unwrap();
-    let status = harness.runtime().list().await.unwrap().into_iter().find(|one| one.id == app.id).unwrap();
-    let ContainerState::Running { pid } = status.state else { panic!("{status:?}") };
+    let pid = pid_of(&*harness.runtime(), &app.id).await.unwrap();
     let own = ProcessRef::current().unwrap().pid;
     let reused = config.replace(&format!("/proc/{pid}/ns/pid"), &format!("/proc/{own}/ns/pid"));
     assert_ne!(reused, config);
@@ -118,23 +117,6 @@ fn pause(harness: &Runc) -> (ContainerSpec, Processes) {
     let spec = ContainerSpec { content: Content::Pause, cgroup: harness.cgroup(id), oom_score_adj: 900, ..plain_spec(id) };
     let processes = Processes::OfContainer(spec.id.clone());
     (spec, processes)
-}
-
-async fn pid_of(harness: &Runc, spec: &ContainerSpec) -> Option<i32> {
-    let statuses = harness.runtime().list().await.unwrap();
-    statuses.into_iter().find(|one| one.id == spec.id).and_then(|one| match one.state {
-        ContainerState::Running { pid } => Some(pid),
-        _ => None,
-    })
-}
-
-/// Waits until a condition holds that has no notification.
-async fn until(what: &str, holds: impl Fn() -> bool) {
-    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(20);
-    while !holds() {
-        assert!(tokio::time::Instant::now() < deadline, "not in time: {what}");
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
 }
 
 #[tokio::test]
@@ -159,7 +141,7 @@ async fn containers_come_and_go_in_the_namespace_of_a_pause_container() {
     start(&harness, &again).await;
     assert_eq!(end(&harness, &again).await.0.code, 0);
     assert_eq!(end(&harness, &other).await.0.signal, Some(9), "one container signals another");
-    assert!(pid_of(&harness, &pause).await.is_some());
+    assert!(pid_of(&*harness.runtime(), &pause.id).await.is_some());
     for spec in [&other, &looker, &again, &pause] {
         harness.runtime().remove(&spec.id).await.unwrap();
     }
@@ -179,7 +161,7 @@ async fn everything_ends_with_a_pause_container_and_it_is_found_again() {
     assert!(found.iter().all(|one| matches!(one.state, ContainerState::Running { .. })) && found.len() == 2, "{found:?}");
     // The agent's stop signal is for containers; this one ends by SIGKILL alone.
     reopened.signal(&pause.id, 15).await.unwrap();
-    assert!(pid_of(&harness, &pause).await.is_some());
+    assert!(pid_of(&*harness.runtime(), &pause.id).await.is_some());
     reopened.signal(&pause.id, 9).await.unwrap();
     assert_eq!(reopened.wait(&pause.id).await.unwrap().code, 137);
     assert_eq!(end(&harness, &app).await.0.signal, Some(9));
@@ -195,7 +177,7 @@ async fn a_pause_container_has_nothing_of_the_node() {
     let harness = Runc::new();
     let (pause, processes) = pause(&harness);
     start(&harness, &pause).await;
-    let pid = pid_of(&harness, &pause).await.unwrap();
+    let pid = pid_of(&*harness.runtime(), &pause.id).await.unwrap();
     let of = |name: &str| format!("/proc/{pid}/{name}");
     let status = std::fs::read_to_string(of("status")).unwrap();
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().split_whitespace().collect::<Vec<_>>();
@@ -239,7 +221,7 @@ async fn a_pause_container_reaps_orphans() {
     let app = script(&harness, "app", text, processes);
     start(&harness, &app).await;
     until("orphans were made", || std::fs::read_to_string(&app.log_path).is_ok_and(|log| log.contains("made"))).await;
-    let first = pid_of(&harness, &pause).await.unwrap().to_string();
+    let first = pid_of(&*harness.runtime(), &pause.id).await.unwrap().to_string();
     let is_child = |entry: std::io::Result<std::fs::DirEntry>| {
         let stat = std::fs::read_to_string(entry.unwrap().path().join("stat")).unwrap_or_default();
         stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)) == Some(first.as_str())

@@ -5,8 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use runtimes_battery::Harness;
-use runtimes_contract::{ContainerId, ContainerState, Runtime};
+use runtimes_battery::{Harness, pid_of};
 
 use crate::components;
 use crate::harness::Wasmtime;
@@ -14,13 +13,6 @@ use crate::http::{Network, web_of};
 
 /// A thread with this CPU time computes.
 const COMPUTES: Duration = Duration::from_millis(300);
-
-/// The process of a container that runs.
-pub async fn pid(runtime: &dyn Runtime, id: &ContainerId) -> i32 {
-    let status = runtime.list().await.unwrap().into_iter().find(|status| status.id == *id).unwrap();
-    let ContainerState::Running { pid } = status.state else { panic!("{status:?}") };
-    pid
-}
 
 /// The threads of a process: their names and CPU times.
 fn threads(pid: i32) -> BTreeMap<String, (String, Duration)> {
@@ -54,7 +46,7 @@ async fn guests_compute_on_as_many_cores_as_the_limit_has() {
         spec.resources.cpu_period_us = Some(100_000);
         runtime.create(&spec).await.unwrap();
         runtime.start(&spec.id).await.unwrap();
-        let pid = pid(&*runtime, &spec.id).await;
+        let pid = pid_of(&*runtime, &spec.id).await.expect("it runs");
         for _ in 0..20 {
             assert!(network.get("127.0.0.1:8080", "/").await.unwrap().contains("hello"));
         }
@@ -87,7 +79,7 @@ async fn a_probe_passes_guests_that_compute() {
     let runtime = harness.runtime();
     runtime.create(&spec).await.unwrap();
     runtime.start(&spec.id).await.unwrap();
-    let pid = pid(&*runtime, &spec.id).await;
+    let pid = pid_of(&*runtime, &spec.id).await.expect("it runs");
     let took = network
         .inside(move || {
             let busy: Vec<_> = (0..64).map(|_| spin()).collect();

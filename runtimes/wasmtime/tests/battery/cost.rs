@@ -3,12 +3,11 @@
 
 use std::time::{Duration, Instant};
 
-use runtimes_battery::{Harness, Program, plain_spec, spec_of};
+use runtimes_battery::{Harness, Program, pid_of, plain_spec, spec_of};
 use runtimes_contract::{ContainerSpec, ContainerState};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::components;
-use crate::cores::pid;
 use crate::harness::Wasmtime;
 use crate::http::{Network, web_of};
 
@@ -55,7 +54,7 @@ async fn requests_a_second() {
         spec.resources.cpu_period_us = Some(100_000);
         runtime.create(&spec).await.unwrap();
         runtime.start(&spec.id).await.unwrap();
-        let pid = pid(&*runtime, &spec.id).await;
+        let pid = pid_of(&*runtime, &spec.id).await.expect("it runs");
         let weight = move || format!("PSS {} KiB, anonymous {} KiB", kib(pid, "smaps_rollup", "Pss:"), kib(pid, "status", "RssAnon:"));
         println!("idle: {}", weight());
         let before = runtime.stats(&spec.id).await.unwrap().cpu_ns;

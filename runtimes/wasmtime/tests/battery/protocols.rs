@@ -11,12 +11,11 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::client::conn::http2::SendRequest;
-use runtimes_battery::Harness;
+use runtimes_battery::{Harness, pid_of};
 use runtimes_contract::{ContainerSpec, HttpRequests};
 use wasmtime_wasi_http::io::TokioIo;
 
 use crate::components;
-use crate::cores::pid;
 use crate::cost::kib;
 use crate::harness::Wasmtime;
 use crate::http::{Network, until_counted, until_received, web_of};
@@ -222,7 +221,7 @@ async fn clients_that_begin_and_fall_silent_cost_bounded_memory() {
     let runtime = harness.runtime();
     runtime.create(&spec).await.unwrap();
     runtime.start(&spec.id).await.unwrap();
-    let pid = pid(&*runtime, &spec.id).await;
+    let pid = pid_of(&*runtime, &spec.id).await.expect("it runs");
     let files = nix::sys::resource::Resource::RLIMIT_NOFILE;
     let (_, most) = nix::sys::resource::getrlimit(files).unwrap();
     nix::sys::resource::setrlimit(files, most.min(4_096), most).unwrap();

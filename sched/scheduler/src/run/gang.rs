@@ -77,6 +77,11 @@ enum MemberError {
     Failed(String),
 }
 
+/// The order in which the Pods of a gang are tried.
+fn sort_by_creation(pods: &mut [Arc<PodInfo>]) {
+    pods.sort_by(|one, other| (one.created, &one.name).cmp(&(other.created, &other.name)));
+}
+
 impl Scheduler {
     /// Adds a Pod to the queue, unless it waits for its group or for other Pods of the group.
     pub(super) fn enqueue(&mut self, pod: Arc<PodInfo>) {
@@ -148,7 +153,7 @@ impl Scheduler {
         }
         let mut pods: Vec<_> = others.iter().filter_map(|uid| self.queue.take(uid, started)).collect();
         pods.push(first);
-        pods.sort_by(|one, other| (one.created, &one.name).cmp(&(other.created, &other.name)));
+        sort_by_creation(&mut pods);
         let nominations = &self.cache.snapshot().nominated;
         let nominated = pods.iter().filter_map(|pod| Some((Arc::clone(pod), nominations.node_of(&pod.uid)?.to_owned()))).collect();
         let (placed, unplaced) = (Vec::new(), Vec::new());

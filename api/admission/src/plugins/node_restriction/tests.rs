@@ -113,12 +113,9 @@ fn a_node_makes_mirrors_of_its_own_pods_alone() {
             "metadata": { "name": "m", "namespace": "ns", "annotations": { pods::MIRROR: "x" }, "ownerReferences": [owner] },
             "spec": { "nodeName": "n1", "containers": [{ "name": "c" }] },
         });
-        if let (Some(last), Some((parent, name))) = (pod.pointer_mut(path), path.rsplit_once('/')) {
-            assert!(!parent.is_empty() && !name.is_empty());
-            *last = value;
-        } else if let Some((parent, name)) = path.rsplit_once('/') {
-            pod.pointer_mut(parent).unwrap()[name] = value;
-        }
+        let (parent, name) = path.rsplit_once('/').expect("a path");
+        assert!(!parent.is_empty() && !name.is_empty());
+        pod.pointer_mut(parent).expect("an object of the Pod")[name] = value;
         let plugin = NodeRestriction { mirror_pods: true, ..plugin() };
         verdict(Ask::create(pod).by("system:node:n1", &["system:nodes"]).admit(&plugin, &view()))
     };

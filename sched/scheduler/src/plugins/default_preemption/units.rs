@@ -32,12 +32,10 @@ impl Unit {
     /// The order of units, the most important one first: upstream's `MoreImportantVictim`. Of those with the same priority, a group goes
     /// before a Pod, and a larger group before a smaller one.
     pub fn by_importance(one: &Self, other: &Self) -> Ordering {
-        let size = |unit: &Self| if unit.is_group { unit.pods.len() } else { 1 };
         let earliest = |unit: &Self| unit.pods.iter().map(|(pod, _)| started(pod)).min().unwrap_or(Timestamp::MAX);
-        let key = |unit: &Self| (Reverse(unit.priority), !unit.is_group, Reverse(size(unit)), earliest(unit));
-        let first = |unit: &Self| unit.pods.first().map(|(pod, _)| Arc::clone(pod));
-        key(one).cmp(&key(other)).then_with(|| match (first(one), first(other)) {
-            (Some(one), Some(other)) => by_importance(&one, &other).then_with(|| one.uid.cmp(&other.uid)),
+        let key = |unit: &Self| (Reverse(unit.priority), !unit.is_group, Reverse(unit.pods.len()), earliest(unit));
+        key(one).cmp(&key(other)).then_with(|| match (one.pods.first(), other.pods.first()) {
+            (Some((one, _)), Some((other, _))) => by_importance(one, other),
             _ => Ordering::Equal,
         })
     }

@@ -9,7 +9,7 @@ use api_client::error::chain;
 use futures::future::join_all;
 use sched_framework::PodInfo;
 
-use super::{Finished, GangCycle, Next, Nominated, STATUS_WRITES_MAX, Scheduler, Unplaced};
+use super::{Finished, GangCycle, Next, Nominated, STATUS_WRITES_MAX, Scheduler, Unplaced, sort_by_creation};
 use crate::bind::{GroupCondition, Preemptor, Reason, Writer};
 use crate::gang_preemption::{Budgets, Choice, Gang, GangPreemption, Ineligible, ineligible};
 use crate::metrics;
@@ -121,7 +121,7 @@ impl Scheduler {
     fn preemptor(&self, cycle: &GangCycle) -> Option<Gang> {
         let mut pods: Vec<_> = cycle.remaining.iter().chain(cycle.unplaced.iter().map(|one| &one.pod)).cloned().collect();
         pods.retain(|pod| self.queue.in_flight(&pod.uid).is_some());
-        pods.sort_by(|one, other| (one.created, &one.name).cmp(&(other.created, &other.name)));
+        sort_by_creation(&mut pods);
         let profile = &self.profiles.get(&pods.first()?.scheduler_name)?.profile;
         let info = self.groups.info(&cycle.group)?;
         let preempts = profile.post_filters.iter().any(|plugin| plugin.name() == DEFAULT_PREEMPTION);
