@@ -169,10 +169,11 @@ pub(crate) fn split_by_budget<'b, U>(
     budgets: impl Iterator<Item = &'b DisruptionBudget>,
 ) -> (Vec<U>, Vec<U>) {
     let mut budgets: Vec<(&DisruptionBudget, i32)> = budgets.map(|budget| (budget, budget.allowed)).collect();
+    // A Pod uses up every budget that counts it, also after one that has nothing left.
     let mut violates = |pod: &PodInfo| {
-        budgets.iter_mut().filter(|(budget, _)| budget.counts(pod)).any(|(_, allowed)| {
+        budgets.iter_mut().filter(|(budget, _)| budget.counts(pod)).fold(false, |violates, (_, allowed)| {
             *allowed = allowed.saturating_sub(1);
-            *allowed < 0
+            violates | (*allowed < 0)
         })
     };
     // Each Pod of a unit uses up what its budget allows, also after one that violates its own.

@@ -30,14 +30,18 @@ fn preemptor(cpu: &'static str, priority: i32) -> PodInfo {
     PodInfo { started: None, ..running(("p", cpu, priority, 0)) }
 }
 
-fn budget(all: &mut Snapshot, app: &str, allowed: i32, disrupted: Value) {
+fn disruption_budget(selector: &Value, allowed: i32, disrupted: &Value) -> DisruptionBudget {
     let object = json!({
-        "metadata": {"name": app, "namespace": "default"},
-        "spec": {"selector": {"matchLabels": {"app": app}}},
+        "metadata": {"name": "b", "namespace": "default"},
+        "spec": {"selector": selector},
         "status": {"disruptionsAllowed": allowed, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1, "disruptedPods": disrupted},
     });
-    let budget: PodDisruptionBudget = serde_json::from_value(object).expect("a budget");
-    Arc::make_mut(&mut all.budgets).insert(format!("default/{app}"), DisruptionBudget::new(&budget));
+    DisruptionBudget::new(&serde_json::from_value::<PodDisruptionBudget>(object).expect("a budget"))
+}
+
+fn budget(all: &mut Snapshot, app: &str, allowed: i32, disrupted: Value) {
+    let budget = disruption_budget(&json!({"matchLabels": {"app": app}}), allowed, &disrupted);
+    Arc::make_mut(&mut all.budgets).insert(format!("default/{app}"), budget);
 }
 
 /// The node with the names of its victims, or the message.
@@ -113,6 +117,17 @@ fn budgets_are_violated_only_when_there_is_no_other_way() {
     let mut all = cluster(&[("a", &[("x1", "2", 1, 0), ("x2", "2", 1, 5), ("y", "0", 1, 0)])]);
     budget(&mut all, "x", 1, json!({}));
     assert_eq!(result(&preemptor("2", 10), &all), "a: x1", "the second one of the budget is reprieved first");
+}
+
+#[test]
+fn a_pod_uses_up_every_budget_that_counts_it() {
+    let exhausted = disruption_budget(&json!({"matchLabels": {"app": "x"}}), 0, &json!({}));
+    let of_both = disruption_budget(&json!({}), 1, &json!({}));
+    for budgets in [[&exhausted, &of_both], [&of_both, &exhausted]] {
+        let pods = vec![running(("x", "1", 1, 0)), running(("y", "1", 1, 0))];
+        let (violating, others) = split_by_budget(pods, |pod| vec![pod], budgets.into_iter());
+        assert_eq!((violating.len(), others.len()), (2, 0), "the first Pod leaves nothing of the budget of both");
+    }
 }
 
 #[test]
