@@ -5,6 +5,9 @@ use anyhow::Result;
 use crate::build::{self, Mode};
 use crate::{audit, lint, needs, samples, sh};
 
+/// A story uses half a core on average. `.config/nextest.toml` says which ones run alone.
+const STORIES_AT_ONCE: usize = 3;
+
 /// Runs the tests. With a filter, only the tests whose name contains it run, without lints.
 pub fn run(filter: Option<&str>) -> Result<()> {
     needs::root()?;
@@ -23,10 +26,11 @@ pub fn run(filter: Option<&str>) -> Result<()> {
     let machine = needs::machine()?;
     let mut ended = Vec::new();
     // Stories check the whole machine for what a cluster leaves behind, so nothing else may run at that time.
-    for (what, tests) in [("the crates' own tests", "not binary(it)"), ("the stories", "binary(it)")] {
+    for (what, tests, threads) in [("the crates' own tests", "not binary(it)", None), ("the stories", "binary(it)", Some(STORIES_AT_ONCE))] {
         sh::say(&format!("running {what}"));
         let mut nextest = mode.nextest(tests);
         nextest
+            .args(threads.map(|threads| format!("--test-threads={threads}")))
             .args(["--no-fail-fast", "--no-tests=pass"])
             .env("SKIFF_PROGRAMS", &programs)
             .env("SKIFF_SAMPLES", &guests)
