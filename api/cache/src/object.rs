@@ -5,6 +5,7 @@
 //! known only after the write. It is inserted after `"metadata":{` wherever the object is written out, so that the cache, its
 //! history and the store's tail share the same bytes: a parsed object takes five times the memory.
 
+mod scan;
 mod stored_form;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use api_model::selector::Selector;
 use bytes::{BufMut, Bytes, BytesMut};
+use memchr::memmem;
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::Value;
@@ -134,14 +136,14 @@ impl Object {
         self.node.get_or_init(read).as_ref()
     }
 
-    /// Parses what follows the metadata, which are half of a Pod.
+    /// Finds the field in the stored form, which is parsed only when the field is not where that form has it.
     fn read_node(&self) -> Option<String> {
         let tail = self.tail();
-        let rest = match tail.get(object_end(tail)..)? {
-            [b',', rest @ ..] => rest,
-            rest => rest,
-        };
-        serde_json::from_slice::<Bound>(&[b"{", rest].concat()).ok()?.spec?.node_name
+        memmem::find(tail, b"\"nodeName\"")?;
+        match scan::text_of_spec(tail, b"nodeName") {
+            Some(node) => Some(node.to_owned()),
+            None => self.value().get("spec")?.get("nodeName")?.as_str().map(str::to_owned),
+        }
     }
 
     /// Whether these are the bytes that this object is stored as: nothing has changed.
@@ -207,7 +209,7 @@ impl Object {
     /// The stored bytes from its metadata on, without the opening brace.
     fn metadata(&self) -> &[u8] {
         let tail = self.tail();
-        tail.get(..object_end(tail)).unwrap_or_default()
+        tail.get(..scan::closed_at(tail)).unwrap_or_default()
     }
 
     /// The parsed object with its resource version: an existing one, or a new one. Whoever drops it last frees it, ideally the
@@ -267,18 +269,6 @@ impl Object {
 
 type Labels = Box<[(Box<str>, Box<str>)]>;
 
-/// The part of a Pod with its node.
-#[derive(Deserialize)]
-struct Bound {
-    spec: Option<BoundSpec>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct BoundSpec {
-    node_name: Option<String>,
-}
-
 /// The part of metadata that label selectors need.
 #[derive(Deserialize)]
 struct Labelled {
@@ -291,26 +281,6 @@ fn metadata_at(stored: &[u8]) -> Option<usize> {
     }
     let head = stored.get(..stored.len().min(PREFIX_LEN_MAX))?;
     head.windows(METADATA.len()).position(|window| window == METADATA).map(|at| at + METADATA.len())
-}
-
-/// The position after the JSON object in which these bytes begin, closing brace included.
-fn object_end(bytes: &[u8]) -> usize {
-    let (mut depth, mut in_text, mut escaped) = (1_usize, false, false);
-    for (at, byte) in bytes.iter().enumerate() {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = in_text,
-            b'"' => in_text = !in_text,
-            _ if in_text => {}
-            b'{' => depth += 1,
-            b'}' => depth -= 1,
-            _ => {}
-        }
-        if depth == 0 {
-            return at + 1;
-        }
-    }
-    bytes.len()
 }
 
 /// How much the resource version's field adds before these bytes.

@@ -108,7 +108,10 @@ fn update(managers: &mut Managers, id: Id, Comparison { changed, removed }: Comp
     if !changed.is_empty() {
         manager.time = now.to_owned();
     }
-    manager.fields = manager.fields.difference(&removed).union(&changed);
+    manager.fields = match manager.fields.is_empty() {
+        true => changed,
+        false => manager.fields.difference(&removed).union(&changed),
+    };
     if !manager.fields.is_empty() {
         managers.put(manager);
     }

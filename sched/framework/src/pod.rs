@@ -226,27 +226,23 @@ impl PodInfo {
 fn requests(spec: &PodSpec, status: Option<&PodStatus>, adjust: &dyn Fn(Resource) -> Resource) -> Resource {
     let conditions = status.and_then(|status| status.conditions.as_ref());
     let infeasible = conditions.into_iter().flatten().any(|c| c.type_ == "PodResizePending" && c.reason.as_deref() == Some("Infeasible"));
-    let desired = |container: &Container| container.resources.as_ref().and_then(|r| r.requests.clone());
     let container_status = |container: &Container| {
         let mut all =
             status.into_iter().flat_map(|status| status.container_statuses.iter().chain(&status.init_container_statuses).flatten());
         all.find(|status| status.name == container.name)
     };
-    let allocated = |container: &Container| {
-        let reported = container_status(container).and_then(|status| status.allocated_resources.clone());
-        reported.or_else(|| desired(container).filter(|_| !infeasible))
-    };
-    let actual = |container: &Container| {
-        let reported = container_status(container).and_then(|status| status.resources.as_ref()?.requests.clone());
-        reported.or_else(|| allocated(container))
-    };
     // Container by container, since one may grow while another one shrinks.
     total(spec, &|container| {
-        let feasible = desired(container).filter(|_| !infeasible);
-        let lists = [allocated(container), actual(container), feasible].map(|list| Resource::from_quantities(&list.unwrap_or_default()));
-        let [mut largest, actual, feasible] = lists;
-        largest.set_max(&actual);
-        largest.set_max(&feasible);
+        let feasible = container.resources.as_ref().and_then(|resources| resources.requests.as_ref()).filter(|_| !infeasible);
+        let reported = container_status(container);
+        let allocated = reported.and_then(|status| status.allocated_resources.as_ref()).or(feasible);
+        let actual = reported.and_then(|status| status.resources.as_ref()?.requests.as_ref()).or(allocated);
+        let mut largest = allocated.map(Resource::from_quantities).unwrap_or_default();
+        // Without a resize, all three are the same list.
+        let is_another = |list: &&BTreeMap<_, _>| allocated.is_none_or(|allocated| !std::ptr::eq(*list, allocated));
+        for list in [actual, feasible].into_iter().flatten().filter(is_another) {
+            largest.set_max(&Resource::from_quantities(list));
+        }
         adjust(largest)
     })
 }
