@@ -64,6 +64,7 @@ fn guests_get_what_they_are_made_for() {
     proposals_are_on_or_named(&kubectl);
     files_of_an_image_are_the_guests_root(&kubectl);
     a_volume_may_be_the_guests_root(&kubectl);
+    images_are_volumes(&cluster, &kubectl);
     a_policy_forbids_proposals(&kubectl);
 }
 
@@ -205,6 +206,55 @@ fn a_policy_forbids_proposals(kubectl: &Kubectl<'_>) {
     });
     kubectl.apply(&pod("allowed", "collects", json!({"example.com/other": "x"}), json!({})).to_string()).ok();
     ends_with(kubectl, "allowed", 22);
+}
+
+/// The files of an image are a volume of Linux containers and of guests. Nobody writes there or runs a program of it.
+fn images_are_volumes(cluster: &Cluster, kubectl: &Kubectl<'_>) {
+    let of_image = |name: &str, image: &str| json!({"name": name, "image": {"reference": image, "pullPolicy": "Never"}});
+    let mut guest = pod("image-root", "files", json!({}), json!({"volumeMounts": [{"name": "files", "mountPath": "/"}]}));
+    guest["spec"]["volumes"] = json!([of_image("files", "guests/image:v1")]);
+    kubectl.apply(&guest.to_string()).ok();
+    assert_eq!(ends_with(kubectl, "image-root", 63), "a text of the image\n");
+
+    let commands = "cat /data/app/text /sub/text; touch /data/app/made; /tools/bin/busybox true; echo ended with $?; sleep 1000";
+    let container = json!({
+        "image": "samples/tools:latest", "command": ["sh", "-c", commands],
+        "volumeMounts": [
+            {"name": "files", "mountPath": "/data"}, {"name": "files", "mountPath": "/sub", "subPath": "app"},
+            {"name": "tools", "mountPath": "/tools"},
+        ],
+    });
+    let mut linux = pod("image-volumes", "files", json!({}), container);
+    linux["spec"]["terminationGracePeriodSeconds"] = json!(0);
+    linux["spec"]["volumes"] = json!([of_image("files", "guests/image:v1"), of_image("tools", "samples/tools:latest")]);
+    kubectl.apply(&linux.to_string()).ok();
+    kubectl.until_ready("image-volumes");
+    let log = eventually("the last line", || {
+        let log = kubectl.ok("logs image-volumes");
+        if log.contains("ended with") { Ok(log) } else { Err(log) }
+    });
+    assert!(log.starts_with("a text of the image\na text of the image\n"), "{log}");
+    assert!(log.contains("Read-only file system") && log.contains("Permission denied") && log.contains("ended with 126"), "{log}");
+    let mounts = cluster.data_dir().join("images/mounts");
+    let of_volumes = || {
+        let keys = fs::read_dir(&mounts).expect("mounts").map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned());
+        keys.filter(|key| key.starts_with("volumes_")).collect::<Vec<_>>()
+    };
+    assert_eq!(of_volumes().len(), 2, "one for each Pod");
+    kubectl.ok("delete pod image-root image-volumes --timeout=60s");
+    eventually("the volumes' layers are free", || if of_volumes().is_empty() { Ok(()) } else { Err(of_volumes().join(" ")) });
+
+    for (name, image, reason, words) in [
+        ("image-missing", "guests/nothing:v1", "ErrImageNeverPull", "is not present with pull policy of Never"),
+        ("image-module", "guests/exits:v1", "CreateContainerError", "a WebAssembly module without files"),
+    ] {
+        let mut broken = linux.clone();
+        broken["metadata"]["name"] = json!(name);
+        broken["spec"]["volumes"][0] = of_image("files", image);
+        kubectl.apply(&broken.to_string()).ok();
+        waits_with(kubectl, name, reason, words);
+        kubectl.ok(&format!("delete pod {name} --timeout=60s"));
+    }
 }
 
 /// The guest's files are in the volume, where a Linux container of the same Pod has them.

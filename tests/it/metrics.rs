@@ -29,6 +29,7 @@ fn a_loaded_web_server_is_measured_and_autoscaled() {
     kubectl.until("deployment/web", "/status/readyReplicas", 1);
     nodes_are_measured(&kubectl);
     pods_are_measured(&kubectl);
+    probes_are_counted(&kubectl);
     only_readers_see_metrics(&kubectl);
 
     kubectl.apply(AUTOSCALER).ok();
@@ -77,6 +78,19 @@ fn nodes_are_measured(kubectl: &Kubectl<'_>) {
     assert!(row[2].ends_with('%') && row[4].ends_with('%') && !top.contains("unknown"), "{top}");
     let listed = kubectl.ok("get nodes.metrics.k8s.io");
     assert_eq!(listed.split_whitespace().take(4).collect::<Vec<_>>(), ["NAME", "CPU", "MEMORY", "WINDOW"], "{listed}");
+}
+
+/// The one probe of the objects has succeeded, and attempts before the server was there have failed or did not happen.
+fn probes_are_counted(kubectl: &Kubectl<'_>) {
+    let node = kubectl.ok("get nodes -o jsonpath={.items[0].metadata.name}");
+    let text = kubectl.ok(&format!("get --raw /api/v1/nodes/{node}/proxy/metrics/probes"));
+    let pod = kubectl.ok("get pods -l app=web -o jsonpath={.items[0].metadata.name}");
+    let labels = format!("container=\"web\",namespace=\"default\",pod=\"{pod}\"");
+    let successful = |line: &&str| line.starts_with(&format!("prober_probe_total{{{labels},")) && line.contains("result=\"successful\"");
+    let count = text.lines().find(successful).and_then(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok());
+    let timed = format!("prober_probe_duration_seconds_count{{{labels},probe_type=\"Readiness\"}} ");
+    let timed = text.lines().find_map(|line| line.strip_prefix(&timed)?.parse::<u64>().ok());
+    assert!(count > Some(0) && count == timed, "{text}");
 }
 
 /// WASM and Linux Pods, their containers, and a Pod without a container that runs.

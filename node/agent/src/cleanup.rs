@@ -10,7 +10,7 @@ use runtimes_contract::{ContainerId, RuntimeError};
 use runtimes_host::files::remove_tree;
 use thiserror::Error;
 
-use crate::layout::PodName;
+use crate::layout::{Layout, PodName};
 use crate::node::Node;
 
 /// Why something of a Pod was not removed.
@@ -41,6 +41,7 @@ pub(crate) enum CleanupError {
 pub(crate) async fn free_pod(node: &Node, names: &PodName, qos: Option<&str>, forget_logs: bool) -> Result<(), CleanupError> {
     node.parts.network.remove_pod(&names.uid).await?;
     node.volumes.tear_down(&names.uid).await?;
+    node.parts.images.unmount(&Layout::volumes_key(&names.uid)).await?;
     if let Some(cgroups) = node.cgroups.clone() {
         let all = ["Guaranteed", "Burstable", "BestEffort"];
         let paths: Vec<_> =

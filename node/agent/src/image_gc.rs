@@ -12,6 +12,8 @@ pub(crate) async fn collect_images(node: &Node, high: u8, low: u8) {
     for entry in node.directory.all() {
         let named = entry.pod.spec.iter().flat_map(container::all).filter_map(|(_, container)| container.image.as_deref());
         let named = named.chain(ephemeral::list(&entry.pod).filter_map(|container| container.image.as_deref()));
+        let volumes = entry.pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+        let named = named.chain(volumes.filter_map(|volume| volume.image.as_ref()?.reference.as_deref()));
         // A name may refer to another image by now than the running one.
         let status = &entry.status;
         let lists = [&status.container_statuses, &status.init_container_statuses, &status.ephemeral_container_statuses];

@@ -27,6 +27,9 @@ pub(crate) const PAUSE: &str = "POD";
 /// Bytes of a hash that name a container: 16 give 32 hex digits, short enough for a socket's path.
 const ID_LEN: usize = 16;
 
+/// The start of the key of a Pod's image volumes.
+const VOLUMES_OF: &str = "volumes_";
+
 /// The paths of the agent's files.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
@@ -67,6 +70,16 @@ impl Layout {
     /// Directory of the seccomp profiles that `Localhost` names.
     pub(crate) fn seccomp_profiles(&self) -> PathBuf {
         self.data_dir.join("kubelet/seccomp")
+    }
+
+    /// The key of a Pod's image volumes in the image store. A container's key is its id, which has no such start.
+    pub(crate) fn volumes_key(uid: &str) -> String {
+        format!("{VOLUMES_OF}{uid}")
+    }
+
+    /// The UID of the Pod of such a key.
+    pub(crate) fn uid_of_volumes(key: &str) -> Option<&str> {
+        key.strip_prefix(VOLUMES_OF)
     }
 
     /// A file that the agent writes for a Pod: `hosts`, `hostname`, `resolv.conf`.

@@ -48,7 +48,9 @@ impl Leftovers {
             pods.entry(uid).or_default();
         }
         for key in node.parts.images.mounts().await.map_err(|error| chain(&error)).map_err(failed("image mounts"))? {
-            if !ids.contains(&key)
+            if let Some(uid) = Layout::uid_of_volumes(&key) {
+                pods.entry(uid.to_owned()).or_default();
+            } else if !ids.contains(&key)
                 && let Err(error) = node.parts.images.unmount(&key).await
             {
                 tracing::warn!(key, error = chain(&error), "image not unmounted");

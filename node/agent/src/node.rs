@@ -25,6 +25,7 @@ use crate::layout::{Layout, PodName};
 use crate::machine::Machine;
 use crate::objects::Objects;
 use crate::parts::Parts;
+use crate::probe::ProbeResults;
 use crate::resize::{self, Deferred, Pending};
 
 /// Shared by all workers.
@@ -116,6 +117,7 @@ pub(crate) struct Entry {
     pub(crate) containers: BTreeMap<String, Instance>,
     /// The status as last computed.
     pub(crate) status: Arc<k8s_openapi::api::core::v1::PodStatus>,
+    pub(crate) probe_results: Arc<ProbeResults>,
 }
 
 impl Entry {
@@ -129,7 +131,7 @@ impl Entry {
     pub(crate) fn taken(pod: &Arc<Pod>) -> Self {
         let status = Arc::new(pod.status.clone().unwrap_or_default());
         let pod = resize::with_allocation(pod, &resize::remembered(pod));
-        Self { pod, sandbox: None, ip: None, containers: BTreeMap::new(), status }
+        Self { pod, sandbox: None, ip: None, containers: BTreeMap::new(), status, probe_results: Arc::default() }
     }
 }
 

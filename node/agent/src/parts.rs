@@ -1,7 +1,7 @@
 //! The parts of the node that the agent drives, each behind an object-safe trait, so that a test or a trial with a thousand
 //! nodes can replace a part by something small.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -44,7 +44,9 @@ pub trait Images: Send + Sync {
     async fn list(&self) -> Result<Vec<Image>, ImageError>;
     /// The content that a runtime runs, mounted for `key` alone.
     async fn mount(&self, image: &Image, key: &str) -> Result<Content, ImageError>;
-    /// Undoes `mount`.
+    /// Mounts the files of an image for reading at a directory of the Pod that `key` stands for.
+    async fn mount_files(&self, image: &Image, key: &str, at: &Path) -> Result<(), ImageError>;
+    /// Undoes `mount`, and ends what `mount_files` needs.
     async fn unmount(&self, key: &str) -> Result<(), ImageError>;
     /// Keys of the mounts that exist.
     async fn mounts(&self) -> Result<Vec<String>, ImageError>;
@@ -72,6 +74,10 @@ impl Images for ImageStore {
 
     async fn mount(&self, image: &Image, key: &str) -> Result<Content, ImageError> {
         Self::mount(self, image, key).await
+    }
+
+    async fn mount_files(&self, image: &Image, key: &str, at: &Path) -> Result<(), ImageError> {
+        Self::mount_files(self, image, key, at).await
     }
 
     async fn unmount(&self, key: &str) -> Result<(), ImageError> {

@@ -14,6 +14,7 @@ mod log;
 mod over_spdy;
 mod over_websocket;
 mod port_forward;
+mod probe_metrics;
 mod resource_metrics;
 mod socket_bytes;
 pub(crate) mod stats;
@@ -129,6 +130,7 @@ fn router(node: Arc<Node>) -> Router {
         .route("/metrics", get(stats::metrics))
         .route("/metrics/resource", get(resource_metrics::metrics))
         .route("/metrics/cadvisor", get(cadvisor::metrics))
+        .route("/metrics/probes", get(probe_metrics::metrics))
         .route_layer(middleware::from_fn_with_state(node.clone(), authorize::check))
         .merge(health::routes())
         .with_state(node)

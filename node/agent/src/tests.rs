@@ -5,6 +5,7 @@ mod adoption;
 mod claims;
 mod debugging;
 mod evictions;
+mod image_volumes;
 mod images;
 mod joining;
 mod lifecycle;
@@ -20,7 +21,7 @@ mod streams;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -99,6 +100,11 @@ impl Images for FakeImages {
             ContentKind::Wasm => Content::Wasm { module: "/m.wasm".into(), digest: image.id.clone() },
             ContentKind::Linux => Content::Linux { rootfs: "/nowhere".into() },
         })
+    }
+
+    async fn mount_files(&self, image: &Image, key: &str, _at: &Path) -> Result<(), ImageError> {
+        self.mounts.lock().insert(key.to_owned(), image.id.clone());
+        Ok(())
     }
 
     async fn unmount(&self, key: &str) -> Result<(), ImageError> {

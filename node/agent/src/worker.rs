@@ -142,7 +142,8 @@ impl Worker {
         let mut tasks = JoinSet::new();
         let writer = Writer::start(node.client.clone(), name.clone(), origin, &mut tasks, cancel.clone());
         let (kill_by, restart_by) = (watch::Sender::new(Timestamp::MAX), watch::Sender::new(Timestamp::MAX));
-        let effects = Effects { node: node.clone(), pod: pod.clone(), origin, reports: sender, ending: cancel.child_token() };
+        let (node_of_effects, ending, probe_results) = (node.clone(), cancel.child_token(), Arc::default());
+        let effects = Effects { node: node_of_effects, pod: pod.clone(), origin, reports: sender, ending, probe_results };
         let volumes_at = tokio::time::Instant::now() + node.config.volume_refresh;
         Self {
             node,
@@ -465,6 +466,7 @@ impl Worker {
             ip: sandbox.map(|sandbox| sandbox.ip),
             containers: containers.collect(),
             status: Arc::new(status.clone()),
+            probe_results: self.effects.probe_results.clone(),
         };
         self.node.directory.publish(&self.name.uid, entry);
         let sandbox_unknown =

@@ -305,6 +305,16 @@ impl ImageStore {
         mount::mount(self, image, key).await
     }
 
+    /// Mounts the files of an image at a directory, which is made: nobody can change them or run a program in them. `key` stands for all
+    /// directories of a Pod, and [`ImageStore::unmount`] ends what they need of the store, after they are unmounted. A second call with the
+    /// same image changes nothing; another image takes the place of the one that is mounted there.
+    ///
+    /// # Errors
+    /// When the image is a module without files, a layer cannot be unpacked or the files cannot be mounted.
+    pub async fn mount_files(&self, image: &Image, key: &str, at: &Path) -> Result<(), ImageError> {
+        mount::mount_files(self, image, key, at).await
+    }
+
     /// The directory of a container's writable layer; it does not exist without a mount.
     pub fn writable_layer(&self, key: &str) -> WritableLayer {
         mount::writable_layer(self, key)

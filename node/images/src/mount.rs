@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use nix::mount::{MntFlags, MsFlags, umount2};
+use parking_lot::Mutex;
 use runtimes_contract::{Content, ContentKind};
 
 use crate::blobs::malformed;
@@ -39,6 +40,44 @@ async fn stack(store: &ImageStore, image: &Image, key: &str) -> Result<PathBuf, 
     let doing = format!("mounting the root file system at {}", merged.display());
     blocking(move || overlay(&dir, &options)).await.map_err(ImageError::io(doing))?;
     Ok(merged)
+}
+
+/// Mounts the files of an image for reading. What the store holds for it is below the directory of the key: an empty layer, because the
+/// kernel wants two, and the id of the image that is mounted at each place.
+pub(crate) async fn mount_files(store: &ImageStore, image: &Image, key: &str, at: &Path) -> Result<(), ImageError> {
+    store.index.touch(&image.id)?;
+    if image.layers.is_empty() {
+        return Err(not_mountable(image, "it is a WebAssembly module without files, which cannot be a volume".to_owned()));
+    }
+    let dir = dir(store, key)?;
+    let mut lower = lower_dirs(store, image)?;
+    lower.push(dir.join("empty").display().to_string());
+    let options = checked(image, format!("lowerdir={}", lower.join(":")), lower.len())?;
+    // From here on a sweep leaves the layers alone.
+    let empty = dir.join("empty");
+    blocking(move || std::fs::create_dir_all(empty)).await.map_err(ImageError::io(format!("making a directory for {key}")))?;
+    present(store, image).await?;
+    let doing = format!("mounting an image at {}", at.display());
+    let (at, id) = (at.to_owned(), image.id.clone());
+    blocking(move || overlay_files(&dir, &at, &options, &id)).await.map_err(ImageError::io(doing))
+}
+
+fn overlay_files(dir: &Path, at: &Path, options: &str, id: &str) -> std::io::Result<()> {
+    /// Containers of one Pod start at the same time.
+    static MOUNTING: Mutex<()> = Mutex::new(());
+    let _alone = MOUNTING.lock();
+    std::fs::create_dir_all(at)?;
+    let mounted = dir.join(at.file_name().unwrap_or_default()).with_extension("image");
+    if is_mounted(at)? {
+        if std::fs::read_to_string(&mounted).is_ok_and(|mounted| mounted == id) {
+            return Ok(());
+        }
+        // Containers have mounts of their own, so those that run keep their files.
+        umount2(at, MntFlags::MNT_DETACH)?;
+    }
+    let flags = MsFlags::MS_RDONLY | MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    nix::mount::mount(Some("overlay"), at, Some("overlay"), flags, Some(options))?;
+    std::fs::write(mounted, id)
 }
 
 /// Unpacks layers that are missing: an earlier version of Skiff gave their directories other names.
@@ -106,19 +145,28 @@ fn name(key: &str) -> String {
 }
 
 fn options(store: &ImageStore, image: &Image, dir: &Path) -> Result<String, ImageError> {
-    let lower: Vec<String> = image
-        .layers
-        .iter()
-        .rev()
-        .map(|layer| unpack::dir(store, layer).map(|d| d.display().to_string()).ok_or_else(|| malformed(&layer.diff_id)))
-        .collect::<Result<_, _>>()?;
-    let options = format!("lowerdir={},upperdir={},workdir={}", lower.join(":"), dir.join("upper").display(), dir.join("work").display());
+    let lower = lower_dirs(store, image)?;
+    let (upper, work) = (dir.join("upper"), dir.join("work"));
+    let options = format!("lowerdir={},upperdir={},workdir={}", lower.join(":"), upper.display(), work.display());
+    checked(image, options, lower.len())
+}
+
+/// The unpacked layers, the highest first.
+fn lower_dirs(store: &ImageStore, image: &Image) -> Result<Vec<String>, ImageError> {
+    let layers = image.layers.iter().rev();
+    layers.map(|layer| unpack::dir(store, layer).map(|d| d.display().to_string()).ok_or_else(|| malformed(&layer.diff_id))).collect()
+}
+
+fn checked(image: &Image, options: String, layers: usize) -> Result<String, ImageError> {
     if options.len() > OPTIONS_LEN_MAX {
-        let reason =
-            format!("its {} layers need mount options of {} bytes, the kernel takes {OPTIONS_LEN_MAX}", lower.len(), options.len());
-        return Err(ImageError::NotRunnable { image: image.references.first().cloned().unwrap_or_default(), reason });
+        let reason = format!("its {layers} layers need mount options of {} bytes, the kernel takes {OPTIONS_LEN_MAX}", options.len());
+        return Err(not_mountable(image, reason));
     }
     Ok(options)
+}
+
+fn not_mountable(image: &Image, reason: String) -> ImageError {
+    ImageError::NotRunnable { image: image.references.first().cloned().unwrap_or_default(), reason }
 }
 
 fn overlay(dir: &Path, options: &str) -> std::io::Result<()> {

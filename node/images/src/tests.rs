@@ -121,6 +121,34 @@ async fn a_saved_linux_image_is_unpacked_with_its_whiteouts() {
     assert_eq!(bench.leftovers(), 0);
 }
 
+/// Needs the right to mount.
+#[tokio::test]
+async fn the_files_of_an_image_are_mounted_for_reading() {
+    let bench = bench();
+    let (lower, upper) = (tar_of(&[("etc/", b""), ("etc/gone", b"1"), ("etc/kept", b"2")]), tar_of(&[("etc/", b""), ("etc/.wh.gone", b"")]));
+    let two = bench.store.import("two", &bench.file("two.tar", &saved(&[lower, upper], ""))).await.expect("imports");
+    let one = bench.store.import("one", &bench.file("one.tar", &saved(&[tar_of(&[("new", b"3")])], ""))).await.expect("imports");
+    let module = bench.store.import("module", &bench.file("a.wasm", EMPTY_MODULE)).await.expect("imports");
+    let at = bench.dir.path().join("volumes/v");
+    for _ in 0..2 {
+        bench.store.mount_files(&two, "key", &at).await.expect("mounts");
+        assert_eq!(std::fs::read(at.join("etc/kept")).expect("reads"), b"2");
+        assert!(!at.join("etc/gone").exists());
+        let error = std::fs::write(at.join("etc/kept"), "x").expect_err("read-only");
+        assert_eq!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    }
+    bench.store.mount_files(&one, "key", &at).await.expect("another image");
+    assert_eq!(std::fs::read_dir(&at).expect("lists").map(|entry| entry.expect("an entry").file_name()).collect::<Vec<_>>(), ["new"]);
+    bench.store.remove("one").await.expect("removed");
+    assert_eq!(std::fs::read(at.join("new")).expect("the layers stay"), b"3");
+    let error = bench.store.mount_files(&module, "key", &bench.dir.path().join("volumes/m")).await.expect_err("no files").to_string();
+    assert!(error.contains("a WebAssembly module without files"), "{error}");
+    nix::mount::umount2(&at, nix::mount::MntFlags::empty()).expect("one mount");
+    assert!(std::fs::read_dir(&at).expect("lists").next().is_none(), "nothing was below it");
+    bench.store.unmount("key").await.expect("unmounts");
+    assert_eq!(bench.store.mounts().await.expect("lists"), [""; 0]);
+}
+
 #[tokio::test]
 async fn a_linux_style_image_with_a_wasm_entrypoint_is_wasm() {
     let bench = bench();

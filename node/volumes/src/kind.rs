@@ -91,6 +91,11 @@ pub trait VolumeKind: Send + Sync {
         false
     }
 
+    /// Whether no program in it can be run.
+    fn no_exec(&self) -> bool {
+        false
+    }
+
     /// What is behind [`VolumeKind::path`] if that is a link, once the volume is set up. Blocks.
     fn target(&self, path: PathBuf) -> Result<PathBuf, VolumeError> {
         Ok(path)

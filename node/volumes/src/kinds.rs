@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::Volume;
 
 use crate::kind::VolumeKind;
-use crate::{VolumeError, config_map, downward, empty_dir, host_path, persistent, projected, secret};
+use crate::{VolumeError, config_map, downward, empty_dir, host_path, image, persistent, projected, secret};
 
 /// The kind of a volume.
 pub(crate) fn kind_of_volume(volume: &Volume) -> Result<&'static dyn VolumeKind, VolumeError> {
@@ -19,6 +19,8 @@ pub(crate) fn kind_of_volume(volume: &Volume) -> Result<&'static dyn VolumeKind,
         Ok(&host_path::HostPathVolume)
     } else if volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some() {
         Ok(&persistent::PersistentVolumeKind)
+    } else if volume.image.is_some() {
+        Ok(&image::ImageVolume)
     } else if volume.empty_dir.is_some() {
         Ok(&empty_dir::EmptyDirVolume)
     } else {

@@ -11,6 +11,7 @@ mod downward;
 mod empty_dir;
 mod error;
 mod host_path;
+mod image;
 pub mod kind;
 mod kinds;
 mod local;
@@ -87,6 +88,14 @@ impl Volumes {
         Some(EmptyDirVolume.path(&self.pod_dir(uid(pod).ok()?), volume))
     }
 
+    /// The `image` volumes that a container mounts, with the directory of each.
+    pub fn images<'a>(&self, pod: &'a Pod, container: &Container) -> Vec<(&'a Volume, PathBuf)> {
+        let Ok(dir) = uid(pod).map(|uid| self.pod_dir(uid)) else { return Vec::new() };
+        let is_mounted = |volume: &Volume| container.volume_mounts.iter().flatten().any(|mount| mount.name == volume.name);
+        let images = spec_volumes(pod).iter().filter(|volume| volume.image.is_some() && is_mounted(volume));
+        images.map(|volume| (volume, image::ImageVolume.path(&dir, volume))).collect()
+    }
+
     /// Sets up each volume of the Pod, or updates it; idempotent, also after a kill in the middle. Returns when to call it
     /// again at the latest because a token must be rotated. The failure of one volume does not stop the others: a ConfigMap
     /// that was deleted must not stop the rotation of a running Pod's token. The error is the first one.
@@ -139,7 +148,7 @@ impl Volumes {
                 Some("Bidirectional") => Propagation::BothWays,
                 _ => Propagation::Private,
             };
-            mounts.push(Mount { propagation, ..Mount::new(source, &wanted.mount_path, read_only) });
+            mounts.push(Mount { propagation, no_exec: kind.no_exec(), ..Mount::new(source, &wanted.mount_path, read_only) });
         }
         mounts.sort_by_key(|mount| mount.target.components().count());
         Ok(mounts)

@@ -94,15 +94,18 @@ pub struct Mount {
     pub target: PathBuf,
     /// Whether writes fail.
     pub read_only: bool,
+    /// Whether no program in it can be run.
+    #[serde(default)]
+    pub no_exec: bool,
     /// Which later mounts below it are visible on both sides.
     #[serde(default)]
     pub propagation: Propagation,
 }
 
 impl Mount {
-    /// No later mount below it is visible on the other side.
+    /// No later mount below it is visible on the other side, and programs in it can be run.
     pub fn new(source: impl Into<PathBuf>, target: impl Into<PathBuf>, read_only: bool) -> Self {
-        Self { source: source.into(), target: target.into(), read_only, propagation: Propagation::Private }
+        Self { source: source.into(), target: target.into(), read_only, no_exec: false, propagation: Propagation::Private }
     }
 }
 

@@ -246,7 +246,7 @@ const VOLUME: &[Field] = &[
     Field::nobody("gitRepo"),
     Field::nobody("glusterfs"),
     Field::by(NODE, "hostPath", "node/volumes/src/host_path.rs"),
-    Field::nobody("image").although(WORD),
+    Field::by(NODE, "image", "node/volumes/src/image.rs"),
     Field::nobody("iscsi").although(SECRETS),
     Field::by(NODE, "name", VOLUMES),
     Field::nobody("nfs"),

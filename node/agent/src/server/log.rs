@@ -161,8 +161,7 @@ mod tests {
         let say = |reason: &str| {
             let state = json!({"waiting": {"reason": reason, "message": "more"}});
             let status = json!({"containerStatuses": [{"name": "c", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state}]});
-            let status = Arc::new(serde_json::from_value(status).expect("a status"));
-            let entry = Entry { pod: Arc::default(), sandbox: None, ip: None, containers: std::collections::BTreeMap::new(), status };
+            let entry = Entry { status: Arc::new(serde_json::from_value(status).expect("a status")), ..Entry::taken(&Arc::default()) };
             let text = waiting(&entry, "c", "p");
             text.strip_prefix("container \"c\" in pod \"p\" is waiting to start: ").expect("the same words").to_owned()
         };

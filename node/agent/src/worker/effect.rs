@@ -31,7 +31,7 @@ use crate::hooks;
 use crate::layout::PodName;
 use crate::logs;
 use crate::node::Node;
-use crate::probe;
+use crate::probe::{self, ProbeResults};
 use crate::record::{ExitedInstance, RunningInstance};
 use crate::static_pods::Origin;
 use crate::worker::learn::Report;
@@ -52,6 +52,7 @@ pub(crate) struct Effects {
     pub(crate) reports: mpsc::Sender<Report>,
     /// Cancelled when the Pod is to end: then nothing waits for what only a start needs.
     pub(crate) ending: CancellationToken,
+    pub(crate) probe_results: Arc<ProbeResults>,
 }
 
 impl Effects {
@@ -127,7 +128,9 @@ impl Effects {
             let mut rounds = probe::Rounds::new(&probe, alive.started_at);
             loop {
                 rounds.next().await;
+                let began = tokio::time::Instant::now();
                 let outcome = probe::once(&target, &probe).await;
+                self.probe_results.count(&name, kind, outcome.is_ok(), began.elapsed());
                 if let Err(error) = &outcome {
                     self.node.note(&self.pod, Some(&name), true, "Unhealthy", format!("{} probe failed: {}", kind.as_str(), chain(error)));
                 }

@@ -41,10 +41,7 @@ fn bind(mount: &Mount) -> Value {
         Propagation::FromNode => "rslave",
         Propagation::BothWays => "rshared",
     };
-    json!({
-        "destination": mount.target,
-        "type": "bind",
-        "source": mount.source,
-        "options": ["rbind", shared, rights],
-    })
+    let mut options = vec!["rbind", shared, rights];
+    options.extend(mount.no_exec.then_some("noexec"));
+    json!({ "destination": mount.target, "type": "bind", "source": mount.source, "options": options })
 }

@@ -1,4 +1,4 @@
-//! Fetches the image of a container.
+//! Fetches the image of a container, and the images that are its volumes.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,23 +9,42 @@ use node_images::{Image, ImageError};
 use super::Effects;
 use crate::container::{self, pull};
 use crate::error::chain;
-use crate::layout::PodName;
+use crate::layout::{Layout, PodName};
 use crate::reason::Reason;
 use crate::worker::learn::Report;
 
 impl Effects {
-    /// The image of a container, and the slow part of its first start.
+    /// The image of a container, after those of the volumes that it mounts.
     pub(crate) async fn pull(self, name: String) {
         let Some((_, container)) = container::find_any(&self.pod, &name) else { return };
-        let result = self.fetch(&container).await;
+        let result = match self.mount_images(&container).await {
+            Ok(()) => {
+                let reference = container.image.as_deref().unwrap_or_default();
+                self.fetch(reference, container.image_pull_policy.as_deref(), Some(&container.name)).await
+            }
+            Err(reason) => Err(reason),
+        };
         self.report(Report::Pulled(name, result)).await;
     }
 
-    async fn fetch(&self, container: &Container) -> Result<Arc<Image>, Reason> {
-        let reference = container.image.as_deref().unwrap_or_default();
-        let policy = pull::policy(container.image_pull_policy.as_deref(), reference);
+    /// Mounts the images that are volumes of the container.
+    async fn mount_images(&self, container: &Container) -> Result<(), Reason> {
+        for (volume, at) in self.node.volumes.images(&self.pod, container) {
+            let Some(source) = &volume.image else { continue };
+            let reference = source.reference.as_deref().unwrap_or_default();
+            let image = self.fetch(reference, source.pull_policy.as_deref(), None).await?;
+            let key = Layout::volumes_key(&PodName::of(&self.pod).uid);
+            let mounted = self.node.parts.images.mount_files(&image, &key, &at).await;
+            mounted.map_err(|error| Reason::new("CreateContainerError", format!("image volume {:?}: {}", volume.name, chain(&error))))?;
+        }
+        Ok(())
+    }
+
+    /// An image in the store. Events are about a container, or about the whole Pod.
+    async fn fetch(&self, reference: &str, declared: Option<&str>, container: Option<&str>) -> Result<Arc<Image>, Reason> {
+        let policy = pull::policy(declared, reference);
         let present = self.node.parts.images.get(reference).await.map_err(|error| image_fault(&error))?;
-        let note = |reason: &'static str, message: String| self.node.note(&self.pod, Some(&container.name), false, reason, message);
+        let note = |reason: &'static str, message: String| self.node.note(&self.pod, container, false, reason, message);
         if let Some(image) = present.filter(|_| policy != node_images::PullPolicy::Always) {
             note("Pulled", format!("Container image \"{reference}\" already present on machine"));
             return Ok(Arc::new(image));
