@@ -5,14 +5,32 @@ use tests::{Cluster, Kubectl, Net, eventually};
 
 const PAGE: &str = include_str!("../../docs/devices.md");
 
-#[test]
-fn pods_get_the_devices_that_they_claim() {
+/// A cluster with the node `n1`.
+fn cluster() -> Cluster {
     let mut cluster = Cluster::prepared(Net::alone(), &["server", "--controllers=*,-node-lifecycle-controller"]);
     cluster.start();
     let kubectl = cluster.kubectl();
     kubectl.until_usable("default");
     kubectl.add_node("n1", &json!({"kubernetes.io/hostname": "n1"}), "8", "8Gi");
-    let mut examples = PAGE.split("```yaml\n").skip(1).filter_map(|text| text.split("```").next());
+    cluster
+}
+
+/// The manifests of the documentation.
+fn examples() -> impl Iterator<Item = &'static str> {
+    PAGE.split("```yaml\n").skip(1).filter_map(|text| text.split("```").next())
+}
+
+/// The manifest of the documentation with that text.
+#[track_caller]
+fn example_with(text: &str) -> &'static str {
+    examples().find(|example| example.contains(text)).expect("an example")
+}
+
+#[test]
+fn pods_get_the_devices_that_they_claim() {
+    let cluster = cluster();
+    let kubectl = cluster.kubectl();
+    let mut examples = examples();
     let (of_driver, of_user) = (examples.next().expect("the devices"), examples.next().expect("a Pod"));
     kubectl.apply(of_driver).ok();
     for name in ["train-1", "train-2"] {
@@ -52,6 +70,52 @@ fn pods_get_the_devices_that_they_claim() {
     let broken = of_user.replace("device.capacity", "gadget.capacity").replace("large-gpu", "broken");
     let refused = kubectl.apply(&broken).fails();
     assert!(refused.contains("undeclared reference to 'gadget'"), "{refused}");
+}
+
+/// A Pod that uses the claim of the same name.
+fn using(claim: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": claim}, "spec": {
+        "containers": [{"name": "main", "image": "samples/web", "resources": {"claims": [{"name": "device"}]}}],
+        "resourceClaims": [{"name": "device", "resourceClaimName": claim}],
+    }})
+}
+
+#[test]
+fn claims_share_the_capacity_of_a_device() {
+    let cluster = cluster();
+    let kubectl = cluster.kubectl();
+    let manifest = example_with("allowMultipleAllocations");
+    kubectl.apply(manifest).ok();
+    let of_claim = manifest.split("---\n").find(|document| document.contains("kind: ResourceClaim")).expect("a claim");
+    let (default, rest) = of_claim.split_once("          capacity:").expect("an amount");
+    assert!(rest.contains("6200M"), "{of_claim}");
+    kubectl.apply(&default.replace("bulk", "small")).ok();
+    kubectl.apply(&of_claim.replace("bulk", "third").replace("6200M", "3G")).ok();
+    for name in ["bulk", "small"] {
+        kubectl.apply(&using(name).to_string()).ok();
+        until_on(&kubectl, name, "n1");
+    }
+    let share = |name: &str| {
+        let claim = kubectl.json(&format!("get resourceclaim {name}"));
+        claim.pointer("/status/allocation/devices/results/0").cloned().unwrap_or_default()
+    };
+    let (bulk, small) = (share("bulk"), share("small"));
+    assert_eq!((&bulk["device"], &small["device"]), (&json!("nic-0"), &json!("nic-0")));
+    assert_eq!((&bulk["consumedCapacity"]["bandwidth"], &small["consumedCapacity"]["bandwidth"]), (&json!("6500M"), &json!("1G")));
+    assert!(bulk["shareID"].is_string() && small["shareID"].is_string() && bulk["shareID"] != small["shareID"], "{bulk} {small}");
+
+    // 2.5 of 10 are left.
+    kubectl.apply(&using("third").to_string()).ok();
+    eventually("the third Pod says why it waits", || {
+        let events = kubectl.json("get events --field-selector reason=FailedScheduling,involvedObject.name=third");
+        let says = |event: &Value| event["message"].as_str().is_some_and(|message| message.contains("cannot allocate all claims"));
+        if events["items"].as_array().expect("events").iter().any(says) { Ok(()) } else { Err(events.to_string()) }
+    });
+    assert_eq!(share("third"), Value::Null);
+    kubectl.ok("delete pod bulk --force");
+    until_on(&kubectl, "third", "n1");
+    assert_eq!(share("third")["consumedCapacity"], json!({"bandwidth": "3G"}));
+    assert_eq!((share("bulk"), share("small")), (Value::Null, small), "the share is freed, the other one stays");
 }
 
 #[track_caller]

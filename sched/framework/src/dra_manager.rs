@@ -1,6 +1,8 @@
 //! The objects of dynamic resource allocation that plugins read, and the allocations that are not written yet: upstream's
 //! `SharedDRAManager`.
 
+mod device_use;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
@@ -9,6 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use k8s_openapi::api::resource::v1::{
     AllocationResult, Device, DeviceClass, DeviceTaintRule, DeviceTaintSelector, ResourceClaim, ResourceSlice,
 };
+
+use self::device_use::{AllocatedDevice, allocated_devices};
+pub use self::device_use::{DeviceUse, capacity_full_name};
 
 /// The identity of a device.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -44,7 +49,9 @@ pub struct ClaimChange {
 struct PendingAllocation {
     /// `namespace/name` of the claim.
     key: String,
-    devices: Vec<DeviceId>,
+    devices: Vec<AllocatedDevice>,
+    /// Whether the devices count as used. They do not when the claim has an allocation, which counts itself.
+    is_counted: bool,
     write: AllocationWrite,
     /// Whether the Pod for which it was decided is not bound after all.
     is_abandoned: bool,
@@ -86,8 +93,8 @@ pub struct DraManager {
     claims: HashMap<String, Arc<ResourceClaim>>,
     /// By the UID of the claim.
     pending: HashMap<String, PendingAllocation>,
-    /// The numbers of claims that each device is allocated to or will be allocated to. Administrators' access does not count.
-    allocated: HashMap<DeviceId, usize>,
+    /// The devices that claims use or will use. Administrators' access does not count.
+    in_use: HashMap<DeviceId, DeviceUse>,
     classes: HashMap<String, Arc<DeviceClass>>,
     taint_rules: BTreeMap<String, Arc<DeviceTaintRule>>,
     /// As their drivers publish them, by name.
@@ -112,7 +119,12 @@ impl DraManager {
 
     /// Whether a claim uses the device, or will use it.
     pub fn is_allocated(&self, device: &DeviceId) -> bool {
-        self.allocated.contains_key(device)
+        self.in_use.contains_key(device)
+    }
+
+    /// What claims use of the device; `None` when no claim uses it.
+    pub fn use_of(&self, device: &DeviceId) -> Option<&DeviceUse> {
+        self.in_use.get(device)
     }
 
     /// Whether the allocation of the claim with this UID was decided and the claim does not have it yet.
@@ -138,12 +150,16 @@ impl DraManager {
             None => self.claims.remove(key),
         };
         let (old, new) = (before.as_deref().and_then(allocation_of_claim), claim.as_deref().and_then(allocation_of_claim));
-        old.into_iter().flat_map(devices_in_use).for_each(|device| self.release(&device));
-        new.into_iter().flat_map(devices_in_use).for_each(|device| self.take(device));
-        let is_deallocated = old.is_some() && new.is_none();
+        let (used, uses): (Vec<_>, Vec<_>) =
+            (old.into_iter().flat_map(allocated_devices).collect(), new.into_iter().flat_map(allocated_devices).collect());
+        used.iter().for_each(|device| self.release(device));
+        uses.iter().for_each(|device| self.take(device));
+        // The informer may have missed the state between two allocations.
+        let is_deallocated = old.is_some() && new.is_none() || used.iter().any(|device| !uses.contains(device));
         let has_status = claim.as_deref().is_some_and(|claim| before.as_deref().is_none_or(|before| before.status != claim.status));
+        let is_replaced = claim.as_deref().and_then(|claim| claim.metadata.uid.as_deref()).is_some_and(|uid| self.count_pending(uid));
         let is_freed = self.end_all_pending();
-        ClaimChange { key: has_status.then(|| key.to_owned()), is_deallocated: is_deallocated || is_freed }
+        ClaimChange { key: has_status.then(|| key.to_owned()), is_deallocated: is_deallocated || is_replaced || is_freed }
     }
 
     /// Stores the new state of a class, or removes one that is gone.
@@ -192,9 +208,10 @@ impl DraManager {
         if self.claim_has_pending_allocation(&uid) {
             return Err(AllocationPending(claim_key(claim)));
         }
-        let devices: Vec<DeviceId> = devices_in_use(allocation).collect();
-        devices.iter().for_each(|device| self.take(device.clone()));
-        self.pending.insert(uid, PendingAllocation { key: claim_key(claim), devices, write: write.clone(), is_abandoned: false });
+        let devices = allocated_devices(allocation).collect();
+        let pending = PendingAllocation { key: claim_key(claim), devices, is_counted: false, write: write.clone(), is_abandoned: false };
+        self.pending.insert(uid.clone(), pending);
+        self.count_pending(&uid);
         Ok(write)
     }
 
@@ -233,23 +250,39 @@ impl DraManager {
         ended.iter().filter(|uid| self.end_pending(uid)).count() > 0
     }
 
+    /// Counts the devices of the pending allocation, unless the claim has an allocation: a share that counts twice would keep others
+    /// from what is left. Returns whether devices became free, because the claim has others.
+    fn count_pending(&mut self, uid: &str) -> bool {
+        let Some(pending) = self.pending.get_mut(uid) else { return false };
+        let claim = self.claims.get(&pending.key).filter(|claim| claim.metadata.uid.as_deref() == Some(uid));
+        let allocation = claim.and_then(|claim| allocation_of_claim(claim));
+        if std::mem::replace(&mut pending.is_counted, allocation.is_none()) == allocation.is_none() {
+            return false;
+        }
+        let devices = pending.devices.clone();
+        let Some(allocation) = allocation else {
+            devices.iter().for_each(|device| self.take(device));
+            return false;
+        };
+        let is_replaced = allocated_devices(allocation).ne(devices.iter().cloned());
+        devices.iter().for_each(|device| self.release(device));
+        is_replaced
+    }
+
     /// Returns whether devices became free.
     fn end_pending(&mut self, uid: &str) -> bool {
-        let Some(pending) = self.pending.remove(uid) else { return false };
+        let Some(pending) = self.pending.remove(uid).filter(|pending| pending.is_counted) else { return false };
         pending.devices.iter().for_each(|device| self.release(device));
-        let claim = self.claims.get(&pending.key).filter(|claim| claim.metadata.uid.as_deref() == Some(uid));
-        claim.is_none_or(|claim| allocation_of_claim(claim).is_none())
+        true
     }
 
-    fn take(&mut self, device: DeviceId) {
-        *self.allocated.entry(device).or_default() += 1;
+    fn take(&mut self, device: &AllocatedDevice) {
+        self.in_use.entry(device.id.clone()).or_default().add(device);
     }
 
-    fn release(&mut self, device: &DeviceId) {
-        match self.allocated.get_mut(device) {
-            Some(claims) if *claims > 1 => *claims -= 1,
-            Some(_) => drop(self.allocated.remove(device)),
-            None => {}
+    fn release(&mut self, device: &AllocatedDevice) {
+        if self.in_use.get_mut(&device.id).is_some_and(|in_use| in_use.remove(device)) {
+            self.in_use.remove(&device.id);
         }
     }
 
@@ -287,16 +320,6 @@ fn claim_key(claim: &ResourceClaim) -> String {
 /// The allocation of a claim, once it has one.
 pub fn allocation_of_claim(claim: &ResourceClaim) -> Option<&AllocationResult> {
     claim.status.as_ref()?.allocation.as_ref()
-}
-
-/// The devices that nobody else may use. Administrators' access does not keep others from a device.
-fn devices_in_use(allocation: &AllocationResult) -> impl Iterator<Item = DeviceId> + '_ {
-    let results = allocation.devices.as_ref().and_then(|devices| devices.results.as_ref()).into_iter().flatten();
-    results.filter(|result| result.admin_access != Some(true)).map(|result| DeviceId {
-        driver: result.driver.clone(),
-        pool: result.pool.clone(),
-        device: result.device.clone(),
-    })
 }
 
 fn node_of(slice: &ResourceSlice) -> String {

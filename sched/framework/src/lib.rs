@@ -35,7 +35,9 @@ mod zones;
 pub use binding::{BindingPlugin, PostBindPlugin, PreBindPlugin, PreBinding, Refusal, ReservePlugin};
 pub use changes::{Changes, NumberedChange};
 pub use disruption_budget::DisruptionBudget;
-pub use dra_manager::{AllocationPending, AllocationWrite, ClaimChange, DeviceId, DraManager, PoolId, allocation_of_claim};
+pub use dra_manager::{
+    AllocationPending, AllocationWrite, ClaimChange, DeviceId, DeviceUse, DraManager, PoolId, allocation_of_claim, capacity_full_name,
+};
 pub use external::{
     ExternalPlugin, ExternalPluginSet, ExternalPluginSpec, ExternalPlugins, ExternalPoints, FailurePolicy, ImagePullPolicy, Pending,
 };

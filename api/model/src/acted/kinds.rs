@@ -101,6 +101,7 @@ const POD_GROUP: &[Field] = &[
 
 const DEVICES: &str = "sched/scheduler/src/plugins/dynamic_resources/pools.rs";
 const REQUESTS: &str = "sched/scheduler/src/plugins/dynamic_resources/requests.rs";
+const CAPACITY: &str = "sched/scheduler/src/plugins/dynamic_resources/capacity.rs";
 const ALLOCATOR: &str = "sched/scheduler/src/plugins/dynamic_resources/allocator.rs";
 const ALLOCATES: &[Part] = &[Scheduler];
 const TEMPLATE: &[Part] = &[Controller("resourceclaim-controller")];
@@ -154,7 +155,7 @@ const SUB_REQUEST: &[Field] = &[Field::by(ALLOCATES, "name", REQUESTS)];
 
 const DEVICE_REQUEST: &[Field] = &[
     Field::by(ALLOCATES, "allocationMode", REQUESTS),
-    Field::nobody("capacity").although("a request that has it is not allocated"),
+    Field::by(ALLOCATES, "capacity", CAPACITY),
     Field::by(ALLOCATES, "count", REQUESTS),
     Field::nobody("derivedAttributes").although("a request that has it is not allocated"),
     Field::by(ALLOCATES, "deviceClassName", REQUESTS),
@@ -186,12 +187,12 @@ const REFUSED: &str = "a device that has it is not allocated";
 
 const DEVICE: &[Field] = &[
     Field::by(ALLOCATES, "allNodes", DEVICES),
-    Field::nobody("allowMultipleAllocations").although(REFUSED),
+    Field::by(ALLOCATES, "allowMultipleAllocations", ALLOCATOR),
     Field::by(ALLOCATES, "attributes", DEVICES),
     Field::nobody("bindingConditions").although(REFUSED),
     Field::nobody("bindingFailureConditions").although(REFUSED),
     Field::by(ALLOCATES, "bindsToNode", "sched/scheduler/src/plugins/dynamic_resources/outcome.rs"),
-    Field::by(&[Scheduler, ApiServer], "capacity", REQUESTS),
+    Field::by(&[Scheduler, ApiServer], "capacity", CAPACITY),
     Field::by(ALLOCATES, "consumesCounters", DEVICES),
     Field::by(ALLOCATES, "name", DEVICES),
     Field::nobody("nodeAllocatableResources").although(REFUSED),

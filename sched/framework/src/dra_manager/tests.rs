@@ -112,6 +112,103 @@ fn a_pending_allocation_ends_when_it_cannot_be_in_the_store() {
     assert!(!is_in_use(&manager), "another claim has the name");
 }
 
+/// A claim with a share of the device `a` of so many units, or without an allocation.
+fn sharing(name: &str, revision: u64, units: Option<u64>) -> Arc<ResourceClaim> {
+    let metadata = json!({"namespace": "default", "name": name, "uid": name, "resourceVersion": revision.to_string()});
+    let mut claim = json!({"metadata": metadata, "spec": {}});
+    if let Some(units) = units {
+        claim["status"] = json!({"allocation": share_of(name, units)});
+    }
+    Arc::new(serde_json::from_value(claim).expect("a claim"))
+}
+
+fn share_of(name: &str, units: u64) -> Value {
+    let consumed = json!({"memory": units.to_string(), "other/x": "1"});
+    json!({"devices": {"results": [
+        {"request": "r", "driver": "d", "pool": "p", "device": "a", "shareID": name, "consumedCapacity": consumed},
+    ]}})
+}
+
+/// What claims consume of the memory of the device `a`, in units; `None` when nobody uses the device.
+fn consumed(manager: &DraManager) -> Option<i128> {
+    let device = DeviceId { driver: "d".to_owned(), pool: "p".to_owned(), device: "a".to_owned() };
+    manager.use_of(&device).map(|device| device.consumed("d/memory") / 1_000_000_000)
+}
+
+#[test]
+fn shares_of_a_device_add_up_until_they_are_given_back() {
+    let mut manager = DraManager::default();
+    manager.set_claim("default/c", Some(sharing("c", 1, Some(3))));
+    manager.set_claim("default/d", Some(sharing("d", 1, Some(4))));
+    assert_eq!(consumed(&manager), Some(7));
+    let device = DeviceId { driver: "d".to_owned(), pool: "p".to_owned(), device: "a".to_owned() };
+    assert!(manager.use_of(&device).is_some_and(|device| !device.is_whole() && device.capacities() == 2));
+    assert!(manager.set_claim("default/c", Some(sharing("c", 2, None))).is_deallocated);
+    assert_eq!(consumed(&manager), Some(4));
+    assert!(manager.set_claim("default/d", None).is_deallocated);
+    assert_eq!(consumed(&manager), None);
+
+    let mut administrators = ResourceClaim::clone(&sharing("c", 3, Some(3)));
+    let allocation = administrators.status.as_mut().and_then(|status| status.allocation.as_mut()).expect("an allocation");
+    let results = allocation.devices.as_mut().and_then(|devices| devices.results.as_mut()).expect("results");
+    results[0].admin_access = Some(true);
+    manager.set_claim("default/c", Some(Arc::new(administrators)));
+    assert_eq!(consumed(&manager), None);
+    // What a status says is no reason to give out more than there is.
+    let mut negative = ResourceClaim::clone(&sharing("c", 4, Some(3)));
+    let allocation = negative.status.as_mut().and_then(|status| status.allocation.as_mut()).expect("an allocation");
+    let results = allocation.devices.as_mut().and_then(|devices| devices.results.as_mut()).expect("results");
+    results[0].consumed_capacity.as_mut().expect("capacities").values_mut().for_each(|quantity| quantity.0 = "-5".to_owned());
+    manager.set_claim("default/c", Some(Arc::new(negative)));
+    assert_eq!(consumed(&manager), Some(0));
+}
+
+/// Between the event of the informer and the answer to the write, a claim and its pending allocation have the same share.
+#[test]
+fn a_share_that_is_written_counts_once() {
+    let allocation: AllocationResult = serde_json::from_value(share_of("c", 6)).expect("an allocation");
+    let mut manager = DraManager::default();
+    let unallocated = sharing("c", 1, None);
+    manager.set_claim("default/c", Some(Arc::clone(&unallocated)));
+    let write = manager.signal_claim_pending_allocation(&unallocated, &allocation).expect("the only one");
+    assert_eq!(consumed(&manager), Some(6), "it is in flight");
+    write.start();
+    assert!(!manager.set_claim("default/c", Some(sharing("c", 2, Some(6)))).is_deallocated);
+    assert!(manager.claim_has_pending_allocation("c"));
+    assert_eq!(consumed(&manager), Some(6));
+    write.written(2);
+    assert!(!manager.end_all_pending(), "the claim has it");
+    assert_eq!(consumed(&manager), Some(6));
+
+    // Deallocated before the answer to the write: it may be that the write comes after that.
+    manager.set_claim("default/c", Some(sharing("c", 3, None)));
+    let write = manager.signal_claim_pending_allocation(&unallocated, &allocation).expect("the only one");
+    write.start();
+    manager.set_claim("default/c", Some(sharing("c", 4, Some(6))));
+    manager.set_claim("default/c", Some(sharing("c", 5, None)));
+    assert_eq!(consumed(&manager), Some(6));
+    write.failed();
+    assert!(manager.end_all_pending());
+    assert_eq!(consumed(&manager), None);
+}
+
+#[test]
+fn devices_of_an_allocation_that_another_one_replaces_are_free() {
+    let mut manager = DraManager::default();
+    let unallocated = claim("u", 1, &[]);
+    manager.set_claim("default/c", Some(Arc::clone(&unallocated)));
+    let allocation: AllocationResult = serde_json::from_value(allocation_of(&["a"])).expect("an allocation");
+    let write = manager.signal_claim_pending_allocation(&unallocated, &allocation).expect("the only one");
+    write.start();
+    assert!(manager.set_claim("default/c", Some(claim("u", 2, &["b"]))).is_deallocated, "somebody else allocated the claim");
+    assert_eq!(in_use(&manager, ["a", "b"]), [false, true]);
+    write.failed();
+    assert!(!manager.end_all_pending());
+    assert_eq!(in_use(&manager, ["a", "b"]), [false, true]);
+    assert!(manager.set_claim("default/c", Some(claim("u", 4, &["a"]))).is_deallocated, "the informer missed a state");
+    assert_eq!(in_use(&manager, ["a", "b"]), [true, false]);
+}
+
 #[test]
 fn slices_are_those_of_their_nodes_with_the_taints_of_rules() {
     let slice = |name: &str, more: Value| -> Arc<ResourceSlice> {

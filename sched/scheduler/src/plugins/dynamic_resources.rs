@@ -5,6 +5,7 @@
 
 mod allocator;
 mod binding;
+mod capacity;
 mod claims;
 mod constraint;
 mod cycle_cache;

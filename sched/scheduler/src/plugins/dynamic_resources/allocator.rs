@@ -1,25 +1,27 @@
-//! The allocator: finds devices for the claims of a Pod on a node. It is pure, and it tries one device after the other, for one request
-//! after the other, until all requests have theirs (upstream's `structured.Allocator`).
+//! The allocator: finds devices for the claims of a Pod on a node. It is pure, but for the random ids of shares, and it tries one device
+//! after the other, for one request after the other, until all requests have theirs (upstream's `structured.Allocator`).
 //!
 //! The search is exhaustive, so a hostile claim could keep it busy for years. Each search has a number of steps, where upstream has a
 //! time: the same claims and slices give the same result on every machine. All work that grows with claims, slices or devices takes steps.
 //! The search has no recursion, because the number of a Pod's claims has no limit.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use api_cel::Budget;
 use api_cel::device::{DeviceValue, MatchError, SELECTOR_COST_MAX};
 use k8s_openapi::api::resource::v1::{AllocationResult, Device, DeviceTaint, DeviceToleration, ResourceClaim, ResourceSlice};
-use sched_framework::{DeviceId, DraManager, NodeInfo};
+use sched_framework::{DeviceId, DeviceUse, DraManager, NodeInfo};
 
+use super::capacity::{self, Demand};
 use super::constraint::Constraint;
 use super::cycle_cache::CycleCache;
 use super::error::{AllocationError, DEVICES_MAX, RequestError};
 use super::outcome;
 use super::pools::{self, Pool, PoolState, SharedCounters};
 use super::requests::{self, Alternatives, Request, RequestSelector, Wanted, claim_name};
-use super::search::Search;
+use super::search::{Choice, Search};
 use super::selectors::{Compiled, SelectorCache};
 
 /// The bytes of a selector that are compared in one step.
@@ -92,8 +94,10 @@ pub(super) struct Candidate {
     index: usize,
     /// The index of the pool.
     pub pool: usize,
-    /// Whether a claim has the device.
-    pub is_allocated: bool,
+    /// Whether several requests may have the device at the same time, each a share of its capacities.
+    pub is_shared: bool,
+    /// What claims use of the device; `None` when no claim has it.
+    pub in_use: Option<DeviceUse>,
     /// The amounts of counters that the device consumes.
     pub counters: Vec<((String, String), i128)>,
 }
@@ -102,6 +106,13 @@ impl Candidate {
     pub fn device(&self) -> Option<&Device> {
         self.slice.spec.devices.as_ref()?.get(self.index)
     }
+
+    /// The first device of the slice, which nobody uses.
+    #[cfg(test)]
+    pub fn of_first_device(slice: ResourceSlice, is_shared: bool) -> Self {
+        let id = pools::device_id(&slice, slice.spec.devices.as_ref().and_then(|devices| devices.first()).expect("a device"));
+        Self { id, slice: Arc::new(slice), index: 0, pool: 0, is_shared, in_use: None, counters: Vec::new() }
+    }
 }
 
 /// A device for a request.
@@ -109,6 +120,7 @@ impl Candidate {
 pub(super) struct Chosen<'s> {
     pub request: &'s Request<'s>,
     pub candidate: &'s Candidate,
+    pub demand: &'s Demand,
 }
 
 /// A claim to be allocated.
@@ -122,8 +134,8 @@ pub(super) struct ClaimPlan<'a> {
 pub(super) struct RequestPlan<'a> {
     pub request: Request<'a>,
     pub devices: usize,
-    /// All devices that match, for a request for all.
-    pub all: Option<Vec<usize>>,
+    /// All devices that match, for a request for all, with what it takes of them.
+    pub all: Option<Vec<(usize, Rc<Demand>)>>,
 }
 
 impl<'a> Allocator<'a> {
@@ -151,8 +163,9 @@ impl<'a> Allocator<'a> {
             return if is_invalid { Err(AllocationError::InvalidPools) } else { Ok(None) };
         }
         let result = search.chosen();
-        let allocation = |(plan, chosen): (&ClaimPlan<'_>, Vec<(usize, usize, usize)>)| {
-            let alternative = |request: usize| chosen.iter().find(|(of, ..)| *of == request).map_or(0, |(_, alternative, _)| *alternative);
+        let allocation = |(plan, chosen): (&ClaimPlan<'_>, Vec<Choice>)| {
+            let alternative =
+                |request: usize| chosen.iter().find(|choice| choice.request == request).map_or(0, |choice| choice.alternative);
             let requests: Vec<&Request<'_>> = plan
                 .requests
                 .iter()
@@ -161,8 +174,9 @@ impl<'a> Allocator<'a> {
                 .collect();
             let chosen: Vec<Chosen<'_>> = chosen
                 .iter()
-                .filter_map(|(request, alternative, device)| {
-                    Some(Chosen { request: &plan.requests.get(*request)?.get(*alternative)?.request, candidate: candidates.get(*device)? })
+                .filter_map(|Choice { request, alternative, device, demand }| {
+                    let request = &plan.requests.get(*request)?.get(*alternative)?.request;
+                    Some(Chosen { request, candidate: candidates.get(*device)?, demand })
                 })
                 .collect();
             outcome::allocation(plan.claim, &requests, &chosen, &node.name)
@@ -179,8 +193,9 @@ impl<'a> Allocator<'a> {
                 let Some(counters) = pools::consumed(device).filter(|_| pools::is_supported(slice, device)) else { continue };
                 effort.take(counters.len())?;
                 let id = pools::device_id(slice, device);
-                let is_allocated = self.dra.is_allocated(&id);
-                candidates.push(Candidate { id, slice: Arc::clone(slice), index, pool, is_allocated, counters });
+                let (is_shared, in_use) = (device.allow_multiple_allocations == Some(true), self.dra.use_of(&id));
+                effort.take(in_use.map_or(0, DeviceUse::capacities))?;
+                candidates.push(Candidate { id, slice: Arc::clone(slice), index, pool, is_shared, in_use: in_use.cloned(), counters });
             }
         }
         Ok(candidates)
@@ -193,7 +208,7 @@ impl<'a> Allocator<'a> {
         for alternatives in requests::of_claim(claim, self.dra)? {
             let mut of_request = Vec::new();
             for request in Alternatives::into_iter(alternatives) {
-                eligible.effort.take(1 + request.selectors.len())?;
+                eligible.effort.take(1 + request.selectors.len() + request.capacity.len())?;
                 of_request.push(self.plan_request(claim, request, pools, eligible)?);
             }
             plans.push(of_request);
@@ -228,8 +243,8 @@ impl<'a> Allocator<'a> {
         }
         let mut all = Vec::new();
         for index in 0..devices {
-            if eligible.selects(claim, &request, index)? {
-                all.push(index);
+            if let Some(demand) = eligible.demand(claim, &request, index)? {
+                all.push((index, demand));
             }
         }
         Ok(RequestPlan { request, devices: all.len(), all: Some(all) })
@@ -256,8 +271,22 @@ pub(super) struct Eligible<'e> {
 }
 
 impl Eligible<'_> {
+    /// What the request takes of the device; `None` when it cannot have the device, whatever else the search allocates.
+    pub fn demand(&mut self, claim: &ResourceClaim, request: &Request<'_>, index: usize) -> Result<Option<Rc<Demand>>, AllocationError> {
+        if !self.selects(claim, request, index)? {
+            return Ok(None);
+        }
+        let Some(candidate) = self.candidates.get(index) else { return Ok(None) };
+        if candidate.is_shared || !request.capacity.is_empty() {
+            let capacities = candidate.device().and_then(|device| device.capacity.as_ref()).map_or(0, BTreeMap::len);
+            self.effort.take(capacities + request.capacity.len())?;
+        }
+        let failed = |reason| AllocationError::Request { claim: claim_name(claim), request: request.full_name.clone(), reason };
+        Ok(capacity::demand(candidate, &request.capacity).map_err(failed)?.map(Rc::new))
+    }
+
     /// Whether class and request select the device, and the node can use it.
-    pub fn selects(&mut self, claim: &ResourceClaim, request: &Request<'_>, index: usize) -> Result<bool, AllocationError> {
+    fn selects(&mut self, claim: &ResourceClaim, request: &Request<'_>, index: usize) -> Result<bool, AllocationError> {
         self.effort.step()?;
         let Some(candidate) = self.candidates.get(index) else { return Ok(false) };
         let Some(device) = candidate.device() else { return Ok(false) };

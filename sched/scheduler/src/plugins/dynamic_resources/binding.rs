@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use api_client::error::chain;
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::api::resource::v1::{AllocationResult, ResourceClaim, ResourceClaimConsumerReference};
+use k8s_openapi::api::resource::v1::{AllocationResult, DeviceAllocationResult, ResourceClaim, ResourceClaimConsumerReference};
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use sched_framework::{
@@ -280,7 +280,8 @@ impl ClaimBinding {
             match self.refresh().await {
                 Ok(()) => {
                     let stored = allocation_of_claim(&self.claim).and_then(|stored| stored.devices.as_ref());
-                    return claims::is_reserved_for(&self.claim, &self.pod.uid) && stored == allocation.devices.as_ref();
+                    return claims::is_reserved_for(&self.claim, &self.pod.uid)
+                        && stored.map(without_amounts) == allocation.devices.as_ref().map(without_amounts);
                 }
                 Err(ClaimWriteError::Get { .. }) => {}
                 // The claim is gone.
@@ -360,6 +361,13 @@ impl ClaimBinding {
         self.claim = patched.map_err(|error| gone_or(&claim, error, |claim, error| ClaimWriteError::Status { what, claim, error }))?;
         Ok(())
     }
+}
+
+/// The devices without the amounts of shares, which the server may write in another way. Each share has an id.
+fn without_amounts(devices: &DeviceAllocationResult) -> DeviceAllocationResult {
+    let mut devices = devices.clone();
+    devices.results.iter_mut().flatten().for_each(|result| result.consumed_capacity = None);
+    devices
 }
 
 /// A claim that is gone got deleted.

@@ -25,6 +25,13 @@ pub(crate) fn devices_of(node: &str, names: &[&str]) -> Value {
     slice(node, json!({"nodeName": node}), devices.into())
 }
 
+/// A device with so much memory that claims share; one unit of it without a request.
+pub(crate) fn shared_device(name: &str, memory: u64) -> Value {
+    let policy = json!({"default": "1", "validRange": {"min": "1", "step": "1"}});
+    let capacity = json!({"memory": {"value": memory.to_string(), "requestPolicy": policy}});
+    json!({"name": name, "allowMultipleAllocations": true, "capacity": capacity})
+}
+
 /// The claim `default/NAME` with these requests.
 pub(crate) fn claim(name: &str, requests: Value) -> Value {
     claim_with(name, json!({"requests": requests}))

@@ -1,13 +1,15 @@
 //! What is written to the status of a claim: its devices, the configurations that apply to them, and the nodes that can use them.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use k8s_openapi::api::core::v1::{NodeSelector, NodeSelectorRequirement, NodeSelectorTerm};
 use k8s_openapi::api::resource::v1::{
     AllocationResult, DeviceAllocationConfiguration, DeviceAllocationResult, DeviceRequestAllocationResult, ResourceClaim,
 };
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::allocator::{Candidate, Chosen};
+use super::capacity::Demand;
 use super::error::AllocationError;
 use super::requests::{Request, claim_name};
 
@@ -19,13 +21,15 @@ pub(super) fn allocation(
     chosen: &[Chosen<'_>],
     node: &str,
 ) -> Result<AllocationResult, AllocationError> {
-    let result = |Chosen { request, candidate }: &Chosen<'_>| DeviceRequestAllocationResult {
+    let result = |Chosen { request, candidate, demand }: &Chosen<'_>| DeviceRequestAllocationResult {
         request: request.full_name.clone(),
         driver: candidate.id.driver.clone(),
         pool: candidate.id.pool.clone(),
         device: candidate.id.device.clone(),
         admin_access: request.admin_access.then_some(true),
         tolerations: (!request.tolerations.is_empty()).then(|| request.tolerations.to_vec()),
+        share_id: candidate.is_shared.then(api_model::meta::new_uid),
+        consumed_capacity: consumed_capacity(demand),
         ..DeviceRequestAllocationResult::default()
     };
     let config = configurations(claim, requests);
@@ -36,6 +40,11 @@ pub(super) fn allocation(
         devices: Some(DeviceAllocationResult { config: (!config.is_empty()).then_some(config), results: Some(results) }),
         node_selector: node_selector(claim, &candidates, node)?,
     })
+}
+
+fn consumed_capacity(demand: &Demand) -> Option<BTreeMap<String, Quantity>> {
+    let shares = demand.shares.iter().map(|share| (share.capacity.clone(), share.quantity.clone()));
+    (!demand.shares.is_empty()).then(|| shares.collect())
 }
 
 /// The configurations of the classes, each class once, then those of the claim. A configuration without requests applies to all.

@@ -211,15 +211,13 @@ pub(super) fn device_id(slice: &ResourceSlice, device: &Device) -> DeviceId {
 }
 
 /// Whether all fields of slice and device that an allocation depends on are supported. A device is not allocated when one is not:
-/// capacity that several claims share, binding conditions, lists as attributes, resources of the node, compatibility groups, and
-/// operations of the node that are skipped.
+/// binding conditions, lists as attributes, resources of the node, compatibility groups, and operations of the node that are skipped.
 pub(super) fn is_supported(slice: &ResourceSlice, device: &Device) -> bool {
     let is_list = |attribute: &DeviceAttribute| {
         attribute.bools.is_some() || attribute.ints.is_some() || attribute.strings.is_some() || attribute.versions.is_some()
     };
     let is_empty = |list: &Option<Vec<String>>| list.as_ref().is_none_or(Vec::is_empty);
-    device.allow_multiple_allocations != Some(true)
-        && is_empty(&device.binding_conditions)
+    is_empty(&device.binding_conditions)
         && is_empty(&device.binding_failure_conditions)
         && is_empty(&slice.spec.skip_node_operations)
         && device.node_allocatable_resources.as_ref().is_none_or(BTreeMap::is_empty)

@@ -3,9 +3,10 @@
 use std::cell::OnceCell;
 
 use api_client::informer::ObjectKey;
-use k8s_openapi::api::resource::v1::{DeviceClass, DeviceRequest, DeviceSelector, DeviceToleration, ResourceClaim};
+use k8s_openapi::api::resource::v1::{CapacityRequirements, DeviceClass, DeviceRequest, DeviceSelector, DeviceToleration, ResourceClaim};
 use sched_framework::DraManager;
 
+use super::capacity::{self, CapacityRequest};
 use super::constraint::RequestNames;
 use super::error::{AllocationError, RequestError};
 use super::selectors::Compiled;
@@ -22,6 +23,8 @@ pub(super) struct Request<'a> {
     pub selectors: Vec<RequestSelector<'a>>,
     pub tolerations: &'a [DeviceToleration],
     pub admin_access: bool,
+    /// The amounts of capacities that each device must give.
+    pub capacity: Vec<CapacityRequest<'a>>,
     pub wanted: Wanted,
 }
 
@@ -62,7 +65,7 @@ struct Fields<'a> {
     admin_access: bool,
     mode: Option<&'a str>,
     count: Option<i64>,
-    has_capacity: bool,
+    capacity: Option<&'a CapacityRequirements>,
     has_derived_attributes: bool,
 }
 
@@ -93,7 +96,7 @@ fn alternatives<'a>(
             admin_access: exactly.admin_access.unwrap_or_default(),
             mode: exactly.allocation_mode.as_deref(),
             count: exactly.count,
-            has_capacity: exactly.capacity.is_some(),
+            capacity: exactly.capacity.as_ref(),
             has_derived_attributes: exactly.derived_attributes.as_ref().is_some_and(|all| !all.is_empty()),
         }],
         (None, Some(subs)) if !subs.is_empty() => {
@@ -106,7 +109,7 @@ fn alternatives<'a>(
                 admin_access: false,
                 mode: sub.allocation_mode.as_deref(),
                 count: sub.count,
-                has_capacity: sub.capacity.is_some(),
+                capacity: sub.capacity.as_ref(),
                 has_derived_attributes: sub.derived_attributes.as_ref().is_some_and(|all| !all.is_empty()),
             };
             subs.iter().map(of_sub).collect()
@@ -132,9 +135,6 @@ fn request_selectors(selectors: &[DeviceSelector], is_of_class: bool) -> impl It
 }
 
 fn of_fields<'a>(fields: Fields<'a>, dra: &'a DraManager) -> Result<Request<'a>, RequestError> {
-    if fields.has_capacity {
-        return Err(RequestError::Capacity);
-    }
     if fields.has_derived_attributes {
         return Err(RequestError::DerivedAttributes);
     }
@@ -154,6 +154,7 @@ fn of_fields<'a>(fields: Fields<'a>, dra: &'a DraManager) -> Result<Request<'a>,
     let of_class = class.spec.as_ref().and_then(|spec| spec.selectors.as_deref()).unwrap_or_default();
     let selectors = request_selectors(of_class, true).chain(request_selectors(selectors, false)).collect();
     let tolerations = fields.tolerations.as_deref().unwrap_or_default();
+    let capacity = capacity::requests(fields.capacity)?;
     let Fields { name, full_name, admin_access, .. } = fields;
-    Ok(Request { name, full_name, class, selectors, tolerations, admin_access, wanted })
+    Ok(Request { name, full_name, class, selectors, tolerations, admin_access, capacity, wanted })
 }

@@ -2,8 +2,12 @@
 //! leads nowhere, the search takes it back and tries the next one.
 
 use std::collections::HashMap;
+use std::rc::Rc;
+
+use sched_framework::DeviceUse;
 
 use super::allocator::{Candidate, ClaimPlan, Eligible, RequestPlan, taint_prevents_allocation};
+use super::capacity::Demand;
 use super::constraint::Constraint;
 use super::error::{AllocationError, DEVICES_MAX, RequestError};
 use super::pools::{Counters, SharedCounters};
@@ -22,12 +26,21 @@ struct Position {
 }
 
 /// A decision.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 enum Frame {
     /// The alternative of a request. `is_exceeded`: the claim had too many devices with each alternative before it.
     Alternative { at: Position, chosen: usize, is_exceeded: bool },
-    /// The device of a request.
-    Device { at: Position, chosen: usize },
+    /// The device of a request, with what the request takes of it.
+    Device { at: Position, chosen: usize, demand: Rc<Demand> },
+}
+
+/// The device of a request, in the result.
+#[derive(Debug)]
+pub(super) struct Choice {
+    pub request: usize,
+    pub alternative: usize,
+    pub device: usize,
+    pub demand: Rc<Demand>,
 }
 
 /// Why a decision is taken back.
@@ -53,8 +66,10 @@ pub(super) struct Search<'s, 'a, 'c> {
     users: Vec<Vec<usize>>,
     /// The numbers of devices of each claim.
     devices: Vec<usize>,
-    /// Whether a request may have a device, by the indexes of claim, request, alternative and device.
-    selectable: HashMap<(usize, usize, usize, usize), bool>,
+    /// What the shares of each device in this search take of its capacities.
+    taken: Vec<Vec<i128>>,
+    /// What a request takes of a device if it may have it, by the indexes of claim, request, alternative and device.
+    demands: HashMap<(usize, usize, usize, usize), Option<Rc<Demand>>>,
     stack: Vec<Frame>,
 }
 
@@ -73,7 +88,8 @@ impl<'s, 'a, 'c> Search<'s, 'a, 'c> {
             constraints,
             users: candidates.iter().map(|_| Vec::new()).collect(),
             devices: plans.iter().map(|_| 0).collect(),
-            selectable: HashMap::new(),
+            taken: candidates.iter().map(|_| Vec::new()).collect(),
+            demands: HashMap::new(),
             stack: Vec::new(),
         }
     }
@@ -94,14 +110,15 @@ impl<'s, 'a, 'c> Search<'s, 'a, 'c> {
         }
     }
 
-    /// The devices of each claim: the indexes of request, alternative and device.
-    pub fn chosen(&self) -> Vec<Vec<(usize, usize, usize)>> {
+    /// The devices of each claim.
+    pub fn chosen(&self) -> Vec<Vec<Choice>> {
         let mut chosen: Vec<Vec<_>> = self.plans.iter().map(|_| Vec::new()).collect();
         for frame in &self.stack {
-            if let Frame::Device { at, chosen: device } = frame
+            if let Frame::Device { at, chosen: device, demand } = frame
                 && let Some(claim) = chosen.get_mut(at.claim)
             {
-                claim.push((at.request, at.alternative.unwrap_or_default(), *device));
+                let (alternative, demand) = (at.alternative.unwrap_or_default(), Rc::clone(demand));
+                claim.push(Choice { request: at.request, alternative, device: *device, demand });
             }
         }
         chosen
@@ -145,10 +162,10 @@ impl<'s, 'a, 'c> Search<'s, 'a, 'c> {
                 }
                 Ok(Err(if is_exceeded { Cause::TooManyDevices(at.claim) } else { Cause::NoDevice }))
             }
-            Frame::Device { at, chosen } => {
+            Frame::Device { at, chosen, demand } => {
                 let plan = self.plans.get(at.claim).and_then(|plan| plan.requests.get(at.request)?.get(at.alternative?));
                 let Some(plan) = plan else { return Ok(Err(cause)) };
-                self.deallocate(at, plan, chosen);
+                self.deallocate(at, plan, chosen, &demand);
                 match cause {
                     Cause::TooManyDevices(claim) if claim == at.claim => Ok(Err(cause)),
                     // All devices have to be had: another order of them does not help.
@@ -167,66 +184,81 @@ impl<'s, 'a, 'c> Search<'s, 'a, 'c> {
         eligible: &mut Eligible<'_>,
     ) -> Result<Result<Position, Cause>, AllocationError> {
         if let Some(all) = &plan.all {
-            let device = all.get(at.device).copied();
-            return match device {
-                Some(device) if self.allocate(at, plan, device, true)? => Ok(Ok(self.after(at, device, 0))),
-                _ => Ok(Err(Cause::NoDevice)),
-            };
+            let Some((device, demand)) = all.get(at.device) else { return Ok(Err(Cause::NoDevice)) };
+            eligible.effort.take(demand.shares.len())?;
+            let is_allocated = self.allocate(at, plan, *device, demand, true)?;
+            return Ok(if is_allocated { Ok(self.after(at, *device, Rc::clone(demand), 0)) } else { Err(Cause::NoDevice) });
         }
         for device in at.start..self.candidates.len() {
             eligible.effort.step()?;
-            if self.is_in_use(at, plan, device) || !self.is_selectable(at, plan, device, eligible)? {
+            if self.is_in_use(at, plan, device) {
                 continue;
             }
-            eligible.effort.take(self.constraints.get(at.claim).map_or(0, Vec::len))?;
-            if self.allocate(at, plan, device, false)? {
-                return Ok(Ok(self.after(at, device, device + 1)));
+            let Some(demand) = self.demand(at, plan, device, eligible)? else { continue };
+            eligible.effort.take(self.constraints.get(at.claim).map_or(0, Vec::len) + demand.shares.len())?;
+            if self.allocate(at, plan, device, &demand, false)? {
+                return Ok(Ok(self.after(at, device, demand, device + 1)));
             }
         }
         Ok(Err(Cause::NoDevice))
     }
 
     /// Remembers the choice. Returns the position of the next device.
-    fn after(&mut self, at: Position, chosen: usize, start: usize) -> Position {
-        self.stack.push(Frame::Device { at, chosen });
+    fn after(&mut self, at: Position, chosen: usize, demand: Rc<Demand>, start: usize) -> Position {
+        self.stack.push(Frame::Device { at, chosen, demand });
         Position { device: at.device + 1, start, ..at }
     }
 
     /// Whether the device is out of reach: allocated, or of another request. Administrators share devices with others, but not within a
-    /// claim.
+    /// claim. A device that allows several allocations is out of reach while a claim has it as a whole, from a time when it did not.
     fn is_in_use(&self, at: Position, plan: &RequestPlan<'a>, device: usize) -> bool {
-        let users = self.users.get(device).map(Vec::as_slice).unwrap_or_default();
-        if plan.request.admin_access {
-            return users.contains(&at.claim);
+        let Some(candidate) = self.candidates.get(device) else { return true };
+        match (plan.request.admin_access, candidate.is_shared) {
+            (true, true) => false,
+            (true, false) => self.users_of(device).contains(&at.claim),
+            (false, true) => candidate.in_use.as_ref().is_some_and(DeviceUse::is_whole),
+            (false, false) => candidate.in_use.is_some() || !self.users_of(device).is_empty(),
         }
-        !users.is_empty() || self.candidates.get(device).is_none_or(|candidate| candidate.is_allocated)
     }
 
-    fn is_selectable(
+    fn users_of(&self, device: usize) -> &[usize] {
+        self.users.get(device).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// What the request takes of the device; `None` when it may not have it.
+    fn demand(
         &mut self,
         at: Position,
         plan: &RequestPlan<'a>,
         device: usize,
         eligible: &mut Eligible<'_>,
-    ) -> Result<bool, AllocationError> {
+    ) -> Result<Option<Rc<Demand>>, AllocationError> {
         let key = (at.claim, at.request, at.alternative.unwrap_or_default(), device);
-        if let Some(is_selectable) = self.selectable.get(&key) {
-            return Ok(*is_selectable);
+        if let Some(demand) = self.demands.get(&key) {
+            return Ok(demand.clone());
         }
-        let Some(claim) = self.plans.get(at.claim) else { return Ok(false) };
-        let is_selectable = eligible.selects(claim.claim, &plan.request, device)?;
-        self.selectable.insert(key, is_selectable);
-        Ok(is_selectable)
+        let Some(claim) = self.plans.get(at.claim) else { return Ok(None) };
+        let demand = eligible.demand(claim.claim, &plan.request, device)?;
+        self.demands.insert(key, demand.clone());
+        Ok(demand)
     }
 
     /// Gives the device to the request, if nothing speaks against it. `must`: a constraint that speaks against it is an error.
-    fn allocate(&mut self, at: Position, plan: &'s RequestPlan<'a>, device: usize, must: bool) -> Result<bool, AllocationError> {
+    fn allocate(
+        &mut self,
+        at: Position,
+        plan: &'s RequestPlan<'a>,
+        device: usize,
+        demand: &Demand,
+        must: bool,
+    ) -> Result<bool, AllocationError> {
         let Some(candidate) = self.candidates.get(device) else { return Ok(false) };
         let Some(object) = candidate.device() else { return Ok(false) };
-        if self.is_in_use(at, plan, device) || taint_prevents_allocation(object, &plan.request) {
+        if self.is_in_use(at, plan, device) || !self.has_left(device, demand) || taint_prevents_allocation(object, &plan.request) {
             return Ok(false);
         }
-        if !self.consume(candidate) {
+        let consumes_counters = self.consumes_counters(candidate, device);
+        if consumes_counters && !self.consume(candidate) {
             return Ok(false);
         }
         let names = plan.request.names();
@@ -234,7 +266,9 @@ impl<'s, 'a, 'c> Search<'s, 'a, 'c> {
         let refusing = constraints.iter_mut().position(|constraint| !constraint.add(names, &candidate.id.driver, object));
         if let Some(refusing) = refusing {
             constraints.iter_mut().take(refusing).for_each(|constraint| constraint.remove(names));
-            self.give_back(candidate);
+            if consumes_counters {
+                self.give_back(candidate);
+            }
             if must && let Some(claim) = self.plans.get(at.claim) {
                 return Err(AllocationError::Request {
                     claim: claim_name(claim.claim),
@@ -246,17 +280,36 @@ impl<'s, 'a, 'c> Search<'s, 'a, 'c> {
         }
         self.users.get_mut(device).into_iter().for_each(|users| users.push(at.claim));
         self.devices.get_mut(at.claim).into_iter().for_each(|devices| *devices += 1);
+        if let Some(taken) = self.taken.get_mut(device) {
+            taken.resize(demand.shares.len(), 0);
+            taken.iter_mut().zip(&demand.shares).for_each(|(taken, share)| *taken += share.nano);
+        }
         Ok(true)
     }
 
-    fn deallocate(&mut self, at: Position, plan: &RequestPlan<'a>, device: usize) {
+    fn deallocate(&mut self, at: Position, plan: &RequestPlan<'a>, device: usize, demand: &Demand) {
         let names = plan.request.names();
         self.constraints.get_mut(at.claim).into_iter().flatten().for_each(|constraint| constraint.remove(names));
-        if let Some(candidate) = self.candidates.get(device) {
-            self.give_back(candidate);
-        }
         self.users.get_mut(device).into_iter().for_each(|users| users.truncate(users.len().saturating_sub(1)));
         self.devices.get_mut(at.claim).into_iter().for_each(|devices| *devices -= 1);
+        if let Some(taken) = self.taken.get_mut(device) {
+            taken.iter_mut().zip(&demand.shares).for_each(|(taken, share)| *taken -= share.nano);
+        }
+        if let Some(candidate) = self.candidates.get(device).filter(|candidate| self.consumes_counters(candidate, device)) {
+            self.give_back(candidate);
+        }
+    }
+
+    /// Whether the shares of the device that this search took leave as much as the request takes.
+    fn has_left(&self, device: usize, demand: &Demand) -> bool {
+        let taken = self.taken.get(device).map(Vec::as_slice).unwrap_or_default();
+        let taken = taken.iter().copied().chain(std::iter::repeat(0));
+        demand.shares.iter().zip(taken).all(|(share, taken)| taken.saturating_add(share.nano) <= share.left)
+    }
+
+    /// Whether one more request for the device consumes its counters. All shares of a device consume them once.
+    fn consumes_counters(&self, candidate: &Candidate, device: usize) -> bool {
+        !candidate.is_shared || candidate.in_use.is_none() && self.users_of(device).is_empty()
     }
 
     /// Consumes the counters of the device, if they suffice.

@@ -179,6 +179,22 @@ fn what_is_reserved_is_in_use_until_it_is_not() {
 }
 
 #[test]
+fn shares_in_flight_count() {
+    let slices = [fixtures::slice("n1", json!({"nodeName": "n1"}), json!([fixtures::shared_device("a", 10)]))];
+    let units = |name: &str, units: &str| claim(name, json!([exactly("r", json!({"capacity": {"requests": {"memory": units}}}))]));
+    let mut all = cluster(&slices, &[units("c", "6"), units("d", "4"), units("e", "5")]);
+    let plugin = DynamicResources::default();
+    let fits = |all: &Snapshot, claim: &str| filter(&plugin, &mut CycleState::default(), &using("q", &[claim]), all)[0] == "fits";
+    assert!(fits(&all, "d") && fits(&all, "e"));
+    let (mut state, pod) = (CycleState::default(), using("p", &["c"]));
+    assert_eq!(filter(&plugin, &mut state, &pod, &all)[0], "fits");
+    plugin.reserve(&mut state, &pod, "n1", &mut all).expect("reserved");
+    assert!(fits(&all, "d") && !fits(&all, "e"), "four are left");
+    assert_eq!(plugin.unreserve(&mut state, &pod, "n1", &mut all), [ClusterEvent::ResourceClaimUpdate]);
+    assert!(fits(&all, "e"));
+}
+
+#[test]
 fn a_cycle_has_an_effort_for_all_nodes() {
     let slices: Vec<Value> = (1..=2).map(|n| devices_of(&format!("n{n}"), &["a"])).collect();
     let all = cluster(&slices, &[wanted("c")]);

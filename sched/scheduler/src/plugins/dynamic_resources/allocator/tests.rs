@@ -1,4 +1,5 @@
 mod exhaustive;
+mod shares;
 
 use serde_json::{Value, json};
 
@@ -299,7 +300,6 @@ fn a_pool_with_an_overdrawn_counter_has_no_devices_that_consume_counters() {
 #[test]
 fn devices_with_unsupported_fields_are_left_alone() {
     for (name, device, spec) in [
-        ("shared capacity", json!({"name": "a", "allowMultipleAllocations": true}), json!({})),
         ("binding conditions", json!({"name": "a", "bindingConditions": ["x"], "bindingFailureConditions": ["y"]}), json!({})),
         ("lists", json!({"name": "a", "attributes": {"all": {"ints": [1]}}}), json!({})),
         ("resources of the node", json!({"name": "a", "nodeAllocatableResources": {"cpu": {"mapping": {}}}}), json!({})),
@@ -313,11 +313,11 @@ fn devices_with_unsupported_fields_are_left_alone() {
     }
     let dra = manager(&[devices_of("n", &["a"])], &[]);
     for (more, message) in [
-        (json!({"capacity": {"requests": {"memory": "1Gi"}}}), "has capacity requests, but the DRAConsumableCapacity feature is disabled"),
         (
             json!({"derivedAttributes": [{"name": "d/x", "expression": "1"}]}),
             "has derived attributes, but the DRADerivedAttributes feature is disabled",
         ),
+        (json!({"capacity": {"requests": {"memory": "1GiB"}}}), "the requested amount of capacity \"memory\" is no quantity"),
     ] {
         let error = allocate(&dra, &[claim("c", json!([exactly("r", more)]))]);
         assert_eq!(error, format!("claim default/c, request r: {message}"));

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use sched_framework::{FilterPlugin, ReservePlugin, Snapshot, Status};
 
 use super::super::DynamicResources;
-use super::super::fixtures::{DRIVER, devices_of, parsed};
+use super::super::fixtures::{DRIVER, devices_of, parsed, slice};
 use super::super::tests::{allocated, cluster, post_filter, using, wanted};
 use super::*;
 
@@ -75,7 +75,11 @@ struct Reserved {
 
 impl Reserved {
     fn new(claims: &[Value]) -> Self {
-        let mut all = cluster(&[devices_of("n1", &["a"])], claims);
+        Self::on(&[devices_of("n1", &["a"])], claims)
+    }
+
+    fn on(slices: &[Value], claims: &[Value]) -> Self {
+        let mut all = cluster(slices, claims);
         let (plugin, mut state, pod) = (DynamicResources::default(), CycleState::default(), Arc::new(using("p", &["c"])));
         assert_eq!(plugin.pre_filter(&mut state, &pod, &all), Status::Success);
         assert_eq!(plugin.filter(&state, &pod, &all.nodes[0]), Status::Success);
@@ -192,6 +196,27 @@ async fn the_store_decides_when_the_answer_is_lost() {
             assert_eq!(requests.lock().len(), 9);
             assert_eq!(reserved.unreserve(), is_bound);
         }
+    }
+}
+
+/// The server may write an amount in another way. Another share of the device has another id.
+#[tokio::test(start_paused = true)]
+async fn a_share_is_recognized_by_its_id() {
+    for is_same in [true, false] {
+        let device = super::super::fixtures::shared_device("a", 10);
+        let mut reserved = Reserved::on(&[slice("n1", json!({"nodeName": "n1"}), json!([device]))], &[with_finalizer(wanted("c"))]);
+        let allocation = &reserved.state.read::<PodClaims>(DYNAMIC_RESOURCES).expect("claims").reserved[0].allocation;
+        let mut stored = allocated("c", "n1", "a", &["p"]);
+        stored["status"]["allocation"] = json!(allocation);
+        let share = &mut stored["status"]["allocation"]["devices"]["results"][0];
+        assert_eq!(share["consumedCapacity"], json!({"memory": "1"}));
+        share["consumedCapacity"] = json!({"memory": "1000m"});
+        if !is_same {
+            share["shareID"] = json!("other");
+        }
+        let (client, _) = client(vec![None, Some((200, at(with_finalizer(stored), 8)))]);
+        assert_eq!(reserved.pre_bind(client).await.is_ok(), is_same);
+        assert_eq!(reserved.unreserve(), is_same);
     }
 }
 

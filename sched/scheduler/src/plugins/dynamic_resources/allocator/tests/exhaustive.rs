@@ -9,6 +9,8 @@ use super::run;
 
 /// Units of the counter that the devices of the pool share.
 const COUNTER: u8 = 4;
+/// The memory of each device.
+const MEMORY: u8 = 4;
 
 #[derive(Clone, Debug)]
 struct DeviceCase {
@@ -17,6 +19,49 @@ struct DeviceCase {
     is_tainted: bool,
     /// Units of the counter that the device consumes.
     units: u8,
+    /// The device allows several allocations.
+    sharing: Option<SharingCase>,
+}
+
+#[derive(Clone, Debug)]
+struct SharingCase {
+    policy: PolicyCase,
+    /// What the claim that has a share consumes.
+    consumed: u8,
+}
+
+/// Which amounts of the memory of a shared device can be had.
+#[derive(Clone, Copy, Debug)]
+enum PolicyCase {
+    Any,
+    /// 1 or 3.
+    Values,
+    /// From 1 to 3 in steps of 2.
+    Range,
+}
+
+impl DeviceCase {
+    /// What a request for this amount takes of the memory, by trying all amounts.
+    fn amount(&self, wanted: Option<u8>) -> Option<u8> {
+        match self.sharing.as_ref().map(|sharing| sharing.policy) {
+            None => Some(wanted.unwrap_or_default()),
+            Some(PolicyCase::Any) => Some(wanted.unwrap_or(MEMORY)),
+            Some(PolicyCase::Values | PolicyCase::Range) => match wanted {
+                None => Some(1),
+                Some(wanted) => (wanted..=MEMORY).find(|amount| [1, 3].contains(amount)),
+            },
+        }
+    }
+
+    /// What claims leave of the memory.
+    fn memory_left(&self) -> u8 {
+        MEMORY - self.sharing.as_ref().filter(|_| self.is_allocated).map_or(0, |sharing| sharing.consumed)
+    }
+
+    /// Whether a request for this amount could have the device if nothing else was chosen.
+    fn has(&self, wanted: Option<u8>) -> bool {
+        self.amount(wanted).is_some_and(|amount| amount <= self.memory_left())
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -25,6 +70,8 @@ struct AlternativeCase {
     kind: Option<u8>,
     /// All devices without a number.
     count: Option<usize>,
+    /// The amount of memory of each device.
+    memory: Option<u8>,
 }
 
 #[derive(Clone, Debug)]
@@ -48,7 +95,8 @@ struct ClaimCase {
 }
 
 fn alternative() -> impl Strategy<Value = AlternativeCase> {
-    (proptest::option::of(0..2_u8), proptest::option::weighted(0.8, 1..3_usize)).prop_map(|(kind, count)| AlternativeCase { kind, count })
+    (proptest::option::of(0..2_u8), proptest::option::weighted(0.8, 1..3_usize), proptest::option::weighted(0.4, 0..=MEMORY))
+        .prop_map(|(kind, count, memory)| AlternativeCase { kind, count, memory })
 }
 
 fn request() -> impl Strategy<Value = RequestCase> {
@@ -60,8 +108,10 @@ fn request() -> impl Strategy<Value = RequestCase> {
 }
 
 fn case() -> impl Strategy<Value = (Vec<DeviceCase>, Vec<ClaimCase>)> {
-    let device = (0..2_u8, proptest::bool::weighted(0.2), proptest::bool::weighted(0.2), 0..3_u8)
-        .prop_map(|(kind, is_allocated, is_tainted, units)| DeviceCase { kind, is_allocated, is_tainted, units });
+    let policy = prop_oneof![Just(PolicyCase::Any), Just(PolicyCase::Values), Just(PolicyCase::Range)];
+    let sharing = proptest::option::of((policy, 0..=MEMORY).prop_map(|(policy, consumed)| SharingCase { policy, consumed }));
+    let device = (0..2_u8, proptest::bool::weighted(0.2), proptest::bool::weighted(0.2), 0..3_u8, sharing)
+        .prop_map(|(kind, is_allocated, is_tainted, units, sharing)| DeviceCase { kind, is_allocated, is_tainted, units, sharing });
     let constraint = prop_oneof![Just(ConstraintCase::None), Just(ConstraintCase::Match), Just(ConstraintCase::Distinct)];
     let claim = (vec(request(), 1..3), constraint).prop_map(|(requests, constraint)| {
         // That a constraint rules out one of all devices is an error, which ends the search.
@@ -78,11 +128,13 @@ fn is_valid(devices: &[DeviceCase], claims: &[ClaimCase], choice: &Choice) -> bo
     let mut users: Vec<Vec<usize>> = devices.iter().map(|_| Vec::new()).collect();
     let used: i32 = devices.iter().filter(|device| device.is_allocated).map(|device| i32::from(device.units)).sum();
     let mut left = i32::from(COUNTER) - used;
+    let mut memory_left: Vec<u8> = devices.iter().map(DeviceCase::memory_left).collect();
     for (index, (claim, requests)) in claims.iter().zip(choice).enumerate() {
         let mut kinds = Vec::new();
         for (request, (alternative, chosen)) in claim.requests.iter().zip(requests) {
-            let AlternativeCase { kind, count } = &request.alternatives[*alternative];
-            let selected: Vec<usize> = (0..devices.len()).filter(|n| kind.is_none_or(|kind| devices[*n].kind == kind)).collect();
+            let AlternativeCase { kind, count, memory } = &request.alternatives[*alternative];
+            let is_selected = |n: &usize| kind.is_none_or(|kind| devices[*n].kind == kind) && devices[*n].has(*memory);
+            let selected: Vec<usize> = (0..devices.len()).filter(is_selected).collect();
             let is_wrong_number = match count {
                 Some(count) => chosen.len() != *count,
                 None => *chosen != selected || selected.is_empty(),
@@ -92,14 +144,21 @@ fn is_valid(devices: &[DeviceCase], claims: &[ClaimCase], choice: &Choice) -> bo
             }
             for n in chosen {
                 let device = &devices[*n];
-                let is_free = if request.admin { !users[*n].contains(&index) } else { users[*n].is_empty() && !device.is_allocated };
+                let is_shared = device.sharing.is_some();
+                let is_free =
+                    is_shared || if request.admin { !users[*n].contains(&index) } else { users[*n].is_empty() && !device.is_allocated };
                 if !selected.contains(n) || !is_free || device.is_tainted && !request.tolerates {
                     return false;
                 }
+                if is_shared {
+                    let Some(rest) = memory_left[*n].checked_sub(device.amount(*memory).unwrap_or(u8::MAX)) else { return false };
+                    memory_left[*n] = rest;
+                }
+                // A counter that is used up rules out whatever consumes of any counter of the pool. Shares consume it once.
+                let consumes = device.units > 0 && !(is_shared && (device.is_allocated || !users[*n].is_empty()));
                 users[*n].push(index);
-                // A counter that is used up rules out whatever consumes of any counter of the pool.
-                left -= i32::from(device.units);
-                if device.units > 0 && left < 0 {
+                left -= if consumes { i32::from(device.units) } else { 0 };
+                if consumes && left < 0 {
                     return false;
                 }
                 kinds.push(device.kind);
@@ -142,7 +201,16 @@ fn exists(devices: &[DeviceCase], claims: &[ClaimCase]) -> bool {
 }
 
 fn object_of(device: &DeviceCase, n: usize) -> Value {
-    let mut object = json!({"name": format!("d{n}"), "attributes": {"kind": {"int": device.kind}}});
+    let memory = json!({"memory": {"value": MEMORY.to_string()}});
+    let mut object = json!({"name": format!("d{n}"), "attributes": {"kind": {"int": device.kind}}, "capacity": memory});
+    if let Some(sharing) = &device.sharing {
+        object["allowMultipleAllocations"] = true.into();
+        object["capacity"]["memory"]["requestPolicy"] = match sharing.policy {
+            PolicyCase::Any => json!({}),
+            PolicyCase::Values => json!({"default": "1", "validValues": ["1", "3"]}),
+            PolicyCase::Range => json!({"default": "1", "validRange": {"min": "1", "max": "3", "step": "2"}}),
+        };
+    }
     if device.is_tainted {
         object["taints"] = json!([{"key": "t", "effect": "NoSchedule"}]);
     }
@@ -161,6 +229,9 @@ fn claim_of(claim: &ClaimCase, n: usize) -> Value {
         match alternative.count {
             Some(count) => fields["count"] = count.into(),
             None => fields["allocationMode"] = "All".into(),
+        }
+        if let Some(memory) = alternative.memory {
+            fields["capacity"] = json!({"requests": {"memory": memory.to_string()}});
         }
         if request.tolerates {
             fields["tolerations"] = json!([{"operator": "Exists"}]);
@@ -199,8 +270,13 @@ proptest! {
         let sets = json!([{"name": "s", "counters": {"units": {"value": COUNTER.to_string()}}}]);
         let mut counters = slice("counters", json!({"pool": pool, "allNodes": true, "sharedCounters": sets}), Value::Null);
         counters["spec"].as_object_mut().expect("a map").remove("devices");
-        let results: Vec<Value> = devices.iter().enumerate().filter(|(_, device)| device.is_allocated).map(|(n, _)| {
-            json!({"request": "r", "driver": DRIVER, "pool": "p", "device": format!("d{n}")})
+        let results: Vec<Value> = devices.iter().enumerate().filter(|(_, device)| device.is_allocated).map(|(n, device)| {
+            let mut result = json!({"request": "r", "driver": DRIVER, "pool": "p", "device": format!("d{n}")});
+            if let Some(sharing) = &device.sharing {
+                result["shareID"] = format!("share-{n}").into();
+                result["consumedCapacity"] = json!({"memory": sharing.consumed.to_string()});
+            }
+            result
         }).collect();
         let mut other = claim_with("other", json!({}));
         other["status"] = json!({"allocation": {"devices": {"results": results}}});
@@ -218,6 +294,11 @@ proptest! {
                 let entry = &mut of_claim[number(request)];
                 entry.0 = number(sub);
                 entry.1.push(number(&one.device));
+                let memory = claim.requests[number(request)].alternatives[number(sub)].memory;
+                let device = &devices[number(&one.device)];
+                let consumed = one.consumed_capacity.as_ref().map(|consumed| consumed["memory"].0.clone());
+                let amount = device.sharing.as_ref().and_then(|_| device.amount(memory)).map(|amount| amount.to_string());
+                prop_assert_eq!(consumed, amount);
             }
             choice.push(of_claim);
         }
