@@ -118,6 +118,51 @@ fn claims_share_the_capacity_of_a_device() {
     assert_eq!((share("bulk"), share("small")), (Value::Null, small), "the share is freed, the other one stays");
 }
 
+#[test]
+fn a_pod_waits_for_the_device_that_is_attached_to_its_node() {
+    let mut cluster = cluster();
+    let kubectl = cluster.kubectl();
+    kubectl.apply(example_with("bindingConditions")).ok();
+    kubectl.apply(&using("fpga").to_string()).ok();
+    let pending = "get events --field-selector reason=BindingConditionsPending,involvedObject.name=fpga";
+    eventually("the Pod says that it waits", || {
+        let events = kubectl.json(pending);
+        let says = |event: &Value| event["message"] == "waiting for binding conditions for device on node n1";
+        if events["items"].as_array().expect("events").iter().any(says) { Ok(()) } else { Err(events.to_string()) }
+    });
+    let claim = kubectl.json("get resourceclaim fpga");
+    let allocation = &claim["status"]["allocation"];
+    assert!(allocation["allocationTimestamp"].is_string(), "{claim}");
+    assert_eq!(allocation.pointer("/nodeSelector/nodeSelectorTerms/0/matchFields/0/values"), Some(&json!(["n1"])), "{claim}");
+
+    // The attachment fails: the claim is deallocated, and the Pod is tried again.
+    report(&kubectl, "AttachFailed");
+    eventually("the failure is said, and its report is gone", || {
+        let events = kubectl.json("get events --field-selector reason=FailedScheduling,involvedObject.name=fpga");
+        let says = |event: &Value| event["message"].as_str().is_some_and(|message| message.contains("device binding failed: claim=fpga"));
+        let claim = kubectl.json("get resourceclaim fpga");
+        let is_anew = claim["status"]["allocation"].is_object() && claim["status"]["devices"].is_null();
+        let is_said = events["items"].as_array().expect("events").iter().any(says);
+        if is_said && is_anew { Ok(()) } else { Err(format!("{events} {claim}")) }
+    });
+    assert_eq!(kubectl.field("pod/fpga", "/spec/nodeName"), Value::Null);
+
+    cluster.kill();
+    cluster.start();
+    let kubectl = cluster.kubectl();
+    report(&kubectl, "Attached");
+    until_on(&kubectl, "fpga", "n1");
+}
+
+/// Reports a condition of the device, as its driver does.
+fn report(kubectl: &Kubectl<'_>, condition: &str) {
+    let since = "2026-11-27T00:00:00Z";
+    let condition = json!({"type": condition, "status": "True", "reason": "Reported", "message": "", "lastTransitionTime": since});
+    let device = json!({"driver": "fabric.example.com", "pool": "fabric", "device": "fpga-0", "conditions": [condition]});
+    let patch = json!({"status": {"devices": [device]}}).to_string();
+    kubectl.run(&["patch", "resourceclaim", "fpga", "--subresource=status", "--type=merge", "-p", &patch]).ok();
+}
+
 #[track_caller]
 fn until_on(kubectl: &Kubectl<'_>, name: &str, node: &str) {
     eventually(&format!("the Pod {name} has its node"), || {

@@ -233,6 +233,14 @@ impl Writer {
         }
     }
 
+    /// Records that the Pod waits on its node for devices that are prepared.
+    pub fn awaits_devices(&self, pod: &PodInfo, node: &str) {
+        if let Some(events) = self.events(pod) {
+            let message = format!("waiting for binding conditions for device on node {node}");
+            events.normal(&reference(pod), "BindingConditionsPending", message);
+        }
+    }
+
     /// The recorder of the profile that schedules the Pod.
     fn events(&self, pod: &PodInfo) -> Option<&Recorder> {
         self.recorders.get(&pod.scheduler_name)

@@ -24,8 +24,9 @@ use document::Document;
 use leader_election::LeaderElection;
 
 pub(crate) use arguments::{
-    DefaultConstraints, DefaultPreemptionArgs, InterPodAffinityArgs, NodeAffinityArgs, NodeResourcesBalancedAllocationArgs,
-    NodeResourcesFitArgs, PluginArguments, ResourceSpec, ScoringStrategyType, UtilizationShapePoint, VolumeBindingArgs,
+    DefaultConstraints, DefaultPreemptionArgs, DynamicResourcesArgs, InterPodAffinityArgs, NodeAffinityArgs,
+    NodeResourcesBalancedAllocationArgs, NodeResourcesFitArgs, PluginArguments, ResourceSpec, ScoringStrategyType, UtilizationShapePoint,
+    VolumeBindingArgs,
 };
 pub use error::ConfigurationError;
 pub(crate) use extender::{Extender, TlsConfig};

@@ -37,7 +37,7 @@ pub(crate) use binding::{BindingError, BindingPlugins, Handle};
 pub(crate) use default_preemption::{DEFAULT_PREEMPTION, IndivisibleGroups, Unit, by_importance, select_candidate, split_by_budget};
 #[cfg(test)]
 pub(crate) use dynamic_resources::fixtures as device_fixtures;
-pub(crate) use dynamic_resources::{DYNAMIC_RESOURCES, awaited_claim};
+pub(crate) use dynamic_resources::{DYNAMIC_RESOURCES, awaited_claim, has_binding_conditions};
 pub(crate) use gang_scheduling::{Feasibility, may_enqueue, placement_feasible};
 pub(crate) use image_locality::IMAGE_LOCALITY;
 pub(crate) use volume_binding::storage_limit;
@@ -104,7 +104,7 @@ fn filter_plugin(name: &str, arguments: &PluginArguments) -> Option<Box<dyn Filt
         "VolumeZone" => Box::new(volume_zone::VolumeZone),
         "PodTopologySpread" => Box::new(pod_topology_spread::PodTopologySpread),
         "InterPodAffinity" => Box::new(inter_pod_affinity::InterPodAffinity::new(&arguments.inter_pod_affinity)),
-        DYNAMIC_RESOURCES => Box::new(dynamic_resources::DynamicResources::default()),
+        DYNAMIC_RESOURCES => Box::new(dynamic_resources::DynamicResources::new(&arguments.dynamic_resources)),
         _ => return None,
     })
 }

@@ -88,7 +88,7 @@ async fn schedule(client: kube::Client, informers: Informers, config: Config, ca
     let extenders = Extenders::new(&config.configuration.extenders, &writer.client, &tasks);
     let (finished, results) = mpsc::channel(WRITES_IN_FLIGHT_MAX);
     let externals = externals(&config);
-    let (spread, handle) = (DefaultSpread::new(&informers), Handle::new(writer.client.clone(), &informers));
+    let (spread, handle) = (DefaultSpread::new(&informers), Handle::new(&writer, &informers));
     let mut scheduler = Scheduler::new(&config.configuration, externals.clone(), spread, writer, finished, &handle);
     scheduler.extension = extenders.map(Extension::new);
     let recorder = config.configuration.profiles.first().and_then(|first| scheduler.writer.recorders.get(&first.scheduler_name).cloned());

@@ -103,6 +103,7 @@ const DEVICES: &str = "sched/scheduler/src/plugins/dynamic_resources/pools.rs";
 const REQUESTS: &str = "sched/scheduler/src/plugins/dynamic_resources/requests.rs";
 const CAPACITY: &str = "sched/scheduler/src/plugins/dynamic_resources/capacity.rs";
 const ALLOCATOR: &str = "sched/scheduler/src/plugins/dynamic_resources/allocator.rs";
+const OUTCOME: &str = "sched/scheduler/src/plugins/dynamic_resources/outcome.rs";
 const ALLOCATES: &[Part] = &[Scheduler];
 const TEMPLATE: &[Part] = &[Controller("resourceclaim-controller")];
 /// The taints of Nodes and the tolerations of Pods have fields of the same names.
@@ -189,9 +190,9 @@ const DEVICE: &[Field] = &[
     Field::by(ALLOCATES, "allNodes", DEVICES),
     Field::by(ALLOCATES, "allowMultipleAllocations", ALLOCATOR),
     Field::by(ALLOCATES, "attributes", DEVICES),
-    Field::nobody("bindingConditions").although(REFUSED),
-    Field::nobody("bindingFailureConditions").although(REFUSED),
-    Field::by(ALLOCATES, "bindsToNode", "sched/scheduler/src/plugins/dynamic_resources/outcome.rs"),
+    Field::by(ALLOCATES, "bindingConditions", OUTCOME),
+    Field::by(ALLOCATES, "bindingFailureConditions", OUTCOME),
+    Field::by(ALLOCATES, "bindsToNode", OUTCOME),
     Field::by(&[Scheduler, ApiServer], "capacity", CAPACITY),
     Field::by(ALLOCATES, "consumesCounters", DEVICES),
     Field::by(ALLOCATES, "name", DEVICES),

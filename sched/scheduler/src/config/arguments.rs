@@ -1,6 +1,7 @@
 //! The arguments of plugins (`pluginConfig`), one file a plugin that has some. What is not given has upstream's default.
 
 mod default_preemption;
+mod dynamic_resources;
 mod inter_pod_affinity;
 mod node_affinity;
 mod node_resources_balanced_allocation;
@@ -18,6 +19,7 @@ use serde_yaml::{Mapping, Value};
 use super::ConfigurationError;
 
 pub(crate) use default_preemption::DefaultPreemptionArgs;
+pub(crate) use dynamic_resources::DynamicResourcesArgs;
 pub(crate) use inter_pod_affinity::InterPodAffinityArgs;
 pub(crate) use node_affinity::NodeAffinityArgs;
 pub(crate) use node_resources_balanced_allocation::NodeResourcesBalancedAllocationArgs;
@@ -31,6 +33,7 @@ pub(crate) use volume_binding::VolumeBindingArgs;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct PluginArguments {
     pub default_preemption: DefaultPreemptionArgs,
+    pub dynamic_resources: DynamicResourcesArgs,
     pub inter_pod_affinity: InterPodAffinityArgs,
     pub node_affinity: NodeAffinityArgs,
     pub node_resources_balanced_allocation: NodeResourcesBalancedAllocationArgs,
@@ -62,6 +65,7 @@ impl PluginArguments {
     ) -> Result<bool, ConfigurationError> {
         match name {
             "DefaultPreemption" => self.default_preemption = decode(name, args, path, errors)?,
+            "DynamicResources" => self.dynamic_resources = decode(name, args, path, errors)?,
             "InterPodAffinity" => self.inter_pod_affinity = decode(name, args, path, errors)?,
             "NodeAffinity" => self.node_affinity = decode(name, args, path, errors)?,
             "NodeResourcesBalancedAllocation" => self.node_resources_balanced_allocation = decode(name, args, path, errors)?,

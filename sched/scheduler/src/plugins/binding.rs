@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use api_client::informer::{Informer, Informers};
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::resource::v1::ResourceClaim;
 use sched_framework::{ClusterEvent, CycleState, PodInfo, PostBindPlugin, PreBindPlugin, PreBinding, Refusal, ReservePlugin, Snapshot};
 
 use tokio::sync::watch;
@@ -11,12 +12,16 @@ use tokio::sync::watch;
 use super::dynamic_resources::{DYNAMIC_RESOURCES, DynamicResources, DynamicResourcesBinding};
 use super::volume_binding::{self, VolumeBinding, VolumePreBinding};
 use super::writes::Writes;
+use crate::bind::Writer;
 use crate::config::{EnabledPlugins, PluginArguments};
 
 /// What plugins that do I/O are built with: upstream's `Handle`.
 pub(crate) struct Handle {
     /// Writes as the scheduler.
     pub client: kube::Client,
+    /// Records events of Pods.
+    pub writer: Writer,
+    pub resource_claims: Informer<ResourceClaim>,
     pub claims: Informer<PersistentVolumeClaim>,
     pub volumes: Informer<PersistentVolume>,
     pub nodes: Informer<Node>,
@@ -27,16 +32,32 @@ pub(crate) struct Handle {
 
 impl Handle {
     /// Reads from the informers of the process.
-    pub fn new(client: kube::Client, informers: &Informers) -> Self {
-        let (claims, volumes, nodes) = (informers.informer(), informers.informer(), informers.informer());
-        Self { client, claims, volumes, nodes, changes: Arc::new(watch::Sender::new(0)), writes: Writes::default() }
+    pub fn new(writer: &Writer, informers: &Informers) -> Self {
+        Self {
+            client: writer.client.clone(),
+            writer: writer.clone(),
+            resource_claims: informers.informer(),
+            claims: informers.informer(),
+            volumes: informers.informer(),
+            nodes: informers.informer(),
+            changes: Arc::new(watch::Sender::new(0)),
+            writes: Writes::default(),
+        }
     }
 
     /// Reads from informers without watches.
     #[cfg(test)]
     pub fn detached(client: kube::Client) -> Self {
-        let (claims, volumes, nodes) = (Informer::detached(), Informer::detached(), Informer::detached());
-        Self { client, claims, volumes, nodes, changes: Arc::new(watch::Sender::new(0)), writes: Writes::default() }
+        Self {
+            writer: Writer { client: client.clone(), recorders: Arc::default() },
+            client,
+            resource_claims: Informer::detached(),
+            claims: Informer::detached(),
+            volumes: Informer::detached(),
+            nodes: Informer::detached(),
+            changes: Arc::new(watch::Sender::new(0)),
+            writes: Writes::default(),
+        }
     }
 }
 
@@ -154,7 +175,7 @@ pub(super) fn reserve_plugin(name: &str) -> Option<Arc<dyn ReservePlugin>> {
 pub(super) fn pre_bind_plugin(name: &str, arguments: &PluginArguments, handle: &Handle) -> Option<Arc<dyn PreBindPlugin>> {
     Some(match name {
         volume_binding::NAME => Arc::new(VolumePreBinding::new(&arguments.volume_binding, handle)),
-        DYNAMIC_RESOURCES => Arc::new(DynamicResourcesBinding::new(handle.client.clone(), handle.writes.clone())),
+        DYNAMIC_RESOURCES => Arc::new(DynamicResourcesBinding::new(&arguments.dynamic_resources, handle)),
         _ => return None,
     })
 }

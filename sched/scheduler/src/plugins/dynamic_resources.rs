@@ -5,6 +5,7 @@
 
 mod allocator;
 mod binding;
+mod binding_conditions;
 mod capacity;
 mod claims;
 mod constraint;
@@ -20,6 +21,7 @@ mod selectors;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::resource::v1::{AllocationResult, ResourceClaim};
 use parking_lot::Mutex;
@@ -30,19 +32,29 @@ use sched_framework::{
 use tokio::sync::oneshot;
 
 use self::allocator::{Allocator, Effort};
+use self::binding_conditions::preparation;
 use self::cycle_cache::CycleCache;
 use self::error::AllocationError;
 use self::selectors::SelectorCache;
+use crate::config::DynamicResourcesArgs;
 pub(crate) use binding::DynamicResourcesBinding;
+pub(crate) use binding_conditions::has_conditions as has_binding_conditions;
 pub(crate) use claims::awaited as awaited_claim;
 
 /// Upstream's name of the plugin.
 pub(crate) const DYNAMIC_RESOURCES: &str = "DynamicResources";
 
 /// The plugin, but for its writes.
-#[derive(Default)]
 pub(crate) struct DynamicResources {
     selectors: SelectorCache,
+    /// The longest time from the allocation of a claim until its devices can be used.
+    binding_within: Duration,
+}
+
+impl Default for DynamicResources {
+    fn default() -> Self {
+        Self::new(&DynamicResourcesArgs::default())
+    }
 }
 
 /// What the plugin has to do for a Pod in a cycle.
@@ -52,6 +64,8 @@ struct PodClaims {
     claims: Vec<Arc<ResourceClaim>>,
     /// Those that are not allocated.
     unallocated: Vec<Arc<ResourceClaim>>,
+    /// The indexes of claims whose devices were not prepared for use: no node is feasible with their allocations.
+    unprepared: Vec<usize>,
     /// The objects of the cycle, until its end.
     dra: Option<Arc<DraManager>>,
     progress: Mutex<Progress>,
@@ -79,7 +93,7 @@ struct Progress {
     cache: CycleCache,
     /// Something is wrong with a claim, a class or a slice: no node is feasible.
     failure: Option<Reason>,
-    /// The indexes of claims that are allocated for other nodes than one that was filtered.
+    /// The indexes of claims that are allocated for other nodes than one that was filtered, or whose devices cannot be used.
     unavailable: BTreeSet<usize>,
 }
 
@@ -124,7 +138,8 @@ impl FilterPlugin for DynamicResources {
         }
         let unallocated: Vec<_> = claims.iter().filter(|claim| allocation_of_claim(claim).is_none()).cloned().collect();
         let dra = (!unallocated.is_empty()).then(|| Arc::clone(&snapshot.dra));
-        state.write(DYNAMIC_RESOURCES, PodClaims { claims, unallocated, dra, ..PodClaims::default() });
+        let unprepared = self.unprepared(&claims);
+        state.write(DYNAMIC_RESOURCES, PodClaims { claims, unallocated, unprepared, dra, ..PodClaims::default() });
         Status::Success
     }
 
@@ -160,6 +175,17 @@ impl FilterPlugin for DynamicResources {
 }
 
 impl DynamicResources {
+    pub fn new(args: &DynamicResourcesArgs) -> Self {
+        Self { selectors: SelectorCache::default(), binding_within: args.binding_within }
+    }
+
+    /// The indexes of allocated claims whose devices failed to be prepared, or were not in time.
+    fn unprepared(&self, claims: &[Arc<ResourceClaim>]) -> Vec<usize> {
+        let now = api_clock::now();
+        let is_unprepared = |claim: &ResourceClaim| preparation(claim, self.binding_within, now).is_err();
+        claims.iter().enumerate().filter(|(_, claim)| is_unprepared(claim)).map(|(index, _)| index).collect()
+    }
+
     /// The allocations on the node, or why there are none.
     fn filter_node(&self, claims: &PodClaims, node: &NodeInfo, progress: &mut Progress) -> Result<Vec<AllocationResult>, Status> {
         let allocations = match &claims.dra {
@@ -170,8 +196,8 @@ impl DynamicResources {
             let selector = allocation_of_claim(claim).and_then(|allocation| allocation.node_selector.as_ref());
             selector.is_some_and(|selector| !selector_matches(selector, &node.name, &node.labels))
         };
-        let elsewhere: Vec<usize> =
-            claims.claims.iter().enumerate().filter(|(_, claim)| is_elsewhere(claim)).map(|(index, _)| index).collect();
+        let is_of_no_use = |(index, claim): &(usize, &Arc<ResourceClaim>)| is_elsewhere(claim) || claims.unprepared.contains(index);
+        let elsewhere: Vec<usize> = claims.claims.iter().enumerate().filter(is_of_no_use).map(|(index, _)| index).collect();
         if elsewhere.is_empty() {
             return Ok(allocations);
         }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use api_client::informer::{Informer, Informers, ObjectKey};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
-use sched_framework::{ClusterEvent, DraManager, PodInfo};
+use sched_framework::{ClusterEvent, DraManager, PodInfo, allocation_of_claim};
 
 use super::Scheduler;
 use super::watches::{Objects, Watch};
-use crate::plugins::awaited_claim;
+use crate::plugins::{awaited_claim, has_binding_conditions};
 use crate::queue::Occurrence;
 
 /// The watches of the four kinds.
@@ -147,7 +147,12 @@ impl Scheduler {
     }
 
     pub(super) fn claim_changed(&mut self, key: &ObjectKey, claim: Option<Arc<ResourceClaim>>, pods: &Informer<Pod>) {
+        let is_awaited = claim.as_deref().and_then(allocation_of_claim).is_some_and(has_binding_conditions);
         let change = self.cache.dra_mut().set_claim(&key.to_string(), claim);
+        // A Pod may wait for the devices of the claim.
+        if is_awaited || change.is_deallocated {
+            self.wake_pre_bindings();
+        }
         if change.is_deallocated {
             // Devices are free: any Pod may fit.
             self.happened(Occurrence::new(ClusterEvent::ResourceClaimUpdate));

@@ -16,23 +16,34 @@ async fn cluster(claims: &[&str]) -> Cluster {
 
 async fn with_extenders(claims: &[&str], extenders: Value) -> Cluster {
     let cluster = Cluster::start(&["n1", "n2"], extenders).await;
+    for node in ["n1", "n2"] {
+        offer(&cluster, &format!("{node}-gpu"), json!({"nodeName": node}), json!({})).await;
+    }
+    demand(&cluster, claims).await;
+    cluster
+}
+
+/// Creates the slice of a pool of its name with the device `gpu-0`.
+async fn offer(cluster: &Cluster, name: &str, nodes: Value, device: Value) {
+    let pool = json!({"name": name.strip_suffix("-gpu").unwrap_or(name), "generation": 1, "resourceSliceCount": 1});
+    let mut spec = json!({"driver": "gpu.example.com", "pool": pool, "devices": [{"name": "gpu-0"}]});
+    spec.as_object_mut().expect("a map").extend(nodes.as_object().expect("a map").clone());
+    spec["devices"][0].as_object_mut().expect("a map").extend(device.as_object().expect("a map").clone());
+    let slices: Api<ResourceSlice> = Api::all(cluster.client.clone());
+    slices.create(&PostParams::default(), &from(json!({"metadata": {"name": name}, "spec": spec}))).await.expect("a slice");
+}
+
+/// Creates a class and claims of these names for one device of it.
+async fn demand(cluster: &Cluster, claims: &[&str]) {
     let classes: Api<DeviceClass> = Api::all(cluster.client.clone());
     let class =
         json!({"metadata": {"name": "gpu"}, "spec": {"selectors": [{"cel": {"expression": "device.driver == 'gpu.example.com'"}}]}});
     classes.create(&PostParams::default(), &from(class)).await.expect("a class");
-    let slices: Api<ResourceSlice> = Api::all(cluster.client.clone());
-    for node in ["n1", "n2"] {
-        let pool = json!({"name": node, "generation": 1, "resourceSliceCount": 1});
-        let spec = json!({"driver": "gpu.example.com", "nodeName": node, "pool": pool, "devices": [{"name": "gpu-0"}]});
-        let slice = json!({"metadata": {"name": format!("{node}-gpu")}, "spec": spec});
-        slices.create(&PostParams::default(), &from(slice)).await.expect("a slice");
-    }
     for name in claims {
         let requests = json!([{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]);
         let claim = json!({"metadata": {"name": name}, "spec": {"devices": {"requests": requests}}});
         cluster.api::<ResourceClaim>().create(&PostParams::default(), &from(claim)).await.expect("a claim");
     }
-    cluster
 }
 
 fn using(claim: &str) -> Value {
@@ -132,5 +143,95 @@ async fn a_pod_that_is_not_bound_is_removed_from_its_claim() {
     refusing.until_called(calls + 2).await;
     let is_of_other = |claim: Option<&ResourceClaim>| consumers(claim).is_some_and(|consumers| consumers == ["other"]);
     in_time("the other consumer stays", await_condition(claims.clone(), "shared", is_of_other)).await.expect("a watch");
+    cluster.stop().await;
+}
+
+/// A device for any node, which must be attached to it.
+async fn offer_attachable(cluster: &Cluster) {
+    let device = json!({"bindsToNode": true, "bindingConditions": ["Attached"], "bindingFailureConditions": ["Broken"]});
+    offer(cluster, "fabric", json!({"allNodes": true}), device).await;
+}
+
+/// Reports this condition of the device of the claim.
+async fn report(cluster: &Cluster, name: &str, condition: &str) {
+    let since = "2026-01-01T00:00:00Z";
+    let condition =
+        json!({"type": condition, "status": "True", "reason": "Reported", "message": "by the driver", "lastTransitionTime": since});
+    let device = json!({"driver": "gpu.example.com", "pool": "fabric", "device": "gpu-0", "conditions": [condition]});
+    let patch = Patch::Merge(json!({"status": {"devices": [device]}}));
+    cluster.api::<ResourceClaim>().patch_status(name, &PatchParams::default(), &patch).await.expect("reported");
+}
+
+/// Waits until the claim is reserved for a Pod.
+async fn until_reserved(cluster: &Cluster, name: &str) {
+    let is_reserved = |claim: Option<&ResourceClaim>| {
+        let status = claim.and_then(|claim| claim.status.as_ref());
+        status.is_some_and(|status| status.reserved_for.as_ref().is_some_and(|pods| !pods.is_empty()))
+    };
+    in_time("reserved", await_condition(cluster.api::<ResourceClaim>(), name, is_reserved)).await.expect("a watch");
+}
+
+/// The wait holds up nobody else, and another scheduler goes on with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_is_bound_when_its_device_is_attached() {
+    let cluster = Cluster::start(&["n1", "n2"], json!([])).await;
+    demand(&cluster, &["a"]).await;
+    offer_attachable(&cluster).await;
+    cluster.pod("p", using("a")).await;
+    until_reserved(&cluster, "a").await;
+    let allocation = claim(&cluster, "a").await.status.and_then(|status| status.allocation).expect("an allocation");
+    assert!(allocation.allocation_timestamp.is_some(), "{allocation:?}");
+    let terms = allocation.node_selector.expect("a node").node_selector_terms;
+    let node = terms[0].match_fields.as_ref().and_then(|fields| fields[0].values.clone()).expect("a node").remove(0);
+    cluster.pod("other", json!({})).await;
+    cluster.node_of("other").await;
+    let pod = cluster.until("p", |pod| pod.status.as_ref().is_some_and(|status| status.nominated_node_name.is_some())).await;
+    assert_eq!(pod.spec.and_then(|spec| spec.node_name), None, "the device is not attached");
+    assert_eq!(
+        cluster.events("p", "BindingConditionsPending").await,
+        [format!("waiting for binding conditions for device on node {node}")]
+    );
+
+    let cluster = cluster.with_another_scheduler(json!([])).await;
+    cluster.pod("last", json!({})).await;
+    cluster.node_of("last").await;
+    let pod = cluster.api::<k8s_openapi::api::core::v1::Pod>().get("p").await.expect("a Pod");
+    assert_eq!(pod.spec.and_then(|spec| spec.node_name), None, "the device is still not attached");
+    report(&cluster, "a", "Attached").await;
+    assert_eq!(cluster.node_of("p").await, node);
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_gets_another_device_when_one_fails() {
+    let cluster = Cluster::start(&["n1", "n2"], json!([])).await;
+    demand(&cluster, &["a"]).await;
+    offer_attachable(&cluster).await;
+    cluster.pod("p", using("a")).await;
+    until_reserved(&cluster, "a").await;
+    report(&cluster, "a", "Broken").await;
+    let message = cluster.until_unscheduled("p", "SchedulerError", "device binding failed").await;
+    assert_eq!(
+        message,
+        r#"running PreBind plugin "DynamicResources": device binding failed: claim=a, reason=Reported, message="by the driver""#
+    );
+    offer(&cluster, "n2-gpu", json!({"nodeName": "n2"}), json!({})).await;
+    assert_eq!(cluster.node_of("p").await, "n2");
+    let status = claim(&cluster, "a").await.status.expect("a status");
+    assert_eq!(status.devices, None, "what was reported of the other device is gone");
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_gets_another_device_when_one_is_not_attached_in_time() {
+    let args = json!({"name": "DynamicResources", "args": {"bindingTimeout": "1s"}});
+    let cluster = Cluster::configured(&["n1", "n2"], json!({"profiles": [{"pluginConfig": [args]}]})).await;
+    demand(&cluster, &["a"]).await;
+    offer_attachable(&cluster).await;
+    cluster.pod("p", using("a")).await;
+    let message = cluster.until_unscheduled("p", "SchedulerError", "device binding timeout").await;
+    assert!(message.starts_with(r#"running PreBind plugin "DynamicResources": device binding timeout"#), "{message}");
+    offer(&cluster, "n2-gpu", json!({"nodeName": "n2"}), json!({})).await;
+    assert_eq!(cluster.node_of("p").await, "n2");
     cluster.stop().await;
 }

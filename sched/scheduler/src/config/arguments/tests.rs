@@ -80,6 +80,15 @@ fn values_are_checked_as_upstream_does() {
             "shape: []",
             "shape: Invalid value: \"\": unexpected field `shape`, feature StorageCapacityScoring is not enabled",
         ),
+        ("DynamicResources", "bindingTimeout: 1m30s", ""),
+        ("DynamicResources", "bindingTimeout: 999ms", "bindingTimeout: Invalid value: \"999ms\": must be at least 1 second"),
+        ("DynamicResources", "bindingTimeout: -1s", "bindingTimeout: Invalid value: \"-1s\": must be at least 1 second"),
+        ("DynamicResources", "bindingTimeout: soon", "bindingTimeout: Invalid value: \"soon\": time: invalid duration \"soon\""),
+        (
+            "DynamicResources",
+            "filterTimeout: 10s",
+            "filterTimeout: Forbidden: a search for devices ends after a number of steps, not after a time",
+        ),
         ("NodeResourcesBalancedAllocation", "resources: [{name: cpu, weight: 2}]", "resources[0].weight: Invalid value: 2: must be 1"),
         ("NodeResourcesBalancedAllocation", "resources: [{name: a}, {name: a}]", "resources[1].name: Duplicate value: \"a\""),
     ];

@@ -1,6 +1,6 @@
 //! What [`super::DynamicResources`] writes: the allocations of claims with the Pod for which they are reserved, before the Pod is bound;
 //! the end of that reservation, for a Pod that is not bound after all; and the end of an allocation that is of no use, for a Pod that no node
-//! is feasible for.
+//! is feasible for. A Pod with devices that must be prepared is bound when they are.
 //!
 //! A write goes on when nobody waits for it any more. Until it is clear whether it succeeded, its devices stay in use.
 
@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api_client::error::chain;
+use api_client::informer::ObjectKey;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::{AllocationResult, DeviceAllocationResult, ResourceClaim, ResourceClaimConsumerReference};
 use kube::Api;
@@ -18,9 +19,12 @@ use sched_framework::{
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
+use super::binding_conditions::{AwaitedClaim, DeviceWait, has_conditions, revision};
 use super::requests::claim_name;
 use super::{DYNAMIC_RESOURCES, PodClaims, ReservedClaim, claims};
-use crate::plugins::Writes;
+use crate::bind::Writer;
+use crate::config::DynamicResourcesArgs;
+use crate::plugins::{Handle, Writes};
 
 /// The finalizer of allocated claims.
 const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
@@ -39,6 +43,8 @@ const WRITES_WITHIN: Duration = Duration::from_secs(60);
 pub(crate) struct DynamicResourcesBinding {
     client: kube::Client,
     writes: Writes,
+    writer: Writer,
+    devices: DeviceWait,
 }
 
 /// A claim that could not be written.
@@ -82,29 +88,46 @@ impl ClaimWriteError {
 }
 
 impl DynamicResourcesBinding {
-    /// The client writes as the scheduler.
-    pub fn new(client: kube::Client, writes: Writes) -> Self {
-        Self { client, writes }
+    /// The client of the handle writes as the scheduler.
+    pub fn new(args: &DynamicResourcesArgs, handle: &Handle) -> Self {
+        let (claims, changes) = (handle.resource_claims.clone(), handle.changes.subscribe());
+        let devices = DeviceWait { claims, changes, timeout: args.binding_within };
+        Self { client: handle.client.clone(), writes: handle.writes.clone(), writer: handle.writer.clone(), devices }
     }
 
     fn api(&self, namespace: &str) -> Api<ResourceClaim> {
         Api::namespaced(self.client.clone(), namespace)
     }
 
-    /// Work that begins when it is polled, and then runs to its end. The result waits for it.
-    fn run_to_end(&self, work: impl Future<Output = Result<(), ClaimWriteError>> + Send + 'static) -> PreBinding {
-        let writes = self.writes.clone();
-        Box::pin(async move {
-            let (done, result) = oneshot::channel();
-            writes.spawn(async move {
-                // Nobody may wait any more.
-                let _nobody = done.send(work.await);
-            });
-            match result.await {
-                Ok(result) => result.map_err(|error| Refusal::Error(error.to_string().into())),
-                Err(_panicked) => Err(Refusal::Error("the claims were not written".into())),
-            }
-        })
+    /// The claims of the Pod with devices that must be prepared.
+    fn awaited(of_pod: &PodClaims, pod: &PodInfo) -> Vec<AwaitedClaim> {
+        let allocation = |claim: &Arc<ResourceClaim>| {
+            let reserved = of_pod.reserved.iter().find(|reserved| Arc::ptr_eq(&reserved.claim, claim));
+            reserved.map(|reserved| &reserved.allocation).or_else(|| allocation_of_claim(claim)).is_some_and(has_conditions)
+        };
+        let awaited = |claim: &Arc<ResourceClaim>| AwaitedClaim {
+            key: ObjectKey::from(&claim.metadata),
+            uid: claim.metadata.uid.clone().unwrap_or_default(),
+            revision: revision(claim),
+            pod_uid: pod.uid.clone(),
+        };
+        of_pod.claims.iter().filter(|claim| allocation(claim)).map(awaited).collect()
+    }
+}
+
+/// Does work that begins when this is polled, and then runs to its end. The result waits for it.
+async fn run_to_end<T: Send + 'static>(
+    writes: Writes,
+    work: impl Future<Output = Result<T, ClaimWriteError>> + Send + 'static,
+) -> Result<T, Refusal> {
+    let (done, result) = oneshot::channel();
+    writes.spawn(async move {
+        // Nobody may wait any more.
+        let _nobody = done.send(work.await);
+    });
+    match result.await {
+        Ok(result) => result.map_err(|error| Refusal::Error(error.to_string().into())),
+        Err(_panicked) => Err(Refusal::Error("the claims were not written".into())),
     }
 }
 
@@ -121,7 +144,7 @@ impl BindingPlugin for DynamicResourcesBinding {
 }
 
 impl PreBindPlugin for DynamicResourcesBinding {
-    fn pre_bind(&self, state: &CycleState, pod: &Arc<PodInfo>, _node: &str) -> Option<PreBinding> {
+    fn pre_bind(&self, state: &CycleState, pod: &Arc<PodInfo>, node: &str) -> Option<PreBinding> {
         let of_pod = state.read::<PodClaims>(DYNAMIC_RESOURCES)?;
         let mut writes: Vec<ClaimBinding> = Vec::new();
         for claim in of_pod.claims.iter().filter(|claim| !claims::is_reserved_for(claim, &pod.uid)) {
@@ -133,10 +156,11 @@ impl PreBindPlugin for DynamicResourcesBinding {
                 pod: Arc::clone(pod),
             });
         }
-        if writes.is_empty() {
+        let mut awaited = Self::awaited(of_pod, pod);
+        if writes.is_empty() && awaited.is_empty() {
             return None;
         }
-        let (writes_ended, plugin) = (Arc::clone(&of_pod.writes_ended), self.clone());
+        let (writes_ended, plugin, pod, node) = (Arc::clone(&of_pod.writes_ended), self.clone(), Arc::clone(pod), node.to_owned());
         Some(Box::pin(async move {
             let (ended, has_ended) = oneshot::channel();
             *writes_ended.lock() = Some(has_ended);
@@ -147,7 +171,16 @@ impl PreBindPlugin for DynamicResourcesBinding {
                 drop(ended);
                 result
             };
-            in_time(plugin.run_to_end(work)).await
+            let written = in_time(run_to_end(plugin.writes.clone(), work)).await?;
+            if awaited.is_empty() {
+                return Ok(());
+            }
+            for claim in &mut awaited {
+                let written = written.iter().find(|written| written.metadata.uid.as_ref() == Some(&claim.uid));
+                claim.revision = written.map_or(claim.revision, revision);
+            }
+            plugin.writer.awaits_devices(&pod, &node);
+            plugin.devices.prepared(&awaited).await.map_err(|error| Refusal::Error(error.to_string().into()))
         }))
     }
 
@@ -162,19 +195,19 @@ impl PreBindPlugin for DynamicResourcesBinding {
         }
         let unreserving = Unreserving { api: self.api(&pod.namespace), pods: Api::namespaced(self.client.clone(), &pod.namespace), claims };
         let pod = Arc::clone(pod);
-        Some(self.run_to_end(async move {
+        Some(Box::pin(run_to_end(self.writes.clone(), async move {
             if let Some(ended) = writes_ended {
                 // Without an answer the writes have ended, too.
                 let _no_answer = ended.await;
             }
             unreserving.run(&pod).await
-        }))
+        })))
     }
 
     fn make_room(&self, state: &CycleState, pod: &Arc<PodInfo>) -> Option<PreBinding> {
         let claim = Arc::clone(state.read::<PodClaims>(DYNAMIC_RESOURCES)?.to_deallocate.as_ref()?);
         let api = self.api(&pod.namespace);
-        Some(Box::pin(in_time(self.run_to_end(async move {
+        Some(Box::pin(in_time(run_to_end(self.writes.clone(), async move {
             let status = json!({"allocation": null, "reservedFor": null, "devices": null});
             let patch = Patch::Merge(guarded(&claim, json!({"status": status})));
             let written = api.patch_status(claim.metadata.name.as_deref().unwrap_or_default(), &PatchParams::default(), &patch).await;
@@ -185,7 +218,7 @@ impl PreBindPlugin for DynamicResourcesBinding {
 }
 
 /// The result of the work within [`WRITES_WITHIN`]. The work goes on after that.
-async fn in_time(work: PreBinding) -> Result<(), Refusal> {
+async fn in_time<T>(work: impl Future<Output = Result<T, Refusal>>) -> Result<T, Refusal> {
     let late = || Refusal::Error("timed out waiting for the claims to be written".into());
     tokio::time::timeout(WRITES_WITHIN, work).await.unwrap_or_else(|_elapsed| Err(late()))
 }
@@ -200,12 +233,15 @@ fn guarded(claim: &ResourceClaim, mut patch: Value) -> Value {
     patch
 }
 
-/// Writes the claims of a Pod, one after the other. After a failure the others are not written.
-async fn write_all(writes: Vec<ClaimBinding>) -> Result<(), ClaimWriteError> {
-    let mut result = Ok(());
+/// Writes the claims of a Pod, one after the other. After a failure the others are not written. Returns the claims as they were written.
+async fn write_all(writes: Vec<ClaimBinding>) -> Result<Vec<ResourceClaim>, ClaimWriteError> {
+    let mut result = Ok(Vec::new());
     for write in writes {
-        match (&result, &write.reserved) {
-            (Ok(()), _) => result = write.run().await,
+        match (&mut result, &write.reserved) {
+            (Ok(written), _) => match write.run().await {
+                Ok(claim) => written.push(claim),
+                Err(error) => result = Err(error),
+            },
             (Err(_), Some(reserved)) => reserved.write.failed(),
             (Err(_), None) => {}
         }
@@ -258,9 +294,9 @@ struct ClaimBinding {
 
 impl ClaimBinding {
     /// Writes the claim, and reports what became of its allocation.
-    async fn run(mut self) -> Result<(), ClaimWriteError> {
+    async fn run(mut self) -> Result<ResourceClaim, ClaimWriteError> {
         let result = self.retry().await;
-        let Some(ReservedClaim { write, allocation, .. }) = self.reserved.clone() else { return result };
+        let Some(ReservedClaim { write, allocation, .. }) = self.reserved.clone() else { return result.map(|()| self.claim) };
         match result {
             Err(error) if !error.is_in_doubt() || !self.has_allocation(&allocation).await => {
                 write.failed();
@@ -268,7 +304,7 @@ impl ClaimBinding {
             }
             Ok(()) | Err(_) => {
                 written(&write, &self.claim);
-                Ok(())
+                Ok(self.claim)
             }
         }
     }
@@ -379,9 +415,8 @@ fn gone_or(claim: &str, error: kube::Error, other: impl FnOnce(String, kube::Err
 }
 
 fn written(write: &AllocationWrite, claim: &ResourceClaim) {
-    let revision = claim.metadata.resource_version.as_ref().and_then(|revision| revision.parse().ok());
     // Without a revision the informer cannot lag behind it.
-    write.written(revision.unwrap_or(1));
+    write.written(revision(claim).max(1));
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use k8s_openapi::api::core::v1::{NodeSelector, NodeSelectorRequirement, NodeSelectorTerm};
 use k8s_openapi::api::resource::v1::{
-    AllocationResult, DeviceAllocationConfiguration, DeviceAllocationResult, DeviceRequestAllocationResult, ResourceClaim,
+    AllocationResult, Device, DeviceAllocationConfiguration, DeviceAllocationResult, DeviceRequestAllocationResult, ResourceClaim,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
@@ -30,6 +30,8 @@ pub(super) fn allocation(
         tolerations: (!request.tolerations.is_empty()).then(|| request.tolerations.to_vec()),
         share_id: candidate.is_shared.then(api_model::meta::new_uid),
         consumed_capacity: consumed_capacity(demand),
+        binding_conditions: conditions(candidate, |device| &device.binding_conditions),
+        binding_failure_conditions: conditions(candidate, |device| &device.binding_failure_conditions),
         ..DeviceRequestAllocationResult::default()
     };
     let config = configurations(claim, requests);
@@ -40,6 +42,10 @@ pub(super) fn allocation(
         devices: Some(DeviceAllocationResult { config: (!config.is_empty()).then_some(config), results: Some(results) }),
         node_selector: node_selector(claim, &candidates, node)?,
     })
+}
+
+fn conditions(candidate: &Candidate, of: fn(&Device) -> &Option<Vec<String>>) -> Option<Vec<String>> {
+    candidate.device().and_then(|device| of(device).clone()).filter(|conditions| !conditions.is_empty())
 }
 
 fn consumed_capacity(demand: &Demand) -> Option<BTreeMap<String, Quantity>> {

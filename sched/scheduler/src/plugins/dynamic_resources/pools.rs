@@ -69,13 +69,19 @@ pub(super) enum PoolState {
 }
 
 impl Pool {
+    /// Whether a device has binding conditions.
+    fn has_binding_conditions(&self) -> bool {
+        let mut devices = self.slices.iter().flat_map(|slice| slice.spec.devices.iter().flatten());
+        devices.any(|device| device.binding_conditions.as_ref().is_some_and(|conditions| !conditions.is_empty()))
+    }
+
     /// The name in messages.
     pub fn name(&self) -> String {
         format!("{}/{}", self.id.0, self.id.1)
     }
 }
 
-/// The pools with devices for the node, by driver and name.
+/// The pools with devices for the node, by driver and name. Those whose devices must be prepared go last.
 pub(super) fn gather(dra: &DraManager, node: &NodeInfo, cache: &mut CycleCache, effort: &mut Effort) -> Result<Vec<Pool>, AllocationError> {
     let mut newest: BTreeMap<PoolId, Vec<Arc<ResourceSlice>>> = BTreeMap::new();
     for slice in dra.slices_for_node(&node.name) {
@@ -97,6 +103,7 @@ pub(super) fn gather(dra: &DraManager, node: &NodeInfo, cache: &mut CycleCache, 
         let summary = cache.pool(dra, &id);
         pools.extend(pool(&summary, id, slices, effort)?);
     }
+    pools.sort_by_cached_key(Pool::has_binding_conditions);
     Ok(pools)
 }
 
@@ -211,15 +218,13 @@ pub(super) fn device_id(slice: &ResourceSlice, device: &Device) -> DeviceId {
 }
 
 /// Whether all fields of slice and device that an allocation depends on are supported. A device is not allocated when one is not:
-/// binding conditions, lists as attributes, resources of the node, compatibility groups, and operations of the node that are skipped.
+/// lists as attributes, resources of the node, compatibility groups, and operations of the node that are skipped.
 pub(super) fn is_supported(slice: &ResourceSlice, device: &Device) -> bool {
     let is_list = |attribute: &DeviceAttribute| {
         attribute.bools.is_some() || attribute.ints.is_some() || attribute.strings.is_some() || attribute.versions.is_some()
     };
     let is_empty = |list: &Option<Vec<String>>| list.as_ref().is_none_or(Vec::is_empty);
-    is_empty(&device.binding_conditions)
-        && is_empty(&device.binding_failure_conditions)
-        && is_empty(&slice.spec.skip_node_operations)
+    is_empty(&slice.spec.skip_node_operations)
         && device.node_allocatable_resources.as_ref().is_none_or(BTreeMap::is_empty)
         && !device.attributes.iter().flatten().any(|(_, attribute)| is_list(attribute))
         && device.consumes_counters.iter().flatten().all(|consumes| is_empty(&consumes.compatibility_groups))

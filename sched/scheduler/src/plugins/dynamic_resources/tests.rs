@@ -179,6 +179,42 @@ fn what_is_reserved_is_in_use_until_it_is_not() {
 }
 
 #[test]
+fn a_claim_whose_devices_cannot_be_used_is_deallocated() {
+    let now = api_model::meta::time(api_clock::now());
+    let claim_of = |since: &str, condition: &str, pods: &[&str]| {
+        let mut claim = allocated("c", "n1", "a", pods);
+        let allocation = &mut claim["status"]["allocation"];
+        allocation["allocationTimestamp"] = json!(since);
+        allocation["devices"]["results"][0]["bindingConditions"] = json!(["attached"]);
+        allocation["devices"]["results"][0]["bindingFailureConditions"] = json!(["broken"]);
+        let condition = json!({"type": condition, "status": "True", "reason": "R", "message": "m", "lastTransitionTime": since});
+        claim["status"]["devices"] = json!([{"driver": DRIVER, "pool": "n1", "device": "a", "conditions": [condition]}]);
+        claim
+    };
+    let (elsewhere, long_ago) = ("resourceclaim not available on the node", "2020-01-01T00:00:00Z");
+    for (name, claim, first, message) in [
+        ("awaited", claim_of(&now, "other", &["p"]), "fits", "still not schedulable"),
+        ("prepared", claim_of(long_ago, "attached", &["p"]), "fits", "still not schedulable"),
+        ("failed", claim_of(&now, "broken", &["p"]), elsewhere, "deallocation of ResourceClaim started"),
+        ("failed, reserved for nobody", claim_of(&now, "broken", &[]), elsewhere, "deallocation of ResourceClaim started"),
+        ("late", claim_of(long_ago, "other", &["p"]), elsewhere, "deallocation of ResourceClaim started"),
+        ("of another Pod, too", claim_of(&now, "broken", &["p", "q"]), elsewhere, "still not schedulable"),
+    ] {
+        let (plugin, mut state, pod) = (DynamicResources::default(), CycleState::default(), using("p", &["c"]));
+        let all = cluster(&[devices_of("n1", &["a"])], &[claim]);
+        assert_eq!(filter(&plugin, &mut state, &pod, &all), [first, elsewhere], "{name}");
+        if first != "fits" {
+            assert_eq!(post_filter(&plugin, &mut state, &pod, &all), message, "{name}");
+        }
+    }
+    // An administrator may give devices more time.
+    let mut args = DynamicResourcesArgs::default();
+    args.binding_within = Duration::from_secs(u32::MAX.into());
+    let all = cluster(&[devices_of("n1", &["a"])], &[claim_of(long_ago, "other", &["p"])]);
+    assert_eq!(filter(&DynamicResources::new(&args), &mut CycleState::default(), &using("p", &["c"]), &all)[0], "fits");
+}
+
+#[test]
 fn shares_in_flight_count() {
     let slices = [fixtures::slice("n1", json!({"nodeName": "n1"}), json!([fixtures::shared_device("a", 10)]))];
     let units = |name: &str, units: &str| claim(name, json!([exactly("r", json!({"capacity": {"requests": {"memory": units}}}))]));

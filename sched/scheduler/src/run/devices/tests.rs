@@ -99,3 +99,25 @@ async fn the_end_of_a_write_that_failed_wakes_the_pods_that_wait_for_its_devices
     scheduler.queue.flush(Instant::now());
     assert_eq!(scheduler.queue.counts(), [1, 0, 0]);
 }
+
+#[tokio::test]
+async fn a_change_of_a_claim_wakes_pods_that_may_wait_for_its_devices() {
+    let (mut scheduler, pods) = (scheduler(), Informer::detached());
+    let mut changes = scheduler.pre_bind_changes.subscribe();
+    let allocated = |conditions: Value| {
+        let mut claim = claim("c", json!([exactly("r", json!({}))]));
+        let result = json!({"request": "r", "driver": "d", "pool": "p", "device": "a", "bindingConditions": conditions});
+        claim["status"] = json!({"allocation": {"devices": {"results": [result]}}});
+        claim
+    };
+    for (what, claim, is_awaited) in [
+        ("not allocated", Some(claim("c", json!([exactly("r", json!({}))]))), false),
+        ("allocated without conditions", Some(allocated(json!([]))), false),
+        ("with conditions", Some(allocated(json!(["x"]))), true),
+        ("gone", None, true),
+    ] {
+        scheduler.claim_changed(&key("c"), claim.as_ref().map(parsed), &pods);
+        assert_eq!(changes.has_changed().expect("a sender"), is_awaited, "{what}");
+        changes.borrow_and_update();
+    }
+}

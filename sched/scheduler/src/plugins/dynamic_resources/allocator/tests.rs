@@ -1,4 +1,5 @@
 mod exhaustive;
+mod prepared;
 mod shares;
 
 use serde_json::{Value, json};
@@ -300,7 +301,6 @@ fn a_pool_with_an_overdrawn_counter_has_no_devices_that_consume_counters() {
 #[test]
 fn devices_with_unsupported_fields_are_left_alone() {
     for (name, device, spec) in [
-        ("binding conditions", json!({"name": "a", "bindingConditions": ["x"], "bindingFailureConditions": ["y"]}), json!({})),
         ("lists", json!({"name": "a", "attributes": {"all": {"ints": [1]}}}), json!({})),
         ("resources of the node", json!({"name": "a", "nodeAllocatableResources": {"cpu": {"mapping": {}}}}), json!({})),
         ("skipped operations", json!({"name": "a"}), json!({"skipNodeOperations": ["*"]})),

@@ -50,6 +50,10 @@ fn summary(body: &Value) -> String {
     parts.join(", ")
 }
 
+fn binding_of(client: kube::Client) -> DynamicResourcesBinding {
+    DynamicResourcesBinding::new(&DynamicResourcesArgs::default(), &Handle::detached(client))
+}
+
 fn at(mut claim: Value, revision: u64) -> Value {
     claim["apiVersion"] = json!("resource.k8s.io/v1");
     claim["kind"] = json!("ResourceClaim");
@@ -78,6 +82,7 @@ impl Reserved {
         Self::on(&[devices_of("n1", &["a"])], claims)
     }
 
+    /// The same on devices of these slices.
     fn on(slices: &[Value], claims: &[Value]) -> Self {
         let mut all = cluster(slices, claims);
         let (plugin, mut state, pod) = (DynamicResources::default(), CycleState::default(), Arc::new(using("p", &["c"])));
@@ -88,7 +93,7 @@ impl Reserved {
     }
 
     async fn pre_bind(&self, client: kube::Client) -> Result<(), Refusal> {
-        DynamicResourcesBinding::new(client, Writes::default()).pre_bind(&self.state, &self.pod, "n1").expect("work").await
+        binding_of(client).pre_bind(&self.state, &self.pod, "n1").expect("work").await
     }
 
     /// Takes the reservation back. Returns whether the device is in use all the same.
@@ -130,10 +135,7 @@ async fn an_allocated_claim_is_reserved_for_another_pod() {
     assert_eq!(*requests.lock(), ["PATCH c/status at 1, for q p"]);
     let reserved = Reserved::new(&[allocated("c", "n1", "a", &["p"])]);
     let (client, _) = self::client(Vec::new());
-    assert!(
-        DynamicResourcesBinding::new(client, Writes::default()).pre_bind(&reserved.state, &reserved.pod, "n1").is_none(),
-        "an earlier attempt did it"
-    );
+    assert!(binding_of(client).pre_bind(&reserved.state, &reserved.pod, "n1").is_none(), "an earlier attempt did it");
 }
 
 #[tokio::test(start_paused = true)]
@@ -227,8 +229,8 @@ async fn devices_stay_in_use_while_it_is_not_clear_whether_they_are_allocated() 
     let mut answers: Vec<_> = (0..12).map(|_| None).collect();
     answers.push(Some((200, at(with_finalizer(wanted("c")), 8))));
     let (client, requests) = client(answers);
-    let writes = Writes::default();
-    let plugin = DynamicResourcesBinding::new(client, writes.clone());
+    let plugin = binding_of(client);
+    let writes = plugin.writes.clone();
     let error = plugin.pre_bind(&reserved.state, &reserved.pod, "n1").expect("work").await;
     assert_eq!(error, Err(Refusal::Error("timed out waiting for the claims to be written".into())));
     assert!(reserved.unreserve(), "the write may have succeeded");
@@ -241,8 +243,8 @@ async fn devices_stay_in_use_while_it_is_not_clear_whether_they_are_allocated() 
 async fn a_write_begins_when_it_is_awaited_and_goes_on_when_nobody_waits_for_it() {
     let mut reserved = Reserved::new(&[with_finalizer(wanted("c"))]);
     let (client, requests) = client(vec![Some((200, at(with_finalizer(allocated("c", "n1", "a", &["p"])), 2)))]);
-    let writes = Writes::default();
-    let plugin = DynamicResourcesBinding::new(client, writes.clone());
+    let plugin = binding_of(client);
+    let writes = plugin.writes.clone();
     drop(plugin.pre_bind(&reserved.state, &reserved.pod, "n1").expect("work"));
     assert_eq!(writes.len(), 0, "the Pod was refused before PreBind");
     let mut work = plugin.pre_bind(&reserved.state, &reserved.pod, "n1").expect("work");
@@ -260,7 +262,7 @@ async fn a_write_begins_when_it_is_awaited_and_goes_on_when_nobody_waits_for_it(
 async fn a_pod_that_is_refused_before_its_writes_leaves_its_devices() {
     let mut reserved = Reserved::new(&[wanted("c")]);
     let (client, _) = client(Vec::new());
-    drop(DynamicResourcesBinding::new(client, Writes::default()).pre_bind(&reserved.state, &reserved.pod, "n1").expect("work"));
+    drop(binding_of(client).pre_bind(&reserved.state, &reserved.pod, "n1").expect("work"));
     assert!(!reserved.unreserve());
 }
 
@@ -276,7 +278,7 @@ async fn a_pod_that_is_not_bound_is_removed_from_its_claims() {
     for (node, is_removed) in [(Value::Null, true), (json!("n1"), false)] {
         let mut reserved = Reserved::new(&[shared()]);
         let (client, requests) = client(vec![with_p(), pod_at(node), Some((200, at(shared(), 3)))]);
-        let plugin = DynamicResourcesBinding::new(client, Writes::default());
+        let plugin = binding_of(client);
         assert!(plugin.take_back(&reserved.state, &reserved.pod).is_none(), "nothing was written");
         assert_eq!(plugin.pre_bind(&reserved.state, &reserved.pod, "n1").expect("work").await, Ok(()));
         assert!(reserved.unreserve(), "the other Pod has the device");
@@ -290,7 +292,7 @@ async fn a_pod_that_is_not_bound_is_removed_from_its_claims() {
     // A scheduler that ended before has reserved it.
     let reserved = Reserved::new(&[allocated("c", "n1", "a", &["p"])]);
     let (client, requests) = client(vec![pod_at(Value::Null), status(404, "NotFound")]);
-    let plugin = DynamicResourcesBinding::new(client, Writes::default());
+    let plugin = binding_of(client);
     assert_eq!(plugin.take_back(&reserved.state, &reserved.pod).expect("work").await, Ok(()), "the claim is gone");
     assert_eq!(requests.lock().len(), 2);
 }
@@ -301,7 +303,7 @@ async fn a_pod_is_removed_from_its_claims_after_the_writes_that_were_under_way()
     let mut reserved = Reserved::new(&[with_finalizer(wanted("c"))]);
     let stored = at(with_finalizer(allocated("c", "n1", "a", &["p"])), 2);
     let (client, requests) = client(vec![Some((200, stored.clone())), pod_at(Value::Null), Some((200, stored))]);
-    let plugin = DynamicResourcesBinding::new(client, Writes::default());
+    let plugin = binding_of(client);
     let mut work = plugin.pre_bind(&reserved.state, &reserved.pod, "n1").expect("work");
     assert!((&mut work).now_or_never().is_none());
     drop(work);
@@ -317,7 +319,7 @@ async fn an_idle_allocation_is_removed_for_a_pod_that_cannot_use_it() {
     let (plugin, mut state, pod) = (DynamicResources::default(), CycleState::default(), Arc::new(using("p", &["c"])));
     assert_eq!(plugin.pre_filter(&mut state, &pod, &all), Status::Success);
     let (client, requests) = client(vec![Some((200, at(wanted("c"), 2)))]);
-    let binding = DynamicResourcesBinding::new(client, Writes::default());
+    let binding = binding_of(client);
     assert_ne!(plugin.filter(&state, &pod, &all.nodes[0]), Status::Success);
     assert!(binding.make_room(&state, &pod).is_none(), "PostFilter decides, if the profile has it");
     post_filter(&plugin, &mut state, &pod, &all);
@@ -340,5 +342,130 @@ async fn what_a_preemption_tries_deallocates_nothing() {
         tower::service_fn(|_: http::Request<Body>| std::future::pending::<Result<http::Response<Body>, std::io::Error>>()),
         "default",
     );
-    assert!(DynamicResourcesBinding::new(silent, Writes::default()).make_room(&state, &pod).is_none());
+    assert!(binding_of(silent).make_room(&state, &pod).is_none());
+}
+
+/// A slice of a device that must be attached to its node.
+fn attachable() -> Value {
+    let device = json!({"name": "a", "bindingConditions": ["attached"], "bindingFailureConditions": ["broken"], "bindsToNode": true});
+    slice("n1", json!({"nodeName": "n1"}), json!([device]))
+}
+
+/// The claim with its attachable device, allocated now and reserved for the Pod, in the state that the driver reports.
+fn attaching(reserved: &Reserved, revision: u64, conditions: Value) -> Value {
+    let allocation = &reserved.state.read::<PodClaims>(DYNAMIC_RESOURCES).expect("claims").reserved[0].allocation;
+    let mut claim = at(with_finalizer(allocated("c", "n1", "a", &["p"])), revision);
+    claim["status"]["allocation"] = json!(allocation);
+    claim["status"]["allocation"]["allocationTimestamp"] = json!(api_model::meta::time(api_clock::now()));
+    claim["status"]["devices"] = json!([{"driver": DRIVER, "pool": "n1", "device": "a", "conditions": conditions}]);
+    claim
+}
+
+fn condition(type_: &str, status: &str) -> Value {
+    let since = "2026-01-01T00:00:00Z";
+    json!({"type": type_, "status": status, "reason": "Because", "message": "it is \"so\"", "lastTransitionTime": since})
+}
+
+/// PreBind of a Pod with an attachable device, up to the wait for it.
+struct Waiting {
+    reserved: Reserved,
+    handle: Handle,
+    work: PreBinding,
+}
+
+impl Waiting {
+    async fn new() -> Self {
+        let reserved = Reserved::on(&[attachable()], &[with_finalizer(wanted("c"))]);
+        let written = attaching(&reserved, 2, json!([]));
+        let (client, requests) = client(vec![Some((200, written))]);
+        let handle = Handle::detached(client);
+        handle.resource_claims.put((*parsed(&at(with_finalizer(wanted("c")), 1))).clone());
+        let binding = DynamicResourcesBinding::new(&DynamicResourcesArgs::default(), &handle);
+        let mut waiting = Self { work: binding.pre_bind(&reserved.state, &reserved.pod, "n1").expect("work"), reserved, handle };
+        while requests.lock().is_empty() || waiting.handle.writes.len() > 0 {
+            assert!(waiting.poll().await.is_none(), "the informer does not have the allocation");
+        }
+        waiting
+    }
+
+    /// What the work ended with, if it has.
+    async fn poll(&mut self) -> Option<Result<(), Refusal>> {
+        // The write goes on in a task of its own.
+        tokio::task::yield_now().await;
+        (&mut self.work).now_or_never()
+    }
+
+    /// The informer reads the claim.
+    async fn informed(&mut self, claim: &Value) -> Option<Result<(), Refusal>> {
+        self.handle.resource_claims.put((*parsed(claim)).clone());
+        self.handle.changes.send_modify(|number| *number += 1);
+        self.poll().await
+    }
+}
+
+#[tokio::test]
+async fn a_pod_is_bound_when_its_devices_are_prepared() {
+    let mut waiting = Waiting::new().await;
+    let claim = attaching(&waiting.reserved, 2, json!([]));
+    let results = &claim["status"]["allocation"]["devices"]["results"][0];
+    assert_eq!((&results["bindingConditions"], &results["bindingFailureConditions"]), (&json!(["attached"]), &json!(["broken"])));
+    assert_eq!(waiting.informed(&claim).await, None);
+    let in_work = attaching(&waiting.reserved, 3, json!([condition("attached", "False"), condition("broken", "False")]));
+    assert_eq!(waiting.informed(&in_work).await, None);
+    let attached = attaching(&waiting.reserved, 4, json!([condition("attached", "True")]));
+    assert_eq!(waiting.informed(&attached).await, Some(Ok(())));
+
+    let failed = |message: &str| Some(Err(Refusal::Error(message.to_owned().into())));
+    let mut waiting = Waiting::new().await;
+    let broken = attaching(&waiting.reserved, 4, json!([condition("attached", "True"), condition("broken", "True")]));
+    let message = r#"device binding failed: claim=c, reason=Because, message="it is \"so\"""#;
+    assert_eq!(waiting.informed(&broken).await, failed(message));
+
+    for gone in [at(with_finalizer(wanted("c")), 5), at(with_finalizer(allocated("c", "n1", "a", &["q"])), 5)] {
+        let mut waiting = Waiting::new().await;
+        assert_eq!(waiting.informed(&gone).await, failed("claim default/c got deallocated elsewhere in the meantime"));
+    }
+    let mut other = at(wanted("c"), 5);
+    other["metadata"]["uid"] = json!("other");
+    let mut waiting = Waiting::new().await;
+    assert_eq!(waiting.informed(&other).await, failed("claim default/c got deleted in the meantime"));
+    let Waiting { handle, work, .. } = Waiting::new().await;
+    drop(handle);
+    assert_eq!(work.await, Err(Refusal::Error("the scheduler ended".into())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn devices_that_are_not_prepared_in_time_are_given_up() {
+    let mut waiting = Waiting::new().await;
+    let (claim, since) = (attaching(&waiting.reserved, 2, json!([])), tokio::time::Instant::now());
+    assert_eq!(waiting.informed(&claim).await, None);
+    let error = (&mut waiting.work).await;
+    assert_eq!(error, Err(Refusal::Error("device binding timeout".into())));
+    assert!(since.elapsed().as_secs().abs_diff(600) <= 1, "{:?}", since.elapsed());
+    // Another Pod began the wait long ago.
+    let mut waiting = Waiting::new().await;
+    let mut late = claim.clone();
+    late["status"]["allocation"]["allocationTimestamp"] = json!("2026-01-01T00:00:00Z");
+    assert_eq!(waiting.informed(&late).await, Some(Err(Refusal::Error("device binding timeout: claim=c".into()))));
+}
+
+/// The scheduler before this one has allocated the claim and waited.
+#[tokio::test]
+async fn the_wait_goes_on_after_a_restart_of_the_scheduler() {
+    let before = Reserved::on(&[attachable()], &[with_finalizer(wanted("c"))]);
+    let claim = attaching(&before, 2, json!([condition("attached", "False")]));
+    let reserved = Reserved::on(&[attachable()], std::slice::from_ref(&claim));
+    let (client, requests) = client(Vec::new());
+    let handle = Handle::detached(client);
+    handle.resource_claims.put((*parsed(&claim)).clone());
+    let binding = DynamicResourcesBinding::new(&DynamicResourcesArgs::default(), &handle);
+    let work = binding.pre_bind(&reserved.state, &reserved.pod, "n1").expect("work");
+    let mut waiting = Waiting { reserved, handle, work };
+    assert_eq!(waiting.poll().await, None, "the write of nothing begins");
+    while waiting.handle.writes.len() > 0 {
+        assert_eq!(waiting.poll().await, None);
+    }
+    assert_eq!(waiting.poll().await, None);
+    assert_eq!(waiting.informed(&attaching(&before, 3, json!([condition("attached", "True")]))).await, Some(Ok(())));
+    assert!(requests.lock().is_empty(), "nothing was left to write");
 }
