@@ -34,7 +34,7 @@ const OURS: &[(&str, &[&str])] = &[
     ("api-schema", &["api-model"]),
     ("api-cel", &["api-model", "api-schema"]),
     ("api-print", &["api-model"]),
-    ("api-rules", &["api-cel", "api-model", "api-schema"]),
+    ("api-rules", &["api-cel", "api-clock", "api-model", "api-schema"]),
     ("api-auth", &["api-clock", "api-files", "api-model"]),
     ("api-admission", &["api-cel", "api-model"]),
     ("api-fairness", &["api-model"]),

@@ -37,7 +37,7 @@ use cache::SharedCache;
 pub use cache::{Change, Registration};
 pub use changes::{Batch, Changes};
 pub use key::ObjectKey;
-pub use kinds::{BY_CLAIM_UID, BY_CONTROLLER, BY_NODE, BY_RESERVED_NAME, BY_SERVICE, BY_VOLUME, LAST_APPLIED, UNBOUND_BY_CLASS};
+pub use kinds::{BY_CLAIM_UID, BY_CONTROLLER, BY_NODE, BY_POOL, BY_RESERVED_NAME, BY_SERVICE, BY_VOLUME, LAST_APPLIED, UNBOUND_BY_CLASS};
 pub use reflector::{Reflector, Store, Watched};
 pub use shared::Informers;
 

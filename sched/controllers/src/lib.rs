@@ -14,11 +14,13 @@ mod cronjob;
 mod csr;
 mod daemonset;
 mod deployment;
+mod device_taint_eviction;
 mod discovery;
 mod disruption;
 mod endpoints;
 mod endpointslice;
 mod endpointslice_mirroring;
+mod eviction;
 mod external;
 mod failure;
 mod garbage;
@@ -40,6 +42,7 @@ mod pod_gc;
 mod podautoscaler;
 mod pods;
 mod policy_status;
+mod relation;
 mod replicaset;
 mod resourceclaim;
 mod revisions;
@@ -99,6 +102,7 @@ const CONTROLLERS: &[Row] = &[
     ("cronjob-controller", Account::Named("cronjob-controller"), cronjob::build),
     ("daemonset-controller", Account::Named("daemon-set-controller"), daemonset::build),
     ("deployment-controller", Account::Named("deployment-controller"), deployment::build),
+    ("device-taint-eviction-controller", Account::Named("device-taint-eviction-controller"), device_taint_eviction::build),
     ("disruption-controller", Account::Named("disruption-controller"), disruption::build),
     ("endpoints-controller", Account::Named("endpoint-controller"), endpoints::build),
     ("endpointslice-controller", Account::Named("endpointslice-controller"), endpointslice::build),

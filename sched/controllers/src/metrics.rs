@@ -108,6 +108,16 @@ pub static TAINT_DELETION_DURATION: Histograms<0> = Histograms::new(
     [],
     EVICTION,
 );
+/// Pods deleted because of taints of devices.
+pub static DEVICE_TAINT_DELETIONS: Counters<0> =
+    Counters::new("device_taint_eviction_controller_pod_deletions_total", "Pods deleted because of taints of their devices.", []);
+/// How late Pods were deleted because of taints of devices.
+pub static DEVICE_TAINT_DELETION_DURATION: Histograms<0> = Histograms::new(
+    "device_taint_eviction_controller_pod_deletion_duration_seconds",
+    "How long after its time a Pod was deleted because of a taint of its device.",
+    [],
+    EVICTION,
+);
 /// Pods removed by the garbage collector of Pods.
 pub static POD_GC_DELETIONS: Counters<2> =
     Counters::new("pod_gc_collector_force_delete_pods_total", "Pods removed without a grace period.", ["namespace", "reason"]);
@@ -191,6 +201,7 @@ fn add_to(families: &mut Families) {
         counters.add_to(families);
     }
     TAINT_DELETIONS.add_to(families);
+    DEVICE_TAINT_DELETIONS.add_to(families);
     for histograms in [
         &CRONJOB_SKEW,
         &JOB_DELETION_DURATION,
@@ -198,6 +209,7 @@ fn add_to(families: &mut Families) {
         &ENDPOINTS_REMOVED,
         &MIRROR_DURATION,
         &TAINT_DELETION_DURATION,
+        &DEVICE_TAINT_DELETION_DURATION,
         &DELETION_AGE_RATIO,
     ] {
         histograms.add_to(families);

@@ -24,6 +24,7 @@ use crate::work::{Controller, Next, WorkQueue};
 use crate::{meta, pods, writes};
 use consumers::Consumers;
 use generate::Lookup;
+pub use release::reserved_for;
 use release::{Action, PodState};
 
 /// Upstream's component in the controller's events.
@@ -96,8 +97,25 @@ fn pod_changed(consumers: &Consumers, change: &Change<Pod>) -> Vec<Key> {
     keys
 }
 
-fn claims_of(pod: &Pod) -> &[PodResourceClaim] {
+/// The claims in the Pod's spec.
+pub fn claims_of(pod: &Pod) -> &[PodResourceClaim] {
     pod.spec.as_ref().and_then(|spec| spec.resource_claims.as_deref()).unwrap_or_default()
+}
+
+/// The ResourceClaims of the Pod that the cache has. A claim that was made for another Pod is none of them.
+pub fn cached_claims(pod: &Pod, cache: &Informer<ResourceClaim>) -> Vec<Arc<ResourceClaim>> {
+    let cached = |claim: &PodResourceClaim| {
+        let name = Lookup::new(pod, claim).name()?;
+        let cached = cache.get(&ObjectKey::new(meta::namespace(&pod.metadata), name))?;
+        let is_own = claim.resource_claim_template_name.is_none() || generate::is_for_pod(&cached, pod);
+        is_own.then_some(cached)
+    };
+    claims_of(pod).iter().filter_map(cached).collect()
+}
+
+/// Whether the claim is reserved for the Pod.
+pub fn is_reserved_for(claim: &ResourceClaim, pod: &Pod) -> bool {
+    reserved_for(claim).iter().any(|consumer| consumer.uid == meta::uid(&pod.metadata))
 }
 
 /// Whether it is certain that no container of the Pod runs or will run.
@@ -173,23 +191,17 @@ impl ResourceClaims {
 
     /// Reserves claims for a Pod that has a node, where the scheduler did not.
     async fn reserve(&self, pod: &Pod) -> Result<(), Failure> {
-        for claim in claims_of(pod) {
-            let lookup = Lookup::new(pod, claim);
-            let name = lookup.name().map(|name| ObjectKey::new(meta::namespace(&pod.metadata), name));
-            let Some(found) = name.and_then(|name| self.claims.get(&name)) else { continue };
-            if claim.resource_claim_template_name.is_some() && !generate::is_for_pod(&found, pod) {
-                continue;
-            }
-            let Some(status) = found.status.as_ref().filter(|status| status.allocation.is_some()) else { continue };
-            let mut reserved = status.reserved_for.clone().unwrap_or_default();
-            if !is_done(pod) && reserved.iter().all(|consumer| consumer.uid != meta::uid(&pod.metadata)) {
+        for claim in cached_claims(pod, &self.claims) {
+            let Some(status) = claim.status.as_ref().filter(|status| status.allocation.is_some()) else { continue };
+            if !is_done(pod) && !is_reserved_for(&claim, pod) {
+                let mut reserved = status.reserved_for.clone().unwrap_or_default();
                 reserved.push(ResourceClaimConsumerReference {
                     api_group: None,
                     resource: "pods".to_owned(),
                     name: meta::name(&pod.metadata).to_owned(),
                     uid: meta::uid(&pod.metadata).to_owned(),
                 });
-                writes::patch_status(&self.client, found.as_ref(), json!({"reservedFor": reserved})).await?;
+                writes::patch_status(&self.client, claim.as_ref(), json!({"reservedFor": reserved})).await?;
             }
         }
         Ok(())

@@ -6,34 +6,33 @@
 
 mod plan;
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use api_client::events::{Recorder, reference};
 use api_client::informer::{BY_NODE, Change, Informer, ObjectKey};
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::DeleteParams;
-use parking_lot::Mutex;
-use serde_json::json;
 
 use crate::context::ControllerContext;
-use crate::failure::{Failure, gone_is_fine};
+use crate::eviction::{Evictions, Wording};
+use crate::failure::Failure;
 use crate::work::{Controller, Next, WorkQueue};
-use crate::{meta, metrics, pods, writes};
-use plan::Verdict;
+use crate::{meta, metrics, pods};
 
 /// The controller; its keys are Pods'.
 pub struct TaintEviction {
-    client: kube::Client,
-    recorder: Recorder,
+    evictions: Evictions,
     nodes: Informer<Node>,
     pods: Informer<Pod>,
-    /// Pods that have a time to leave, by the time since when: when the taint is removed, an event reports that the eviction is
-    /// cancelled.
-    leaving: Mutex<HashMap<ObjectKey, Timestamp>>,
 }
+
+static WORDING: Wording = Wording {
+    event: "TaintManagerEviction",
+    marking: |pod| format!("Marking for deletion Pod {pod}"),
+    cancelling: |pod| format!("Cancelling deletion of Pod {pod}"),
+    reason: "DeletionByTaintManager",
+    message: "Taint manager: deleting due to NoExecute taint",
+    deletions: &metrics::TAINT_DELETIONS,
+    lateness: &metrics::TAINT_DELETION_DURATION,
+};
 
 /// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
@@ -54,8 +53,8 @@ pub fn build(context: &mut ControllerContext) {
         let (Some(node), true) = (&change.new, taints(change.old.as_ref()) != taints(change.new.as_ref())) else { return Vec::new() };
         pod_cache.indexed(BY_NODE, meta::name(&node.metadata)).iter().map(|pod| ObjectKey::from(&pod.metadata)).collect()
     });
-    let recorder = context.recorder(TaintEviction::NAME);
-    context.run(Arc::new(TaintEviction { client: context.client(), recorder, nodes, pods, leaving: Mutex::default() }), queue);
+    let evictions = Evictions::new(context.client(), context.recorder(TaintEviction::NAME), &WORDING);
+    context.run(Arc::new(TaintEviction { evictions, nodes, pods }), queue);
 }
 
 fn tolerations_differ(change: &Change<Pod>) -> bool {
@@ -71,40 +70,13 @@ impl Controller for TaintEviction {
     async fn reconcile(&self, key: &ObjectKey) -> Result<Next, Failure> {
         let pod = self.pods.get(key).filter(|pod| !meta::is_deleting(&pod.metadata));
         let Some(pod) = pod else {
-            self.leaving.lock().remove(key);
+            self.evictions.forget(key);
             return Ok(Next::OnChange);
         };
         let node = pods::node_name(&pod).and_then(|node| self.nodes.get(&ObjectKey::new("", node)));
         let taints = node.map(|node| plan::no_execute(&node)).unwrap_or_default();
         let now = api_clock::now();
-        let first_observed = self.leaving.lock().get(key).copied().unwrap_or(now);
-        match plan::verdict(&taints, &plan::tolerations(&pod), first_observed, now) {
-            Verdict::Stays => {
-                if self.leaving.lock().remove(key).is_some() {
-                    self.recorder.normal(&reference(pod.as_ref()), "TaintManagerEviction", format!("Cancelling deletion of Pod {key}"));
-                }
-                Ok(Next::OnChange)
-            }
-            Verdict::LeavesAt(at) if at > now => {
-                self.leaving.lock().insert(key.clone(), first_observed);
-                Ok(Next::After(Duration::try_from(at.duration_since(now)).unwrap_or_default()))
-            }
-            Verdict::LeavesAt(at) => {
-                self.evict(key, &pod, now).await?;
-                metrics::TAINT_DELETIONS.count([]);
-                metrics::TAINT_DELETION_DURATION.observe([], metrics::seconds(api_clock::now().duration_since(at)));
-                self.leaving.lock().remove(key);
-                Ok(Next::OnChange)
-            }
-        }
-    }
-}
-
-impl TaintEviction {
-    async fn evict(&self, key: &ObjectKey, pod: &Pod, now: Timestamp) -> Result<(), Failure> {
-        let conditions = plan::disrupted(pod, now);
-        gone_is_fine(writes::patch_status(&self.client, pod, json!({"conditions": conditions})).await)?;
-        self.recorder.normal(&reference(pod), "TaintManagerEviction", format!("Marking for deletion Pod {key}"));
-        writes::delete(&self.client, pod, DeleteParams::default()).await
+        let verdict = plan::verdict(&taints, &plan::tolerations(&pod), self.evictions.first_observed(key, now), now);
+        Ok(self.evictions.carry_out(key, &pod, verdict, now).await?.next())
     }
 }

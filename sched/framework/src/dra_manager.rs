@@ -8,9 +8,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use k8s_openapi::api::resource::v1::{
-    AllocationResult, Device, DeviceClass, DeviceTaintRule, DeviceTaintSelector, ResourceClaim, ResourceSlice,
-};
+use k8s_openapi::api::resource::v1::{AllocationResult, DeviceClass, DeviceTaintRule, DeviceTaintSelector, ResourceClaim, ResourceSlice};
+
+use crate::device_taint::selects_device;
 
 use self::device_use::{AllocatedDevice, allocated_devices};
 pub use self::device_use::{DeviceUse, capacity_full_name};
@@ -288,21 +288,18 @@ impl DraManager {
 
     /// The slice with the taints of the rules that select its devices.
     fn tainted(&self, slice: &Arc<ResourceSlice>) -> Arc<ResourceSlice> {
-        let of_slice = |selector: &DeviceTaintSelector| {
-            selector.driver.as_ref().is_none_or(|driver| *driver == slice.spec.driver)
-                && selector.pool.as_ref().is_none_or(|pool| *pool == slice.spec.pool.name)
+        let selects = |selector: &DeviceTaintSelector, device: Option<&str>| {
+            selects_device(selector, &slice.spec.driver, &slice.spec.pool.name, device)
         };
         let rules = self.taint_rules.values().filter_map(|rule| Some((rule.spec.device_selector.as_ref()?, &rule.spec.taint)));
-        let rules: Vec<_> = rules.filter(|(selector, _)| of_slice(selector)).collect();
+        let rules: Vec<_> = rules.filter(|(selector, _)| selects(selector, None)).collect();
         if rules.is_empty() {
             return Arc::clone(slice);
         }
         let mut tainted = ResourceSlice::clone(slice);
         for device in tainted.spec.devices.iter_mut().flatten() {
-            let of_device =
-                |selector: &DeviceTaintSelector, device: &Device| selector.device.as_ref().is_none_or(|name| *name == device.name);
-            let taints: Vec<_> =
-                rules.iter().filter(|(selector, _)| of_device(selector, device)).map(|(_, taint)| (*taint).clone()).collect();
+            let of_device = rules.iter().filter(|(selector, _)| selects(selector, Some(&device.name)));
+            let taints: Vec<_> = of_device.map(|(_, taint)| (*taint).clone()).collect();
             if !taints.is_empty() {
                 device.taints.get_or_insert_default().extend(taints);
             }

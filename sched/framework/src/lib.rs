@@ -4,6 +4,7 @@
 
 mod binding;
 mod changes;
+mod device_taint;
 mod disruption_budget;
 mod dra_manager;
 mod external;
@@ -34,6 +35,7 @@ mod zones;
 
 pub use binding::{BindingPlugin, PostBindPlugin, PreBindPlugin, PreBinding, Refusal, ReservePlugin};
 pub use changes::{Changes, NumberedChange};
+pub use device_taint::{selects_device, tolerates_device_taint};
 pub use disruption_budget::DisruptionBudget;
 pub use dra_manager::{
     AllocationPending, AllocationWrite, ClaimChange, DeviceId, DeviceUse, DraManager, PoolId, allocation_of_claim, capacity_full_name,

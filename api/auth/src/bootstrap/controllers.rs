@@ -76,6 +76,19 @@ pub const ROLES: &[(&str, &[Grant])] = &[
         ],
     ),
     (
+        "device-taint-eviction-controller",
+        &[
+            On(&["delete", "get", "list", "watch"], CORE, &["pods"]),
+            On(PATCH_UPDATE, CORE, &["pods/status"]),
+            On(READ, RESOURCE, &["resourceclaims"]),
+            On(READ, RESOURCE, &["resourceslices"]),
+            On(READ, RESOURCE, &["deviceclasses"]),
+            EVENTS,
+            On(PATCH_UPDATE, RESOURCE, &["devicetaintrules/status"]),
+            On(READ, RESOURCE, &["devicetaintrules"]),
+        ],
+    ),
+    (
         "disruption-controller",
         &[
             On(READ, APPS, &["deployments"]),

@@ -35,6 +35,8 @@ pub const BY_RESERVED_NAME: &str = "reserved-name";
 pub const BY_VOLUME: &str = "volume";
 /// PersistentVolumeClaims that name no volume yet, by their class; those without a class have the empty value.
 pub const UNBOUND_BY_CLASS: &str = "unbound-class";
+/// ResourceSlices by the name of their pool. Drivers may have pools of the same name.
+pub const BY_POOL: &str = "pool";
 /// EndpointSlices by the name of their Service.
 pub const BY_SERVICE: &str = "service";
 
@@ -60,7 +62,6 @@ impl Cached for Namespace {}
 impl Cached for PodDisruptionBudget {}
 impl Cached for PodGroup {}
 impl Cached for ResourceClaimTemplate {}
-impl Cached for ResourceSlice {}
 impl Cached for RuntimeClass {}
 impl Cached for Secret {}
 impl Cached for Service {}
@@ -111,6 +112,10 @@ impl Cached for PersistentVolumeClaim {
 
 impl Cached for ResourceClaim {
     const INDEXES: &'static [Index<Self>] = &[Index { name: BY_CONTROLLER, value: |claim| Some(controller_uid(&claim.metadata)) }];
+}
+
+impl Cached for ResourceSlice {
+    const INDEXES: &'static [Index<Self>] = &[Index { name: BY_POOL, value: |slice| Some(slice.spec.pool.name.as_str()) }];
 }
 
 impl Cached for ReplicaSet {

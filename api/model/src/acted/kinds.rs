@@ -105,21 +105,23 @@ const CAPACITY: &str = "sched/scheduler/src/plugins/dynamic_resources/capacity.r
 const ALLOCATOR: &str = "sched/scheduler/src/plugins/dynamic_resources/allocator.rs";
 const OUTCOME: &str = "sched/scheduler/src/plugins/dynamic_resources/outcome.rs";
 const ALLOCATES: &[Part] = &[Scheduler];
+const TAINTS: &str = "sched/framework/src/device_taint.rs";
+const TAINT_TIMES: &str = "sched/controllers/src/device_taint_eviction/plan.rs";
+const EVICTS: &[Part] = &[Controller("device-taint-eviction-controller")];
+/// New Pods keep away from tainted devices, and Pods leave them.
+const AVOIDS: &[Part] = &[Scheduler, Controller("device-taint-eviction-controller")];
 const TEMPLATE: &[Part] = &[Controller("resourceclaim-controller")];
-/// The taints of Nodes and the tolerations of Pods have fields of the same names.
-const OF_NODES: &str = "taints of Nodes have a field of that name";
-const OF_PODS: &str = "tolerations of Pods have a field of that name";
 
 const DEVICE_CLASS: &[Field] =
     &[Field::by(&[Clients], "config", ""), Field::nobody("extendedResourceName"), Field::by(ALLOCATES, "selectors", ALLOCATOR)];
 
-const DEVICE_TAINT_RULE: &[Field] = &[Field::by(ALLOCATES, "deviceSelector", "sched/framework/src/dra_manager.rs")];
+const DEVICE_TAINT_RULE: &[Field] = &[Field::by(AVOIDS, "deviceSelector", "sched/framework/src/dra_manager.rs")];
 
 const DEVICE_TAINT: &[Field] = &[
-    Field::by(ALLOCATES, "effect", ALLOCATOR),
-    Field::by(ALLOCATES, "key", ALLOCATOR),
-    Field::nobody("timeAdded").although(OF_NODES),
-    Field::by(ALLOCATES, "value", ALLOCATOR),
+    Field::by(AVOIDS, "effect", TAINTS),
+    Field::by(AVOIDS, "key", TAINTS),
+    Field::by(EVICTS, "timeAdded", TAINT_TIMES),
+    Field::by(AVOIDS, "value", TAINTS),
 ];
 
 /// The rows of the devices of a claim, and of a claim's template.
@@ -164,11 +166,11 @@ const DEVICE_REQUEST: &[Field] = &[
 ];
 
 const DEVICE_TOLERATION: &[Field] = &[
-    Field::by(ALLOCATES, "effect", ALLOCATOR),
-    Field::by(ALLOCATES, "key", ALLOCATOR),
-    Field::by(ALLOCATES, "operator", ALLOCATOR),
-    Field::nobody("tolerationSeconds").although(OF_PODS),
-    Field::by(ALLOCATES, "value", ALLOCATOR),
+    Field::by(AVOIDS, "effect", TAINTS),
+    Field::by(AVOIDS, "key", TAINTS),
+    Field::by(AVOIDS, "operator", TAINTS),
+    Field::by(EVICTS, "tolerationSeconds", TAINT_TIMES),
+    Field::by(AVOIDS, "value", TAINTS),
 ];
 
 const RESOURCE_SLICE: &[Field] = &[

@@ -31,9 +31,10 @@ pub const CLAIM_TEMPLATE: Rules = Rules::new(claim::default_template, claim::val
 /// The rules of DeviceClasses.
 pub const CLASS: Rules = Rules::new(|_| {}, validate_class, |_, new, _, checks| validate_class(new, checks));
 /// The rules of ResourceSlices.
-pub const SLICE: Rules = Rules::new(|_| {}, slice::validate_create, slice::validate_update);
+pub const SLICE: Rules = Rules::new(slice::default, slice::validate_create, slice::validate_update);
 /// The rules of DeviceTaintRules.
-pub const TAINT_RULE: Rules = Rules::new(|_| {}, taint::validate_rule, taint::update_rule);
+pub const TAINT_RULE: Rules =
+    Rules { prepare_update: taint::prepare_rule_update, ..Rules::new(taint::default_rule, taint::validate_rule, taint::update_rule) };
 
 /// Most requests, constraints or configurations in a list.
 const LIST_LEN_MAX: usize = 32;

@@ -1,18 +1,10 @@
 //! Whether and when a Pod must leave.
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Node, Pod, PodCondition, Taint, Toleration};
+use k8s_openapi::api::core::v1::{Node, Pod, Taint, Toleration};
 
+use crate::eviction::Verdict;
 use crate::meta;
-
-/// Whether a Pod stays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// The Pod tolerates everything.
-    Stays,
-    /// The Pod leaves at that time.
-    LeavesAt(Timestamp),
-}
 
 /// The taints of a Node that make Pods leave.
 pub fn no_execute(node: &Node) -> Vec<Taint> {
@@ -49,19 +41,6 @@ pub fn verdict(taints: &[Taint], tolerations: &[Toleration], first_observed: Tim
         leaves = Some(leaves.map_or(at, |other| other.min(at)));
     }
     leaves.map_or(Verdict::Stays, Verdict::LeavesAt)
-}
-
-/// The Pod's conditions with the reason of its eviction.
-pub fn disrupted(pod: &Pod, now: Timestamp) -> Vec<PodCondition> {
-    let condition = PodCondition {
-        type_: "DisruptionTarget".to_owned(),
-        status: "True".to_owned(),
-        reason: Some("DeletionByTaintManager".to_owned()),
-        message: Some("Taint manager: deleting due to NoExecute taint".to_owned()),
-        last_transition_time: Some(meta::whole_seconds(now)),
-        ..PodCondition::default()
-    };
-    crate::pods::with_condition(pod, condition)
 }
 
 #[cfg(test)]

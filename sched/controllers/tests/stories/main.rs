@@ -9,6 +9,7 @@ mod certificates;
 mod claims;
 mod cronjobs;
 mod daemonsets;
+mod devices;
 mod disruption;
 mod garbage;
 mod jobs;

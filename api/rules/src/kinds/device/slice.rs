@@ -1,12 +1,14 @@
 //! ResourceSlice: the devices that a driver offers, on which nodes, and counters that devices share.
 
+use serde_json::Value;
+
 use super::{
     attribute, binding_conditions, capacity, fully_qualified_name, list, pool_name, qualified_name, set, skipped_operations, taint,
 };
 use crate::at::At;
 use crate::checks::Checks;
 use crate::kinds::storage::driver_name;
-use crate::{format, pod, quantity};
+use crate::{edit, format, pod, quantity};
 
 /// Most devices of a slice; the second limit applies where a device has taints, counters or lists.
 const DEVICES_MAX: usize = 128;
@@ -18,6 +20,13 @@ const COUNTER_SETS_MAX: usize = 8;
 const COUNTERS_MAX: usize = 32;
 const CONSUMPTIONS_MAX: usize = 2;
 const GROUPS_MAX: usize = 2;
+
+pub(super) fn default(slice: &mut Value) {
+    let Some(spec) = slice.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    for device in edit::each(spec, "devices") {
+        edit::each(device, "taints").for_each(taint::default);
+    }
+}
 
 pub(super) fn validate_create(slice: &At<'_>, checks: &mut Checks) {
     validate(&slice.get("spec"), checks);
@@ -130,7 +139,7 @@ fn device_node_fields(device: &At<'_>, by_device: bool, checks: &mut Checks) {
     if !by_device {
         if ["nodeName", "nodeSelector", "allNodes"].iter().any(|field| device.get(field).exists()) {
             let detail = "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
-            checks.invalid_value(&device.path, serde_json::Value::Null, detail);
+            checks.invalid_value(&device.path, Value::Null, detail);
         }
         return;
     }

@@ -1,14 +1,40 @@
 //! Taints of devices, and the tolerations of requests.
 
+use api_model::meta;
+use serde_json::Value;
+
 use super::pool_name;
 use crate::at::At;
 use crate::checks::Checks;
 use crate::kinds::storage::driver_name;
-use crate::{conditions, format};
+use crate::{conditions, edit, format};
 
 const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
 /// Most conditions of a DeviceTaintRule.
 const CONDITIONS_MAX: usize = 8;
+
+/// A taint without a time was added now.
+pub(super) fn default(taint: &mut edit::Fields) {
+    edit::fill_absent(taint, "timeAdded", meta::time(api_clock::now()));
+}
+
+pub(super) fn default_rule(rule: &mut Value) {
+    if let Some(taint) = rule.pointer_mut("/spec/taint").and_then(Value::as_object_mut) {
+        default(taint);
+    }
+}
+
+/// A taint that has another effect was added now, unless the update says when.
+pub(super) fn prepare_rule_update(sub: Option<&str>, new: &mut Value, old: &Value) {
+    let field = |rule: &Value, field: &str| At::root(rule).find("spec.taint").get(field).text().to_owned();
+    let has_another = |name: &str| field(new, name) != field(old, name);
+    if sub.is_some() || !has_another("effect") || has_another("timeAdded") {
+        return;
+    }
+    if let Some(taint) = new.pointer_mut("/spec/taint").and_then(Value::as_object_mut) {
+        taint.insert("timeAdded".to_owned(), meta::time(api_clock::now()).into());
+    }
+}
 
 /// A DeviceTaintRule.
 pub(super) fn validate_rule(rule: &At<'_>, checks: &mut Checks) {

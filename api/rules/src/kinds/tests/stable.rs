@@ -38,7 +38,11 @@ pub fn good() -> Vec<(&'static str, &'static str, String)> {
             "deviceclasses",
             "spec: {selectors: [{cel: {expression: 'true'}}], config: [{opaque: {driver: d.example.com, parameters: {a: b}}}]}",
         ),
-        ("resource.k8s.io", "devicetaintrules", "spec: {deviceSelector: {driver: d.example.com}, taint: {key: a/b, effect: NoSchedule}}"),
+        (
+            "resource.k8s.io",
+            "devicetaintrules",
+            "spec: {deviceSelector: {driver: d.example.com}, taint: {key: a/b, effect: NoSchedule, timeAdded: '2026-01-01T00:00:00Z'}}",
+        ),
         (
             "resource.k8s.io",
             "resourceclaims",
@@ -276,6 +280,38 @@ fn slices_of_devices() {
         None,
         &["spec: {driver: e.example.com, pool: {name: m, resourceSliceCount: 1, generation: 1}, nodeName: m}"],
     );
+}
+
+#[test]
+fn a_taint_says_since_when_it_has_its_effect() {
+    const OLD: &str = "2020-01-01T00:00:00Z";
+    const OTHER: &str = "2021-01-01T00:00:00Z";
+    let is_now = |time: &str| {
+        let time: jiff::Timestamp = time.parse().expect("a time");
+        (api_clock::now().as_second() - time.as_second()).abs() < 60
+    };
+    let rules = kind("resource.k8s.io", "devicetaintrules");
+    let rule = |effect: &str, time: &str| new(rules, &format!("spec: {{taint: {{key: a, effect: {effect}, timeAdded: {time}}}}}"));
+    let quoted = |time: &str| format!("'{time}'");
+    assert!(is_now(rule("None", "null")["spec"]["taint"]["timeAdded"].as_str().expect("a time")));
+    // The effect and the time that the update says, its subresource, and the time that is stored; now if there is none.
+    let cases = [
+        ("None", OLD, None, Some(OLD)),
+        ("NoExecute", OLD, None, None),
+        ("NoExecute", OTHER, None, Some(OTHER)),
+        ("NoExecute", OLD, Some("status"), Some(OLD)),
+    ];
+    for (effect, time, sub, wanted) in cases {
+        let mut changed = rule(effect, &quoted(time));
+        crate::prepare_update(rules, sub, &mut changed, &rule("None", &quoted(OLD)));
+        let stored = changed["spec"]["taint"]["timeAdded"].as_str().expect("a time");
+        assert!(wanted.map_or_else(|| is_now(stored), |wanted| stored == wanted), "{effect} {time} {sub:?}: {stored}");
+    }
+    let slices = kind("resource.k8s.io", "resourceslices");
+    let taints = format!("[{{key: a, effect: NoExecute}}, {{key: b, effect: NoExecute, timeAdded: '{OLD}'}}]");
+    let slice = new(slices, &format!("spec: {{{SLICE}, nodeName: n, devices: [{{name: d, taints: {taints}}}]}}"));
+    let time = |index: usize| slice["spec"]["devices"][0]["taints"][index]["timeAdded"].as_str().expect("a time");
+    assert!(is_now(time(0)) && time(1) == OLD, "{slice}");
 }
 
 #[test]

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use api_cel::Budget;
 use api_cel::device::{DeviceValue, MatchError, SELECTOR_COST_MAX};
-use k8s_openapi::api::resource::v1::{AllocationResult, Device, DeviceTaint, DeviceToleration, ResourceClaim, ResourceSlice};
-use sched_framework::{DeviceId, DeviceUse, DraManager, NodeInfo};
+use k8s_openapi::api::resource::v1::{AllocationResult, Device, DeviceTaint, ResourceClaim, ResourceSlice};
+use sched_framework::{DeviceId, DeviceUse, DraManager, NodeInfo, tolerates_device_taint};
 
 use super::capacity::{self, Demand};
 use super::constraint::Constraint;
@@ -351,20 +351,8 @@ impl Eligible<'_> {
 pub(super) fn taint_prevents_allocation(device: &Device, request: &Request<'_>) -> bool {
     // Other effects, also those of later versions, have no say here.
     let prevents = |taint: &&DeviceTaint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute");
-    let tolerated = |taint: &DeviceTaint| request.tolerations.iter().any(|toleration| tolerates(toleration, taint));
+    let tolerated = |taint: &DeviceTaint| request.tolerations.iter().any(|toleration| tolerates_device_taint(toleration, taint));
     device.taints.iter().flatten().filter(prevents).any(|taint| !tolerated(taint))
-}
-
-fn tolerates(toleration: &DeviceToleration, taint: &DeviceTaint) -> bool {
-    let is_or_empty = |wanted: &Option<String>, is: &str| wanted.as_deref().is_none_or(|wanted| wanted.is_empty() || wanted == is);
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    is_or_empty(&toleration.effect, &taint.effect)
-        && is_or_empty(&toleration.key, &taint.key)
-        && match toleration.operator.as_deref().unwrap_or_default() {
-            "" | "Equal" => text(&toleration.value) == text(&taint.value),
-            "Exists" => true,
-            _ => false,
-        }
 }
 
 #[cfg(test)]
