@@ -30,32 +30,39 @@ enum PrepareError {
 /// # Errors
 /// As long as a claim is not reserved for the Pod, or has a device.
 pub(crate) async fn prepare(pod: &Pod, objects: &Objects) -> Result<(), Reason> {
+    let failed =
+        |error: PrepareError| Reason::new("FailedPrepareDynamicResources", format!("Failed to prepare dynamic resources: {error}"));
+    let names = PodName::of(pod);
     let claims = pod.spec.as_ref().and_then(|spec| spec.resource_claims.as_deref()).unwrap_or_default();
     for claim in claims {
-        let prepared = prepare_claim(pod, claim, objects).await;
-        let failed =
-            |error: PrepareError| Reason::new("FailedPrepareDynamicResources", format!("Failed to prepare dynamic resources: {error}"));
-        prepared.map_err(failed)?;
+        if let Some(name) = claim_name(pod, claim, &names).map_err(failed)? {
+            prepare_claim(&names, name, objects).await.map_err(failed)?;
+        }
+    }
+    // The scheduler created it for extended resources.
+    let special = pod.status.as_ref().and_then(|status| status.extended_resource_claim_status.as_ref());
+    if let Some(special) = special {
+        prepare_claim(&names, &special.resource_claim_name, objects).await.map_err(failed)?;
     }
     Ok(())
 }
 
-async fn prepare_claim(pod: &Pod, claim: &PodResourceClaim, objects: &Objects) -> Result<(), PrepareError> {
-    let names = PodName::of(pod);
+/// The name of the ResourceClaim for a claim of the Pod; `None` when the template says that none is needed.
+fn claim_name<'a>(pod: &'a Pod, claim: &'a PodResourceClaim, names: &PodName) -> Result<Option<&'a str>, PrepareError> {
     let statuses = pod.status.as_ref().and_then(|status| status.resource_claim_statuses.as_ref());
-    let name = match (&claim.resource_claim_name, statuses.into_iter().flatten().find(|status| status.name == claim.name)) {
-        (Some(name), _) => name.clone(),
-        (None, Some(status)) => match &status.resource_claim_name {
-            Some(name) => name.clone(),
-            // The template says that none is needed.
-            None => return Ok(()),
-        },
-        (None, None) => return Err(PrepareError::NotCreated(format!("{}/{}", names.namespace, names.name))),
-    };
-    let found = objects.resource_claim(&names.namespace, &name).await;
-    let found = found.map_err(|error| PrepareError::Fetch { claim: name.clone(), pod: names.name.clone(), error })?;
-    let found = found.ok_or_else(|| PrepareError::NotFound { claim: name.clone(), pod: names.name.clone() })?;
-    check(&found, &name, &names)
+    match (&claim.resource_claim_name, statuses.into_iter().flatten().find(|status| status.name == claim.name)) {
+        (Some(name), _) => Ok(Some(name)),
+        (None, Some(status)) => Ok(status.resource_claim_name.as_deref()),
+        (None, None) => Err(PrepareError::NotCreated(format!("{}/{}", names.namespace, names.name))),
+    }
+}
+
+async fn prepare_claim(names: &PodName, name: &str, objects: &Objects) -> Result<(), PrepareError> {
+    let (claim, pod) = (|| name.to_owned(), || names.name.clone());
+    let present = objects.resource_claim(&names.namespace, name).await;
+    let present = present.map_err(|error| PrepareError::Fetch { claim: claim(), pod: pod(), error })?;
+    let present = present.ok_or_else(|| PrepareError::NotFound { claim: claim(), pod: pod() })?;
+    check(&present, name, names)
 }
 
 /// Whether the Pod may use the claim, and the node can prepare its devices.

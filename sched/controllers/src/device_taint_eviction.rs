@@ -21,7 +21,7 @@ use serde_json::json;
 use crate::context::ControllerContext;
 use crate::eviction::{Evictions, Step, Wording};
 use crate::failure::{Failure, gone_is_fine};
-use crate::resourceclaim::{cached_claims, claims_of, is_reserved_for};
+use crate::resourceclaim::{cached_claims, has_claims, is_reserved_for, special_claim};
 use crate::work::{Controller, Next, WorkQueue};
 use crate::{meta, metrics, pods, writes};
 use condition::Tally;
@@ -83,9 +83,11 @@ pub fn build(context: &mut ControllerContext) {
     let rules = context.feed(&queue, move |change: &Change<DeviceTaintRule>| rule_changed(&of_rules, change));
     let pods = context.feed(&queue, |change: &Change<Pod>| {
         let statuses = |pod: &Pod| pod.status.as_ref().and_then(|status| status.resource_claim_statuses.clone());
-        let state = |pod: &Arc<Pod>| (pods::node_name(pod).map(str::to_owned), statuses(pod), meta::uid(&pod.metadata).to_owned());
-        let is_concerned = change.both().any(|pod| !claims_of(pod).is_empty());
-        if !is_concerned || change.old.as_ref().map(state) == change.new.as_ref().map(state) {
+        let state = |pod: &Arc<Pod>| {
+            let special = special_claim(pod).map(str::to_owned);
+            (pods::node_name(pod).map(str::to_owned), statuses(pod), special, meta::uid(&pod.metadata).to_owned())
+        };
+        if !change.both().any(|pod| has_claims(pod)) || change.old.as_ref().map(state) == change.new.as_ref().map(state) {
             return Vec::new();
         }
         change.latest().map(|pod| Key::Pod(ObjectKey::from(&pod.metadata))).into_iter().collect()

@@ -3,7 +3,7 @@
 //! Watches Pods with claims, ResourceClaims and ResourceClaimTemplates. Writes ResourceClaims for the claims of Pods that name a template,
 //! and their names to the Pods' `status.resourceClaimStatuses`; reserves allocated claims for Pods that were bound without the scheduler;
 //! removes Pods that ended from `status.reservedFor`, deallocates claims that nobody uses, removes their finalizer, and deletes claims that
-//! were made for a Pod that has ended. It allocates nothing.
+//! were made for a Pod that has ended, be it by this controller or by the scheduler for extended resources. It allocates nothing.
 
 mod consumers;
 mod generate;
@@ -73,7 +73,7 @@ pub fn build(context: &mut ControllerContext) {
 
 /// The work after a change of a Pod. A Pod without claims makes none.
 fn pod_changed(consumers: &Consumers, change: &Change<Pod>) -> Vec<Key> {
-    if change.both().all(|pod| claims_of(pod).is_empty()) {
+    if !change.both().any(|pod| has_claims(pod)) {
         return Vec::new();
     }
     let Some(latest) = change.latest() else { return Vec::new() };
@@ -84,12 +84,7 @@ fn pod_changed(consumers: &Consumers, change: &Change<Pod>) -> Vec<Key> {
         let is_gone = change.new.as_ref().is_none_or(|new| meta::uid(&new.metadata) != meta::uid(&pod.metadata));
         if is_gone || is_done(pod) {
             let namespace = meta::namespace(&pod.metadata);
-            keys.extend(
-                claims_of(pod)
-                    .iter()
-                    .filter_map(|claim| Lookup::new(pod, claim).name())
-                    .map(|name| Key::Claim(ObjectKey::new(namespace, name))),
-            );
+            keys.extend(claim_names(pod).map(|name| Key::Claim(ObjectKey::new(namespace, name))));
         }
     }
     keys.extend(change.new.as_ref().filter(|pod| !is_done(pod)).map(|_| Key::Pod(key)));
@@ -102,15 +97,33 @@ pub fn claims_of(pod: &Pod) -> &[PodResourceClaim] {
     pod.spec.as_ref().and_then(|spec| spec.resource_claims.as_deref()).unwrap_or_default()
 }
 
+/// The name of the claim that the scheduler created for the Pod's extended resources.
+pub fn special_claim(pod: &Pod) -> Option<&str> {
+    Some(&pod.status.as_ref()?.extended_resource_claim_status.as_ref()?.resource_claim_name)
+}
+
+/// Whether the Pod has claims, or may get them.
+pub fn has_claims(pod: &Pod) -> bool {
+    !claims_of(pod).is_empty() || special_claim(pod).is_some()
+}
+
+/// The names of the Pod's ResourceClaims, as far as they have names.
+fn claim_names(pod: &Pod) -> impl Iterator<Item = &str> {
+    claims_of(pod).iter().filter_map(|claim| Lookup::new(pod, claim).name()).chain(special_claim(pod))
+}
+
 /// The ResourceClaims of the Pod that the cache has. A claim that was made for another Pod is none of them.
 pub fn cached_claims(pod: &Pod, cache: &Informer<ResourceClaim>) -> Vec<Arc<ResourceClaim>> {
-    let cached = |claim: &PodResourceClaim| {
-        let name = Lookup::new(pod, claim).name()?;
+    let cached = |name: &str, must_be_own: bool| {
         let cached = cache.get(&ObjectKey::new(meta::namespace(&pod.metadata), name))?;
-        let is_own = claim.resource_claim_template_name.is_none() || generate::is_for_pod(&cached, pod);
-        is_own.then_some(cached)
+        let is_usable = !must_be_own || generate::is_for_pod(&cached, pod);
+        is_usable.then_some(cached)
     };
-    claims_of(pod).iter().filter_map(cached).collect()
+    let of_spec = claims_of(pod).iter().filter_map(|claim| {
+        let name = Lookup::new(pod, claim).name()?;
+        cached(name, claim.resource_claim_template_name.is_some())
+    });
+    of_spec.chain(special_claim(pod).and_then(|name| cached(name, true))).collect()
 }
 
 /// Whether the claim is reserved for the Pod.

@@ -5,12 +5,16 @@ mod device_use;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use k8s_openapi::api::resource::v1::{AllocationResult, DeviceClass, DeviceTaintRule, DeviceTaintSelector, ResourceClaim, ResourceSlice};
 
 use crate::device_taint::selects_device;
+use crate::extended_resource::DEVICE_CLASS_PREFIX;
+
+/// The annotation of the claim that a scheduler creates for the extended resources of a Pod.
+pub const EXTENDED_RESOURCE_CLAIM: &str = "resource.kubernetes.io/extended-resource-claim";
 
 use self::device_use::{AllocatedDevice, allocated_devices};
 pub use self::device_use::{DeviceUse, capacity_full_name};
@@ -53,6 +57,8 @@ struct PendingAllocation {
     /// Whether the devices count as used. They do not when the claim has an allocation, which counts itself.
     is_counted: bool,
     write: AllocationWrite,
+    /// Whether the scheduler is to create the claim.
+    is_new: bool,
     /// Whether the Pod for which it was decided is not bound after all.
     is_abandoned: bool,
 }
@@ -64,7 +70,25 @@ pub struct AllocationPending(String);
 
 /// How far the writing of an allocation is. The task that writes reports it; clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct AllocationWrite(Arc<AtomicU64>);
+pub struct AllocationWrite(Arc<WriteProgress>);
+
+#[derive(Debug, Default)]
+struct WriteProgress {
+    step: AtomicU64,
+    /// The claim that was created for the allocation.
+    created: OnceLock<CreatedClaim>,
+}
+
+/// A claim that the scheduler created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CreatedClaim {
+    /// Its namespace.
+    pub namespace: String,
+    /// The name that the server gave it.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+}
 
 impl AllocationWrite {
     const FAILED: u64 = u64::MAX;
@@ -72,17 +96,27 @@ impl AllocationWrite {
 
     /// The write begins: from now on the allocation may be in the store.
     pub fn start(&self) {
-        self.0.store(Self::STARTED, Ordering::Release);
+        self.0.step.store(Self::STARTED, Ordering::Release);
     }
 
     /// The claim was written with the allocation at this revision.
     pub fn written(&self, revision: u64) {
-        self.0.store(revision, Ordering::Release);
+        self.0.step.store(revision, Ordering::Release);
     }
 
     /// The allocation is not in the store.
     pub fn failed(&self) {
-        self.0.store(Self::FAILED, Ordering::Release);
+        self.0.step.store(Self::FAILED, Ordering::Release);
+    }
+
+    /// The claim for the allocation was created. Later claims do not count.
+    pub fn created(&self, claim: CreatedClaim) {
+        self.0.created.get_or_init(|| claim);
+    }
+
+    /// The claim that was created for the allocation.
+    pub fn created_claim(&self) -> Option<&CreatedClaim> {
+        self.0.created.get()
     }
 }
 
@@ -91,11 +125,17 @@ impl AllocationWrite {
 pub struct DraManager {
     /// By `namespace/name`.
     claims: HashMap<String, Arc<ResourceClaim>>,
+    /// The keys of the claims for extended resources, by the namespace and the UID of their Pod.
+    special: HashMap<(String, String), BTreeSet<String>>,
+    /// The newest revision of a claim so far. Claims are delivered in the order of their revisions.
+    revision: u64,
     /// By the UID of the claim.
     pending: HashMap<String, PendingAllocation>,
     /// The devices that claims use or will use. Administrators' access does not count.
     in_use: HashMap<DeviceId, DeviceUse>,
     classes: HashMap<String, Arc<DeviceClass>>,
+    /// The names of the classes by the extended resource that they name.
+    by_resource: HashMap<String, BTreeSet<String>>,
     taint_rules: BTreeMap<String, Arc<DeviceTaintRule>>,
     /// As their drivers publish them, by name.
     published: BTreeMap<String, Arc<ResourceSlice>>,
@@ -115,6 +155,25 @@ impl DraManager {
     /// The class of that name.
     pub fn class(&self, name: &str) -> Option<&Arc<DeviceClass>> {
         self.classes.get(name)
+    }
+
+    /// The class whose devices back the extended resource. Of several classes that name it, the newest one does, and of classes of the
+    /// same age the first one by name.
+    pub fn class_of_resource(&self, resource: &str) -> Option<&Arc<DeviceClass>> {
+        if let Some(class) = resource.strip_prefix(DEVICE_CLASS_PREFIX) {
+            return self.class(class);
+        }
+        let classes = self.by_resource.get(resource)?.iter().rev().filter_map(|name| self.classes.get(name));
+        classes.max_by_key(|class| class.metadata.creation_timestamp.as_ref().map(|time| time.0))
+    }
+
+    /// A claim for extended resources that a scheduler created for the Pod.
+    pub fn special_claim(&self, namespace: &str, pod_uid: &str) -> Option<&Arc<ResourceClaim>> {
+        if self.special.is_empty() {
+            return None;
+        }
+        let keys = self.special.get(&(namespace.to_owned(), pod_uid.to_owned()))?;
+        keys.iter().find_map(|key| self.claims.get(key))
     }
 
     /// Whether a claim uses the device, or will use it.
@@ -149,25 +208,39 @@ impl DraManager {
             Some(claim) => self.claims.insert(key.to_owned(), Arc::clone(claim)),
             None => self.claims.remove(key),
         };
+        self.revision = self.revision.max(claim.as_deref().and_then(revision_of).unwrap_or_default());
+        let (owner_before, owner) = (before.as_deref().and_then(owner_of_special), claim.as_deref().and_then(owner_of_special));
+        owner_before.iter().for_each(|owner| remove(&mut self.special, owner, key));
+        if let Some(owner) = owner {
+            self.special.entry(owner).or_default().insert(key.to_owned());
+        }
         let (old, new) = (before.as_deref().and_then(allocation_of_claim), claim.as_deref().and_then(allocation_of_claim));
         let (used, uses): (Vec<_>, Vec<_>) =
             (old.into_iter().flat_map(allocated_devices).collect(), new.into_iter().flat_map(allocated_devices).collect());
         used.iter().for_each(|device| self.release(device));
         uses.iter().for_each(|device| self.take(device));
-        // The informer may have missed the state between two allocations.
-        let is_deallocated = old.is_some() && new.is_none() || used.iter().any(|device| !uses.contains(device));
+        // The informer may have missed the state between two allocations. Without its old claim, a Pod gets a new one.
+        let is_deallocated = old.is_some() && new.is_none()
+            || used.iter().any(|device| !uses.contains(device))
+            || owner_before.is_some() && claim.is_none();
         let has_status = claim.as_deref().is_some_and(|claim| before.as_deref().is_none_or(|before| before.status != claim.status));
-        let is_replaced = claim.as_deref().and_then(|claim| claim.metadata.uid.as_deref()).is_some_and(|uid| self.count_pending(uid));
+        let uid = claim.as_deref().and_then(|claim| claim.metadata.uid.as_deref());
+        let is_replaced = uid.and_then(|uid| self.pending_of(uid)).is_some_and(|pending| self.count_pending(&pending));
         let is_freed = self.end_all_pending();
         ClaimChange { key: has_status.then(|| key.to_owned()), is_deallocated: is_deallocated || is_replaced || is_freed }
     }
 
     /// Stores the new state of a class, or removes one that is gone.
     pub fn set_class(&mut self, name: &str, class: Option<Arc<DeviceClass>>) {
-        match class {
-            Some(class) => self.classes.insert(name.to_owned(), class),
-            None => self.classes.remove(name),
-        };
+        let resource = |class: &DeviceClass| class.spec.as_ref().and_then(|spec| spec.extended_resource_name.clone());
+        if let Some(resource) = self.classes.remove(name).as_deref().and_then(resource) {
+            remove(&mut self.by_resource, &resource, name);
+        }
+        let Some(class) = class else { return };
+        if let Some(resource) = resource(&class) {
+            self.by_resource.entry(resource).or_default().insert(name.to_owned());
+        }
+        self.classes.insert(name.to_owned(), class);
     }
 
     /// Stores the new state of a slice, or removes one that is gone.
@@ -209,7 +282,9 @@ impl DraManager {
             return Err(AllocationPending(claim_key(claim)));
         }
         let devices = allocated_devices(allocation).collect();
-        let pending = PendingAllocation { key: claim_key(claim), devices, is_counted: false, write: write.clone(), is_abandoned: false };
+        let is_new = claim.metadata.generate_name.is_some() && claim.metadata.resource_version.is_none();
+        let (key, write_of_pending) = (claim_key(claim), write.clone());
+        let pending = PendingAllocation { key, devices, is_counted: false, write: write_of_pending, is_new, is_abandoned: false };
         self.pending.insert(uid.clone(), pending);
         self.count_pending(&uid);
         Ok(write)
@@ -232,17 +307,18 @@ impl DraManager {
             return false;
         }
         let has_ended = |uid: &String, pending: &PendingAllocation| {
-            let claim = self.claims.get(&pending.key).filter(|claim| claim.metadata.uid.as_ref() == Some(uid));
-            // A claim that is gone has no devices.
-            let Some(claim) = claim else { return true };
-            match pending.write.0.load(Ordering::Acquire) {
+            let revision = match self.claim_of(uid, pending) {
+                Some(claim) => revision_of(claim),
+                // The informer may not have the claim yet.
+                None if pending.is_new => Some(self.revision),
+                // A claim that is gone has no devices.
+                None => return true,
+            };
+            match pending.write.0.step.load(Ordering::Acquire) {
                 0 => pending.is_abandoned,
                 AllocationWrite::STARTED => false,
                 AllocationWrite::FAILED => true,
-                written => {
-                    let revision = claim.metadata.resource_version.as_ref().and_then(|revision| revision.parse::<u64>().ok());
-                    revision.is_none_or(|revision| revision >= written)
-                }
+                written => revision.is_none_or(|revision| revision >= written),
             }
         };
         let ended: Vec<String> = self.pending.iter().filter(|(uid, pending)| has_ended(uid, pending)).map(|(uid, _)| uid.clone()).collect();
@@ -253,14 +329,14 @@ impl DraManager {
     /// Counts the devices of the pending allocation, unless the claim has an allocation: a share that counts twice would keep others
     /// from what is left. Returns whether devices became free, because the claim has others.
     fn count_pending(&mut self, uid: &str) -> bool {
-        let Some(pending) = self.pending.get_mut(uid) else { return false };
-        let claim = self.claims.get(&pending.key).filter(|claim| claim.metadata.uid.as_deref() == Some(uid));
-        let allocation = claim.and_then(|claim| allocation_of_claim(claim));
-        if std::mem::replace(&mut pending.is_counted, allocation.is_none()) == allocation.is_none() {
+        let Some(pending) = self.pending.get(uid) else { return false };
+        let allocation = self.claim_of(uid, pending).and_then(|claim| allocation_of_claim(claim)).cloned();
+        let (devices, counts) = (pending.devices.clone(), allocation.is_none());
+        if pending.is_counted == counts {
             return false;
         }
-        let devices = pending.devices.clone();
-        let Some(allocation) = allocation else {
+        self.pending.get_mut(uid).into_iter().for_each(|pending| pending.is_counted = counts);
+        let Some(allocation) = &allocation else {
             devices.iter().for_each(|device| self.take(device));
             return false;
         };
@@ -274,6 +350,18 @@ impl DraManager {
         let Some(pending) = self.pending.remove(uid).filter(|pending| pending.is_counted) else { return false };
         pending.devices.iter().for_each(|device| self.release(device));
         true
+    }
+
+    /// The key of the pending allocation of a claim, which may have been created for it.
+    fn pending_of(&self, claim: &str) -> Option<String> {
+        let is_of = |(uid, pending): &(&String, &PendingAllocation)| pending.claim(uid).is_some_and(|(_, uid)| uid == claim);
+        self.pending.iter().find(is_of).map(|(uid, _)| uid.clone())
+    }
+
+    /// The claim of the pending allocation, if the informer has it.
+    fn claim_of(&self, uid: &str, pending: &PendingAllocation) -> Option<&Arc<ResourceClaim>> {
+        let (key, uid) = pending.claim(uid)?;
+        self.claims.get(&key).filter(|claim| claim.metadata.uid.as_ref() == Some(&uid))
     }
 
     fn take(&mut self, device: &AllocatedDevice) {
@@ -306,6 +394,29 @@ impl DraManager {
         }
         Arc::new(tainted)
     }
+}
+
+impl PendingAllocation {
+    /// `namespace/name` and UID of the claim; `None` for a claim that the scheduler has not created yet.
+    fn claim(&self, uid: &str) -> Option<(String, String)> {
+        match self.write.created_claim() {
+            Some(created) => Some((format!("{}/{}", created.namespace, created.name), created.uid.clone())),
+            None if self.is_new => None,
+            None => Some((self.key.clone(), uid.to_owned())),
+        }
+    }
+}
+
+/// The Pod, by namespace and UID, for which the scheduler created the claim.
+fn owner_of_special(claim: &ResourceClaim) -> Option<(String, String)> {
+    let metadata = &claim.metadata;
+    metadata.annotations.as_ref()?.get(EXTENDED_RESOURCE_CLAIM).filter(|value| *value == "true")?;
+    let owner = metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true) && owner.kind == "Pod")?;
+    Some((metadata.namespace.clone().unwrap_or_default(), owner.uid.clone()))
+}
+
+fn revision_of(claim: &ResourceClaim) -> Option<u64> {
+    claim.metadata.resource_version.as_ref().and_then(|revision| revision.parse().ok())
 }
 
 /// `namespace/name` of a claim.

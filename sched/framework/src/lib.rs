@@ -7,6 +7,7 @@ mod changes;
 mod device_taint;
 mod disruption_budget;
 mod dra_manager;
+mod extended_resource;
 mod external;
 mod filters;
 mod host_port;
@@ -38,8 +39,10 @@ pub use changes::{Changes, NumberedChange};
 pub use device_taint::{selects_device, tolerates_device_taint};
 pub use disruption_budget::DisruptionBudget;
 pub use dra_manager::{
-    AllocationPending, AllocationWrite, ClaimChange, DeviceId, DeviceUse, DraManager, PoolId, allocation_of_claim, capacity_full_name,
+    AllocationPending, AllocationWrite, ClaimChange, CreatedClaim, DeviceId, DeviceUse, DraManager, EXTENDED_RESOURCE_CLAIM, PoolId,
+    allocation_of_claim, capacity_full_name,
 };
+pub use extended_resource::{DEVICE_CLASS_PREFIX, DeviceResources, is_device_resource};
 pub use external::{
     ExternalPlugin, ExternalPluginSet, ExternalPluginSpec, ExternalPlugins, ExternalPoints, FailurePolicy, ImagePullPolicy, Pending,
 };

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::{
-    HostPort, NamespaceLabels, PodAffinityTerm, PodAffinityTerms, PodResourceClaim, PodVolume, Resource, TopologySpread, image_names,
+    DeviceResources, HostPort, NamespaceLabels, PodAffinityTerm, PodAffinityTerms, PodResourceClaim, PodVolume, Resource, TopologySpread,
+    image_names,
 };
 
 /// The CPU that scores count for a container without a CPU request, as upstream: a tenth of a core.
@@ -76,6 +77,8 @@ pub struct PodInfo {
     pub volumes: Vec<PodVolume>,
     /// The claims for devices of a Pod without a node.
     pub resource_claims: Vec<PodResourceClaim>,
+    /// What the containers of a Pod without a node request of resources that devices may back.
+    pub device_resources: Vec<DeviceResources>,
     /// The names of the images of a Pod without a node.
     pub images: Vec<String>,
     /// The controller of a Pod without a node.
@@ -165,6 +168,7 @@ impl PodInfo {
             tolerations: spec.tolerations.clone().unwrap_or_default(),
             volumes: PodVolume::of_pod(pod),
             resource_claims: if spec.node_name.is_none() { PodResourceClaim::of_pod(pod) } else { Vec::new() },
+            device_resources: if spec.node_name.is_none() { DeviceResources::of_pod(spec) } else { Vec::new() },
             images: if spec.node_name.is_none() { image_names(spec) } else { Vec::new() },
             controller: spec.node_name.is_none().then(|| PodController::new(pod)).flatten().map(Box::new),
         }
@@ -184,6 +188,11 @@ impl PodInfo {
     /// Whether a topology spread constraint of a Pod in `namespace` selects the Pod.
     pub fn is_spread_by(&self, constraint: &TopologySpread, namespace: &str) -> bool {
         self.namespace == namespace && constraint.selects(&self.labels)
+    }
+
+    /// Whether devices may have to be allocated for the Pod.
+    pub fn may_use_devices(&self) -> bool {
+        !self.resource_claims.is_empty() || !self.device_resources.is_empty()
     }
 
     /// Whether the Pod uses the ResourceClaim of that `namespace/name`.

@@ -194,7 +194,8 @@ fn related(node: &str, attributes: &Attributes, view: &dyn View) -> Decision {
         "resourceclaims" => view.pods_on(node, Some(namespace)).iter().any(|pod| {
             let claims = |path: &str| pod.pointer(path).and_then(Value::as_array).cloned().unwrap_or_default();
             let all = [claims("/spec/resourceClaims"), claims("/status/resourceClaimStatuses")].concat();
-            all.iter().any(|claim| text(claim, "resourceClaimName") == name)
+            let special = pod.pointer("/status/extendedResourceClaimStatus").map(|status| text(status, "resourceClaimName"));
+            all.iter().any(|claim| text(claim, "resourceClaimName") == name) || special.is_some_and(|special| special == name)
         }),
         _ => view.pods_on(node, Some(namespace)).iter().any(|pod| refers(pod, resource, name)),
     };

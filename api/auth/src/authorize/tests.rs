@@ -229,10 +229,12 @@ fn node_view() -> Objects {
     let other = json!({ "serviceAccountName": "other", "imagePullSecrets": [{ "name": "others" }] });
     let volume = |name: &str, claim: &str| json!({ "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": name }, "spec": { "claimRef": { "namespace": "ns", "name": claim } } });
     let slice = |name: &str, on: &str| json!({ "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": { "name": name }, "spec": { "nodeName": on } });
+    let mut mine = pod("mine", "n1", mine);
+    mine["status"] = json!({ "extendedResourceClaimStatus": { "resourceClaimName": "mine-extended-resources-x" } });
     Objects::new([
         slice("own", "n1"),
         slice("foreign", "n2"),
-        pod("mine", "n1", mine),
+        mine,
         pod("other", "n2", other),
         volume("pv", "claim"),
         volume("foreign", "elsewhere"),
@@ -293,6 +295,7 @@ fn a_node_reads_what_its_pods_need() {
         get storage.k8s.io:csinodes - n1: yes
         get storage.k8s.io:csinodes - n2: no
         get resource.k8s.io:resourceclaims ns gpu: yes
+        get resource.k8s.io:resourceclaims ns mine-extended-resources-x: yes
         get resource.k8s.io:resourceclaims ns others: no
         create resource.k8s.io:resourceslices -: yes
         update resource.k8s.io:resourceslices - own: yes

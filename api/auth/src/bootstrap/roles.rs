@@ -340,6 +340,7 @@ const SCHEDULER: &[Grant] = &[
     On(READ, STORAGE, &["volumeattachments"]),
     On(READ, RESOURCE, &["deviceclasses", "devicetaintrules", "resourceclaims", "resourceslices"]),
     On(&["patch", "update"], RESOURCE, &["resourceclaims", "resourceclaims/status"]),
+    On(&["create", "delete"], RESOURCE, &["resourceclaims"]),
     On(UPDATE, CORE, &["pods/finalizers"]),
     On(READ, SCHEDULING, &["podgroups", "workloads"]),
     On(&["patch", "update"], SCHEDULING, &["podgroups/status"]),

@@ -112,8 +112,11 @@ const EVICTS: &[Part] = &[Controller("device-taint-eviction-controller")];
 const AVOIDS: &[Part] = &[Scheduler, Controller("device-taint-eviction-controller")];
 const TEMPLATE: &[Part] = &[Controller("resourceclaim-controller")];
 
-const DEVICE_CLASS: &[Field] =
-    &[Field::by(&[Clients], "config", ""), Field::nobody("extendedResourceName"), Field::by(ALLOCATES, "selectors", ALLOCATOR)];
+const DEVICE_CLASS: &[Field] = &[
+    Field::by(&[Clients], "config", ""),
+    Field::by(ALLOCATES, "extendedResourceName", "sched/framework/src/dra_manager.rs"),
+    Field::by(ALLOCATES, "selectors", ALLOCATOR),
+];
 
 const DEVICE_TAINT_RULE: &[Field] = &[Field::by(AVOIDS, "deviceSelector", "sched/framework/src/dra_manager.rs")];
 

@@ -173,3 +173,30 @@ async fn a_pod_with_devices_waits_for_their_driver() {
     cluster.delete("device", 30).await;
     cluster.gone("device").await;
 }
+
+#[tokio::test]
+async fn a_pod_whose_extended_resources_devices_back_waits_for_their_driver() {
+    let (cluster, _agent) = Cluster::running().await;
+    // As the scheduler leaves the Pod.
+    let pods: Api<Pod> = Api::default_namespaced(cluster.client.clone());
+    let pod = json!({"metadata": {"name": "backed"}, "spec": one("web:1")});
+    let pod = pods.create(&PostParams::default(), &serde_json::from_value(pod).expect("a Pod")).await.expect("created");
+    let claims: Api<k8s_openapi::api::resource::v1::ResourceClaim> = Api::default_namespaced(cluster.client.clone());
+    let requests = json!([{"name": "container-0-request-0", "exactly": {"deviceClassName": "gpu"}}]);
+    let claim = json!({"metadata": {"name": "backed-x"}, "spec": {"devices": {"requests": requests}}});
+    claims.create(&PostParams::default(), &serde_json::from_value(claim).expect("a claim")).await.expect("created");
+    let result = json!({"request": "container-0-request-0", "driver": "gpu.example.com", "pool": NODE, "device": "gpu-0"});
+    let reserved = json!([{"resource": "pods", "name": "backed", "uid": pod.metadata.uid}]);
+    let status = json!({"status": {"allocation": {"devices": {"results": [result]}}, "reservedFor": reserved}});
+    claims.patch_status("backed-x", &PatchParams::default(), &Patch::Merge(status)).await.expect("allocated");
+    let mappings = json!([{"containerName": "c", "resourceName": "example.com/gpu", "requestName": "container-0-request-0"}]);
+    let status = json!({"status": {"extendedResourceClaimStatus": {"resourceClaimName": "backed-x", "requestMappings": mappings}}});
+    pods.patch_status("backed", &PatchParams::default(), &Patch::Merge(status)).await.expect("named");
+    let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "backed"}, "target": {"kind": "Node", "name": NODE}});
+    let bound = pods.create_subresource::<_, serde_json::Value>("binding", "backed", &PostParams::default(), &binding).await;
+    bound.expect("bound");
+    let message = "FailedPrepareDynamicResources: Failed to prepare dynamic resources: DRA driver gpu.example.com is not registered";
+    cluster.event("backed", message).await;
+    cluster.delete("backed", 30).await;
+    cluster.gone("backed").await;
+}

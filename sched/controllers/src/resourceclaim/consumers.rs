@@ -4,8 +4,7 @@ use api_client::informer::ObjectKey;
 use k8s_openapi::api::core::v1::Pod;
 use parking_lot::Mutex;
 
-use super::generate::Lookup;
-use super::{claims_of, is_done};
+use super::{claim_names, claims_of, is_done};
 use crate::meta;
 use crate::relation::Relation;
 
@@ -26,7 +25,7 @@ impl Consumers {
         let (mut claims, mut templates) = Default::default();
         if let Some(pod) = pod.filter(|pod| !is_done(pod)) {
             let namespaced = |name: &str| ObjectKey::new(meta::namespace(&pod.metadata), name);
-            claims = claims_of(pod).iter().filter_map(|claim| Lookup::new(pod, claim).name()).map(namespaced).collect();
+            claims = claim_names(pod).map(namespaced).collect();
             templates = claims_of(pod).iter().filter_map(|claim| claim.resource_claim_template_name.as_deref()).map(namespaced).collect();
         }
         index.claims.set(key, claims);

@@ -123,6 +123,15 @@ fn a_change_of_a_pod_is_work_for_its_claims_when_it_ends() {
     assert_eq!(change(Some(named()), Some(ended())), [key("Claim", "p-gpu-x"), key("Claim", "shared")]);
     assert_eq!(consumers.of_claim(&ObjectKey::new("ns", "shared")), []);
     assert_eq!(change(Some(named()), None), [key("Claim", "p-gpu-x"), key("Claim", "shared")]);
+    // The scheduler created a claim for the extended resources of a Pod that names no claims.
+    let backed = |phase: &str| {
+        let status = json!({"phase": phase, "extendedResourceClaimStatus": {"resourceClaimName": "p-x", "requestMappings": []}});
+        Some(pod(json!({"spec": {"resourceClaims": null}, "status": status})))
+    };
+    assert_eq!(change(None, backed("Running")), [key("Pod", "p")]);
+    assert_eq!(consumers.of_claim(&ObjectKey::new("ns", "p-x")), [ObjectKey::new("ns", "p")]);
+    assert_eq!(change(backed("Running"), backed("Failed")), [key("Claim", "p-x")]);
+    assert_eq!(consumers.of_claim(&ObjectKey::new("ns", "p-x")), []);
     let mut replaced = pod(json!({}));
     replaced.metadata.uid = Some("other".to_owned());
     assert_eq!(change(Some(named()), Some(replaced)), [key("Claim", "p-gpu-x"), key("Claim", "shared"), key("Pod", "p")]);

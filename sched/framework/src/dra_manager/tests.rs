@@ -250,3 +250,98 @@ fn slices_are_those_of_their_nodes_with_the_taints_of_rules() {
     manager.set_slice("all", None);
     assert_eq!(names(&manager, "n3"), "");
 }
+
+#[test]
+fn an_allocation_of_a_claim_that_is_created_lasts_until_the_informer_has_it() {
+    let allocation: AllocationResult = serde_json::from_value(allocation_of(&["a"])).expect("an allocation");
+    let new = json!({"metadata": {"namespace": "default", "name": "<new>", "uid": "temporary", "generateName": "p-"}, "spec": {}});
+    let new: ResourceClaim = serde_json::from_value(new).expect("a claim");
+    let begun = || {
+        let mut manager = DraManager::default();
+        manager.set_claim("default/other", Some(claim("o", 1, &[])));
+        let write = manager.signal_claim_pending_allocation(&new, &allocation).expect("the only one");
+        manager.set_claim("default/other", Some(claim("o", 2, &[])));
+        assert_eq!(in_use(&manager, ["a", "b"]), [true, false], "nobody has created it yet");
+        (manager, write)
+    };
+    let created = || CreatedClaim { namespace: "default".to_owned(), name: "c".to_owned(), uid: "u".to_owned() };
+
+    let (mut manager, write) = begun();
+    assert!(manager.remove_claim_pending_allocation("temporary", &write), "it never began");
+    assert_eq!(in_use(&manager, ["a", "b"]), [false, false]);
+
+    let (mut manager, write) = begun();
+    write.start();
+    write.created(created());
+    assert!(!manager.remove_claim_pending_allocation("temporary", &write), "it may be in the store");
+    write.failed();
+    assert!(manager.end_all_pending());
+    assert_eq!(in_use(&manager, ["a", "b"]), [false, false]);
+
+    let (mut manager, write) = begun();
+    write.start();
+    write.created(created());
+    manager.set_claim("default/c", Some(claim("u", 3, &[])));
+    write.written(5);
+    manager.set_claim("default/other", Some(claim("o", 4, &[])));
+    assert_eq!(in_use(&manager, ["a", "b"]), [true, false], "the informer has the claim without the allocation");
+    manager.set_claim("default/c", Some(claim("u", 5, &["a"])));
+    assert!(!manager.claim_has_pending_allocation("temporary"));
+    assert_eq!(in_use(&manager, ["a", "b"]), [true, false]);
+
+    // The claim is gone before the informer had it.
+    let (mut manager, write) = begun();
+    write.start();
+    write.created(created());
+    write.written(5);
+    manager.set_claim("default/other", Some(claim("o", 4, &[])));
+    assert_eq!(in_use(&manager, ["a", "b"]), [true, false]);
+    assert!(manager.set_claim("default/other", Some(claim("o", 6, &[]))).is_deallocated);
+    assert_eq!(in_use(&manager, ["a", "b"]), [false, false]);
+}
+
+#[test]
+fn a_pod_has_the_claim_for_its_extended_resources() {
+    let special = |revision: u64, annotation: &str, owner: &str| {
+        let mut claim = ResourceClaim::clone(&claim("u", revision, &[]));
+        let owners = json!([{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": owner, "controller": true}]);
+        claim.metadata.owner_references = Some(serde_json::from_value(owners).expect("owners"));
+        claim.metadata.annotations = Some([(EXTENDED_RESOURCE_CLAIM.to_owned(), annotation.to_owned())].into());
+        Some(Arc::new(claim))
+    };
+    let mut manager = DraManager::default();
+    manager.set_claim("default/c", special(1, "false", "p"));
+    assert!(manager.special_claim("default", "p").is_none());
+    manager.set_claim("default/c", special(2, "true", "p"));
+    assert!(manager.special_claim("default", "p").is_some());
+    assert!(manager.special_claim("other", "p").is_none() && manager.special_claim("default", "q").is_none());
+    // Two schedulers may create one each.
+    manager.set_claim("default/d", special(3, "true", "p"));
+    assert!(manager.set_claim("default/c", None).is_deallocated, "the Pod may be tried again");
+    assert!(manager.special_claim("default", "p").is_some());
+    manager.set_claim("default/d", None);
+    assert!(manager.special_claim("default", "p").is_none() && manager.special.is_empty());
+}
+
+#[test]
+fn the_newest_class_backs_a_resource() {
+    let mut manager = DraManager::default();
+    let mut set = |name: &str, class: Option<(&str, &str)>| {
+        let class = class.map(|(resource, created)| {
+            let metadata = json!({"name": name, "creationTimestamp": created});
+            let spec = if resource.is_empty() { json!({}) } else { json!({"extendedResourceName": resource}) };
+            Arc::new(serde_json::from_value(json!({"metadata": metadata, "spec": spec})).expect("a class"))
+        });
+        manager.set_class(name, class);
+        let of = |resource: &str| manager.class_of_resource(resource).and_then(|class| class.metadata.name.clone()).unwrap_or_default();
+        [of("example.com/gpu"), of("deviceclass.resource.kubernetes.io/b")]
+    };
+    let (early, late) = ("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z");
+    assert_eq!(set("c", Some(("example.com/gpu", early))), ["c", ""]);
+    assert_eq!(set("b", Some(("example.com/gpu", early))), ["b", "b"], "the first one by name");
+    assert_eq!(set("d", Some(("example.com/gpu", late))), ["d", "b"], "the newest one");
+    assert_eq!(set("d", Some(("example.com/other", late))), ["b", "b"]);
+    assert_eq!(set("b", Some(("", early))), ["c", "b"]);
+    assert_eq!(set("c", None), ["", "b"]);
+    assert_eq!(set("b", None), ["", ""]);
+}

@@ -11,6 +11,7 @@ mod claims;
 mod constraint;
 mod cycle_cache;
 mod error;
+mod extended;
 #[cfg(test)]
 pub(crate) mod fixtures;
 mod outcome;
@@ -35,6 +36,7 @@ use self::allocator::{Allocator, Effort};
 use self::binding_conditions::preparation;
 use self::cycle_cache::CycleCache;
 use self::error::AllocationError;
+use self::extended::{ExtendedResources, SpecialClaim, SpecialClaims};
 use self::selectors::SelectorCache;
 use crate::config::DynamicResourcesArgs;
 pub(crate) use binding::DynamicResourcesBinding;
@@ -66,15 +68,27 @@ struct PodClaims {
     unallocated: Vec<Arc<ResourceClaim>>,
     /// The indexes of claims whose devices were not prepared for use: no node is feasible with their allocations.
     unprepared: Vec<usize>,
+    /// The extended resources of the Pod that devices back.
+    extended: Option<ExtendedResources>,
     /// The objects of the cycle, until its end.
     dra: Option<Arc<DraManager>>,
     progress: Mutex<Progress>,
     /// The allocations for the node that was chosen.
     reserved: Vec<ReservedClaim>,
+    /// The write of the claim that is created for the extended resources, once it is reserved.
+    new_claim: Option<AllocationWrite>,
     /// Resolves when the writes of PreBind have ended, once they have begun.
     writes_ended: Arc<Mutex<Option<oneshot::Receiver<()>>>>,
     /// The claim whose allocation is removed, because no node is feasible with it.
     to_deallocate: Option<Arc<ResourceClaim>>,
+    /// The claim for extended resources of an earlier attempt, which is deleted.
+    to_delete: Option<Arc<ResourceClaim>>,
+}
+
+impl PodClaims {
+    fn is_empty(&self) -> bool {
+        self.claims.is_empty() && self.extended.is_none()
+    }
 }
 
 /// A claim whose allocation was decided.
@@ -83,12 +97,24 @@ struct ReservedClaim {
     claim: Arc<ResourceClaim>,
     allocation: AllocationResult,
     write: AllocationWrite,
+    /// The claim, if it is to be created for extended resources.
+    special: Option<Arc<SpecialClaim>>,
+}
+
+/// What the Pod gets on a node.
+#[derive(Default)]
+struct NodeAllocation {
+    /// For the claims that are not allocated, then for the special one.
+    allocations: Vec<AllocationResult>,
+    /// The claim for the extended resources that the node lacks.
+    special: Option<Arc<SpecialClaim>>,
 }
 
 /// What the filter found on nodes.
 struct Progress {
     /// By the name of the node. A cycle may filter a node several times.
-    nodes: HashMap<String, Result<Vec<AllocationResult>, Status>>,
+    nodes: HashMap<String, Result<NodeAllocation, Status>>,
+    special: SpecialClaims,
     effort: Effort,
     cache: CycleCache,
     /// Something is wrong with a claim, a class or a slice: no node is feasible.
@@ -101,6 +127,7 @@ impl Default for Progress {
     fn default() -> Self {
         Self {
             nodes: HashMap::new(),
+            special: SpecialClaims::new(),
             effort: Effort::of_cycle(),
             cache: CycleCache::default(),
             failure: None,
@@ -125,7 +152,8 @@ impl Plugin for DynamicResources {
 
 impl FilterPlugin for DynamicResources {
     fn pre_filter(&self, state: &mut CycleState, pod: &PodInfo, snapshot: &Snapshot) -> Status {
-        if pod.resource_claims.is_empty() {
+        let extended = ExtendedResources::of_pod(pod, &snapshot.dra);
+        if pod.resource_claims.is_empty() && extended.is_none() {
             return Status::Success;
         }
         state.write(DYNAMIC_RESOURCES, PodClaims::default());
@@ -137,24 +165,24 @@ impl FilterPlugin for DynamicResources {
             return unschedulable(error.to_string());
         }
         let unallocated: Vec<_> = claims.iter().filter(|claim| allocation_of_claim(claim).is_none()).cloned().collect();
-        let dra = (!unallocated.is_empty()).then(|| Arc::clone(&snapshot.dra));
+        let dra = (!unallocated.is_empty() || extended.is_some()).then(|| Arc::clone(&snapshot.dra));
         let unprepared = self.unprepared(&claims);
-        state.write(DYNAMIC_RESOURCES, PodClaims { claims, unallocated, unprepared, dra, ..PodClaims::default() });
+        state.write(DYNAMIC_RESOURCES, PodClaims { claims, unallocated, unprepared, extended, dra, ..PodClaims::default() });
         Status::Success
     }
 
-    fn may_reject(&self, _state: &CycleState, pod: &PodInfo) -> bool {
-        !pod.resource_claims.is_empty()
+    fn may_reject(&self, state: &CycleState, _pod: &PodInfo) -> bool {
+        state.read::<PodClaims>(DYNAMIC_RESOURCES).is_some()
     }
 
-    fn filter(&self, state: &CycleState, _pod: &PodInfo, node: &NodeInfo) -> Status {
+    fn filter(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
         let Some(claims) = state.read::<PodClaims>(DYNAMIC_RESOURCES) else { return Status::Success };
         let mut progress = claims.progress.lock();
         if let Some(failure) = &progress.failure {
             return unschedulable(failure.clone());
         }
         if !progress.nodes.contains_key(&node.name) {
-            let result = self.filter_node(claims, node, &mut progress);
+            let result = self.filter_node(pod, claims, node, &mut progress);
             progress.nodes.insert(node.name.clone(), result);
         }
         match progress.nodes.get(&node.name) {
@@ -187,10 +215,16 @@ impl DynamicResources {
     }
 
     /// The allocations on the node, or why there are none.
-    fn filter_node(&self, claims: &PodClaims, node: &NodeInfo, progress: &mut Progress) -> Result<Vec<AllocationResult>, Status> {
+    fn filter_node(&self, pod: &PodInfo, claims: &PodClaims, node: &NodeInfo, progress: &mut Progress) -> Result<NodeAllocation, Status> {
+        let special = match &claims.extended {
+            Some(extended) if extended.stale.is_some() => return Err(unschedulable("cannot schedule extended resource claim")),
+            Some(extended) => extended.on_node(pod, node, &mut progress.special).map_err(unschedulable)?,
+            None => None,
+        };
+        let to_allocate: Vec<_> = claims.unallocated.iter().chain(special.as_ref().map(|special| &special.claim)).map(Arc::clone).collect();
         let allocations = match &claims.dra {
-            Some(dra) => self.allocate(dra, claims, node, progress)?,
-            None => Vec::new(),
+            Some(dra) if !to_allocate.is_empty() => self.allocate(dra, &to_allocate, node, progress)?,
+            _ => Vec::new(),
         };
         let is_elsewhere = |claim: &ResourceClaim| {
             let selector = allocation_of_claim(claim).and_then(|allocation| allocation.node_selector.as_ref());
@@ -199,7 +233,7 @@ impl DynamicResources {
         let is_of_no_use = |(index, claim): &(usize, &Arc<ResourceClaim>)| is_elsewhere(claim) || claims.unprepared.contains(index);
         let elsewhere: Vec<usize> = claims.claims.iter().enumerate().filter(is_of_no_use).map(|(index, _)| index).collect();
         if elsewhere.is_empty() {
-            return Ok(allocations);
+            return Ok(NodeAllocation { allocations, special });
         }
         progress.unavailable.extend(elsewhere);
         Err(unschedulable("resourceclaim not available on the node"))
@@ -208,7 +242,7 @@ impl DynamicResources {
     fn allocate(
         &self,
         dra: &DraManager,
-        claims: &PodClaims,
+        claims: &[Arc<ResourceClaim>],
         node: &NodeInfo,
         progress: &mut Progress,
     ) -> Result<Vec<AllocationResult>, Status> {
@@ -217,7 +251,7 @@ impl DynamicResources {
         }
         let before = progress.effort.for_node();
         let mut effort = before.clone();
-        let result = Allocator::new(dra, &self.selectors, &claims.unallocated).allocate(node, &mut progress.cache, &mut effort);
+        let result = Allocator::new(dra, &self.selectors, claims).allocate(node, &mut progress.cache, &mut effort);
         progress.effort.spend(&before, &effort);
         let steps = progress.cache.take_steps();
         // If they were the last ones, the next node learns it.
@@ -248,11 +282,18 @@ impl PostFilterPlugin for DynamicResources {
         _offset: usize,
     ) -> PostFilterResult {
         let message = match state.read_mut::<PodClaims>(DYNAMIC_RESOURCES) {
-            _ if pod.resource_claims.is_empty() => "",
-            Some(claims) if !claims.claims.is_empty() => {
+            None if pod.resource_claims.is_empty() => "",
+            Some(claims) if !claims.is_empty() => {
                 claims.to_deallocate = idle(claims, pod);
+                if claims.to_deallocate.is_none() {
+                    claims.to_delete = claims.extended.as_ref().and_then(|extended| extended.stale.clone());
+                }
                 // Upstream has written it by now.
-                if claims.to_deallocate.is_some() { "deallocation of ResourceClaim started" } else { "still not schedulable" }
+                match (&claims.to_deallocate, &claims.to_delete) {
+                    (Some(_), _) => "deallocation of ResourceClaim started",
+                    (None, Some(_)) => "deletion of ResourceClaim started",
+                    (None, None) => "still not schedulable",
+                }
             }
             _ => "no new claims to deallocate",
         };
@@ -269,7 +310,7 @@ fn idle(claims: &PodClaims, pod: &PodInfo) -> Option<Arc<ResourceClaim>> {
 
 impl BindingPlugin for DynamicResources {
     fn has_part_in(&self, pod: &PodInfo) -> bool {
-        !pod.resource_claims.is_empty()
+        pod.may_use_devices()
     }
 }
 
@@ -279,17 +320,22 @@ impl ReservePlugin for DynamicResources {
         // The objects are changed below: nobody else may have them then.
         claims.dra = None;
         let mut progress = std::mem::take(claims.progress.get_mut());
-        if claims.unallocated.is_empty() {
+        if claims.unallocated.is_empty() && claims.extended.is_none() {
             return Ok(());
         }
-        let Some(Ok(allocations)) = progress.nodes.remove(node) else {
+        let Some(Ok(NodeAllocation { allocations, special })) = progress.nodes.remove(node) else {
             return Err(Refusal::Error("claim allocation not found for node".into()));
         };
         let dra = Arc::make_mut(&mut snapshot.dra);
-        for (claim, allocation) in claims.unallocated.iter().zip(allocations) {
+        let of_pod = claims.unallocated.iter().map(|claim| (claim, None));
+        let all = of_pod.chain(special.iter().map(|special| (&special.claim, Some(special))));
+        for ((claim, special), allocation) in all.zip(allocations) {
             let write =
                 dra.signal_claim_pending_allocation(claim, &allocation).map_err(|error| Refusal::Error(error.to_string().into()))?;
-            claims.reserved.push(ReservedClaim { claim: Arc::clone(claim), allocation, write });
+            if special.is_some() {
+                claims.new_claim = Some(write.clone());
+            }
+            claims.reserved.push(ReservedClaim { claim: Arc::clone(claim), allocation, write, special: special.cloned() });
         }
         Ok(())
     }

@@ -2,9 +2,11 @@
 //! (`LeastAllocated`), or as the scoring strategy says.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use sched_framework::{
-    ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, Reason, Resource, ScorePlugin, Status, is_extended_resource,
+    ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, Reason, Resource, ScorePlugin, Snapshot, Status,
+    is_extended_resource,
 };
 
 use super::resource_allocation::amounts;
@@ -34,30 +36,48 @@ impl NodeResourcesFit {
         (is_named || self.ignored_resource_groups.iter().any(|group| group == domain)) && is_extended_resource(resource)
     }
 
-    /// What the node must have.
-    fn required<'p>(&self, pod: &'p PodInfo) -> Cow<'p, Resource> {
-        if !pod.requests.scalar.keys().any(|resource| self.ignores(resource)) {
+    /// What the node must have. A resource that the node does not have itself, and that devices back, is left to `DynamicResources`.
+    fn required<'p>(&self, state: &CycleState, pod: &'p PodInfo, node: &NodeInfo) -> Cow<'p, Resource> {
+        let backed = state.read::<BackedByDevices>(NODE_RESOURCES_FIT);
+        let is_lacking = |resource: &str| node.allocatable.scalar.get(resource).is_none_or(|capacity| *capacity == 0);
+        let is_left = |resource: &str| backed.is_some_and(|backed| backed.0.contains(resource)) && is_lacking(resource);
+        let is_not_required = |resource: &str| self.ignores(resource) || is_left(resource);
+        if !pod.requests.scalar.keys().any(|resource| is_not_required(resource)) {
             return Cow::Borrowed(&pod.requests);
         }
         let mut required = pod.requests.clone();
-        required.scalar.retain(|resource, _| !self.ignores(resource));
+        required.scalar.retain(|resource, _| !is_not_required(resource));
         Cow::Owned(required)
     }
 }
 
+const NODE_RESOURCES_FIT: &str = "NodeResourcesFit";
+
+/// The extended resources of the Pod that devices back.
+struct BackedByDevices(BTreeSet<String>);
+
 impl Plugin for NodeResourcesFit {
     fn name(&self) -> &'static str {
-        "NodeResourcesFit"
+        NODE_RESOURCES_FIT
     }
 }
 
 impl FilterPlugin for NodeResourcesFit {
-    fn filter(&self, _state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
+    fn pre_filter(&self, state: &mut CycleState, pod: &PodInfo, snapshot: &Snapshot) -> Status {
+        let resources = pod.device_resources.iter().flat_map(|container| container.requests.keys());
+        let backed: BTreeSet<String> = resources.filter(|resource| snapshot.dra.class_of_resource(resource).is_some()).cloned().collect();
+        if !backed.is_empty() {
+            state.write(NODE_RESOURCES_FIT, BackedByDevices(backed));
+        }
+        Status::Success
+    }
+
+    fn filter(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
         let mut reasons: Vec<Reason> = Vec::new();
         if node.pods.len() >= node.pods_max {
             reasons.push("Too many pods".into());
         }
-        let required = self.required(pod);
+        let required = self.required(state, pod, node);
         let insufficient = node.allocatable.insufficient(&node.requested, &required);
         reasons.extend(insufficient.iter().map(|resource| format!("Insufficient {resource}").into()));
         match (reasons.is_empty(), node.allocatable.could_hold(&required)) {
@@ -68,7 +88,14 @@ impl FilterPlugin for NodeResourcesFit {
     }
 
     fn events_to_register(&self) -> &'static [ClusterEvent] {
-        &[ClusterEvent::NodeAdd, ClusterEvent::UpdateNodeAllocatable, ClusterEvent::AssignedPodDelete, ClusterEvent::UpdatePodScaleDown]
+        &[
+            ClusterEvent::NodeAdd,
+            ClusterEvent::UpdateNodeAllocatable,
+            ClusterEvent::AssignedPodDelete,
+            ClusterEvent::UpdatePodScaleDown,
+            // A class may back the extended resource that the node lacks.
+            ClusterEvent::DeviceClassUpdate,
+        ]
     }
 }
 
@@ -148,6 +175,27 @@ mod tests {
         let ignoring = NodeResourcesFit::new(&arguments("NodeResourcesFit", &json!({"ignoredResources": ["cpu"]})).node_resources_fit);
         let status = ignoring.filter(&CycleState::default(), &wanting, &all);
         assert_eq!(status, Status::UnschedulableAndUnresolvable(vec!["Insufficient cpu".into()]), "CPU is no extended resource");
+    }
+
+    #[test]
+    fn resources_that_devices_back_are_left_to_the_claim_where_the_node_has_none() {
+        let container = json!({"name": "c", "resources": {"requests": {"example.com/gpu": "2", "example.org/nic": "1"}}});
+        let wanting = pod("p", json!({"containers": [container]}));
+        let mut all = Snapshot::default();
+        let class = json!({"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": "example.com/gpu"}});
+        let reasons = |all: &Snapshot, gpus: &str| {
+            let (plugin, mut state) = (plugin(), CycleState::default());
+            assert_eq!(plugin.pre_filter(&mut state, &wanting, all), Status::Success);
+            let allocatable = json!({"example.com/gpu": gpus, "example.org/nic": "1"});
+            match plugin.filter(&state, &wanting, &node("n", json!({"status": {"allocatable": allocatable}}))) {
+                Status::Success => String::new(),
+                Status::Unschedulable(reasons) | Status::UnschedulableAndUnresolvable(reasons) => reasons.join(", "),
+            }
+        };
+        let insufficient = "Insufficient example.com/gpu";
+        assert_eq!(reasons(&all, "0"), insufficient);
+        Arc::make_mut(&mut all.dra).set_class("gpu", Some(Arc::new(serde_json::from_value(class).expect("a class"))));
+        assert_eq!(["0", "1", "2"].map(|gpus| reasons(&all, gpus)), ["", insufficient, ""]);
     }
 
     #[test]

@@ -104,7 +104,7 @@ impl ClaimWaits {
 impl Scheduler {
     /// What the Pod waits for before it is tried: the key of a claim, or an empty one.
     pub(super) fn awaited_claim(&self, pod: &PodInfo) -> Option<String> {
-        let profile = self.profiles.get(&pod.scheduler_name).filter(|_| !pod.resource_claims.is_empty());
+        let profile = self.profiles.get(&pod.scheduler_name).filter(|_| pod.may_use_devices());
         if !profile.is_some_and(|profile| profile.has_dynamic_resources) || self.cache.pod(&pod.uid).is_some() {
             return None;
         }
@@ -122,7 +122,13 @@ impl Scheduler {
                     self.claim_changed(&key, claim, pods);
                 }
             }
-            DeviceChanges::Classes(classes) => self.store(classes, ClusterEvent::DeviceClassUpdate, DraManager::set_class),
+            DeviceChanges::Classes(classes) => {
+                if !classes.is_empty() {
+                    // What a node must have depends on the extended resources of the classes.
+                    self.profiles.values_mut().for_each(|running| running.progress.reset());
+                }
+                self.store(classes, ClusterEvent::DeviceClassUpdate, DraManager::set_class);
+            }
             DeviceChanges::Slices(slices) => self.store(slices, ClusterEvent::ResourceSliceUpdate, DraManager::set_slice),
             DeviceChanges::TaintRules(rules) => self.store(rules, ClusterEvent::ResourceSliceUpdate, DraManager::set_taint_rule),
         }

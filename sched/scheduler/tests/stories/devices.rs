@@ -1,5 +1,6 @@
 //! Pods with claims for devices, with a real API server.
 
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::runtime::wait::await_condition;
@@ -202,6 +203,44 @@ async fn a_pod_is_bound_when_its_device_is_attached() {
     cluster.stop().await;
 }
 
+/// Whether the Pod names a claim for its extended resources, and which.
+fn special_of(pod: Option<&Pod>) -> Option<String> {
+    Some(pod?.status.as_ref()?.extended_resource_claim_status.as_ref()?.resource_claim_name.clone())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_that_a_killed_scheduler_created_for_extended_resources_is_replaced() {
+    let cluster = cluster(&[]).await;
+    let requests = json!({"deviceclass.resource.kubernetes.io/gpu": "1"});
+    let spec = |gate: bool| {
+        let gates = if gate { json!([{"name": "example.com/wait"}]) } else { json!(null) };
+        json!({"containers": [{"name": "c", "image": "none", "resources": {"limits": requests}}], "schedulingGates": gates})
+    };
+    cluster.pod("p", spec(true)).await;
+    let uid = cluster.api::<Pod>().get("p").await.expect("the Pod").metadata.uid;
+    // The state in the middle of PreBind: the claim has a device, and nothing names it.
+    let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": uid, "controller": true});
+    let metadata = json!({
+        "name": "p-extended-resources-old", "ownerReferences": [owner], "finalizers": ["resource.kubernetes.io/delete-protection"],
+        "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
+    });
+    let wanted = json!([{"name": "container-0-request-0", "exactly": {"deviceClassName": "gpu"}}]);
+    let claims = cluster.api::<ResourceClaim>();
+    let claim = json!({"metadata": metadata, "spec": {"devices": {"requests": wanted}}});
+    claims.create(&PostParams::default(), &from(claim)).await.expect("a claim");
+    let result = json!({"request": "container-0-request-0", "driver": "gpu.example.com", "pool": "n1", "device": "gpu-0"});
+    let status = json!({"status": {"allocation": {"devices": {"results": [result]}}}});
+    claims.patch_status("p-extended-resources-old", &PatchParams::default(), &Patch::Merge(status)).await.expect("allocated");
+    let open = Patch::Merge(json!({"spec": {"schedulingGates": null}}));
+    cluster.api::<Pod>().patch("p", &PatchParams::default(), &open).await.expect("no gate");
+    cluster.node_of("p").await;
+    let pod = cluster.api::<Pod>().get("p").await.expect("the Pod");
+    let name = special_of(Some(&pod)).expect("a claim");
+    let all: Vec<String> = claims.list(&Default::default()).await.expect("claims").iter().map(ResourceExt::name_any).collect();
+    assert_eq!(all, [name], "the old claim is gone");
+    cluster.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claim_gets_another_device_when_one_fails() {
     let cluster = Cluster::start(&["n1", "n2"], json!([])).await;
@@ -233,5 +272,29 @@ async fn a_claim_gets_another_device_when_one_is_not_attached_in_time() {
     assert!(message.starts_with(r#"running PreBind plugin "DynamicResources": device binding timeout"#), "{message}");
     offer(&cluster, "n2-gpu", json!({"nodeName": "n2"}), json!({})).await;
     assert_eq!(cluster.node_of("p").await, "n2");
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_that_is_not_bound_leaves_no_claim_for_its_extended_resources() {
+    let refusing = Extender::start(|_, _| Reply::Json(json!({"Error": "not here"}))).await;
+    let extenders = json!([{"urlPrefix": refusing.url(), "bindVerb": "bind", "httpTimeout": "20s"}]);
+    let cluster = with_extenders(&[], extenders).await;
+    let requests = json!({"deviceclass.resource.kubernetes.io/gpu": "1"});
+    let containers = json!([{"name": "c", "image": "none", "resources": {"limits": requests}}]);
+    cluster.pod("p", json!({"containers": containers})).await;
+    cluster.until_unscheduled("p", "SchedulerError", "not here").await;
+    // Each attempt creates a claim and deletes it.
+    refusing.until_called(refusing.requests("bind").len() + 2).await;
+    let pods = cluster.api::<Pod>();
+    pods.delete("p", &DeleteParams::default().grace_period(0)).await.expect("deleted");
+    let is_clear = |claims: &[ResourceClaim]| claims.is_empty();
+    let claims = cluster.api::<ResourceClaim>();
+    in_time("no claims", async {
+        while !is_clear(&claims.list(&Default::default()).await.expect("claims").items) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
     cluster.stop().await;
 }

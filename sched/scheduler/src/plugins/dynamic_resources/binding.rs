@@ -1,8 +1,11 @@
 //! What [`super::DynamicResources`] writes: the allocations of claims with the Pod for which they are reserved, before the Pod is bound;
-//! the end of that reservation, for a Pod that is not bound after all; and the end of an allocation that is of no use, for a Pod that no node
-//! is feasible for. A Pod with devices that must be prepared is bound when they are.
+//! the end of that reservation, for a Pod that is not bound after all; and the end of an allocation that is of no use, for a Pod that no
+//! node is feasible for. For extended resources that devices back, it also creates the claim, writes its name to the Pod's status, and
+//! deletes the claim of a Pod that is not bound. A Pod with devices that must be prepared is bound when they are.
 //!
 //! A write goes on when nobody waits for it any more. Until it is clear whether it succeeded, its devices stay in use.
+
+mod special;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,9 +15,9 @@ use api_client::informer::ObjectKey;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::{AllocationResult, DeviceAllocationResult, ResourceClaim, ResourceClaimConsumerReference};
 use kube::Api;
-use kube::api::{Patch, PatchParams};
+use kube::api::{Patch, PatchParams, PostParams};
 use sched_framework::{
-    AllocationWrite, BindingPlugin, CycleState, Plugin, PodInfo, PreBindPlugin, PreBinding, Refusal, allocation_of_claim,
+    AllocationWrite, BindingPlugin, CreatedClaim, CycleState, Plugin, PodInfo, PreBindPlugin, PreBinding, Refusal, allocation_of_claim,
 };
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -64,15 +67,23 @@ enum ClaimWriteError {
     GetPod { pod: String, error: kube::Error },
     #[error("remove pod {pod} from claim {claim}: {}", chain(.error))]
     Unreserve { pod: String, claim: String, error: kube::Error },
+    #[error("create claim for extended resources {pod}: {}", chain(.error))]
+    Create { pod: String, error: kube::Error },
+    #[error("update pod {pod} ExtendedResourceClaimStatus: {}", chain(.error))]
+    PodStatus { pod: String, error: kube::Error },
+    #[error("remove finalizer from claim {claim}: {}", chain(.error))]
+    NoFinalizer { claim: String, error: kube::Error },
+    #[error("delete claim {claim}: {}", chain(.error))]
+    Delete { claim: String, error: kube::Error },
 }
 
 impl ClaimWriteError {
     /// Whether somebody else changed the claim at the same time.
     fn is_conflict(&self) -> bool {
         match self {
-            Self::Finalizer { error: kube::Error::Api(status), .. } | Self::Status { error: kube::Error::Api(status), .. } => {
-                status.code == 409
-            }
+            Self::Finalizer { error: kube::Error::Api(status), .. }
+            | Self::NoFinalizer { error: kube::Error::Api(status), .. }
+            | Self::Status { error: kube::Error::Api(status), .. } => status.code == 409,
             _ => false,
         }
     }
@@ -99,20 +110,23 @@ impl DynamicResourcesBinding {
         Api::namespaced(self.client.clone(), namespace)
     }
 
+    fn pods(&self, namespace: &str) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
     /// The claims of the Pod with devices that must be prepared.
     fn awaited(of_pod: &PodClaims, pod: &PodInfo) -> Vec<AwaitedClaim> {
         let allocation = |claim: &Arc<ResourceClaim>| {
             let reserved = of_pod.reserved.iter().find(|reserved| Arc::ptr_eq(&reserved.claim, claim));
             reserved.map(|reserved| &reserved.allocation).or_else(|| allocation_of_claim(claim)).is_some_and(has_conditions)
         };
-        let awaited = |claim: &Arc<ResourceClaim>| AwaitedClaim {
-            key: ObjectKey::from(&claim.metadata),
-            uid: claim.metadata.uid.clone().unwrap_or_default(),
-            revision: revision(claim),
-            pod_uid: pod.uid.clone(),
-        };
-        of_pod.claims.iter().filter(|claim| allocation(claim)).map(awaited).collect()
+        of_pod.claims.iter().filter(|claim| allocation(claim)).map(|claim| awaited(claim, pod)).collect()
     }
+}
+
+fn awaited(claim: &ResourceClaim, pod: &PodInfo) -> AwaitedClaim {
+    let uid = claim.metadata.uid.clone().unwrap_or_default();
+    AwaitedClaim { key: ObjectKey::from(&claim.metadata), uid, revision: revision(claim), pod_uid: pod.uid.clone() }
 }
 
 /// Does work that begins when this is polled, and then runs to its end. The result waits for it.
@@ -139,25 +153,30 @@ impl Plugin for DynamicResourcesBinding {
 
 impl BindingPlugin for DynamicResourcesBinding {
     fn has_part_in(&self, pod: &PodInfo) -> bool {
-        !pod.resource_claims.is_empty()
+        pod.may_use_devices()
     }
 }
 
 impl PreBindPlugin for DynamicResourcesBinding {
     fn pre_bind(&self, state: &CycleState, pod: &Arc<PodInfo>, node: &str) -> Option<PreBinding> {
         let of_pod = state.read::<PodClaims>(DYNAMIC_RESOURCES)?;
+        let of_claim = |claim: &ResourceClaim, reserved: Option<&ReservedClaim>| ClaimBinding {
+            api: self.api(&pod.namespace),
+            pods: self.pods(&pod.namespace),
+            claim: claim.clone(),
+            reserved: reserved.cloned(),
+            pod: Arc::clone(pod),
+        };
         let mut writes: Vec<ClaimBinding> = Vec::new();
         for claim in of_pod.claims.iter().filter(|claim| !claims::is_reserved_for(claim, &pod.uid)) {
-            let reserved = of_pod.reserved.iter().find(|reserved| Arc::ptr_eq(&reserved.claim, claim));
-            writes.push(ClaimBinding {
-                api: self.api(&pod.namespace),
-                claim: ResourceClaim::clone(claim),
-                reserved: reserved.cloned(),
-                pod: Arc::clone(pod),
-            });
+            writes.push(of_claim(claim, of_pod.reserved.iter().find(|reserved| Arc::ptr_eq(&reserved.claim, claim))));
         }
-        let mut awaited = Self::awaited(of_pod, pod);
-        if writes.is_empty() && awaited.is_empty() {
+        // The one that is created comes last.
+        let special = of_pod.reserved.iter().find(|reserved| reserved.special.is_some());
+        writes.extend(special.map(|reserved| of_claim(&reserved.claim, Some(reserved))));
+        let awaits_special = special.is_some_and(|reserved| has_conditions(&reserved.allocation));
+        let mut awaited_claims = Self::awaited(of_pod, pod);
+        if writes.is_empty() && awaited_claims.is_empty() {
             return None;
         }
         let (writes_ended, plugin, pod, node) = (Arc::clone(&of_pod.writes_ended), self.clone(), Arc::clone(pod), node.to_owned());
@@ -172,15 +191,16 @@ impl PreBindPlugin for DynamicResourcesBinding {
                 result
             };
             let written = in_time(run_to_end(plugin.writes.clone(), work)).await?;
-            if awaited.is_empty() {
+            awaited_claims.extend(written.last().filter(|_| awaits_special).map(|created| awaited(created, &pod)));
+            if awaited_claims.is_empty() {
                 return Ok(());
             }
-            for claim in &mut awaited {
+            for claim in &mut awaited_claims {
                 let written = written.iter().find(|written| written.metadata.uid.as_ref() == Some(&claim.uid));
                 claim.revision = written.map_or(claim.revision, revision);
             }
             plugin.writer.awaits_devices(&pod, &node);
-            plugin.devices.prepared(&awaited).await.map_err(|error| Refusal::Error(error.to_string().into()))
+            plugin.devices.prepared(&awaited_claims).await.map_err(|error| Refusal::Error(error.to_string().into()))
         }))
     }
 
@@ -190,10 +210,11 @@ impl PreBindPlugin for DynamicResourcesBinding {
         let is_reserved = |claim: &&Arc<ResourceClaim>| claims::is_reserved_for(claim, &pod.uid);
         // After PreBind, any of them may be reserved.
         let claims: Vec<_> = of_pod.claims.iter().filter(|claim| writes_ended.is_some() || is_reserved(claim)).cloned().collect();
-        if claims.is_empty() {
+        let new_claim = of_pod.new_claim.clone().filter(|_| writes_ended.is_some());
+        if claims.is_empty() && new_claim.is_none() {
             return None;
         }
-        let unreserving = Unreserving { api: self.api(&pod.namespace), pods: Api::namespaced(self.client.clone(), &pod.namespace), claims };
+        let unreserving = Unreserving { api: self.api(&pod.namespace), pods: self.pods(&pod.namespace), claims, new_claim };
         let pod = Arc::clone(pod);
         Some(Box::pin(run_to_end(self.writes.clone(), async move {
             if let Some(ended) = writes_ended {
@@ -205,8 +226,13 @@ impl PreBindPlugin for DynamicResourcesBinding {
     }
 
     fn make_room(&self, state: &CycleState, pod: &Arc<PodInfo>) -> Option<PreBinding> {
-        let claim = Arc::clone(state.read::<PodClaims>(DYNAMIC_RESOURCES)?.to_deallocate.as_ref()?);
-        let api = self.api(&pod.namespace);
+        let (of_pod, api) = (state.read::<PodClaims>(DYNAMIC_RESOURCES)?, self.api(&pod.namespace));
+        if let Some(claim) = of_pod.to_delete.clone() {
+            let (name, uid) = (claim.metadata.name.clone().unwrap_or_default(), claim.metadata.uid.clone().unwrap_or_default());
+            let deletion = async move { special::delete(&api, &name, &uid).await };
+            return Some(Box::pin(in_time(run_to_end(self.writes.clone(), deletion))));
+        }
+        let claim = Arc::clone(of_pod.to_deallocate.as_ref()?);
         Some(Box::pin(in_time(run_to_end(self.writes.clone(), async move {
             let status = json!({"allocation": null, "reservedFor": null, "devices": null});
             let patch = Patch::Merge(guarded(&claim, json!({"status": status})));
@@ -255,6 +281,8 @@ struct Unreserving {
     api: Api<ResourceClaim>,
     pods: Api<Pod>,
     claims: Vec<Arc<ResourceClaim>>,
+    /// The write of the claim that may have been created for the Pod.
+    new_claim: Option<AllocationWrite>,
 }
 
 impl Unreserving {
@@ -278,13 +306,24 @@ impl Unreserving {
                 }
             }
         }
-        Ok(())
+        match self.new_claim.as_ref().and_then(|write| Some((write, write.created_claim()?))) {
+            Some((write, created)) => self.delete_new(pod, write, created).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Deletes the claim that was created for the Pod, and removes its name from the Pod's status.
+    async fn delete_new(&self, pod: &PodInfo, write: &AllocationWrite, created: &CreatedClaim) -> Result<(), ClaimWriteError> {
+        special::delete(&self.api, &created.name, &created.uid).await?;
+        write.failed();
+        special::set_in_pod(&self.pods, pod, Value::Null).await
     }
 }
 
 /// The writes for one claim of a Pod.
 struct ClaimBinding {
     api: Api<ResourceClaim>,
+    pods: Api<Pod>,
     /// As it was read last.
     claim: ResourceClaim,
     /// The allocation of a claim that has none.
@@ -295,8 +334,13 @@ struct ClaimBinding {
 impl ClaimBinding {
     /// Writes the claim, and reports what became of its allocation.
     async fn run(mut self) -> Result<ResourceClaim, ClaimWriteError> {
+        let Some(ReservedClaim { write, allocation, special, .. }) = self.reserved.clone() else {
+            return self.retry().await.map(|()| self.claim);
+        };
+        if special.is_some() {
+            self.create(&write).await.inspect_err(|_error| write.failed())?;
+        }
         let result = self.retry().await;
-        let Some(ReservedClaim { write, allocation, .. }) = self.reserved.clone() else { return result.map(|()| self.claim) };
         match result {
             Err(error) if !error.is_in_doubt() || !self.has_allocation(&allocation).await => {
                 write.failed();
@@ -304,9 +348,26 @@ impl ClaimBinding {
             }
             Ok(()) | Err(_) => {
                 written(&write, &self.claim);
+                if let Some(special) = special {
+                    let status = json!({"requestMappings": special.mappings, "resourceClaimName": self.claim.metadata.name});
+                    special::set_in_pod(&self.pods, &self.pod, status).await?;
+                }
                 Ok(self.claim)
             }
         }
+    }
+
+    /// Creates a claim that there is not yet. If no answer comes, the next attempt to schedule the Pod deletes the claim.
+    async fn create(&mut self, write: &AllocationWrite) -> Result<(), ClaimWriteError> {
+        let mut claim = self.claim.clone();
+        (claim.metadata.name, claim.metadata.uid) = (None, None);
+        let created = self.api.create(&PostParams::default(), &claim).await;
+        self.claim = created.map_err(|error| ClaimWriteError::Create { pod: self.pod.key(), error })?;
+        let text = |field: &Option<String>| field.clone().unwrap_or_default();
+        let metadata = &self.claim.metadata;
+        let (name, uid) = (text(&metadata.name), text(&metadata.uid));
+        write.created(CreatedClaim { namespace: self.pod.namespace.clone(), name, uid });
+        Ok(())
     }
 
     /// Whether the store has the allocation after all. It asks until there is an answer: the devices stay in use as long as that.

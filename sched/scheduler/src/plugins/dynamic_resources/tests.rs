@@ -309,3 +309,84 @@ fn a_claim_that_a_pod_names_twice_is_allocated_once() {
     let other = filter(&plugin, &mut CycleState::default(), &using("q", &["d"]), &all);
     assert_eq!(other[0], "fits", "the second device is left to others");
 }
+
+/// A Pod that requests the resource of the class `gpu`.
+pub(super) fn requesting_gpus(name: &str, number: usize, claims: &[&str]) -> PodInfo {
+    let requests = json!({"deviceclass.resource.kubernetes.io/gpu": number.to_string()});
+    let claims: Vec<_> = claims.iter().map(|claim| json!({"name": claim, "resourceClaimName": claim})).collect();
+    pod(name, json!({"containers": [{"name": "c", "resources": {"requests": requests}}], "resourceClaims": claims}))
+}
+
+/// A claim that was created for the extended resources of the Pod.
+pub(super) fn special(name: &str, pod: &str) -> Value {
+    let mut claim = wanted(name);
+    claim["metadata"]["annotations"] = json!({"resource.kubernetes.io/extended-resource-claim": "true"});
+    claim["metadata"]["ownerReferences"] = json!([{"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": pod, "controller": true}]);
+    claim
+}
+
+#[test]
+fn devices_back_extended_resources() {
+    let slices = [devices_of("n1", &["a", "b"])];
+    let (none, stale) = ("cannot allocate all claims", "cannot schedule extended resource claim");
+    let cases: [FilterCase; 6] = [
+        ("one", vec![], requesting_gpus("p", 1, &[]), ["fits", none], "still not schedulable"),
+        ("too many", vec![], requesting_gpus("p", 3, &[]), [none, none], "still not schedulable"),
+        ("beside a claim", vec![wanted("c")], requesting_gpus("p", 1, &["c"]), ["fits", none], "still not schedulable"),
+        ("too many beside a claim", vec![wanted("c")], requesting_gpus("p", 2, &["c"]), [none, none], "still not schedulable"),
+        ("of an earlier attempt", vec![special("x", "p")], requesting_gpus("p", 1, &[]), [stale; 2], "deletion of ResourceClaim started"),
+        ("of another Pod", vec![special("x", "q")], requesting_gpus("p", 1, &[]), ["fits", none], "still not schedulable"),
+    ];
+    for (name, claims, pod, expected, room) in cases {
+        let (plugin, mut state, all) = (DynamicResources::default(), CycleState::default(), cluster(&slices, &claims));
+        assert_eq!(filter(&plugin, &mut state, &pod, &all), expected, "{name}");
+        assert!(plugin.may_reject(&state, &pod) && plugin.has_part_in(&pod));
+        assert_eq!(post_filter(&plugin, &mut state, &pod, &all), room, "{name}");
+    }
+}
+
+#[test]
+fn a_node_that_has_the_resource_itself_needs_no_devices() {
+    let (gpu, nic) = ("deviceclass.resource.kubernetes.io/gpu", "example.org/nic");
+    let container = json!({"name": "c", "resources": {"requests": {gpu: "1", nic: "1"}}});
+    let pod = pod("p", json!({"containers": [container]}));
+    let with = |name: &str, allocatable: Value| node(name, json!({"status": {"allocatable": allocatable}}));
+    let mut all = snapshot(vec![with("n1", json!({gpu: "4", nic: "1"})), with("n2", json!({gpu: "0"}))]);
+    all.dra = Arc::new(manager(&[devices_of("n2", &["a"])], &[]));
+    let (plugin, mut state) = (DynamicResources::default(), CycleState::default());
+    assert_eq!(filter(&plugin, &mut state, &pod, &all), ["fits", "cannot fit resource"], "no class backs the other resource");
+    plugin.reserve(&mut state, &pod, "n1", &mut all).expect("nothing to reserve");
+    assert!(state.read::<PodClaims>(DYNAMIC_RESOURCES).expect("a state").reserved.is_empty());
+}
+
+#[test]
+fn a_pod_that_requests_what_no_class_backs_has_no_part() {
+    let (plugin, mut state, all) = (DynamicResources::default(), CycleState::default(), cluster(&[], &[]));
+    let pod = pod("p", json!({"containers": [{"name": "c", "resources": {"requests": {"example.com/tpu": "1"}}}]}));
+    assert_eq!(filter(&plugin, &mut state, &pod, &all), ["fits", "fits"]);
+    assert!(!plugin.may_reject(&state, &pod));
+    assert_eq!(post_filter(&plugin, &mut state, &pod, &all), "");
+}
+
+#[test]
+fn devices_of_extended_resources_are_reserved_for_the_claim_that_is_to_be_created() {
+    let mut all = cluster(&[devices_of("n1", &["a"])], &[]);
+    let (plugin, mut state, pod) = (DynamicResources::default(), CycleState::default(), requesting_gpus("p", 1, &[]));
+    assert_eq!(filter(&plugin, &mut state, &pod, &all)[0], "fits");
+    plugin.reserve(&mut state, &pod, "n1", &mut all).expect("reserved");
+    let claims = state.read::<PodClaims>(DYNAMIC_RESOURCES).expect("a state");
+    let claim = serde_json::to_value(claims.reserved[0].claim.as_ref()).expect("json");
+    let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "p", "controller": true});
+    assert_eq!(
+        (&claim["metadata"]["generateName"], &claim["metadata"]["ownerReferences"], &claim["metadata"]["annotations"]),
+        (&json!("p-extended-resources-"), &json!([owner]), &json!({"resource.kubernetes.io/extended-resource-claim": "true"}))
+    );
+    let exactly = json!({"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1});
+    assert_eq!(claim["spec"]["devices"]["requests"], json!([{"name": "container-0-request-0", "exactly": exactly}]));
+    // Another Pod does not get the device, as long as it is reserved.
+    let other = requesting_gpus("q", 1, &[]);
+    let fits = |all: &Snapshot| filter(&plugin, &mut CycleState::default(), &other, all)[0].clone();
+    assert_eq!(fits(&all), "cannot allocate all claims");
+    assert_eq!(plugin.unreserve(&mut state, &pod, "n1", &mut all), [ClusterEvent::ResourceClaimUpdate]);
+    assert_eq!(fits(&all), "fits");
+}

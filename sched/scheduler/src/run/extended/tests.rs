@@ -35,6 +35,8 @@ fn scheduler() -> Scheduler {
         let node: Node = serde_json::from_value(json!({"metadata": {"name": name}, "status": status})).expect("a Node");
         scheduler.node_changed(&ObjectKey::new("", name), Some(&node));
     }
+    // Devices may back the resource: before, no such Pod is tried.
+    scheduler.devices_synced(&api_client::informer::Informer::detached());
     scheduler
 }
 

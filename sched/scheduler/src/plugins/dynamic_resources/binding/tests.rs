@@ -8,7 +8,7 @@ use sched_framework::{FilterPlugin, ReservePlugin, Snapshot, Status};
 
 use super::super::DynamicResources;
 use super::super::fixtures::{DRIVER, devices_of, parsed, slice};
-use super::super::tests::{allocated, cluster, post_filter, using, wanted};
+use super::super::tests::{allocated, cluster, post_filter, requesting_gpus, special, using, wanted};
 use super::*;
 
 /// What the server answers next: a status with an object, or no answer.
@@ -24,7 +24,8 @@ fn client(answers: Vec<Option<(u16, Value)>>) -> (kube::Client, Requests) {
         async move {
             let (parts, body) = request.into_parts();
             let body: Value = serde_json::from_slice(&body.collect().await?.to_bytes()).unwrap_or_default();
-            let path = parts.uri.path().rsplit("resourceclaims/").next().unwrap_or_default().to_owned();
+            let path = parts.uri.path().rsplit("resourceclaims/").next().unwrap_or_default();
+            let path = path.rsplit("namespaces/default/").next().unwrap_or_default().to_owned();
             log.lock().push(format!("{} {path} {}", parts.method, summary(&body)));
             let answer = answers.lock().pop_front().expect("an answer");
             let (status, object) = answer.ok_or_else(|| std::io::Error::from(std::io::ErrorKind::ConnectionReset))?;
@@ -47,6 +48,8 @@ fn summary(body: &Value) -> String {
     parts.extend((!pods.is_empty()).then(|| format!("for {}", pods.join(" "))));
     let removed = body.pointer("/status/reservedFor/0").filter(|one| one["$patch"] == "delete");
     parts.extend(removed.map(|one| format!("uid {}, without {}", body["metadata"]["uid"], one["uid"])));
+    let named = body.pointer("/status/extendedResourceClaimStatus");
+    parts.extend(named.map(|status| format!("claim {}", status["resourceClaimName"].as_str().unwrap_or("-"))));
     parts.join(", ")
 }
 
@@ -84,8 +87,17 @@ impl Reserved {
 
     /// The same on devices of these slices.
     fn on(slices: &[Value], claims: &[Value]) -> Self {
+        Self::with(using("p", &["c"]), slices, claims)
+    }
+
+    /// The same for this Pod.
+    fn of(pod: PodInfo, claims: &[Value]) -> Self {
+        Self::with(pod, &[devices_of("n1", &["a"])], claims)
+    }
+
+    fn with(pod: PodInfo, slices: &[Value], claims: &[Value]) -> Self {
         let mut all = cluster(slices, claims);
-        let (plugin, mut state, pod) = (DynamicResources::default(), CycleState::default(), Arc::new(using("p", &["c"])));
+        let (plugin, mut state, pod) = (DynamicResources::default(), CycleState::default(), Arc::new(pod));
         assert_eq!(plugin.pre_filter(&mut state, &pod, &all), Status::Success);
         assert_eq!(plugin.filter(&state, &pod, &all.nodes[0]), Status::Success);
         plugin.reserve(&mut state, &pod, "n1", &mut all).expect("reserved");
@@ -283,7 +295,7 @@ async fn a_pod_that_is_not_bound_is_removed_from_its_claims() {
         assert_eq!(plugin.pre_bind(&reserved.state, &reserved.pod, "n1").expect("work").await, Ok(()));
         assert!(reserved.unreserve(), "the other Pod has the device");
         assert_eq!(plugin.take_back(&reserved.state, &reserved.pod).expect("work").await, Ok(()));
-        let get = "GET /api/v1/namespaces/default/pods/p at -".to_owned();
+        let get = "GET pods/p at -".to_owned();
         let removal = r#"PATCH c/status at -, uid "uid-c", without "p""#.to_owned();
         let expected: Vec<String> =
             ["PATCH c/status at 1, for q p".to_owned(), get].into_iter().chain(is_removed.then_some(removal)).collect();
@@ -310,7 +322,7 @@ async fn a_pod_is_removed_from_its_claims_after_the_writes_that_were_under_way()
     reserved.unreserve();
     assert_eq!(plugin.take_back(&reserved.state, &reserved.pod).expect("work").await, Ok(()));
     let methods: Vec<String> = requests.lock().iter().map(|request| request.chars().take(10).collect()).collect();
-    assert_eq!(methods, ["PATCH c/st", "GET /api/v", "PATCH c/st"]);
+    assert_eq!(methods, ["PATCH c/st", "GET pods/p", "PATCH c/st"]);
 }
 
 #[tokio::test]
@@ -468,4 +480,91 @@ async fn the_wait_goes_on_after_a_restart_of_the_scheduler() {
     assert_eq!(waiting.poll().await, None);
     assert_eq!(waiting.informed(&attaching(&before, 3, json!([condition("attached", "True")]))).await, Some(Ok(())));
     assert!(requests.lock().is_empty(), "nothing was left to write");
+}
+
+/// The answers to the creation, the finalizer and the status of a claim for extended resources.
+fn created() -> Vec<Option<(u16, Value)>> {
+    let allocated = with_finalizer(allocated("p-x", "n1", "a", &["p"]));
+    vec![Some((201, at(wanted("p-x"), 2))), Some((200, at(with_finalizer(wanted("p-x")), 3))), Some((200, at(allocated, 4)))]
+}
+
+fn a_pod() -> Option<(u16, Value)> {
+    Some((200, json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default", "uid": "p"}})))
+}
+
+const CREATES: [&str; 3] =
+    ["POST resourceclaims at -", "PATCH p-x at 2, [\"resource.kubernetes.io/delete-protection\"]", "PATCH p-x/status at 3, a, for p"];
+
+#[tokio::test]
+async fn a_claim_for_extended_resources_is_created_and_named_in_the_pod() {
+    let mut reserved = Reserved::of(requesting_gpus("p", 1, &[]), &[]);
+    let (client, requests) = client(created().into_iter().chain([a_pod()]).collect());
+    assert_eq!(reserved.pre_bind(client).await, Ok(()));
+    let pod = ["PATCH pods/p/status at -, claim p-x"];
+    assert_eq!(*requests.lock(), [CREATES.as_slice(), &pod].concat());
+    assert!(reserved.unreserve(), "the claim has it in the store");
+    Arc::make_mut(&mut reserved.all.dra).set_claim("default/p-x", Some(parsed(&at(allocated("p-x", "n1", "a", &["p"]), 4))));
+    assert!(reserved.is_in_use());
+    Arc::make_mut(&mut reserved.all.dra).set_claim("default/p-x", None);
+    assert!(!reserved.is_in_use());
+}
+
+#[tokio::test]
+async fn a_claim_that_cannot_be_created_has_no_devices() {
+    for answer in [status(403, "Forbidden"), None] {
+        let mut reserved = Reserved::of(requesting_gpus("p", 1, &[]), &[]);
+        let (client, requests) = client(vec![answer]);
+        let error = reserved.pre_bind(client).await.expect_err("no claim");
+        assert!(
+            matches!(&error, Refusal::Error(reason) if reason.starts_with("create claim for extended resources default/p: ")),
+            "{error:?}"
+        );
+        assert_eq!(requests.lock().len(), 1);
+        assert!(!reserved.unreserve());
+        let binding = binding_of(self::client(vec![a_pod()]).0);
+        binding.take_back(&reserved.state, &reserved.pod).expect("work").await.expect("nothing to delete");
+    }
+}
+
+#[tokio::test]
+async fn the_claim_of_a_pod_that_is_not_bound_is_deleted() {
+    let mut reserved = Reserved::of(requesting_gpus("p", 1, &[]), &[]);
+    let (client, _) = client(created().into_iter().chain([status(500, "InternalError")]).collect());
+    let error = reserved.pre_bind(client).await.expect_err("the Pod does not name the claim");
+    assert!(
+        matches!(&error, Refusal::Error(reason) if reason.starts_with("update pod default/p ExtendedResourceClaimStatus: ")),
+        "{error:?}"
+    );
+    assert!(reserved.unreserve(), "the claim has it in the store");
+    let stored = at(with_finalizer(allocated("p-x", "n1", "a", &["p"])), 4);
+    let deleted = json!({"kind": "Status", "apiVersion": "v1", "status": "Success"});
+    let answers = vec![
+        a_pod(),
+        Some((200, stored.clone())),
+        status(409, "Conflict"),
+        Some((200, stored.clone())),
+        Some((200, stored)),
+        Some((200, deleted)),
+        a_pod(),
+    ];
+    let (client, requests) = self::client(answers);
+    let binding = binding_of(client);
+    binding.take_back(&reserved.state, &reserved.pod).expect("work").await.expect("deleted");
+    let (get, unprotect) = ("GET p-x at -", "PATCH p-x at 4, []");
+    let ends = ["DELETE p-x at -", "PATCH pods/p/status at -, claim -"];
+    assert_eq!(*requests.lock(), [["GET pods/p at -", get, unprotect, get, unprotect].as_slice(), &ends].concat());
+    assert!(Arc::make_mut(&mut reserved.all.dra).end_all_pending(), "the informer never had the claim");
+    assert!(!reserved.is_in_use());
+}
+
+#[tokio::test]
+async fn the_claim_of_an_earlier_attempt_is_deleted() {
+    let all = cluster(&[devices_of("n1", &["a"])], &[special("p-x", "p")]);
+    let (plugin, mut state, pod) = (DynamicResources::default(), CycleState::default(), Arc::new(requesting_gpus("p", 1, &[])));
+    assert_eq!(plugin.pre_filter(&mut state, &pod, &all), Status::Success);
+    assert_eq!(post_filter(&plugin, &mut state, &pod, &all), "deletion of ResourceClaim started");
+    let deleted = json!({"kind": "Status", "apiVersion": "v1", "status": "Success"});
+    let (client, requests) = client(vec![Some((200, at(special("p-x", "p"), 1))), Some((200, deleted))]);
+    binding_of(client).make_room(&state, &pod).expect("work").await.expect("deleted");
+    assert_eq!(*requests.lock(), ["GET p-x at -", "DELETE p-x at -"]);
 }
