@@ -26,7 +26,8 @@ pub fn run(filter: Option<&str>) -> Result<()> {
     let machine = needs::machine()?;
     let mut ended = Vec::new();
     // Stories check the whole machine for what a cluster leaves behind, so nothing else may run at that time.
-    for (what, tests, threads) in [("the crates' own tests", "not binary(it)", None), ("the stories", "binary(it)", Some(STORIES_AT_ONCE))] {
+    let runs = [("the crates' own tests", "not binary(it)", None), ("the stories", "binary(it)", Some(STORIES_AT_ONCE))];
+    for (what, tests, threads) in runs {
         sh::say(&format!("running {what}"));
         let mut nextest = mode.nextest(tests);
         nextest

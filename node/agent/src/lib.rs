@@ -32,6 +32,7 @@ mod objects;
 mod parts;
 mod pods;
 mod probe;
+mod probe_results;
 mod reason;
 mod record;
 mod register;

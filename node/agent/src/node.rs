@@ -25,7 +25,7 @@ use crate::layout::{Layout, PodName};
 use crate::machine::Machine;
 use crate::objects::Objects;
 use crate::parts::Parts;
-use crate::probe::ProbeResults;
+use crate::probe_results::ProbeResults;
 use crate::resize::{self, Deferred, Pending};
 
 /// Shared by all workers.

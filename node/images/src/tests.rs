@@ -125,7 +125,8 @@ async fn a_saved_linux_image_is_unpacked_with_its_whiteouts() {
 #[tokio::test]
 async fn the_files_of_an_image_are_mounted_for_reading() {
     let bench = bench();
-    let (lower, upper) = (tar_of(&[("etc/", b""), ("etc/gone", b"1"), ("etc/kept", b"2")]), tar_of(&[("etc/", b""), ("etc/.wh.gone", b"")]));
+    let (lower, upper) =
+        (tar_of(&[("etc/", b""), ("etc/gone", b"1"), ("etc/kept", b"2")]), tar_of(&[("etc/", b""), ("etc/.wh.gone", b"")]));
     let two = bench.store.import("two", &bench.file("two.tar", &saved(&[lower, upper], ""))).await.expect("imports");
     let one = bench.store.import("one", &bench.file("one.tar", &saved(&[tar_of(&[("new", b"3")])], ""))).await.expect("imports");
     let module = bench.store.import("module", &bench.file("a.wasm", EMPTY_MODULE)).await.expect("imports");

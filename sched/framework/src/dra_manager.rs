@@ -220,9 +220,8 @@ impl DraManager {
         used.iter().for_each(|device| self.release(device));
         uses.iter().for_each(|device| self.take(device));
         // The informer may have missed the state between two allocations. Without its old claim, a Pod gets a new one.
-        let is_deallocated = old.is_some() && new.is_none()
-            || used.iter().any(|device| !uses.contains(device))
-            || owner_before.is_some() && claim.is_none();
+        let is_deallocated =
+            old.is_some() && new.is_none() || used.iter().any(|device| !uses.contains(device)) || owner_before.is_some() && claim.is_none();
         let has_status = claim.as_deref().is_some_and(|claim| before.as_deref().is_none_or(|before| before.status != claim.status));
         let uid = claim.as_deref().and_then(|claim| claim.metadata.uid.as_deref());
         let is_replaced = uid.and_then(|uid| self.pending_of(uid)).is_some_and(|pending| self.count_pending(&pending));

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use crate::container::probes::ProbeKind;
 use crate::layout::PodName;
 use crate::node::Node;
-use crate::probe::ProbeSeries;
+use crate::probe_results::ProbeSeries;
 
 /// A probe of a Pod, and its attempts.
 struct Measured {
@@ -72,7 +72,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::probe::ProbeResults;
+    use crate::probe_results::ProbeResults;
 
     #[test]
     fn attempts_are_counted_by_result_and_successful_ones_are_timed() {

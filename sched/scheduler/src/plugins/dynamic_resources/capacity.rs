@@ -81,15 +81,15 @@ pub(super) fn demand(candidate: &Candidate, requests: &[CapacityRequest<'_>]) ->
             return Ok(None);
         }
         if let Some(other) = requested.insert(full_name.clone(), request) {
-            let names = [other.name.to_owned(), request.name.to_owned()];
-            return Err(RequestError::CapacityTwice { capacity: full_name, names });
+            let names = (other.name.to_owned(), request.name.to_owned());
+            return Err(RequestError::CapacityTwice { capacity: full_name, names: Box::new(names) });
         }
     }
     let mut amounts = Vec::new();
     for (full_name, (name, capacity)) in &capacities {
         let amount = amount(requested.get(full_name).copied(), capacity);
         if amount.as_ref().is_some_and(|amount| amount.nano < 0) {
-            return Err(RequestError::NegativeCapacity { device: candidate.id.clone(), capacity: full_name.clone() });
+            return Err(RequestError::NegativeCapacity { device: Box::new(candidate.id.clone()), capacity: full_name.clone() });
         }
         amounts.push((full_name, *name, *capacity, amount));
     }

@@ -38,12 +38,12 @@ pub(crate) enum AllocationError {
 /// What is wrong with a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RequestError {
-    #[error(": capacity {capacity:?} requested both as {:?} and as {:?}", names[0], names[1])]
-    CapacityTwice { capacity: String, names: [String; 2] },
+    #[error(": capacity {capacity:?} requested both as {:?} and as {:?}", names.0, names.1)]
+    CapacityTwice { capacity: String, names: Box<(String, String)> },
     #[error(": the requested amount of capacity {0:?} is no quantity")]
     CapacityAmount(String),
     #[error(", device {device}: capacity {capacity:?}: capacity value is negative")]
-    NegativeCapacity { device: DeviceId, capacity: String },
+    NegativeCapacity { device: Box<DeviceId>, capacity: String },
     #[error(": has derived attributes, but the DRADerivedAttributes feature is disabled")]
     DerivedAttributes,
     #[error(": unknown request type")]
