@@ -30,18 +30,13 @@ pub fn validate_mounts(container: &At<'_>, context: &Context<'_>, checks: &mut C
         if devices.items().any(|device| device.get("devicePath").text() == path.text()) {
             checks.invalid(&path, "must not already exist as a path in volumeDevices");
         }
-        sub_path(&mounts, &mount, volume.is_some_and(|volume| volume.get("image").exists()), checks);
+        sub_path(&mounts, &mount, checks);
         propagation(container, &mounts, &mount, checks);
     }
 }
 
-fn sub_path(mounts: &At<'_>, mount: &At<'_>, is_image: bool, checks: &mut Checks) {
+fn sub_path(mounts: &At<'_>, mount: &At<'_>, checks: &mut Checks) {
     let (plain, expression) = (mount.get("subPath"), mount.get("subPathExpr"));
-    for path in [&plain, &expression] {
-        if is_image && !path.text().is_empty() {
-            checks.invalid(path, "not allowed in image volume sources");
-        }
-    }
     if !plain.text().is_empty() {
         descending_path(&mounts.path.child("subPath"), plain.text(), checks);
     }
