@@ -5,9 +5,6 @@ use anyhow::Result;
 use crate::build::{self, Mode};
 use crate::{audit, lint, needs, samples, sh};
 
-/// A story uses half a core on average. `.config/nextest.toml` says which ones run alone.
-const STORIES_AT_ONCE: usize = 3;
-
 /// Runs the tests. With a filter, only the tests whose name contains it run, without lints.
 pub fn run(filter: Option<&str>) -> Result<()> {
     needs::root()?;
@@ -26,12 +23,10 @@ pub fn run(filter: Option<&str>) -> Result<()> {
     let machine = needs::machine()?;
     let mut ended = Vec::new();
     // Stories check the whole machine for what a cluster leaves behind, so nothing else may run at that time.
-    let runs = [("the crates' own tests", "not binary(it)", None), ("the stories", "binary(it)", Some(STORIES_AT_ONCE))];
-    for (what, tests, threads) in runs {
+    for (what, tests) in [("the crates' own tests", "not binary(it)"), ("the stories", "binary(it)")] {
         sh::say(&format!("running {what}"));
         let mut nextest = mode.nextest(tests);
         nextest
-            .args(threads.map(|threads| format!("--test-threads={threads}")))
             .args(["--no-fail-fast", "--no-tests=pass"])
             .env("SKIFF_PROGRAMS", &programs)
             .env("SKIFF_SAMPLES", &guests)
