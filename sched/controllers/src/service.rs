@@ -7,6 +7,7 @@ use std::sync::Arc;
 use api_client::informer::{Change, Informer, ObjectKey};
 use k8s_openapi::api::core::v1::{Container, ObjectReference, Pod, Service, ServicePort};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use sched_framework::is_sidecar;
 
 use crate::context::ControllerContext;
 use crate::work::WorkQueue;
@@ -63,7 +64,7 @@ pub fn target_port(port: &ServicePort, pod: &Pod) -> Option<i32> {
 
 fn named_port(pod: &Pod, name: &str, protocol: &str) -> Option<i32> {
     let spec = pod.spec.as_ref()?;
-    let sidecars = spec.init_containers.iter().flatten().filter(|c| c.restart_policy.as_deref() == Some("Always"));
+    let sidecars = spec.init_containers.iter().flatten().filter(|container| is_sidecar(container));
     let ports = |container: &Container| container.ports.clone().unwrap_or_default();
     let mut all = spec.containers.iter().chain(sidecars).flat_map(ports);
     all.find(|port| port.name.as_deref() == Some(name) && port.protocol.as_deref().unwrap_or("TCP") == protocol)

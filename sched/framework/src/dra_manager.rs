@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use k8s_openapi::api::resource::v1::{AllocationResult, DeviceClass, DeviceTaintRule, DeviceTaintSelector, ResourceClaim, ResourceSlice};
 
 use crate::device_taint::selects_device;
-use crate::extended_resource::DEVICE_CLASS_PREFIX;
+use crate::extended_resource::{DEVICE_CLASS_PREFIX, DeviceResources};
 
 /// The annotation of the claim that a scheduler creates for the extended resources of a Pod.
 pub const EXTENDED_RESOURCE_CLAIM: &str = "resource.kubernetes.io/extended-resource-claim";
@@ -165,6 +165,12 @@ impl DraManager {
         }
         let classes = self.by_resource.get(resource)?.iter().rev().filter_map(|name| self.classes.get(name));
         classes.max_by_key(|class| class.metadata.creation_timestamp.as_ref().map(|time| time.0))
+    }
+
+    /// The extended resources of these containers that devices back, each with the name of its class.
+    pub fn classes_of(&self, containers: &[DeviceResources]) -> BTreeMap<String, String> {
+        let resources = containers.iter().flat_map(|container| container.requests.keys());
+        resources.filter_map(|resource| Some((resource.clone(), self.class_of_resource(resource)?.metadata.name.clone()?))).collect()
     }
 
     /// A claim for extended resources that a scheduler created for the Pod.

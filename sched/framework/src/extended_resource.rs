@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use api_model::quantity;
 use k8s_openapi::api::core::v1::PodSpec;
 
-use crate::is_extended_resource;
+use crate::{is_extended_resource, is_sidecar};
 
 /// The prefix of the resource that each DeviceClass has beside the one that it names.
 pub const DEVICE_CLASS_PREFIX: &str = "deviceclass.resource.kubernetes.io/";
@@ -33,7 +33,7 @@ impl DeviceResources {
     /// The containers that request such resources.
     pub fn of_pod(spec: &PodSpec) -> Vec<Self> {
         let init = spec.init_containers.iter().flatten();
-        let init = init.map(|container| (container, container.restart_policy.as_deref() != Some("Always")));
+        let init = init.map(|container| (container, !is_sidecar(container)));
         let all = init.chain(spec.containers.iter().map(|container| (container, false)));
         let of_container = |(index, (container, is_short_lived)): (usize, (&k8s_openapi::api::core::v1::Container, bool))| {
             let requests = container.resources.as_ref()?.requests.as_ref()?;

@@ -4,6 +4,7 @@
 
 mod binding;
 mod changes;
+mod container;
 mod device_taint;
 mod disruption_budget;
 mod dra_manager;
@@ -36,6 +37,7 @@ mod zones;
 
 pub use binding::{BindingPlugin, PostBindPlugin, PreBindPlugin, PreBinding, Refusal, ReservePlugin};
 pub use changes::{Changes, NumberedChange};
+pub use container::is_sidecar;
 pub use device_taint::{selects_device, tolerates_device_taint};
 pub use disruption_budget::DisruptionBudget;
 pub use dra_manager::{

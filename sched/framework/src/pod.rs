@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::{
     DeviceResources, HostPort, NamespaceLabels, PodAffinityTerm, PodAffinityTerms, PodResourceClaim, PodVolume, Resource, TopologySpread,
-    image_names,
+    image_names, is_sidecar,
 };
 
 /// The CPU that scores count for a container without a CPU request, as upstream: a tenth of a core.
@@ -264,7 +264,7 @@ fn total(spec: &PodSpec, container_requests: &dyn Fn(&Container) -> Resource) ->
     let (mut sidecars, mut peak) = (Resource::default(), Resource::default());
     for container in spec.init_containers.iter().flatten() {
         let mut needed = container_requests(container);
-        if container.restart_policy.as_deref() == Some("Always") {
+        if is_sidecar(container) {
             total.add(&needed);
             sidecars.add(&needed);
             peak.set_max(&sidecars);
@@ -299,7 +299,7 @@ fn pod_group(pod: &Pod) -> Option<Arc<str>> {
 }
 
 fn ports(spec: &PodSpec) -> Vec<HostPort> {
-    let sidecars = spec.init_containers.iter().flatten().filter(|c| c.restart_policy.as_deref() == Some("Always"));
+    let sidecars = spec.init_containers.iter().flatten().filter(|container| is_sidecar(container));
     let ports = spec.containers.iter().chain(sidecars).flat_map(|container| container.ports.iter().flatten());
     ports
         .filter_map(|port| {

@@ -2,7 +2,7 @@
 //! (`LeastAllocated`), or as the scoring strategy says.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use sched_framework::{
     ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, Reason, Resource, ScorePlugin, Snapshot, Status,
@@ -39,8 +39,7 @@ impl NodeResourcesFit {
     /// What the node must have. A resource that the node does not have itself, and that devices back, is left to `DynamicResources`.
     fn required<'p>(&self, state: &CycleState, pod: &'p PodInfo, node: &NodeInfo) -> Cow<'p, Resource> {
         let backed = state.read::<BackedByDevices>(NODE_RESOURCES_FIT);
-        let is_lacking = |resource: &str| node.allocatable.scalar.get(resource).is_none_or(|capacity| *capacity == 0);
-        let is_left = |resource: &str| backed.is_some_and(|backed| backed.0.contains(resource)) && is_lacking(resource);
+        let is_left = |resource: &str| backed.is_some_and(|backed| backed.0.contains_key(resource)) && node.allocatable.get(resource) == 0;
         let is_not_required = |resource: &str| self.ignores(resource) || is_left(resource);
         if !pod.requests.scalar.keys().any(|resource| is_not_required(resource)) {
             return Cow::Borrowed(&pod.requests);
@@ -53,8 +52,8 @@ impl NodeResourcesFit {
 
 const NODE_RESOURCES_FIT: &str = "NodeResourcesFit";
 
-/// The extended resources of the Pod that devices back.
-struct BackedByDevices(BTreeSet<String>);
+/// The extended resources of the Pod that devices back, with their classes.
+struct BackedByDevices(BTreeMap<String, String>);
 
 impl Plugin for NodeResourcesFit {
     fn name(&self) -> &'static str {
@@ -64,8 +63,7 @@ impl Plugin for NodeResourcesFit {
 
 impl FilterPlugin for NodeResourcesFit {
     fn pre_filter(&self, state: &mut CycleState, pod: &PodInfo, snapshot: &Snapshot) -> Status {
-        let resources = pod.device_resources.iter().flat_map(|container| container.requests.keys());
-        let backed: BTreeSet<String> = resources.filter(|resource| snapshot.dra.class_of_resource(resource).is_some()).cloned().collect();
+        let backed = snapshot.dra.classes_of(&pod.device_resources);
         if !backed.is_empty() {
             state.write(NODE_RESOURCES_FIT, BackedByDevices(backed));
         }

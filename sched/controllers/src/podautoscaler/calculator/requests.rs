@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use sched_framework::PodInfo;
+use sched_framework::{PodInfo, is_sidecar};
 
 use super::CalculatorError;
 use crate::meta;
@@ -48,9 +48,8 @@ fn own(pod: &Pod, resource: &str) -> Result<i64, CalculatorError> {
 }
 
 fn of_containers(pod: &Pod, container: Option<&str>, resource: &str) -> Result<i64, CalculatorError> {
-    let is_sidecar = |one: &&Container| one.restart_policy.as_deref() == Some("Always");
     let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
-    let sidecars = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten()).filter(is_sidecar);
+    let sidecars = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten()).filter(|one| is_sidecar(one));
     let (mut total, mut is_there) = (0_i64, container.is_none());
     for one in containers.chain(sidecars).filter(|one| container.is_none_or(|name| name == one.name)) {
         let request = one.resources.as_ref().and_then(|resources| resources.requests.as_ref()?.get(resource));

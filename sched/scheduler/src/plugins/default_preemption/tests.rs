@@ -260,10 +260,8 @@ fn what_is_left_of_earlier_cycles_changes_no_result() {
             1 => cache.nominate(Arc::new(PodInfo { uid: "nominated".to_owned(), ..preemptor("1", 20) }), &node),
             2 => drop(cache.end_nomination("nominated")),
             3 => {
-                let object = json!({"metadata": {"name": app, "namespace": "default"}, "spec": {"selector": {"matchLabels": {"app": app}}},
-                    "status": {"disruptionsAllowed": below(2), "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1}});
-                let budget: PodDisruptionBudget = serde_json::from_value(object).expect("a budget");
-                cache.set_budget(format!("default/{app}"), Some(DisruptionBudget::new(&budget)));
+                let budget = disruption_budget(&json!({"matchLabels": {"app": app}}), below(2) as i32, &json!({}));
+                cache.set_budget(format!("default/{app}"), Some(budget));
             }
             _ => {
                 let on = cache.snapshot().nodes.iter().find(|node| node.pods.get(&name).is_some()).map(|node| node.name.clone());

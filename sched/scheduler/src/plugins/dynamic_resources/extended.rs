@@ -36,9 +36,7 @@ pub(super) type SpecialClaims = HashMap<BTreeSet<String>, Arc<SpecialClaim>>;
 impl ExtendedResources {
     /// Those of the Pod; `None` if no class backs one of them.
     pub fn of_pod(pod: &PodInfo, dra: &DraManager) -> Option<Self> {
-        let resources = pod.device_resources.iter().flat_map(|container| container.requests.keys());
-        let class = |resource: &String| Some((resource.clone(), dra.class_of_resource(resource)?.metadata.name.clone()?));
-        let classes: BTreeMap<String, String> = resources.filter_map(class).collect();
+        let classes = dra.classes_of(&pod.device_resources);
         if classes.is_empty() {
             return None;
         }
@@ -53,10 +51,9 @@ impl ExtendedResources {
     pub fn on_node(&self, pod: &PodInfo, node: &NodeInfo, claims: &mut SpecialClaims) -> Result<Option<Arc<SpecialClaim>>, &'static str> {
         let mut lacking = BTreeSet::new();
         for (resource, _) in pod.requests.scalar.iter().filter(|(resource, amount)| **amount > 0 && is_device_resource(resource)) {
-            let capacity = node.allocatable.scalar.get(resource).copied();
-            if self.classes.contains_key(resource) && capacity.unwrap_or_default() == 0 {
+            if self.classes.contains_key(resource) && node.allocatable.get(resource) == 0 {
                 lacking.insert(resource.clone());
-            } else if capacity.is_none() {
+            } else if !node.allocatable.scalar.contains_key(resource) {
                 return Err("cannot fit resource");
             }
         }
