@@ -75,6 +75,8 @@ pub(crate) enum SandboxState {
     Making,
     /// The sandbox exists. → `Lost` when its pause container ends.
     Ready(PodSandbox),
+    /// The pause container of the sandbox does not run, as the start of a container found. → `Lost` by the report of its end.
+    Ending,
     /// The pause container has ended. → `Absent`, or `Failed` for a back-off, by `Step::Recreate` once nothing runs.
     Lost,
     /// The sandbox could not be created, or ended too often. → `Making` by `Step::Prepare` after `until`.

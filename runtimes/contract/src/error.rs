@@ -21,6 +21,9 @@ pub enum RuntimeError {
     /// The spec requires what this runtime does not support (exec in a WASM container, …).
     #[error("{0}")]
     Unsupported(String),
+    /// The container whose processes the spec wants to see does not run.
+    #[error("invalid target container: container \"{0}\" is not running")]
+    NoTarget(String),
     /// The command or the working directory does not exist, is not executable, …; upstream's
     /// `StartError`, exit code 128.
     #[error("{0}")]

@@ -118,17 +118,19 @@ impl World {
     }
 
     pub(crate) fn create(&self, spec: &ContainerSpec) -> Result<(), RuntimeError> {
+        let now = Instant::now();
+        let inner = self.inner.lock();
+        if let Processes::OfContainer(target) = &spec.processes
+            && !inner.containers.get(target).is_some_and(|(container, _)| container.runs(now))
+        {
+            return Err(RuntimeError::NoTarget(target.0.clone()));
+        }
+        drop(inner);
         let behaviour = if spec.content == Content::Pause { Behaviour::IgnoreTerm } else { (self.script.behaviour)(spec) };
         if let Behaviour::BadContent(why) = behaviour {
             return Err(RuntimeError::BadContent(why));
         }
-        let now = Instant::now();
         let mut inner = self.inner.lock();
-        if let Processes::OfContainer(target) = &spec.processes
-            && !inner.containers.get(target).is_some_and(|(container, _)| container.runs(now))
-        {
-            return Err(RuntimeError::Unsupported(format!("invalid target container: container \"{target}\" is not running")));
-        }
         if inner.containers.contains_key(&spec.id) {
             return Err(RuntimeError::Exists(spec.id.0.clone()));
         }

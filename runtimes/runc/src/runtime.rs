@@ -216,7 +216,7 @@ fn target(shims: &Shims, spec: &ContainerSpec) -> Result<Option<ProcessRef>, Run
     let Processes::OfContainer(id) = &spec.processes else { return Ok(None) };
     let (_, state) = shims.look(id)?;
     let pid = shims.state.pid(id)?.filter(|_| matches!(state, ContainerState::Running { .. }));
-    let pid = pid.ok_or_else(|| RuntimeError::Unsupported(format!("invalid target container: container \"{id}\" is not running")))?;
+    let pid = pid.ok_or_else(|| RuntimeError::NoTarget(id.0.clone()))?;
     Ok(Some(pid.init))
 }
 

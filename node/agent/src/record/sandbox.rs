@@ -7,12 +7,23 @@ use super::{ContainerRecord, InstanceState, PodRecord, SandboxState};
 use crate::container::Role;
 
 impl PodRecord {
+    /// The start of a container found that the pause container does not run.
+    pub(crate) fn await_sandbox_end(&mut self) {
+        if self.has_pause() {
+            self.sandbox = SandboxState::Ending;
+        }
+    }
+
     /// The pause container has ended. A report that comes after the Pod was freed changes nothing.
     pub(crate) fn sandbox_ended(&mut self) {
-        if self.ready_sandbox().is_some_and(|sandbox| sandbox.pause.is_some()) {
+        if self.has_pause() || self.sandbox == SandboxState::Ending {
             self.sandbox = SandboxState::Lost;
             self.pause = None;
         }
+    }
+
+    fn has_pause(&self) -> bool {
+        self.ready_sandbox().is_some_and(|sandbox| sandbox.pause.is_some())
     }
 
     /// All containers have ended with their sandbox: another one is to be made. A sandbox that ends again and again waits in a

@@ -74,6 +74,8 @@ pub(crate) enum StartFault {
     Ended(ExitedInstance),
     /// The Pod is to end, so it was not created.
     Ending,
+    /// The Pod's pause container does not run any more, so it was not created. [`Report::SandboxEnded`] follows.
+    NoSandbox,
 }
 
 /// Why an instance does not have its allocated resources.
@@ -267,6 +269,11 @@ impl PodRecord {
             }
             Err(StartFault::Ending) => {
                 record.run = before.map_or(InstanceState::Idle, InstanceState::Ended);
+                Vec::new()
+            }
+            Err(StartFault::NoSandbox) => {
+                record.run = before.map_or(InstanceState::Idle, InstanceState::Ended);
+                self.await_sandbox_end();
                 Vec::new()
             }
             Err(StartFault::Ended(ended)) => {

@@ -77,6 +77,7 @@ fn run(spec: &PodSpec, pod_record: &PodRecord, now: Timestamp) -> Step {
         SandboxState::Absent => return Step::Prepare,
         SandboxState::Failed { until } if until <= now => return Step::Prepare,
         SandboxState::Failed { until } => Some(until),
+        SandboxState::Ending => return Step::Wait(None),
         SandboxState::Lost => return end_with_sandbox(pod_record),
         SandboxState::Making | SandboxState::Ready(_) => None,
     };

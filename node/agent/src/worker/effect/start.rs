@@ -223,6 +223,7 @@ impl Effects {
             None => return Err(StartFault::Ending),
         }
         match runtime.create(&spec).await {
+            Err(RuntimeError::NoTarget(_)) if processes::are_shared(&self.pod) => Err(StartFault::NoSandbox),
             Err(RuntimeError::Exists(_)) => {
                 runtime.remove(&spec.id).await.map_err(fault)?;
                 runtime.create(&spec).await.map_err(fault)

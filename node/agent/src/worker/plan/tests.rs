@@ -5,8 +5,10 @@ use runtimes_contract::{ContainerId, Sandbox};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::container::processes::PauseContainer;
 use crate::reason::Reason;
 use crate::record::{Cause, ExitedInstance, PodSandbox, Waiting};
+use crate::worker::learn::{Report, StartFault};
 
 const NOW: i64 = 1_000;
 
@@ -382,6 +384,23 @@ fn what_is_left_of_a_sandbox_ends_before_the_next_one() {
     assert_eq!(next("lost i=0 a=start b=137"), Step::Wait(None));
     assert_eq!(next("lost i=0 a=137 b=137"), Step::Recreate);
     assert_eq!(next("failed lost i=0 a=137 b=137"), Step::Clean, "a Pod that ends gets no other sandbox");
+}
+
+/// A container's exit may be reported before that of the pause container, whose end was its cause.
+#[test]
+fn a_container_that_finds_no_pause_container_waits_for_the_report_of_its_end() {
+    let pod = pod(json!({"shareProcessNamespace": true}), json!({}));
+    let mut pod_record = pod_record(&pod, "base a=start b=137");
+    let SandboxState::Ready(sandbox) = &mut pod_record.sandbox else { panic!("a sandbox") };
+    sandbox.pause = Some(PauseContainer { id: ContainerId("pause".to_owned()), handler: "runc".to_owned() });
+    let notes = pod_record.learn(&pod, Report::Started("a".to_owned(), Err(StartFault::NoSandbox)), at(NOW));
+    assert_eq!((notes, &pod_record.containers["a"].waiting), (Vec::new(), &None), "no event, no back-off");
+    assert_eq!(plan(&pod, &pod_record, at(NOW)), Step::Wait(None));
+    pod_record.learn(&pod, Report::SandboxEnded, at(NOW));
+    assert_eq!(plan(&pod, &pod_record, at(NOW)), Step::Recreate);
+    pod_record.containers.get_mut("a").expect("a container").run = InstanceState::Starting { before: None };
+    pod_record.learn(&pod, Report::Started("a".to_owned(), Err(StartFault::NoSandbox)), at(NOW));
+    assert_eq!(plan(&pod, &pod_record, at(NOW)), Step::Recreate, "a report that comes after it");
 }
 
 #[test]
