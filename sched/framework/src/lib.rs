@@ -54,7 +54,7 @@ pub use images::{ImageId, ImageStates, image_names};
 pub use namespace_labels::NamespaceLabels;
 pub use node::{NodeInfo, Snapshot};
 pub use node_affinity::{selector_matches, selects_names, selects_node, term_matches};
-pub use nominated::NominatedPods;
+pub use nominated::{NodeVersion, NominatedPods};
 pub use permit::{PERMIT_WAIT_MAX, Permit, PermitCandidate, PermitPlugin};
 pub use plugin::{ClusterEvent, CycleState, FilterPlugin, Plugin, PodChange, Scope, ScorePlugin};
 pub use pod::{PodController, PodInfo};

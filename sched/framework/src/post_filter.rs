@@ -24,9 +24,9 @@ pub enum PostFilterResult {
     /// The Pod will fit once the Pods of one of these preemptions are gone.
     Preempt {
         /// The preemption that disrupts the least.
-        best: Preemption,
+        best: Arc<Preemption>,
         /// The others that were compared with it, in no order.
-        others: Vec<Preemption>,
+        others: Vec<Arc<Preemption>>,
     },
     /// Nothing helps now. The text tells users why. A Pod that is nominated to a node remains so only with
     /// `stays_nominated`.

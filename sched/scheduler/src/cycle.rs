@@ -42,7 +42,7 @@ pub(crate) enum Nomination {
     /// It ends, if there is one.
     Ends,
     /// The Pod is nominated to the node of the best preemption.
-    Preempts { best: Preemption, others: Vec<Preemption> },
+    Preempts { best: Arc<Preemption>, others: Vec<Arc<Preemption>> },
 }
 
 /// What a cycle leaves for the next ones.

@@ -393,7 +393,7 @@ impl Scheduler {
 
     /// Nominates the Pod to the node and deletes the victims; those that are not bound yet go back to the queue. The Pod stays in flight
     /// until their deletion is written: with a part of it, the next cycle would preempt Pods of another node.
-    fn preempt(&mut self, pod: Arc<PodInfo>, preemption: Preemption, message: String, events: HashSet<ClusterEvent>) {
+    fn preempt(&mut self, pod: Arc<PodInfo>, preemption: Arc<Preemption>, message: String, events: HashSet<ClusterEvent>) {
         let displaced: Vec<_> = self.cache.snapshot().nominated.after(&pod, &preemption.node).cloned().collect();
         for other in &displaced {
             self.cache.end_nomination(&other.uid);
@@ -401,7 +401,7 @@ impl Scheduler {
         metrics::preempted(preemption.victims.len());
         self.end_nomination(&pod);
         self.cache.nominate(Arc::clone(&pod), &preemption.node);
-        let (rejected, victims) = self.reject_waiting(preemption.victims);
+        let (rejected, victims) = self.reject_waiting(preemption.victims.clone());
         let (writer, finished) = (self.writer.clone(), self.finished.clone());
         self.writes.spawn(api_tasks::named("scheduler/preemption", async move {
             let node = &preemption.node;

@@ -2,11 +2,11 @@
 //! evaluated again only after a change, so that the cost of a cycle does not grow with the number of nodes.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use sched_framework::{
-    CycleState, Filters, FiltersInScope, NodeInfo, Normalization, PodInfo, Rejection, Scope, ScorePlugin, ScoreRange, Snapshot,
+    CycleState, Filters, FiltersInScope, NodeInfo, NodeVersion, Normalization, PodInfo, Rejection, Scope, ScorePlugin, ScoreRange, Snapshot,
 };
 
 use super::recent::Recent;
@@ -56,6 +56,12 @@ struct Scores {
     relative: Vec<Option<i64>>,
 }
 
+const WITH_NOMINATED: &str = "filters with nominated Pods";
+
+/// The results of all filters with the Pods that are nominated to a node, by the index of the node, for the Pods that share a cycle's state.
+#[derive(Default)]
+struct WithNominated(HashMap<usize, (NodeVersion, Result<(), Arc<Rejection>>)>);
+
 /// The plugins of a profile, for one Pod.
 pub(super) struct Evaluator<'a> {
     all_filters: &'a Filters,
@@ -85,12 +91,31 @@ impl<'a> Evaluator<'a> {
 
     /// Whether the filters allow a feasible node whose results depend on more than the node: those of [`Scope::Cluster`], and all when
     /// Pods are nominated to the node.
-    pub fn passes(&self, state: &mut CycleState, index: usize) -> Result<(), Rejection> {
+    pub fn passes(&self, state: &mut CycleState, index: usize) -> Result<(), Arc<Rejection>> {
         let Some(node) = self.snapshot.nodes.get(index) else { return Ok(()) };
-        if self.snapshot.nominated.before(self.pod, &node.name).next().is_some() {
-            return self.all_filters.filter_with_nominated(state, self.pod, node, self.snapshot);
+        let nominated = &self.snapshot.nominated;
+        if nominated.before(self.pod, &node.name).next().is_none() {
+            return self.cluster_filters.filter(state, self.pod, node).map_err(Arc::new);
         }
-        self.cluster_filters.filter(state, self.pod, node)
+        let filter = |state: &mut CycleState| {
+            let result = self.all_filters.filter_with_nominated(state, self.pod, node, self.snapshot);
+            result.map_err(Arc::new)
+        };
+        if !self.cluster_filters.is_empty() || nominated.node_of(&self.pod.uid) == Some(&node.name) {
+            return filter(state);
+        }
+        let results = state.read::<WithNominated>(WITH_NOMINATED).and_then(|results| results.0.get(&index));
+        if let Some((_, result)) = results.filter(|(version, _)| version.is_present(node, nominated)) {
+            return result.clone();
+        }
+        let result = filter(state);
+        if state.read::<WithNominated>(WITH_NOMINATED).is_none() {
+            state.write(WITH_NOMINATED, WithNominated::default());
+        }
+        if let Some(results) = state.read_mut::<WithNominated>(WITH_NOMINATED) {
+            results.0.insert(index, (NodeVersion::of(node, nominated), result.clone()));
+        }
+        result
     }
 
     /// An evaluation without results.

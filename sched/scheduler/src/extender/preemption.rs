@@ -17,7 +17,7 @@ use crate::plugins::by_importance;
 /// A node from which Pods may be preempted.
 #[derive(Clone, Debug)]
 pub(crate) struct Proposal {
-    pub preemption: Preemption,
+    pub preemption: Arc<Preemption>,
     /// The node with its Pods: an extender may choose other victims.
     pub node: Arc<NodeInfo>,
 }
@@ -41,7 +41,7 @@ impl Extenders {
         pod: &PodInfo,
         candidates: Vec<Proposal>,
         visit: Option<Visit>,
-    ) -> Result<Vec<Preemption>, String> {
+    ) -> Result<Vec<Arc<Preemption>>, String> {
         let left = self.try_process(pod, candidates, visit).await.map_err(|error| chain(&error))?;
         Ok(left.into_iter().map(|proposal| proposal.preemption).collect())
     }
@@ -139,7 +139,8 @@ fn chosen(
         }
         victims.sort_by(by_importance);
         let violations = usize::try_from(violations).unwrap_or_default();
-        left.push(Proposal { preemption: Preemption { node: name, victims, violations }, node: Arc::clone(&candidate.node) });
+        let preemption = Arc::new(Preemption { node: name, victims, violations });
+        left.push(Proposal { preemption, node: Arc::clone(&candidate.node) });
     }
     Ok(left)
 }

@@ -53,7 +53,7 @@ impl PostFilterPlugin for DefaultPreemption {
             return PostFilterResult::Unschedulable { message: format!("preemption: {message}"), stays_nominated: true };
         }
         let mut reasons: BTreeMap<Reason, usize> = BTreeMap::new();
-        let mut candidates: Vec<Preemption> = Vec::new();
+        let mut candidates: Vec<Arc<Preemption>> = Vec::new();
         let mut dry_runs = state.read_mut::<DryRuns>(self.name()).map(std::mem::take).unwrap_or_default();
         dry_runs.follow(snapshot);
         let groups = IndivisibleGroups::new(snapshot, |_| true);
@@ -63,10 +63,10 @@ impl PostFilterPlugin for DefaultPreemption {
         let order = resolvable.iter().cycle().skip(offset % resolvable.len().max(1)).take(resolvable.len());
         for (index, node) in order.filter_map(|index| Some((*index, snapshot.nodes.get(*index)?))) {
             let mut run = || select_victims(filters, state, pod, snapshot, (node, &groups));
-            let depends_on_node = is_of_node && snapshot.nominated.before(pod, &node.name).next().is_none();
-            let dry_run = if depends_on_node { Cow::Borrowed(dry_runs.result(index, node, run)) } else { Cow::Owned(run()) };
+            let depends_on_node = is_of_node && snapshot.nominated.node_of(&pod.uid) != Some(&node.name);
+            let dry_run = if depends_on_node { Cow::Borrowed(dry_runs.result(index, node, snapshot, run)) } else { Cow::Owned(run()) };
             match &*dry_run {
-                Ok(candidate) => candidates.push(candidate.clone()),
+                Ok(candidate) => candidates.push(Arc::clone(candidate)),
                 Err(rejected) => rejected.iter().for_each(|reason| *reasons.entry(reason.clone()).or_default() += 1),
             }
             if candidates.len() >= enough && candidates.iter().any(|candidate| candidate.violations == 0) {
@@ -89,7 +89,7 @@ impl PostFilterPlugin for DefaultPreemption {
 }
 
 /// The preemption that disrupts the least, and the others: upstream's `SelectCandidate`.
-pub(crate) fn select_candidate(mut candidates: Vec<Preemption>) -> Option<(Preemption, Vec<Preemption>)> {
+pub(crate) fn select_candidate(mut candidates: Vec<Arc<Preemption>>) -> Option<(Arc<Preemption>, Vec<Arc<Preemption>>)> {
     let best = candidates.iter().enumerate().min_by_key(|(_, candidate)| cost(candidate)).map(|(index, _)| index)?;
     Some((candidates.swap_remove(best), candidates))
 }
@@ -145,7 +145,7 @@ fn select_victims(
         Status::Unschedulable(reasons) | Status::UnschedulableAndUnresolvable(reasons) => reasons,
     })?;
     victims.sort_by(by_importance);
-    Ok(Preemption { node: node.name.clone(), victims, violations })
+    Ok(Arc::new(Preemption { node: node.name.clone(), victims, violations }))
 }
 
 /// Takes back the removal of the units that fit, first of those whose budget would be violated, the most important ones first.

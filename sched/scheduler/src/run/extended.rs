@@ -31,7 +31,7 @@ pub(super) enum Answer {
     Nodes(Offer, Evaluated),
     /// Of those about the candidates of a preemption, for a Pod that no node is feasible for: what is left of them, or why a call
     /// failed.
-    Victims(FitError, Result<Vec<Preemption>, String>),
+    Victims(FitError, Result<Vec<Arc<Preemption>>, String>),
 }
 
 impl Extension {
@@ -157,12 +157,12 @@ impl Scheduler {
     }
 
     /// Preempts the victims of the best candidate, if no extender has a say in that.
-    pub(super) fn preempt_or_consult(&mut self, pod: Arc<PodInfo>, best: Preemption, others: Vec<Preemption>, error: FitError) {
+    pub(super) fn preempt_or_consult(&mut self, pod: Arc<PodInfo>, best: Arc<Preemption>, others: Vec<Arc<Preemption>>, error: FitError) {
         let Some(extension) = self.extension.as_mut().filter(|extension| extension.extenders.preempts(&pod)) else {
             return self.preempt(pod, best, error.to_string(), error.events());
         };
         let snapshot = self.cache.snapshot();
-        let proposal = |preemption: Preemption| Some(Proposal { node: Arc::clone(snapshot.node(&preemption.node)?), preemption });
+        let proposal = |preemption: Arc<Preemption>| Some(Proposal { node: Arc::clone(snapshot.node(&preemption.node)?), preemption });
         let candidates: Vec<Proposal> = std::iter::once(best).chain(others).filter_map(proposal).collect();
         let (extenders, finished, started) = (Arc::clone(&extension.extenders), self.finished.clone(), Instant::now());
         let visit = extenders.begin_preemption(&pod);
@@ -174,7 +174,7 @@ impl Scheduler {
     }
 
     /// Preempts the victims of the best candidate that the extenders left, unless the Pod fits without that by now.
-    fn victims_chosen(&mut self, pod: Arc<PodInfo>, candidates: Vec<Preemption>, error: FitError) {
+    fn victims_chosen(&mut self, pod: Arc<PodInfo>, candidates: Vec<Arc<Preemption>>, error: FitError) {
         let Some((best, _)) = select_candidate(candidates) else {
             return self.nothing_preempted(pod, error, "no candidate node for preemption");
         };

@@ -12,17 +12,17 @@ fn candidates() -> Vec<Proposal> {
     let mut on = node("n", json!({}));
     [("low", 2), ("lower", 1), ("high", 9)].into_iter().for_each(|(name, priority)| on.add_pod(with_priority(name, priority)));
     let preemption = Preemption { node: "n".to_owned(), victims: vec![with_priority("low", 2)], violations: 0 };
-    vec![Proposal { preemption, node: Arc::new(on) }]
+    vec![Proposal { preemption: Arc::new(preemption), node: Arc::new(on) }]
 }
 
 fn outcome(ignorable: bool, answer: &Value) -> Result<String, String> {
     let result = wire::decode(answer.to_string().as_bytes(), ExtenderPreemptionResult::new).map_err(|error| error.to_string())?;
     let left =
         chosen("http://x", ignorable, &pod("p", json!({"priority": 5})), &candidates(), result).map_err(|error| error.to_string())?;
-    let text = |Preemption { node, victims, violations }: Preemption| {
+    let text = |Preemption { node, victims, violations }: &Preemption| {
         format!("{node}: {} ({violations})", victims.iter().map(|victim| victim.name.as_str()).collect::<Vec<_>>().join(" "))
     };
-    Ok(left.into_iter().map(|proposal| text(proposal.preemption)).collect::<Vec<_>>().join(", "))
+    Ok(left.into_iter().map(|proposal| text(&proposal.preemption)).collect::<Vec<_>>().join(", "))
 }
 
 #[test]

@@ -4,18 +4,17 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use sched_framework::{DisruptionBudget, NodeInfo, Preemption, Reason, Snapshot};
+use sched_framework::{DisruptionBudget, NodeInfo, NodeVersion, Preemption, Reason, Snapshot};
 
 /// The victims on a node, or the reasons why the node is no candidate.
-pub(super) type DryRun = Result<Preemption, Vec<Reason>>;
+pub(super) type DryRun = Result<Arc<Preemption>, Vec<Reason>>;
 
-/// The results for the Pods that share a cycle's state. The weak pointers tell whether a result still holds: the cache changes a value
-/// that somebody points to by moving it elsewhere ([`Arc::make_mut`]).
+/// The results for the Pods that share a cycle's state.
 #[derive(Default)]
 pub(super) struct DryRuns {
     budgets: Weak<HashMap<String, DisruptionBudget>>,
     /// By the index of the node in the snapshot.
-    by_node: HashMap<usize, (Weak<NodeInfo>, DryRun)>,
+    by_node: HashMap<usize, (NodeVersion, DryRun)>,
 }
 
 impl DryRuns {
@@ -26,12 +25,13 @@ impl DryRuns {
         }
     }
 
-    /// The result for the node, which `run` computes if the node changed.
-    pub fn result(&mut self, index: usize, node: &Arc<NodeInfo>, run: impl FnOnce() -> DryRun) -> &DryRun {
-        let entry = self.by_node.entry(index).or_insert_with(|| (Weak::new(), Err(Vec::new())));
-        if entry.0.as_ptr() != Arc::as_ptr(node) {
-            *entry = (Arc::downgrade(node), run());
+    /// The result for the node, which `run` computes if the node or the Pods nominated to the node changed.
+    pub fn result(&mut self, index: usize, node: &Arc<NodeInfo>, snapshot: &Snapshot, run: impl FnOnce() -> DryRun) -> &DryRun {
+        let (version, dry_run) = self.by_node.entry(index).or_insert_with(|| (NodeVersion::default(), Err(Vec::new())));
+        if !version.is_present(node, &snapshot.nominated) {
+            *version = NodeVersion::of(node, &snapshot.nominated);
+            *dry_run = run();
         }
-        &entry.1
+        dry_run
     }
 }

@@ -49,8 +49,8 @@ fn result(pod: &PodInfo, all: &Snapshot) -> String {
     let failure =
         schedule_pod(&Profile::default(), &Arc::new(pod.clone()), all, &mut Progress::default()).expect_err("no node is feasible");
     match failure.nomination {
-        Nomination::Preempts { best: Preemption { node, victims, .. }, .. } => {
-            format!("{node}: {}", victims.iter().map(|victim| victim.name.as_str()).collect::<Vec<_>>().join(" "))
+        Nomination::Preempts { best, .. } => {
+            format!("{}: {}", best.node, best.victims.iter().map(|victim| victim.name.as_str()).collect::<Vec<_>>().join(" "))
         }
         Nomination::Stays => format!("stays: {}", failure.error),
         Nomination::Ends => format!("ends: {}", failure.error),
@@ -236,6 +236,18 @@ fn nomination(pod: &Arc<PodInfo>, all: &Snapshot, progress: &mut Progress) -> St
     }
 }
 
+/// Pods of several priorities, one that repels the preemptor, and the preemptor itself.
+fn nominated(number: usize) -> PodInfo {
+    let repels = json!({"labelSelector": {"matchLabels": {"app": "p"}}, "topologyKey": "kubernetes.io/hostname"});
+    let affinity = json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [repels]}}});
+    match number {
+        0 => preemptor("2", 10),
+        1 => PodInfo { uid: "lower".to_owned(), ..preemptor("2", 5) },
+        2 => PodInfo { uid: "repels".to_owned(), priority: 20, ..labelled("q", json!({"app": "q"}), affinity) },
+        other => PodInfo { uid: format!("nominated{other}"), ..preemptor("1", 20) },
+    }
+}
+
 #[test]
 fn what_is_left_of_earlier_cycles_changes_no_result() {
     let mut random = 7_usize;
@@ -246,19 +258,21 @@ fn what_is_left_of_earlier_cycles_changes_no_result() {
     let mut cache = Cache::default();
     for n in 0..6 {
         let allocatable = json!({"cpu": "4", "memory": "8Gi", "pods": "110"});
-        let object = json!({"metadata": {"name": format!("n{n}")}, "status": {"allocatable": allocatable}});
+        let name = format!("n{n}");
+        let object =
+            json!({"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}, "status": {"allocatable": allocatable}});
         cache.update_node(&serde_json::from_value(object).expect("a node"));
     }
     let (mut progress, mut anew, mut preemptions) = (Progress::default(), Progress::default(), 0);
-    for step in 0..600 {
+    for step in 0..1_200 {
         let (app, node) = (["x", "y", "z"][below(3)], format!("n{}", below(6)));
         let name = format!("{app}{}", below(24));
         let at = i64::try_from(below(50)).expect("small");
         let state = PodInfo { name: name.clone(), uid: name.clone(), ..running((app, ["1", "2"][below(2)], 1 + at as i32 % 3, at)) };
         match below(6) {
             0 => drop(cache.remove_pod(&name)),
-            1 => cache.nominate(Arc::new(PodInfo { uid: "nominated".to_owned(), ..preemptor("1", 20) }), &node),
-            2 => drop(cache.end_nomination("nominated")),
+            1 => cache.nominate(Arc::new(nominated(below(5))), &node),
+            2 => drop(cache.end_nomination(&nominated(below(5)).uid)),
             3 => {
                 let budget = disruption_budget(&json!({"matchLabels": {"app": app}}), below(2) as i32, &json!({}));
                 cache.set_budget(format!("default/{app}"), Some(budget));
@@ -268,7 +282,7 @@ fn what_is_left_of_earlier_cycles_changes_no_result() {
                 cache.add_pod(Arc::new(PodInfo { node_name: on.unwrap_or(node), ..state }));
             }
         }
-        let pod = Arc::new(preemptor(["3", "4"][below(2)], 10));
+        let pod = Arc::new(preemptor(["2", "3", "4"][below(3)], 10));
         anew.reset();
         let wanted = nomination(&pod, cache.snapshot(), &mut anew);
         assert_eq!(nomination(&pod, cache.snapshot(), &mut progress), wanted, "step {step}");

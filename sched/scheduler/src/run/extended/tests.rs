@@ -184,7 +184,7 @@ async fn extenders_have_a_say_in_a_preemption() {
     assert_eq!(scheduler.cache.snapshot().nominated.node_of("p"), None, "the extender is called first");
     let preemption = |node: &str| {
         let victims = scheduler.cache.snapshot().node(node).expect("a node").pods.iter().cloned().collect();
-        Preemption { node: node.to_owned(), victims, violations: 0 }
+        Arc::new(Preemption { node: node.to_owned(), victims, violations: 0 })
     };
     let (left, again) = (vec![preemption("b")], vec![preemption("b")]);
     let answered = |scheduler: &mut Scheduler, result| {

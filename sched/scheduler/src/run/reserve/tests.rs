@@ -397,7 +397,7 @@ async fn a_volume_that_is_not_bound_after_all_is_one_that_other_pods_waited_for(
 async fn room_is_made_by_a_preemption_or_by_plugins() {
     let log = Log::default();
     let (mut scheduler, _results) = with_plugins(vec![plugin("A", &log)]);
-    let best = sched_framework::Preemption { node: "n".to_owned(), victims: Vec::new(), violations: 0 };
+    let best = Arc::new(sched_framework::Preemption { node: "n".to_owned(), victims: Vec::new(), violations: 0 });
     scheduler.make_room(&the_pod(), &Nomination::Preempts { best, others: Vec::new() });
     assert_eq!(logged(&log), "");
     scheduler.make_room(&the_pod(), &Nomination::Stays);
