@@ -29,6 +29,17 @@ fn pods_get_the_devices_that_they_claim() {
     let broken = of_user.replace("device.capacity", "gadget.capacity").replace("large-gpu", "broken");
     let refused = kubectl.apply(&broken).fails();
     assert!(refused.contains("undeclared reference to 'gadget'"), "{refused}");
+
+    // The claims of the two Pods are all that the quota allows.
+    let quota = PAGE.lines().find_map(|line| line.strip_prefix("# kubectl create quota")).expect("the example of the guide");
+    kubectl.ok(&format!("create quota{quota}"));
+    until_says("the usage", || kubectl.ok("get quota devices -o jsonpath={.status.used}"), "\"2\"");
+    let requests = json!([{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]);
+    let claim = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "third"}, "spec": {"devices": {"requests": requests}}});
+    let refused = kubectl.apply(&claim.to_string()).fails();
+    let wanted = "exceeded quota: devices, requested: gpu.deviceclass.resource.k8s.io/devices=1, \
+                  used: gpu.deviceclass.resource.k8s.io/devices=2, limited: gpu.deviceclass.resource.k8s.io/devices=2";
+    assert!(refused.contains(wanted), "{refused}");
 }
 
 #[test]

@@ -135,6 +135,7 @@ fn score_plugin(name: &str, arguments: &PluginArguments) -> Option<Box<dyn Score
             Box::new(balanced_allocation::BalancedAllocation::new(&arguments.node_resources_balanced_allocation))
         }
         IMAGE_LOCALITY => Box::new(image_locality::ImageLocality),
+        DYNAMIC_RESOURCES => Box::new(dynamic_resources::DynamicResources::default()),
         _ => return None,
     })
 }

@@ -42,7 +42,11 @@ pub(crate) const DEFAULT_PLUGINS: &[DefaultPlugin] = &[
     DefaultPlugin { name: "PodTopologySpread", points: FILTER_AND_SCORE, weight: 2 },
     DefaultPlugin { name: "InterPodAffinity", points: FILTER_AND_SCORE, weight: 2 },
     // Before a preemption, whose trials must not change what the plugin decides. It deallocates a claim only when nothing is preempted.
-    DefaultPlugin { name: "DynamicResources", points: &[PreEnqueue, PreFilter, Filter, PostFilter, Reserve, PreBind], weight: 1 },
+    DefaultPlugin {
+        name: "DynamicResources",
+        points: &[PreEnqueue, PreFilter, Filter, PostFilter, PreScore, Score, Reserve, PreBind],
+        weight: 1,
+    },
     DefaultPlugin { name: "DefaultPreemption", points: &[PostFilter], weight: 1 },
     DefaultPlugin { name: "NodeResourcesBalancedAllocation", points: &[PreScore, Score], weight: 1 },
     DefaultPlugin { name: "ImageLocality", points: &[Score], weight: 1 },

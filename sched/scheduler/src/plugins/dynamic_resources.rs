@@ -17,10 +17,11 @@ pub(crate) mod fixtures;
 mod outcome;
 mod pools;
 mod requests;
+mod score;
 mod search;
 mod selectors;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -83,6 +84,11 @@ struct PodClaims {
     to_deallocate: Option<Arc<ResourceClaim>>,
     /// The claim for extended resources of an earlier attempt, which is deleted.
     to_delete: Option<Arc<ResourceClaim>>,
+}
+
+/// The extended resources of the Pod that devices back, with the class of each; `None` if there are none.
+pub(super) fn resources_of_devices(state: &CycleState) -> Option<&BTreeMap<String, String>> {
+    Some(&state.read::<PodClaims>(DYNAMIC_RESOURCES)?.extended.as_ref()?.classes)
 }
 
 impl PodClaims {

@@ -2,13 +2,12 @@
 //! (`LeastAllocated`), or as the scoring strategy says.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
 use sched_framework::{
-    ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, Reason, Resource, ScorePlugin, Snapshot, Status,
-    is_extended_resource,
+    ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, Reason, Resource, ScorePlugin, Status, is_extended_resource,
 };
 
+use super::dynamic_resources::resources_of_devices;
 use super::resource_allocation::amounts;
 use super::scoring_strategy::ScoringStrategy;
 use crate::config::NodeResourcesFitArgs;
@@ -36,10 +35,11 @@ impl NodeResourcesFit {
         (is_named || self.ignored_resource_groups.iter().any(|group| group == domain)) && is_extended_resource(resource)
     }
 
-    /// What the node must have. A resource that the node does not have itself, and that devices back, is left to `DynamicResources`.
+    /// What the node must have. A resource that the node does not have itself is left to `DynamicResources` if that plugin runs and
+    /// devices back the resource.
     fn required<'p>(&self, state: &CycleState, pod: &'p PodInfo, node: &NodeInfo) -> Cow<'p, Resource> {
-        let backed = state.read::<BackedByDevices>(NODE_RESOURCES_FIT);
-        let is_left = |resource: &str| backed.is_some_and(|backed| backed.0.contains_key(resource)) && node.allocatable.get(resource) == 0;
+        let backed = resources_of_devices(state);
+        let is_left = |resource: &str| backed.is_some_and(|classes| classes.contains_key(resource)) && node.allocatable.get(resource) == 0;
         let is_not_required = |resource: &str| self.ignores(resource) || is_left(resource);
         if !pod.requests.scalar.keys().any(|resource| is_not_required(resource)) {
             return Cow::Borrowed(&pod.requests);
@@ -50,26 +50,13 @@ impl NodeResourcesFit {
     }
 }
 
-const NODE_RESOURCES_FIT: &str = "NodeResourcesFit";
-
-/// The extended resources of the Pod that devices back, with their classes.
-struct BackedByDevices(BTreeMap<String, String>);
-
 impl Plugin for NodeResourcesFit {
     fn name(&self) -> &'static str {
-        NODE_RESOURCES_FIT
+        "NodeResourcesFit"
     }
 }
 
 impl FilterPlugin for NodeResourcesFit {
-    fn pre_filter(&self, state: &mut CycleState, pod: &PodInfo, snapshot: &Snapshot) -> Status {
-        let backed = snapshot.dra.classes_of(&pod.device_resources);
-        if !backed.is_empty() {
-            state.write(NODE_RESOURCES_FIT, BackedByDevices(backed));
-        }
-        Status::Success
-    }
-
     fn filter(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
         let mut reasons: Vec<Reason> = Vec::new();
         if node.pods.len() >= node.pods_max {
@@ -108,10 +95,11 @@ impl ScorePlugin for NodeResourcesFit {
 mod tests {
     use std::sync::Arc;
 
-    use sched_framework::SCORE_MAX;
+    use sched_framework::{SCORE_MAX, Snapshot};
     use serde_json::json;
 
     use super::*;
+    use crate::plugins::dynamic_resources::DynamicResources;
     use crate::plugins::fixtures::{arguments, node, pod, requesting};
 
     fn plugin() -> NodeResourcesFit {
@@ -181,9 +169,11 @@ mod tests {
         let wanting = pod("p", json!({"containers": [container]}));
         let mut all = Snapshot::default();
         let class = json!({"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": "example.com/gpu"}});
-        let reasons = |all: &Snapshot, gpus: &str| {
+        let reasons = |all: &Snapshot, has_devices: bool, gpus: &str| {
             let (plugin, mut state) = (plugin(), CycleState::default());
-            assert_eq!(plugin.pre_filter(&mut state, &wanting, all), Status::Success);
+            if has_devices {
+                assert_eq!(DynamicResources::default().pre_filter(&mut state, &wanting, all), Status::Success);
+            }
             let allocatable = json!({"example.com/gpu": gpus, "example.org/nic": "1"});
             match plugin.filter(&state, &wanting, &node("n", json!({"status": {"allocatable": allocatable}}))) {
                 Status::Success => String::new(),
@@ -191,9 +181,10 @@ mod tests {
             }
         };
         let insufficient = "Insufficient example.com/gpu";
-        assert_eq!(reasons(&all, "0"), insufficient);
+        assert_eq!(reasons(&all, true, "0"), insufficient);
         Arc::make_mut(&mut all.dra).set_class("gpu", Some(Arc::new(serde_json::from_value(class).expect("a class"))));
-        assert_eq!(["0", "1", "2"].map(|gpus| reasons(&all, gpus)), ["", insufficient, ""]);
+        assert_eq!(["0", "1", "2"].map(|gpus| reasons(&all, true, gpus)), ["", insufficient, ""]);
+        assert_eq!(reasons(&all, false, "0"), insufficient, "in a profile without DynamicResources");
     }
 
     #[test]

@@ -10,6 +10,9 @@ use crate::pods;
 /// The count of one object, in thousandths.
 const ONE: i128 = 1000;
 const CLASS_SUFFIX: &str = ".storageclass.storage.k8s.io/";
+const DEVICE_CLASS_SUFFIX: &str = ".deviceclass.resource.k8s.io/devices";
+/// The highest number of devices of one claim: what a request for all devices counts as.
+const DEVICES_MAX: i128 = 32;
 /// Kinds that a quota may count by the name of the resource alone.
 const PLAIN: [&str; 7] =
     ["configmaps", "persistentvolumeclaims", "pods", "replicationcontrollers", "resourcequotas", "secrets", "services"];
@@ -19,6 +22,9 @@ pub fn source(name: &str) -> Option<GroupResource> {
     if let Some(counted) = name.strip_prefix("count/") {
         let (resource, group) = counted.split_once('.').unwrap_or((counted, ""));
         return Some(GroupResource::new(group, resource));
+    }
+    if name.ends_with(DEVICE_CLASS_SUFFIX) {
+        return Some(resource_claims());
     }
     let resource = match name {
         name if PLAIN.contains(&name) => name,
@@ -32,14 +38,22 @@ pub fn source(name: &str) -> Option<GroupResource> {
     Some(GroupResource::new("", resource))
 }
 
+fn resource_claims() -> GroupResource {
+    GroupResource::new("resource.k8s.io", "resourceclaims")
+}
+
 /// Whether the usage of an object depends on its content.
 pub fn looks_into(resource: &GroupResource) -> bool {
-    resource.group.is_empty() && matches!(resource.resource.as_str(), "pods" | "services" | "persistentvolumeclaims")
+    *resource == resource_claims()
+        || resource.group.is_empty() && matches!(resource.resource.as_str(), "pods" | "services" | "persistentvolumeclaims")
 }
 
 /// The usage of an object.
 pub fn amounts(resource: &GroupResource, object: &Value) -> Amounts {
     let mut used = Amounts::from([(format!("count/{resource}"), ONE)]);
+    if *resource == resource_claims() {
+        used.extend(devices(object));
+    }
     if !resource.group.is_empty() {
         return used;
     }
@@ -103,6 +117,25 @@ fn claim(object: &Value) -> Amounts {
         if let Some(storage) = storage {
             used.insert(format!("{class}{CLASS_SUFFIX}requests.storage"), storage);
         }
+    }
+    used
+}
+
+/// The devices of a ResourceClaim by their class. Of the alternatives of a request, the largest number of each class counts.
+fn devices(object: &Value) -> Amounts {
+    let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
+    let mut used = Amounts::new();
+    for request in list(object.pointer("/spec/devices/requests")) {
+        let mut of_request = Amounts::new();
+        for exact in request.get("exactly").into_iter().chain(list(request.get("firstAvailable")).iter()) {
+            let number = match json::text_at(exact, "/allocationMode") {
+                "All" => DEVICES_MAX,
+                _ => exact.get("count").and_then(Value::as_i64).unwrap_or(1).into(),
+            };
+            let class = of_request.entry(format!("{}{DEVICE_CLASS_SUFFIX}", json::text_at(exact, "/deviceClassName"))).or_default();
+            *class = (*class).max(number.saturating_mul(ONE));
+        }
+        amount::add(&mut used, &of_request);
     }
     used
 }

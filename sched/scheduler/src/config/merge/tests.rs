@@ -10,7 +10,7 @@ fn merged(plugins: &str) -> Result<EnabledPlugins, Vec<String>> {
 
 const FILTERS: &str = "NodeUnschedulable NodeName TaintToleration NodeAffinity NodePorts NodeResourcesFit VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone PodTopologySpread InterPodAffinity DynamicResources";
 const SCORES: &str = "TaintToleration=3 NodeAffinity=2 NodeResourcesFit=1 PodTopologySpread=2 InterPodAffinity=2 \
-                      NodeResourcesBalancedAllocation=1 ImageLocality=1";
+                      DynamicResources=1 NodeResourcesBalancedAllocation=1 ImageLocality=1";
 
 /// A name, the `plugins` of a profile, and what it has then: its filters, its scores with their weights, and its post-filters.
 type Case = (&'static str, &'static str, &'static str, &'static str, &'static str);
@@ -32,14 +32,14 @@ fn multi_point_changes_the_default_plugins_as_in_upstream() {
             "a plugin less",
             "multiPoint: {disabled: [{name: TaintToleration}]}",
             "NodeUnschedulable NodeName NodeAffinity NodePorts NodeResourcesFit VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone PodTopologySpread InterPodAffinity DynamicResources",
-            "NodeAffinity=2 NodeResourcesFit=1 PodTopologySpread=2 InterPodAffinity=2 NodeResourcesBalancedAllocation=1 ImageLocality=1",
+            "NodeAffinity=2 NodeResourcesFit=1 PodTopologySpread=2 InterPodAffinity=2 DynamicResources=1 NodeResourcesBalancedAllocation=1 ImageLocality=1",
             "DynamicResources DefaultPreemption",
         ),
         (
             "a weight in multiPoint stays at the plugin's default position",
             "multiPoint: {enabled: [{name: NodeResourcesFit, weight: 7}, {name: NodeAffinity}]}",
             FILTERS,
-            "TaintToleration=3 NodeAffinity=1 NodeResourcesFit=7 PodTopologySpread=2 InterPodAffinity=2 NodeResourcesBalancedAllocation=1 ImageLocality=1",
+            "TaintToleration=3 NodeAffinity=1 NodeResourcesFit=7 PodTopologySpread=2 InterPodAffinity=2 DynamicResources=1 NodeResourcesBalancedAllocation=1 ImageLocality=1",
             "DynamicResources DefaultPreemption",
         ),
         (
@@ -89,14 +89,14 @@ fn an_extension_point_goes_before_multi_point_as_in_upstream() {
             "a weight at the extension point goes first, and is 1 if it is not given",
             "score: {enabled: [{name: InterPodAffinity, weight: 9}, {name: TaintToleration}]}",
             FILTERS,
-            "InterPodAffinity=9 TaintToleration=1 NodeAffinity=2 NodeResourcesFit=1 PodTopologySpread=2 NodeResourcesBalancedAllocation=1 ImageLocality=1",
+            "InterPodAffinity=9 TaintToleration=1 NodeAffinity=2 NodeResourcesFit=1 PodTopologySpread=2 DynamicResources=1 NodeResourcesBalancedAllocation=1 ImageLocality=1",
             "DynamicResources DefaultPreemption",
         ),
         (
             "a plugin that multiPoint lacks follows",
             "{multiPoint: {disabled: [{name: NodeAffinity}]}, preScore: {enabled: [{name: NodeAffinity}]}, score: {enabled: [{name: NodeAffinity, weight: 4}]}}",
             "NodeUnschedulable NodeName TaintToleration NodePorts NodeResourcesFit VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone PodTopologySpread InterPodAffinity DynamicResources",
-            "TaintToleration=3 NodeResourcesFit=1 PodTopologySpread=2 InterPodAffinity=2 NodeResourcesBalancedAllocation=1 ImageLocality=1 NodeAffinity=4",
+            "TaintToleration=3 NodeResourcesFit=1 PodTopologySpread=2 InterPodAffinity=2 DynamicResources=1 NodeResourcesBalancedAllocation=1 ImageLocality=1 NodeAffinity=4",
             "DynamicResources DefaultPreemption",
         ),
         ("no preemption", "postFilter: {disabled: [{name: DefaultPreemption}]}", FILTERS, SCORES, "DynamicResources"),

@@ -15,7 +15,7 @@ const NOT_CREATED: &str = "<extended-resources>";
 /// The extended resources of a Pod that devices back.
 pub(super) struct ExtendedResources {
     /// The class of each resource.
-    classes: BTreeMap<String, String>,
+    pub classes: BTreeMap<String, String>,
     /// A claim of an earlier attempt: other devices may fit now.
     pub stale: Option<Arc<ResourceClaim>>,
     /// The claim without its requests.
