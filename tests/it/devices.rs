@@ -33,7 +33,7 @@ fn pods_get_the_devices_that_they_claim() {
     // The claims of the two Pods are all that the quota allows.
     let quota = PAGE.lines().find_map(|line| line.strip_prefix("# kubectl create quota")).expect("the example of the guide");
     kubectl.ok(&format!("create quota{quota}"));
-    until_says("the usage", || kubectl.ok("get quota devices -o jsonpath={.status.used}"), "\"2\"");
+    kubectl.until("quota/devices", "/status/used/gpu.deviceclass.resource.k8s.io~1devices", "2");
     let requests = json!([{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]);
     let claim = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "third"}, "spec": {"devices": {"requests": requests}}});
     let refused = kubectl.apply(&claim.to_string()).fails();
