@@ -168,19 +168,19 @@ fn devices_are_counted_by_class() {
     let exactly = |count: i64| json!([{ "name": "r", "exactly": gpus(count) }]);
     let hard =
         quota("q", json!({ "gpu.deviceclass.resource.k8s.io/devices": "4", "count/resourceclaims.resource.k8s.io": "9" }), json!({}));
-    let asked = |requests: Value| ask(Ask::create(claim("b", requests)), vec![hard.clone(), claim("a", exactly(2))]);
+    let answer = |requests: Value| ask(Ask::create(claim("b", requests)), vec![hard.clone(), claim("a", exactly(2))]);
     let exceeded = |requested: i64| {
         let name = "gpu.deviceclass.resource.k8s.io/devices";
         format!(
             "resourceclaims.resource.k8s.io \"b\" is forbidden: exceeded quota: q, requested: {name}={requested}, used: {name}=2, limited: {name}=4"
         )
     };
-    assert_eq!(asked(exactly(2)), "ok");
-    assert_eq!(asked(exactly(3)), exceeded(3));
-    assert_eq!(asked(json!([{ "name": "r", "exactly": { "deviceClassName": "gpu", "allocationMode": "All" } }])), exceeded(32));
+    assert_eq!(answer(exactly(2)), "ok");
+    assert_eq!(answer(exactly(3)), exceeded(3));
+    assert_eq!(answer(json!([{ "name": "r", "exactly": { "deviceClassName": "gpu", "allocationMode": "All" } }])), exceeded(32));
     let nic = json!({ "name": "nic", "deviceClassName": "nic", "count": 9 });
-    assert_eq!(asked(json!([{ "name": "r", "firstAvailable": [gpus(1), gpus(2), nic] }])), "ok", "one of them is allocated");
-    assert_eq!(asked(json!([{ "name": "r", "firstAvailable": [gpus(1), nic] }, { "name": "s", "exactly": gpus(2) }])), exceeded(3));
+    assert_eq!(answer(json!([{ "name": "r", "firstAvailable": [gpus(1), gpus(2), nic] }])), "ok", "one of them is allocated");
+    assert_eq!(answer(json!([{ "name": "r", "firstAvailable": [gpus(1), nic] }, { "name": "s", "exactly": gpus(2) }])), exceeded(3));
 }
 
 #[test]
