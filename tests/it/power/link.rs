@@ -40,7 +40,6 @@ const MUCH: usize = 100_000;
 const WORKLOAD: &str = include_str!("link.yaml");
 
 #[test]
-#[ignore = "takes minutes: `cargo xtask soak` runs it"]
 fn a_node_behind_a_bad_link_is_reached_and_keeps_its_pods() {
     on_machines(4, || {
         let mut machine = started();

@@ -267,13 +267,11 @@ impl PodRecord {
                 record.waiting = Some(Waiting { reason: reason.to_owned(), message: message.clone(), until, backs_off_at: None });
                 vec![warning(name, "Failed", format!("Error: {message}"))]
             }
-            Err(StartFault::Ending) => {
+            Err(fault @ (StartFault::Ending | StartFault::NoSandbox)) => {
                 record.run = before.map_or(InstanceState::Idle, InstanceState::Ended);
-                Vec::new()
-            }
-            Err(StartFault::NoSandbox) => {
-                record.run = before.map_or(InstanceState::Idle, InstanceState::Ended);
-                self.await_sandbox_end();
+                if matches!(fault, StartFault::NoSandbox) {
+                    self.await_sandbox_end();
+                }
                 Vec::new()
             }
             Err(StartFault::Ended(ended)) => {

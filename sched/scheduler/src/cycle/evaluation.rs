@@ -2,11 +2,11 @@
 //! evaluated again only after a change, so that the cost of a cycle does not grow with the number of nodes.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sched_framework::{
-    CycleState, Filters, FiltersInScope, NodeInfo, NodeVersion, Normalization, PodInfo, Rejection, Scope, ScorePlugin, ScoreRange, Snapshot,
+    CycleState, Filters, FiltersInScope, NodeInfo, NodeResults, Normalization, PodInfo, Rejection, Scope, ScorePlugin, ScoreRange, Snapshot,
 };
 
 use super::recent::Recent;
@@ -58,9 +58,8 @@ struct Scores {
 
 const WITH_NOMINATED: &str = "filters with nominated Pods";
 
-/// The results of all filters with the Pods that are nominated to a node, by the index of the node, for the Pods that share a cycle's state.
-#[derive(Default)]
-struct WithNominated(HashMap<usize, (NodeVersion, Result<(), Arc<Rejection>>)>);
+/// The results of all filters with the Pods that are nominated to a node, for the Pods that share a cycle's state.
+type WithNominated = NodeResults<Result<(), Arc<Rejection>>>;
 
 /// The plugins of a profile, for one Pod.
 pub(super) struct Evaluator<'a> {
@@ -101,20 +100,14 @@ impl<'a> Evaluator<'a> {
             let result = self.all_filters.filter_with_nominated(state, self.pod, node, self.snapshot);
             result.map_err(Arc::new)
         };
-        if !self.cluster_filters.is_empty() || nominated.node_of(&self.pod.uid) == Some(&node.name) {
+        // Otherwise the result depends on other nodes too, or on which of the Pods that are alike it is.
+        let depends_on_node = self.cluster_filters.is_empty() && nominated.node_of(&self.pod.uid) != Some(&node.name);
+        if !depends_on_node {
             return filter(state);
         }
-        let results = state.read::<WithNominated>(WITH_NOMINATED).and_then(|results| results.0.get(&index));
-        if let Some((_, result)) = results.filter(|(version, _)| version.is_present(node, nominated)) {
-            return result.clone();
-        }
-        let result = filter(state);
-        if state.read::<WithNominated>(WITH_NOMINATED).is_none() {
-            state.write(WITH_NOMINATED, WithNominated::default());
-        }
-        if let Some(results) = state.read_mut::<WithNominated>(WITH_NOMINATED) {
-            results.0.insert(index, (NodeVersion::of(node, nominated), result.clone()));
-        }
+        let mut results = state.read_mut::<WithNominated>(WITH_NOMINATED).map(std::mem::take).unwrap_or_default();
+        let result = results.result(node, nominated, || filter(state)).clone();
+        state.write(WITH_NOMINATED, results);
         result
     }
 

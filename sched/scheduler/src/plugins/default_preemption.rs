@@ -61,10 +61,13 @@ impl PostFilterPlugin for DefaultPreemption {
         let is_of_node = filters.in_scope(Scope::Cluster, state, pod).is_empty() && snapshot.indivisible_groups.is_empty();
         let enough = self.args.candidates(resolvable.len());
         let order = resolvable.iter().cycle().skip(offset % resolvable.len().max(1)).take(resolvable.len());
-        for (index, node) in order.filter_map(|index| Some((*index, snapshot.nodes.get(*index)?))) {
+        for node in order.filter_map(|index| snapshot.nodes.get(*index)) {
             let mut run = || select_victims(filters, state, pod, snapshot, (node, &groups));
             let depends_on_node = is_of_node && snapshot.nominated.node_of(&pod.uid) != Some(&node.name);
-            let dry_run = if depends_on_node { Cow::Borrowed(dry_runs.result(index, node, snapshot, run)) } else { Cow::Owned(run()) };
+            let dry_run = match depends_on_node {
+                true => Cow::Borrowed(dry_runs.results.result(node, &snapshot.nominated, run)),
+                false => Cow::Owned(run()),
+            };
             match &*dry_run {
                 Ok(candidate) => candidates.push(Arc::clone(candidate)),
                 Err(rejected) => rejected.iter().for_each(|reason| *reasons.entry(reason.clone()).or_default() += 1),

@@ -123,11 +123,10 @@ fn claim(object: &Value) -> Amounts {
 
 /// The devices of a ResourceClaim by their class. Of the alternatives of a request, the largest number of each class counts.
 fn devices(object: &Value) -> Amounts {
-    let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
     let mut used = Amounts::new();
-    for request in list(object.pointer("/spec/devices/requests")) {
+    for request in object.pointer("/spec/devices").map(|devices| json::list(devices, "requests")).into_iter().flatten() {
         let mut of_request = Amounts::new();
-        for exact in request.get("exactly").into_iter().chain(list(request.get("firstAvailable")).iter()) {
+        for exact in request.get("exactly").into_iter().chain(json::list(request, "firstAvailable")) {
             let number = match json::text_at(exact, "/allocationMode") {
                 "All" => DEVICES_MAX,
                 _ => exact.get("count").and_then(Value::as_i64).unwrap_or(1).into(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::resource::v1::{DeviceRequest, ResourceClaim, ResourceClaimConsumerReference};
 use sched_framework::{ClaimSource, DraManager, PodInfo, allocation_of_claim};
 
-use super::requests::claim_name;
+use super::requests::{alternative_name, claim_name};
 
 /// Why a claim cannot be used now.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -83,7 +83,7 @@ fn check_classes(claim: &ResourceClaim, request: &DeviceRequest, dra: &DraManage
     let classes: Vec<(String, &str)> = match (&request.exactly, &request.first_available) {
         (Some(exactly), _) => vec![(request.name.clone(), &exactly.device_class_name)],
         (None, Some(subs)) if !subs.is_empty() => {
-            subs.iter().map(|sub| (format!("{}/{}", request.name, sub.name), sub.device_class_name.as_str())).collect()
+            subs.iter().map(|sub| (alternative_name(request, sub), sub.device_class_name.as_str())).collect()
         }
         _ => return Err(ClaimError::UnknownRequest { claim: claim_name(claim), request: request.name.clone() }),
     };

@@ -3,7 +3,9 @@
 use std::cell::OnceCell;
 
 use api_client::informer::ObjectKey;
-use k8s_openapi::api::resource::v1::{CapacityRequirements, DeviceClass, DeviceRequest, DeviceSelector, DeviceToleration, ResourceClaim};
+use k8s_openapi::api::resource::v1::{
+    CapacityRequirements, DeviceClass, DeviceRequest, DeviceSelector, DeviceSubRequest, DeviceToleration, ResourceClaim,
+};
 use sched_framework::DraManager;
 
 use super::capacity::{self, CapacityRequest};
@@ -80,6 +82,11 @@ pub(super) fn of_claim<'a>(claim: &'a ResourceClaim, dra: &'a DraManager) -> Res
     requests.into_iter().flatten().map(|request| alternatives(claim, request, dra)).collect()
 }
 
+/// The name of an alternative in constraints and results.
+pub(super) fn alternative_name(request: &DeviceRequest, alternative: &DeviceSubRequest) -> String {
+    format!("{}/{}", request.name, alternative.name)
+}
+
 fn alternatives<'a>(
     claim: &'a ResourceClaim,
     request: &'a DeviceRequest,
@@ -100,9 +107,9 @@ fn alternatives<'a>(
             has_derived_attributes: exactly.derived_attributes.as_ref().is_some_and(|all| !all.is_empty()),
         }],
         (None, Some(subs)) if !subs.is_empty() => {
-            let of_sub = |sub: &'a k8s_openapi::api::resource::v1::DeviceSubRequest| Fields {
+            let of_sub = |sub: &'a DeviceSubRequest| Fields {
                 name: &request.name,
-                full_name: format!("{}/{}", request.name, sub.name),
+                full_name: alternative_name(request, sub),
                 class: &sub.device_class_name,
                 selectors: &sub.selectors,
                 tolerations: &sub.tolerations,

@@ -3,16 +3,17 @@
 use k8s_openapi::api::resource::v1::{AllocationResult, ResourceClaim};
 use sched_framework::{CycleState, NodeInfo, Normalization, PodInfo, ScorePlugin};
 
+use super::requests::alternative_name;
 use super::{DYNAMIC_RESOURCES, DynamicResources, PodClaims};
 
 /// The highest number of alternatives of a request.
-const ALTERNATIVES_MAX: usize = 8;
+const ALTERNATIVES_MAX: i64 = 8;
 
 impl ScorePlugin for DynamicResources {
     /// Only claims with alternatives prefer nodes.
     fn pre_score(&self, state: &mut CycleState, _pod: &PodInfo, _feasible: &[&NodeInfo]) -> bool {
         let claims = state.read::<PodClaims>(DYNAMIC_RESOURCES);
-        claims.is_some_and(|claims| claims.unallocated.iter().any(|claim| !alternatives(claim).is_empty()))
+        claims.is_some_and(|claims| claims.unallocated.iter().any(|claim| alternatives(claim).next().is_some()))
     }
 
     fn score(&self, state: &CycleState, _pod: &PodInfo, node: &NodeInfo) -> Option<i64> {
@@ -28,19 +29,19 @@ impl ScorePlugin for DynamicResources {
 }
 
 /// Each alternative as results name it, with its points.
-fn alternatives(claim: &ResourceClaim) -> Vec<(String, i64)> {
+fn alternatives(claim: &ResourceClaim) -> impl Iterator<Item = (String, i64)> {
     let requests = claim.spec.iter().filter_map(|spec| spec.devices.as_ref()).flat_map(|devices| devices.requests.iter().flatten());
-    let points = (1..=ALTERNATIVES_MAX).rev().filter_map(|points| i64::try_from(points).ok());
-    let of_request = requests
-        .flat_map(|request| request.first_available.iter().flatten().map(|alternative| (&request.name, alternative)).zip(points.clone()));
-    of_request.map(|((request, alternative), points)| (format!("{request}/{}", alternative.name), points)).collect()
+    requests.flat_map(|request| {
+        let names = request.first_available.iter().flatten().map(|alternative| alternative_name(request, alternative));
+        names.zip((1..=ALTERNATIVES_MAX).rev())
+    })
 }
 
 /// The sum of the points of the alternatives that were allocated.
 fn rank(claim: &ResourceClaim, allocation: &AllocationResult) -> i64 {
     let results = || allocation.devices.iter().flat_map(|devices| devices.results.iter().flatten());
     let is_allocated = |name: &str| results().any(|result| result.request == name);
-    alternatives(claim).iter().filter(|(name, _)| is_allocated(name)).map(|(_, points)| points).sum()
+    alternatives(claim).filter(|(name, _)| is_allocated(name)).map(|(_, points)| points).sum()
 }
 
 #[cfg(test)]
