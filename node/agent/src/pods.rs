@@ -22,6 +22,7 @@ use crate::node::{Entry, Node};
 use crate::resize;
 use crate::static_pods::{self, Mirrored, Origin, StaticPods};
 use crate::worker::adopt::RuntimeContainer;
+use crate::worker::finished::FinishedPod;
 use crate::worker::{Desired, Worker};
 
 /// The wait before a worker that panicked is replaced: the cause may make the next one panic too.
@@ -41,6 +42,8 @@ struct Handle {
     taken: bool,
     /// Why it was turned away.
     rejection: Option<admit::Rejection>,
+    /// The Pod has ended and has no worker at present.
+    finished: Option<Box<FinishedPod>>,
 }
 
 /// What the manager gets beside the Pods of the API, and whom it tells of static Pods.
@@ -57,8 +60,8 @@ pub(crate) struct Inputs {
 pub(crate) struct Manager {
     node: Arc<Node>,
     handles: HashMap<String, Handle>,
-    /// Each ends with the UID of its Pod.
-    workers: JoinSet<String>,
+    /// Each ends with the UID of its Pod, and what is left of one that has ended and stays in the API.
+    workers: JoinSet<(String, Option<FinishedPod>)>,
     /// The Pod of each worker, for a worker that panicked.
     tasks: HashMap<tokio::task::Id, String>,
     leftovers: Leftovers,
@@ -195,15 +198,14 @@ impl Manager {
         let uid = PodName::of(&pod).uid;
         if let Some(handle) = self.handles.get_mut(&uid) {
             handle.taken &= !is_over(&pod);
-            handle.desired.send_modify(|desired| desired.pod = pod);
-            return;
+            return self.want(&uid, |desired| desired.pod = pod);
         }
         let found = self.leftovers.take(&uid);
         let (sender, desired) = watch::channel(Desired { pod: pod.clone(), origin, gone: false, eviction: None });
         let verdict = self.admission(&pod, &found);
         let taken = verdict.is_ok() && !is_over(&pod);
         let (node, cancel) = (self.node.clone(), self.cancel.child_token());
-        self.handles.insert(uid.clone(), Handle { desired: sender, taken, rejection: verdict.clone().err() });
+        self.handles.insert(uid.clone(), Handle { desired: sender, taken, rejection: verdict.clone().err(), finished: None });
         if taken {
             self.node.directory.publish(&uid, Entry::taken(&pod));
         }
@@ -216,20 +218,40 @@ impl Manager {
         });
     }
 
-    fn begin(&mut self, uid: String, work: impl Future<Output = ()> + Send + 'static) {
+    /// Changes what is wanted of a Pod. One that has ended gets a worker again.
+    fn want(&mut self, uid: &str, change: impl FnOnce(&mut Desired)) {
+        let Some(handle) = self.handles.get_mut(uid) else { return };
+        handle.desired.send_modify(change);
+        if let Some(finished) = handle.finished.take() {
+            self.resume(uid.to_owned(), *finished);
+        }
+    }
+
+    fn resume(&mut self, uid: String, finished: FinishedPod) {
+        let (node, cancel) = (self.node.clone(), self.cancel.child_token());
+        self.begin(uid, Worker::resuming(node, finished, cancel).run());
+    }
+
+    fn begin(&mut self, uid: String, work: impl Future<Output = Option<FinishedPod>> + Send + 'static) {
         let whose = uid.clone();
-        let task = self.workers.spawn(api_tasks::named("node-agent/pod-worker", async move {
-            work.await;
-            uid
-        }));
+        let task = self.workers.spawn(api_tasks::named("node-agent/pod-worker", async move { (uid, work.await) }));
         self.tasks.insert(task.id(), whose);
     }
 
-    /// A worker has ended: by itself when its Pod is gone, or because of a panic. After a panic the Pod gets another worker,
-    /// which adopts the running containers as after a restart of the agent.
-    async fn ended(&mut self, ended: Result<(tokio::task::Id, String), tokio::task::JoinError>) {
+    /// A worker has ended: by itself when its Pod has ended or is gone, or because of a panic. After a panic the Pod gets another
+    /// worker, which adopts the running containers as after a restart of the agent.
+    async fn ended(&mut self, ended: Result<(tokio::task::Id, (String, Option<FinishedPod>)), tokio::task::JoinError>) {
         let error = match ended {
-            Ok((task, uid)) => {
+            Ok((task, (uid, Some(finished)))) => {
+                self.tasks.remove(&task);
+                if finished.is_outdated() {
+                    self.resume(uid, finished);
+                } else if let Some(handle) = self.handles.get_mut(&uid) {
+                    handle.finished = Some(Box::new(finished));
+                }
+                return;
+            }
+            Ok((task, (uid, None))) => {
                 self.tasks.remove(&task);
                 self.handles.remove(&uid);
                 if let Some(next) = self.static_pods.ended(&uid) {
@@ -250,14 +272,12 @@ impl Manager {
         let (node, cancel, rejection) = (self.node.clone(), self.cancel.child_token(), handle.rejection.clone());
         let of = uid.clone();
         self.begin(uid, async move {
-            if cancel.run_until_cancelled(tokio::time::sleep(REPLACED_AFTER)).await.is_none() {
-                return;
-            }
+            cancel.run_until_cancelled(tokio::time::sleep(REPLACED_AFTER)).await?;
             if let Some(rejection) = rejection {
                 return Worker::rejected(node, desired, &rejection.reason, &rejection.message, cancel).run().await;
             }
-            let Some(found) = cancel.run_until_cancelled(found_again(&node, &of)).await else { return };
-            Worker::adopting(node, desired, found, cancel).await.run().await;
+            let found = cancel.run_until_cancelled(found_again(&node, &of)).await?;
+            Worker::adopting(node, desired, found, cancel).await.run().await
         });
     }
 
@@ -280,15 +300,14 @@ impl Manager {
 
     /// A Pod that is gone by now needs no eviction.
     fn evict(&mut self, eviction: Eviction) {
-        if let Some(handle) = self.handles.get_mut(&eviction.uid) {
-            handle.desired.send_modify(|desired| desired.eviction = Some(eviction));
-        }
+        let uid = eviction.uid.clone();
+        self.want(&uid, |desired| desired.eviction = Some(eviction));
     }
 
     fn gone(&mut self, uid: &str) {
         if let Some(handle) = self.handles.get_mut(uid) {
             handle.taken = false;
-            handle.desired.send_modify(|desired| desired.gone = true);
+            self.want(uid, |desired| desired.gone = true);
         }
     }
 

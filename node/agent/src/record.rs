@@ -33,8 +33,8 @@ pub(crate) struct PodRecord {
     pub(crate) sandbox_ends: Backoff,
     /// The Pod has another sandbox, and its init containers run again before the others.
     pub(crate) begins_again: bool,
-    /// The containers by name.
-    pub(crate) containers: BTreeMap<String, ContainerRecord>,
+    /// The containers by name. Boxed, because a node of the map has room for eleven of them and most Pods have one.
+    pub(crate) containers: BTreeMap<String, Box<ContainerRecord>>,
     /// The Pod does not exist in the API any more.
     pub(crate) gone: bool,
     /// Why the Pod as a whole has failed.
@@ -185,7 +185,7 @@ impl PodRecord {
             .spec
             .iter()
             .flat_map(container::all)
-            .map(|(role, container)| (container.name.clone(), ContainerRecord::new(role)))
+            .map(|(role, container)| (container.name.clone(), Box::new(ContainerRecord::new(role))))
             .collect();
         let started_at = pod.status.as_ref().and_then(|status| status.start_time.as_ref()).map_or(now, |time| time.0);
         let mut pod_record = Self {
@@ -216,8 +216,13 @@ impl PodRecord {
     /// Adds the ephemeral containers that the Pod got since. None is ever removed from a Pod.
     pub(crate) fn add_ephemeral(&mut self, pod: &Pod) {
         for container in ephemeral::list(pod) {
-            self.containers.entry(container.name.clone()).or_insert_with(|| ContainerRecord::new(Role::Ephemeral));
+            self.containers.entry(container.name.clone()).or_insert_with(|| Box::new(ContainerRecord::new(Role::Ephemeral)));
         }
+    }
+
+    /// The record of a container.
+    pub(crate) fn container(&self, name: &str) -> Option<&ContainerRecord> {
+        self.containers.get(name).map(Box::as_ref)
     }
 
     /// The sandbox, once it is ready.
@@ -231,12 +236,16 @@ impl PodRecord {
     /// Whether any of `spec.containers` was ever started in this sandbox: init containers do not run again then.
     pub(crate) fn main_begun(&self) -> bool {
         let counts = |record: &&ContainerRecord| record.role == Role::Main && !record.reset && !self.begins_again;
-        self.containers.values().filter(counts).any(|record| record.attempts > 0 || !matches!(record.run, InstanceState::Idle))
+        self.containers
+            .values()
+            .map(Box::as_ref)
+            .filter(counts)
+            .any(|record| record.attempts > 0 || !matches!(record.run, InstanceState::Idle))
     }
 
     /// Whether nothing is left to run, by the Pod's own doing.
     pub(crate) fn finished(&self, spec: &PodSpec) -> bool {
-        let record = |container: &Container| self.containers.get(&container.name);
+        let record = |container: &Container| self.container(&container.name);
         let over = |role: Role, container: &Container| {
             record(container).and_then(ContainerRecord::ended).is_some_and(|ended| !restarts(spec, role, container, ended))
         };
@@ -262,7 +271,7 @@ impl PodRecord {
     /// Whether a container that runs, or that was ended for its resize, lacks its allocated resources.
     pub(crate) fn lags(&self, pod: &Pod) -> bool {
         let lags = |container: &Container| {
-            let Some(record) = self.containers.get(&container.name) else { return false };
+            let Some(record) = self.container(&container.name) else { return false };
             let differs = |alive: &RunningInstance| resources::change(Some(&alive.resources), container.resources.as_ref()).any();
             record.alive().map_or_else(|| self.resizing && record.is_replaced(), differs)
         };

@@ -25,7 +25,7 @@ pub(crate) fn time(at: Timestamp) -> Time {
 fn followed(pod: &Pod, pod_record: &PodRecord) -> bool {
     let Some(spec) = &pod.spec else { return false };
     container::all(spec).filter(|(role, _)| *role == Role::Main).any(|(role, container)| {
-        let ended = pod_record.containers.get(&container.name).and_then(ContainerRecord::latest_end);
+        let ended = pod_record.container(&container.name).and_then(ContainerRecord::latest_end);
         ended.is_some_and(|ended| restarts(spec, role, container, ended))
     })
 }

@@ -5,6 +5,7 @@ mod adoption;
 mod claims;
 mod debugging;
 mod evictions;
+mod finished;
 mod image_volumes;
 mod images;
 mod joining;
@@ -182,6 +183,11 @@ struct Running {
 }
 
 impl Running {
+    /// The number of its tasks.
+    fn tasks(&self) -> usize {
+        self.runtime.as_ref().map_or(0, |runtime| runtime.metrics().num_alive_tasks())
+    }
+
     /// `SIGTERM`.
     async fn stop(mut self) {
         self.cancel.cancel();

@@ -4,6 +4,7 @@
 
 pub(crate) mod adopt;
 pub(crate) mod effect;
+pub(crate) mod finished;
 pub(crate) mod learn;
 pub(crate) mod plan;
 mod resize;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -32,6 +33,7 @@ use crate::status;
 use crate::status::writer::Writer;
 use adopt::RuntimeContainer;
 use effect::{Deadline, Effects, NextInstance};
+use finished::FinishedPod;
 use learn::{Note, Report, StartFault};
 use plan::{Step, plan};
 
@@ -90,7 +92,7 @@ impl Worker {
         let pod = desired.borrow().pod.clone();
         node.note(&pod, None, true, reason, message);
         let pod_record = adopt::rejected(&pod, reason, message, api_clock::now());
-        Self::with(node, desired, pod_record, cancel)
+        Self::with(node, desired, pod_record, None, cancel)
     }
 
     /// A worker that adopts the containers that runtimes have of the Pod. It removes containers that cannot be adopted.
@@ -107,7 +109,7 @@ impl Worker {
                 tracing::warn!(container = %one.status.id, error = chain(&error), "container not removed");
             }
         }
-        let mut worker = Self::with(node, desired, pod_record, cancel);
+        let mut worker = Self::with(node, desired, pod_record, None, cancel);
         worker.read_termination_messages().await;
         let alive: Vec<_> =
             worker.record.containers.iter().filter_map(|(name, record)| Some((name.clone(), record.alive()?.clone()))).collect();
@@ -133,14 +135,21 @@ impl Worker {
         }
     }
 
-    fn with(node: Arc<Node>, desired: watch::Receiver<Desired>, pod_record: PodRecord, cancel: CancellationToken) -> Self {
+    /// `written` is the status that the API has by an earlier worker.
+    fn with(
+        node: Arc<Node>,
+        desired: watch::Receiver<Desired>,
+        pod_record: PodRecord,
+        written: Option<Arc<PodStatus>>,
+        cancel: CancellationToken,
+    ) -> Self {
         let Desired { pod: wanted, origin, gone, .. } = desired.borrow().clone();
         let pod_record = PodRecord { gone: pod_record.gone || gone, ..pod_record };
         let pod = crate::resize::with_allocation(&wanted, &pod_record.allocation);
         let name = PodName::of(&wanted);
         let (sender, reports) = mpsc::channel(REPORTS_MAX);
         let mut tasks = JoinSet::new();
-        let writer = Writer::start(node.client.clone(), name.clone(), origin, &mut tasks, cancel.clone());
+        let writer = Writer::start(node.client.clone(), name.clone(), origin, written, &mut tasks, cancel.clone());
         let (kill_by, restart_by) = (watch::Sender::new(Timestamp::MAX), watch::Sender::new(Timestamp::MAX));
         let (node_of_effects, ending, probe_results) = (node.clone(), cancel.child_token(), Arc::default());
         let effects = Effects { node: node_of_effects, pod: pod.clone(), origin, reports: sender, ending, probe_results };
@@ -165,8 +174,9 @@ impl Worker {
         }
     }
 
-    /// Runs until the Pod is gone from node and API, or until cancelled: then containers continue to run.
-    pub(crate) async fn run(mut self) {
+    /// Runs until the Pod is gone from node and API, or until cancelled: then containers continue to run. Returns what is left of a
+    /// Pod that has ended and stays in the API.
+    pub(crate) async fn run(mut self) -> Option<FinishedPod> {
         loop {
             let now = api_clock::now();
             self.heed_eviction();
@@ -177,9 +187,13 @@ impl Worker {
             self.announce(notes);
             match plan(&self.pod, &self.record, now) {
                 Step::Stop => break,
-                Step::Wait(until) => {
+                step @ (Step::Wait(_) | Step::Finish) => {
                     self.tend_probes();
                     self.show(now);
+                    if step == Step::Finish && self.is_reported() {
+                        return Some(self.finish());
+                    }
+                    let until = if let Step::Wait(until) = step { until } else { None };
                     if !self.rest(until).await {
                         break;
                     }
@@ -188,6 +202,7 @@ impl Worker {
             }
         }
         self.node.directory.withdraw(&self.name.uid);
+        None
     }
 
     /// Begins one step: marks it in the record as started and spawns the task that performs it.
@@ -231,9 +246,9 @@ impl Worker {
             }
             Step::Delete => {
                 self.record.delete_sent = true;
-                self.writer.finish(status::compute(&self.pod, &self.record, self.node.config.node_ip, now));
+                self.writer.finish(Arc::new(status::compute(&self.pod, &self.record, self.node.config.node_ip, now)));
             }
-            Step::Wait(_) | Step::Stop => {}
+            Step::Wait(_) | Step::Finish | Step::Stop => {}
         }
     }
 
@@ -280,7 +295,7 @@ impl Worker {
 
     /// A probe that failed may have a grace period of its own.
     fn restart_deadline(&self, name: &str, now: Timestamp) -> Timestamp {
-        let condemned = self.record.containers.get(name).and_then(|record| record.alive()?.condemned);
+        let condemned = self.record.container(name).and_then(|record| record.alive()?.condemned);
         let container = container::find(&self.pod, name).map(|(_, container)| container);
         let own = container.zip(condemned).and_then(|(container, condemned)| {
             let probe = match condemned {
@@ -365,6 +380,7 @@ impl Worker {
                     }
                     self.look();
                 }
+                () = self.writer.written(), if self.record.clean == Clean::Done && !self.writer.is_written() => {}
                 () = tokio::time::sleep_until(self.volumes_at), if refreshes => {
                     self.volumes_at = tokio::time::Instant::now() + self.node.config.volume_refresh;
                     self.record.refreshing = true;
@@ -454,7 +470,7 @@ impl Worker {
 
     /// Publishes the running containers and passes the status to its writer.
     fn show(&mut self, now: Timestamp) {
-        let status = status::compute(&self.pod, &self.record, self.node.config.node_ip, now);
+        let status = Arc::new(status::compute(&self.pod, &self.record, self.node.config.node_ip, now));
         let containers = self.record.containers.iter().map(|(name, record)| {
             let running = record.alive().map(|alive| (alive.id.clone(), alive.handler.clone()));
             (name.clone(), Instance { running, attempt: record.restarts() })
@@ -465,7 +481,7 @@ impl Worker {
             sandbox: sandbox.map(|sandbox| sandbox.sandbox.clone()),
             ip: sandbox.map(|sandbox| sandbox.ip),
             containers: containers.collect(),
-            status: Arc::new(status.clone()),
+            status: status.clone(),
             probe_results: self.effects.probe_results.clone(),
         };
         self.node.directory.publish(&self.name.uid, entry);

@@ -95,7 +95,7 @@ impl PodRecord {
     /// instance that the node ended for another one does not count.
     pub(crate) fn restarts_all(&self, spec: &PodSpec) -> bool {
         container::all(spec).any(|(role, container)| {
-            let record = self.containers.get(&container.name).filter(|record| !record.reset);
+            let record = self.container(&container.name).filter(|record| !record.reset);
             let ended = record.and_then(ContainerRecord::ended).filter(|ended| !ended.replaced);
             ended.is_some_and(|ended| after_exit(spec, role, container, ended.exit_code) == AfterExit::RestartAll)
         })

@@ -38,7 +38,7 @@ impl PodRecord {
     /// Init containers run again before the others, unless a container of `spec.containers` has started in the present sandbox.
     pub(crate) fn begin_again(&mut self, is_of_sandbox: impl Fn(&ContainerRecord) -> bool) {
         let mains = || self.containers.values().filter(|record| record.role == Role::Main && record.attempts > 0);
-        if mains().any(&is_of_sandbox) {
+        if mains().any(|record| is_of_sandbox(record)) {
             return;
         }
         self.begins_again = mains().next().is_some();

@@ -13,7 +13,7 @@ use crate::record::{ContainerRecord, ExitedInstance, InstanceState, PodRecord, w
 pub(super) fn statuses(pod: &Pod, pod_record: &PodRecord) -> (Vec<ContainerStatus>, Vec<ContainerStatus>) {
     let (mut early, mut main) = (Vec::new(), Vec::new());
     for (role, container) in pod.spec.iter().flat_map(container::all) {
-        let Some(record) = pod_record.containers.get(&container.name) else { continue };
+        let Some(record) = pod_record.container(&container.name) else { continue };
         let status = status(pod, pod_record, container, record);
         if role == Role::Main { main.push(status) } else { early.push(status) }
     }
@@ -22,7 +22,7 @@ pub(super) fn statuses(pod: &Pod, pod_record: &PodRecord) -> (Vec<ContainerStatu
 
 /// Statuses of ephemeral containers. As upstream they are never ready, and `started` is not set.
 pub(super) fn ephemeral(pod: &Pod, pod_record: &PodRecord) -> Vec<ContainerStatus> {
-    let records = ephemeral::list(pod).filter_map(|container| Some((container, pod_record.containers.get(&container.name)?)));
+    let records = ephemeral::list(pod).filter_map(|container| Some((container, pod_record.container(&container.name)?)));
     records.map(|(container, record)| status(pod, pod_record, &ephemeral::as_container(container), record)).collect()
 }
 

@@ -2,6 +2,7 @@
 //! replaces one that waits. A change of Ready is sent at once. A status that only says "being created" waits a moment for a
 //! newer one.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
@@ -25,7 +26,9 @@ const RETRY_MAX: Duration = Duration::from_secs(10);
 /// The wanted status of a Pod.
 #[derive(Clone, Default)]
 struct Wanted {
-    status: Option<PodStatus>,
+    /// The number of changes so far.
+    change: u64,
+    status: Option<Arc<PodStatus>>,
     urgent: bool,
     delete: bool,
 }
@@ -33,33 +36,68 @@ struct Wanted {
 /// The worker's end.
 pub(crate) struct Writer {
     wanted: watch::Sender<Wanted>,
+    /// The last change that was written. The task ends when the Pod is gone.
+    written: watch::Receiver<u64>,
 }
 
 impl Writer {
-    /// Starts a Pod's writer as one of the worker's tasks. It ends when the worker drops its handle, or with the token.
-    pub(crate) fn start(client: kube::Client, pod: PodName, origin: Origin, tasks: &mut JoinSet<()>, cancel: CancellationToken) -> Self {
-        let (wanted, changes) = watch::channel(Wanted::default());
-        let task = Task { pods: Api::namespaced(client, &pod.namespace), pod, origin, changes };
+    /// Starts a Pod's writer as one of the worker's tasks. It ends when the worker drops its handle, or with the token. `status` is
+    /// the one that an earlier writer has written.
+    pub(crate) fn start(
+        client: kube::Client,
+        pod: PodName,
+        origin: Origin,
+        status: Option<Arc<PodStatus>>,
+        tasks: &mut JoinSet<()>,
+        cancel: CancellationToken,
+    ) -> Self {
+        let (wanted, changes) = watch::channel(Wanted { status, ..Wanted::default() });
+        let (last, written) = watch::channel(0);
+        let task = Task { pods: Api::namespaced(client, &pod.namespace), pod, origin, changes, written: last };
         tasks.spawn(api_tasks::named("node-agent/status-writer", task.run(cancel)));
-        Self { wanted }
+        Self { wanted, written }
+    }
+
+    /// The wanted status.
+    pub(crate) fn status(&self) -> Option<Arc<PodStatus>> {
+        self.wanted.borrow().status.clone()
+    }
+
+    /// Whether nothing is left to write.
+    pub(crate) fn is_written(&self) -> bool {
+        *self.written.borrow() == self.wanted.borrow().change || self.written.has_changed().is_err()
+    }
+
+    /// Waits until nothing is left to write.
+    pub(crate) async fn written(&mut self) {
+        let change = self.wanted.borrow().change;
+        if self.written.wait_for(|written| *written == change).await.is_err() {
+            tracing::trace!("the Pod is gone");
+        }
+    }
+
+    /// Whether a Pod has the phase and the conditions of the wanted status.
+    pub(crate) fn is_status_of(&self, pod: &Pod) -> bool {
+        self.wanted.borrow().status.as_ref().is_none_or(|status| says(pod, status))
     }
 
     /// Sets the wanted status. Nothing is written when it is equal to the one wanted before, unless the Pod as it was last
     /// `observed` has another one: then another writer has overwritten it. (The node controller clears `Ready` on the Pods of a
     /// node that is not ready.)
-    pub(crate) fn set(&self, status: PodStatus, observed: Option<&Pod>) {
+    pub(crate) fn set(&self, status: Arc<PodStatus>, observed: Option<&Pod>) {
         let overwritten = observed.is_some_and(|pod| !says(pod, &status));
         self.wanted.send_if_modified(|wanted| {
-            let same = wanted.status.as_ref() == Some(&status);
+            let changes = wanted.status.as_ref() != Some(&status) || overwritten;
+            wanted.change += u64::from(changes);
             wanted.urgent = !is_uneventful(&status);
             wanted.status = Some(status);
-            !same || overwritten
+            changes
         });
     }
 
     /// Wants this status to be the last, and the Pod deleted after it.
-    pub(crate) fn finish(&self, status: PodStatus) {
-        self.wanted.send_replace(Wanted { status: Some(status), urgent: true, delete: true });
+    pub(crate) fn finish(&self, status: Arc<PodStatus>) {
+        self.wanted.send_modify(|wanted| *wanted = Wanted { change: wanted.change + 1, status: Some(status), urgent: true, delete: true });
     }
 }
 
@@ -84,6 +122,7 @@ struct Task {
     pod: PodName,
     origin: Origin,
     changes: watch::Receiver<Wanted>,
+    written: watch::Sender<u64>,
 }
 
 /// The result of a write.
@@ -104,8 +143,12 @@ impl Task {
                 self.gather().await;
                 loop {
                     let wanted = self.changes.borrow_and_update().clone();
+                    let change = wanted.change;
                     match self.write(wanted).await {
-                        Written::Done => break,
+                        Written::Done => {
+                            self.written.send_replace(change);
+                            break;
+                        }
                         Written::Gone => return,
                         Written::Failed | Written::NoMirror => {}
                     }

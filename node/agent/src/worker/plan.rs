@@ -51,7 +51,9 @@ pub(crate) enum Step {
     Delete,
     /// Nothing until something is reported, or until then.
     Wait(Option<Timestamp>),
-    /// The worker is done.
+    /// Nothing until the Pod changes. The worker ends once the API has the Pod's final status.
+    Finish,
+    /// The Pod is gone: the worker is done.
     Stop,
 }
 
@@ -97,7 +99,7 @@ fn run(spec: &PodSpec, pod_record: &PodRecord, now: Timestamp) -> Step {
     }
     // As upstream, before init containers have ended: they may be what is debugged.
     for container in spec.ephemeral_containers.iter().flatten() {
-        let Some(record) = pod_record.containers.get(&container.name) else { continue };
+        let Some(record) = pod_record.container(&container.name) else { continue };
         match drive(spec, Role::Ephemeral, &ephemeral::as_container(container), record, pod_record, now) {
             Step::Wait(more) => until = earliest(until, more),
             step => return step,
@@ -105,7 +107,7 @@ fn run(spec: &PodSpec, pod_record: &PodRecord, now: Timestamp) -> Step {
     }
     let begun = pod_record.main_begun();
     for (role, container) in container::all(spec) {
-        let Some(record) = pod_record.containers.get(&container.name) else { continue };
+        let Some(record) = pod_record.container(&container.name) else { continue };
         if role == Role::Init && begun {
             continue;
         }
@@ -136,7 +138,7 @@ fn end_with_sandbox(pod_record: &PodRecord) -> Step {
 /// Ends all containers that the Pod was created with; then it begins again.
 fn restart_all(spec: &PodSpec, pod_record: &PodRecord) -> Step {
     let of_pod = container::all(spec).map(|(_, container)| &container.name);
-    let runs = of_pod.filter_map(|name| Some((name.as_str(), &pod_record.containers.get(name)?.run)));
+    let runs = of_pod.filter_map(|name| Some((name.as_str(), &pod_record.container(name)?.run)));
     let kill = |name: &str| Step::Kill {
         message: format!("Container {name} will be restarted with all containers"),
         name: name.to_owned(),
@@ -244,7 +246,7 @@ fn end(pod: &Pod, pod_record: &PodRecord, now: Timestamp) -> Step {
     }
     let sidecars = pod.spec.iter().flat_map(container::all).filter(|(role, _)| *role == Role::Sidecar);
     for (_, container) in sidecars.collect::<Vec<_>>().into_iter().rev() {
-        match pod_record.containers.get(&container.name).map(|record| &record.run) {
+        match pod_record.container(&container.name).map(|record| &record.run) {
             Some(InstanceState::Running(alive)) if !alive.stopping => return stop(&container.name),
             Some(InstanceState::Running(_) | InstanceState::Starting { .. }) => return Step::Wait(None),
             _ => {}
@@ -261,8 +263,9 @@ fn end(pod: &Pod, pod_record: &PodRecord, now: Timestamp) -> Step {
         // It had ended by itself, and its logs were kept.
         Clean::Done if pod_record.forgets_logs(pod) && !pod_record.logs_forgotten => Step::Clean,
         Clean::Done if pod_record.gone => Step::Stop,
-        Clean::Done if pod.metadata.deletion_timestamp.is_some() && !pod_record.delete_sent => Step::Delete,
-        Clean::Done => Step::Wait(None),
+        Clean::Done if pod_record.delete_sent => Step::Wait(None),
+        Clean::Done if pod.metadata.deletion_timestamp.is_some() => Step::Delete,
+        Clean::Done => Step::Finish,
     }
 }
 
