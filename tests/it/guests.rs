@@ -65,6 +65,7 @@ fn guests_get_what_they_are_made_for() {
     files_of_an_image_are_the_guests_root(&kubectl);
     a_volume_may_be_the_guests_root(&kubectl);
     images_are_volumes(&cluster, &kubectl);
+    further_programs_run_in_a_container(&kubectl, work.path());
     a_policy_forbids_proposals(&kubectl);
 }
 
@@ -186,6 +187,43 @@ fn files_of_an_image_are_the_guests_root(kubectl: &Kubectl<'_>) {
     assert_eq!(ended["reason"], "StartError", "{ended}");
     let message = ended["message"].as_str().unwrap_or_default();
     assert!(message.contains("the working directory /elsewhere does not exist in the container"), "{ended}");
+}
+
+/// Programs beside the container's own run in it: for `kubectl exec`, probes and hooks.
+fn further_programs_run_in_a_container(kubectl: &Kubectl<'_>, work: &Path) {
+    let programs = [
+        ("echo", include_str!("../../runtimes/wasmtime/tests/guests/echo.wat")),
+        ("cat", include_str!("../../runtimes/wasmtime/tests/guests/cat.wat")),
+        ("inside", include_str!("../../runtimes/wasmtime/tests/guests/inside.wat")),
+    ];
+    let files = programs.map(|(name, text)| {
+        let file = work.join(format!("{name}.wasm"));
+        fs::write(&file, wat::parse_str(text).expect("a module")).expect("written");
+        format!("--from-file={}", file.display())
+    });
+    kubectl.ok(&format!("create configmap programs {}", files.join(" ")));
+    let server = |name: &str, probe: &[&str]| {
+        let container = json!({
+            "image": "samples/web:latest", "volumeMounts": [{"name": "programs", "mountPath": "/programs"}],
+            "readinessProbe": {"exec": {"command": probe}, "periodSeconds": 1, "timeoutSeconds": 10},
+        });
+        let mut pod = pod(name, "web", json!({}), container);
+        pod["spec"]["volumes"] = json!([{"name": "programs", "configMap": {"name": "programs"}}]);
+        kubectl.apply(&pod.to_string()).ok();
+    };
+    server("probed", &["/programs/echo.wasm", "ok"]);
+    server("unready", &["/programs/inside.wasm"]);
+    kubectl.ok("wait --for=condition=Ready pod/probed --timeout=60s");
+    assert_eq!(kubectl.ok("exec probed -- /programs/echo.wasm a b"), "a b\n");
+    assert_eq!(kubectl.with_input("exec -i probed -- /programs/cat.wasm", "hi").ok(), "hi");
+    let failed = kubectl.fails("exec probed -- /programs/inside.wasm");
+    assert_eq!(failed, "command terminated with exit code 7\n");
+    let absent = kubectl.fails("exec probed -- /nosuch.wasm");
+    assert!(absent.contains("exec: \"/nosuch.wasm\": no such file or directory"), "{absent}");
+    eventually("the probe fails", || {
+        let events = kubectl.ok("get events --field-selector involvedObject.name=unready,reason=Unhealthy");
+        if events.contains("Readiness probe failed: inside") { Ok(()) } else { Err(events) }
+    });
 }
 
 /// The policy that docs/security.md has for it.

@@ -5,6 +5,7 @@ mod engine;
 mod images;
 mod linux;
 mod native;
+mod programs;
 mod user;
 
 use tests::{Cluster, Net};
@@ -19,8 +20,10 @@ fn a_hostile_guest_costs_its_own_limits_and_reaches_its_own_pod() {
         kubectl.until_usable("default");
         native::start(&kubectl);
         engine::start(&cluster);
+        programs::start(&kubectl);
         native::reaches_nothing_but_its_own_pod(&kubectl);
         engine::have_cost_only_themselves(&kubectl);
+        programs::of_the_node_are_not_run(&kubectl);
         native::still_serves(&kubectl);
     }
     user::finds_nothing(&mut cluster);

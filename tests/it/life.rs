@@ -227,7 +227,6 @@ fn what_cannot_run_says_why(kubectl: &Kubectl<'_>) {
         ("no-settings", "CreateContainerConfigError", "configmap \"missing\" not found"),
         ("no-variable", "CreateContainerConfigError", "couldn't parse env file \"dir\": not a regular file"),
         ("no-profile", "CreateContainerError", "cannot load seccomp profile"),
-        ("exec-probe", "CreateContainerConfigError", "uses exec, which a WebAssembly container cannot run"),
     ] {
         let object = format!("pod/{pod}");
         eventually(&format!("{pod} says {reason}"), || {

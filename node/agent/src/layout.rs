@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 pub(crate) mod label {
     pub(crate) const POD_UID: &str = "io.kubernetes.pod.uid";
     pub(crate) const POD_NAME: &str = "io.kubernetes.pod.name";
-    pub(crate) const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
+    pub(crate) const POD_NAMESPACE: &str = runtimes_contract::TENANT_LABEL;
     pub(crate) const CONTAINER: &str = "io.kubernetes.container.name";
     pub(crate) const ATTEMPT: &str = "io.kubernetes.container.restartCount";
     pub(crate) const HASH: &str = "io.kubernetes.container.hash";

@@ -75,13 +75,16 @@ pub trait Harness: Send + Sync {
 
     /// The runtime's abilities.
     fn abilities(&self) -> Abilities;
+
+    /// The arguments of a further process that writes `inside` and ends with 7. What the process needs is added to the container's spec.
+    fn further(&self, _spec: &mut ContainerSpec) -> Vec<String> {
+        ["/bin/sh", "-c", "echo inside; exit 7"].map(str::to_owned).to_vec()
+    }
 }
 
 /// The differences between runtimes.
 #[derive(Clone, Copy, Debug)]
 pub struct Abilities {
-    /// `exec` works.
-    pub exec: bool,
     /// Containers are processes of this machine, in cgroups, with log files.
     pub real: bool,
     /// Code of a [`Program::Sleep`] after SIGTERM.
@@ -137,7 +140,7 @@ macro_rules! battery {
             log_lines_are_cri_lines, a_rotated_log_is_reopened, long_lines_are_cut_and_the_rest_is_partial,
             a_running_container_is_adopted, an_end_that_nobody_watched_is_learned, a_killed_shim_differs_from_an_end,
             no_descriptor_of_the_starter_is_inherited, a_created_container_is_found_again,
-            broken_content_is_rejected_and_leaves_nothing, a_memory_hog_is_stopped, many_start_at_once, exec_runs_or_says_why_not,
+            broken_content_is_rejected_and_leaves_nothing, a_memory_hog_is_stopped, many_start_at_once, a_further_process_runs,
             output_reaches_everyone_who_is_attached, who_has_ended_or_not_begun_is_not_attached_to,
         );
     };

@@ -18,7 +18,7 @@ pub enum RuntimeError {
     /// cause, and trying again does not help until it changes.
     #[error("{0}")]
     BadContent(String),
-    /// The spec requires what this runtime does not support (exec in a WASM container, …).
+    /// The spec requires what this runtime does not support (processes that a WASM container would share, …).
     #[error("{0}")]
     Unsupported(String),
     /// The container whose processes the spec wants to see does not run.

@@ -16,7 +16,7 @@ pub use error::RuntimeError;
 pub use proposals::WasmProposal;
 pub use spec::{
     ContainerId, ContainerSpec, ContainerState, ContainerStatus, Content, ContentKind, ExecSpec, Exit, HttpRequests, HttpSettings, Mount,
-    Processes, Propagation, Resources, Sandbox, Seccomp, Security, Stats, TerminalSize, User,
+    Processes, Propagation, Resources, Sandbox, Seccomp, Security, Stats, TENANT_LABEL, TerminalSize, User,
 };
 
 /// Runs containers. One implementation a RuntimeClass handler.
@@ -76,6 +76,11 @@ pub trait Runtime: Send + Sync {
 
     /// Makes the container write to a new file at its log path after the old one was renamed.
     async fn reopen_log(&self, id: &ContainerId) -> Result<(), RuntimeError>;
+
+    /// Makes what [`Runtime::exec`] with the same arguments needs and what may take long. No process is started.
+    async fn prepare_exec(&self, _id: &ContainerId, _exec: &ExecSpec) -> Result<(), RuntimeError> {
+        Ok(())
+    }
 
     /// Runs a further process in a running container.
     async fn exec(&self, id: &ContainerId, exec: ExecSpec) -> Result<ExecSession, RuntimeError>;

@@ -304,6 +304,9 @@ pub struct ContainerStatus {
     pub log_path: PathBuf,
 }
 
+/// The label of a container that names its tenant: the namespace of its Pod. What tenants wait for, they get in turns.
+pub const TENANT_LABEL: &str = "io.kubernetes.pod.namespace";
+
 /// A further process in a running container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExecSpec {

@@ -53,7 +53,7 @@ impl Harness for Fake {
     }
 
     fn abilities(&self) -> Abilities {
-        Abilities { exec: true, real: false, terminated_code: 143, hog_is_killed: true }
+        Abilities { real: false, terminated_code: 143, hog_is_killed: true }
     }
 }
 

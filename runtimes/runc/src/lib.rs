@@ -6,7 +6,6 @@
 mod bundle;
 mod errors;
 mod exec;
-pub mod fds;
 pub mod pause;
 mod runtime;
 mod tool;

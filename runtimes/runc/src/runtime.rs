@@ -16,6 +16,7 @@ use runtimes_contract::{
 use runtimes_host::blocking;
 use runtimes_host::files::{PRIVATE, write_atomic};
 use runtimes_host::process::ProcessRef;
+use runtimes_shim::exec::Permits;
 use runtimes_shim::launch::{PidNamespace, launch};
 use runtimes_shim::shims::Shims;
 use runtimes_shim::state::open_log;
@@ -24,6 +25,9 @@ use serde_json::{Value, json};
 use crate::bundle::{Facts, bundle, exec_process};
 use crate::tool::{Runc, flags};
 use crate::{errors, exec, pause};
+
+/// Processes of one container that may outlive their sessions. Each has a helper on the node, whose memory no limit of the Pod covers.
+const OUTLIVING_MAX: usize = 64;
 
 /// The paths and programs of a [`RuncRuntime`].
 #[derive(Clone, Debug)]
@@ -41,7 +45,7 @@ pub struct RuncRuntime {
     shims: Shims,
     shim: PathBuf,
     runc: Runc,
-    permits: exec::Permits,
+    permits: Permits,
 }
 
 impl RuncRuntime {
@@ -49,7 +53,7 @@ impl RuncRuntime {
     pub fn new(config: Config) -> Result<Self, RuntimeError> {
         let shims = Shims::open(&config.state_dir)?;
         let runc = Runc { binary: config.runc, root: config.state_dir.join("runc") };
-        Ok(Self { shims, shim: config.shim, runc, permits: exec::Permits::default() })
+        Ok(Self { shims, shim: config.shim, runc, permits: Permits::new(OUTLIVING_MAX) })
     }
 }
 

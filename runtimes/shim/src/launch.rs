@@ -8,15 +8,16 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use nix::sched::{CloneFlags, unshare};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
+use tokio::sync::OwnedSemaphorePermit;
 
 use runtimes_contract::RuntimeError;
 use runtimes_host::cgroup::Group;
@@ -24,6 +25,8 @@ use runtimes_host::process::{Pidfd, ProcessRef};
 
 /// A shim that does not answer for this time is killed.
 const READY_TIMEOUT: Duration = Duration::from_secs(120);
+/// The wait after a failure to wait for a helper.
+const REAP_RETRY: Duration = Duration::from_secs(1);
 /// Most bytes of an answer.
 const ANSWER_LEN_MAX: u64 = 16 * 1024;
 
@@ -73,12 +76,17 @@ pub async fn launch(
     let program = program.to_owned();
     let errors = errors.to_owned();
     let errors_again = errors.clone();
-    let (shim, mut socket) = runtimes_host::blocking(move || spawn(&program, &args, &errors_again, cgroup.as_ref(), pids)).await?;
+    let started = move || {
+        let errors = File::options().create(true).truncate(true).write(true).mode(0o600).open(&errors_again);
+        let errors = errors.map_err(RuntimeError::io(format!("making {}", errors_again.display())))?;
+        spawn(&program, &args, errors, SockType::Stream, cgroup.as_ref(), pids)
+    };
+    let (shim, mut socket) = runtimes_host::blocking(started).await?;
     let heard = tokio::time::timeout(READY_TIMEOUT, hear(&mut socket)).await;
     let answer = heard.as_deref().unwrap_or_default().to_owned();
     let failure = match heard {
         Ok(answer) if answer == "ready\n" => return Ok(()),
-        Ok(answer) => understand(&answer, &errors),
+        Ok(answer) => understand(&answer, || std::fs::read_to_string(&errors).unwrap_or_default()),
         Err(_) => RuntimeError::Tool { tool: "the shim", message: format!("said nothing for {} s", READY_TIMEOUT.as_secs()) },
     };
     let doing = || format!("ending shim {}", shim.pid);
@@ -92,6 +100,34 @@ pub async fn launch(
     Err(failure)
 }
 
+/// Starts `program` as the helper of an exec, which [`session`](crate::exec::session) talks to over the socket. With a `cgroup` the helper
+/// is in it before it gets the first message. The helper is reaped, and `permit` returned, when it has ended.
+///
+/// # Errors
+/// When it was not started.
+pub async fn launch_helper(
+    program: &Path,
+    args: Vec<OsString>,
+    cgroup: Option<Group>,
+    pids: PidNamespace,
+    permit: Option<OwnedSemaphorePermit>,
+) -> Result<UnixStream, RuntimeError> {
+    let program = program.to_owned();
+    // Its reaping begins where it is started: the caller may be gone by then. Until it has ended, it has its permit.
+    let started = move || {
+        let (helper, socket) = spawn(&program, &args, Stdio::null(), SockType::SeqPacket, cgroup.as_ref(), pids)?;
+        tokio::spawn(async move {
+            while let Err(error) = helper.ended().await {
+                tracing::debug!(%error, "a helper of an exec was not waited for");
+                tokio::time::sleep(REAP_RETRY).await;
+            }
+            drop(permit);
+        });
+        Ok(socket)
+    };
+    runtimes_host::blocking(started).await
+}
+
 /// Sends `go` and reads the answer to its end. A shim may fail before it reads `go`, and close the socket: its answer counts,
 /// not the failed write.
 async fn hear(socket: &mut UnixStream) -> String {
@@ -102,25 +138,22 @@ async fn hear(socket: &mut UnixStream) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
+/// With sockets of the kind `SeqPacket`, two messages are never read as one.
 fn spawn(
     program: &Path,
     args: &[OsString],
-    errors: &Path,
+    errors: impl Into<Stdio>,
+    socket: SockType,
     cgroup: Option<&Group>,
     pids: PidNamespace,
 ) -> Result<(ProcessRef, UnixStream), RuntimeError> {
     let doing = || format!("starting {}", program.display());
-    let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(RuntimeError::io(doing()))?;
+    let pair = socketpair(AddressFamily::Unix, socket, None, SockFlag::SOCK_CLOEXEC).map_err(io::Error::from);
+    let (ours, theirs) = pair.map_err(RuntimeError::io(doing()))?;
+    let ours = std::os::unix::net::UnixStream::from(ours);
     ours.set_nonblocking(true).map_err(RuntimeError::io(doing()))?;
-    let errors = File::options()
-        .create(true)
-        .truncate(true)
-        .write(true)
-        .mode(0o600)
-        .open(errors)
-        .map_err(RuntimeError::io(format!("making {}", errors.display())))?;
     let mut command = Command::new(program);
-    command.args(args).env_clear().stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(errors);
+    command.args(args).env_clear().stdin(theirs).stdout(Stdio::null()).stderr(errors);
     let spawned = spawn_in(&mut command, pids);
     let child = match spawned {
         Ok(child) => child,
@@ -164,8 +197,8 @@ fn kill_and_reap(mut child: std::process::Child, pid: i32) {
     let _reaped = child.wait();
 }
 
-/// The error behind a shim's answer, or behind its silence.
-fn understand(answer: &str, errors: &Path) -> RuntimeError {
+/// The error behind a shim's answer, or behind its silence: then what it wrote to stderr.
+pub fn understand(answer: &str, errors: impl FnOnce() -> String) -> RuntimeError {
     let words = answer.strip_prefix("error ").and_then(|rest| rest.split_once(' '));
     match words.map(|(kind, message)| (kind, message.trim_end().to_owned())) {
         Some(("content", message)) => RuntimeError::BadContent(message),
@@ -173,7 +206,7 @@ fn understand(answer: &str, errors: &Path) -> RuntimeError {
         Some(("missing", message)) => RuntimeError::Missing(message),
         Some((_, message)) => RuntimeError::Tool { tool: "the shim", message },
         None => {
-            let said = std::fs::read_to_string(errors).unwrap_or_default();
+            let said = errors();
             let last = said.trim_end().lines().next_back().unwrap_or("it ended without a word");
             RuntimeError::Tool { tool: "the shim", message: last.to_owned() }
         }
@@ -186,7 +219,6 @@ mod tests {
 
     #[test]
     fn answers_become_errors() {
-        let nowhere = Path::new("/nonexistent");
         let cases = [
             ("error content imports what is not offered\n", "imports what is not offered"),
             ("error start listen on port 80: address in use", "listen on port 80: address in use"),
@@ -195,9 +227,9 @@ mod tests {
             ("err", "the shim failed: it ended without a word"),
         ];
         for (answer, wanted) in cases {
-            assert_eq!(understand(answer, nowhere).to_string(), wanted);
+            assert_eq!(understand(answer, String::new).to_string(), wanted);
         }
-        assert!(matches!(understand("error start x", nowhere), RuntimeError::Start(_)));
-        assert!(matches!(understand("error content x", nowhere), RuntimeError::BadContent(_)));
+        assert!(matches!(understand("error start x", String::new), RuntimeError::Start(_)));
+        assert!(matches!(understand("error content x", String::new), RuntimeError::BadContent(_)));
     }
 }

@@ -22,6 +22,7 @@ mod make;
 mod sweep;
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -38,7 +39,9 @@ use crate::compile::{LARGE_FROM, LONG_FROM, Optimization, Purpose, QUICK_FROM, Q
 use crate::kind::Kind;
 use backlog::Backlog;
 use fingerprints::Fingerprints;
+pub use look::Identity;
 use look::{Checked, Look};
+pub use make::Fresh;
 use make::Source;
 
 /// The bytes of machine code in the cache.
@@ -115,7 +118,8 @@ fn fingerprint_of(question: &Question) -> Result<String, RuntimeError> {
     }
 }
 
-/// The cache of one node.
+/// The cache of one node. A clone is the same cache.
+#[derive(Clone)]
 pub struct Cache {
     inner: Arc<Inner>,
 }
@@ -187,7 +191,20 @@ impl Cache {
         FirstCode::clone(&first_code).await
     }
 
-    /// The same, for the start of a tenant's container: if the code is not optimized, the optimized code is made later.
+    /// The machine code of a module that was compiled before. An error when the module cannot be compiled.
+    pub async fn compiled(&self, module: &StoredModule) -> Result<Option<Artifact>, RuntimeError> {
+        match self.inner.refusal(module)? {
+            Some(why) => Err(RuntimeError::BadContent(why)),
+            None => find(self.inner.looks(module)?).await,
+        }
+    }
+
+    /// A new file on the cache's disk for a module that is in no store; removed when dropped.
+    pub fn module_file(&self) -> Result<(Fresh, File), RuntimeError> {
+        Fresh::new(&self.inner.dir, "program")
+    }
+
+    /// The same as [`Cache::artifact`], for the start of a tenant's container: if the code is not optimized, the optimized code is made later.
     pub async fn artifact_for(&self, module: &StoredModule, tenant: &str) -> Result<Artifact, RuntimeError> {
         let artifact = self.artifact(module).await?;
         if artifact.optimization == Optimization::None {

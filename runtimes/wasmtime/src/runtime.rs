@@ -1,5 +1,8 @@
 //! The agent's half: implements the contract with the compile cache, the state directory and shims.
 
+mod exec;
+mod program;
+
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,6 +15,7 @@ use runtimes_contract::{
 };
 use runtimes_host::blocking;
 use runtimes_host::helper::Helper;
+use runtimes_shim::exec::Permits;
 use runtimes_shim::launch::{PidNamespace, launch};
 use runtimes_shim::shims::Shims;
 use runtimes_shim::state::open_log;
@@ -19,9 +23,13 @@ use runtimes_shim::state::open_log;
 use crate::cache::{Artifact, Cache, StoredModule};
 use crate::compile::Purpose;
 use crate::user::ids;
+use program::Programs;
 
-/// The threads of one container: the shim has about a hundred when all of its helpers are busy on a machine of many cores.
-const THREADS_MAX: i64 = 128;
+/// The threads of one container: the shim has about a hundred when all of its helpers are busy on a machine of many cores. As many are for
+/// further guests.
+const THREADS_MAX: i64 = 256;
+/// Further guests of one container that may outlive their sessions: each has at least two threads, and memory of the container.
+const OUTLIVING_MAX: usize = 16;
 
 /// The paths of a [`WasmtimeRuntime`].
 #[derive(Clone, Debug)]
@@ -41,13 +49,16 @@ pub struct WasmtimeRuntime {
     shims: Shims,
     cache: Cache,
     shim: PathBuf,
+    permits: Permits,
+    programs: Programs,
 }
 
 impl WasmtimeRuntime {
     /// Opens the directories; existing containers are known at once.
     pub fn new(config: Config) -> Result<Self, RuntimeError> {
         let cache = Cache::open(&config.cache_dir, config.compiler, Purpose::Container)?;
-        Ok(Self { shims: Shims::open(&config.state_dir)?, cache, shim: config.shim })
+        let (permits, programs) = (Permits::new(OUTLIVING_MAX), Programs::new(cache.clone()));
+        Ok(Self { shims: Shims::open(&config.state_dir)?, cache, shim: config.shim, permits, programs })
     }
 
     async fn artifact(&self, spec: &ContainerSpec) -> Result<Artifact, RuntimeError> {
@@ -156,13 +167,12 @@ impl Runtime for WasmtimeRuntime {
         self.shims.reopen_log(id, Some(ids(&made.spec.user))).await
     }
 
-    async fn exec(&self, id: &ContainerId, _exec: ExecSpec) -> Result<ExecSession, RuntimeError> {
-        let state = self.shims.state.clone();
-        let owned = id.clone();
-        blocking(move || state.made(&owned)).await?;
-        Err(RuntimeError::Unsupported(
-            "exec is not supported in a WebAssembly container: it holds one guest and no other program that could be run".into(),
-        ))
+    async fn prepare_exec(&self, id: &ContainerId, exec: &ExecSpec) -> Result<(), RuntimeError> {
+        self.prepare_further(id, exec).await
+    }
+
+    async fn exec(&self, id: &ContainerId, exec: ExecSpec) -> Result<ExecSession, RuntimeError> {
+        self.start_further(id, &exec).await
     }
 
     async fn attach(&self, id: &ContainerId, stdin: bool) -> Result<AttachSession, RuntimeError> {

@@ -12,6 +12,7 @@ mod channel;
 mod command;
 mod confine;
 mod connection;
+mod further;
 mod guest;
 mod http;
 mod idle;
@@ -23,16 +24,19 @@ mod root;
 mod serve;
 mod signals;
 mod slices;
+mod stdio;
 mod streams;
 mod ticker;
 mod workers;
 
-use std::path::PathBuf;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use runtimes_contract::ContainerSpec;
+use runtimes_contract::{ContainerSpec, Exit};
 use runtimes_shim::launch::Refusal;
 use runtimes_shim::state::Made;
+use serde::de::DeserializeOwned;
 use wasmtime::Engine;
 
 use crate::kind::Kind;
@@ -42,6 +46,7 @@ use channel::Channel;
 use guest::Guest;
 use log::Log;
 use records::{Claim, Records};
+use stdio::Stdio;
 
 /// Why a container could not be started.
 #[derive(Debug)]
@@ -66,13 +71,19 @@ impl Failure {
 struct Args {
     dir: PathBuf,
     code: PathBuf,
-    kind: Kind,
+    kind: OsString,
 }
 
-/// Runs one container; the process ends with it.
+/// Runs one container, or with the argument `exec` a further guest in one; the process ends with it.
 pub fn main() {
+    let code = if std::env::args_os().nth(1).is_some_and(|arg| arg == "exec") { further::run() } else { run() };
+    // SAFETY: ends the process without running destructors of guests that still hold memory.
+    unsafe { libc::_exit(code) }
+}
+
+fn run() -> i32 {
     let mut channel = Channel::from_stdin();
-    let code = match prepare(&mut channel) {
+    match prepare(&mut channel) {
         Ok(container) => {
             end_at_panic(container.records.clone());
             channel.ready();
@@ -82,16 +93,19 @@ pub fn main() {
             channel.refuse(failure.refusal, &failure.message);
             128
         }
-    };
-    // SAFETY: ends the process without running destructors of guests that still hold memory.
-    unsafe { libc::_exit(code) }
+    }
+}
+
+/// What is run.
+struct Program {
+    kind: Kind,
+    engine: Engine,
+    code: guest::Code,
 }
 
 /// Everything that a guest needs, created while there still were privileges.
 struct Container {
-    kind: Kind,
-    engine: Engine,
-    code: guest::Code,
+    program: Program,
     guest: Arc<Guest>,
     attached: Arc<Attached>,
     server: Option<serve::Endpoint>,
@@ -116,18 +130,10 @@ fn prepare(channel: &mut Channel) -> Result<Container, Failure> {
     let attached = Arc::new(Attached::listen(&args.dir, &spec)?);
     let log = Arc::new(Log::open(&spec.log_path, attached.clone())?);
 
-    let settings =
-        if args.kind == Kind::Http { pooled_config(&spec.proposals, http_concurrency(&spec)) } else { guest_config(&spec.proposals) };
-    let engine = Engine::new(&settings).map_err(|error| Failure::new(Refusal::Missing, format!("making the engine: {error:#}")))?;
-    let code = guest::Code::map(&engine, &args.code, args.kind)?;
-    guest::check_memory(&code, &spec)?;
-    signals::install(&engine)?;
-
-    // It is read from /proc at first use. Stacks of the stack-switching proposal need it where there is no /proc any more.
-    let _page_size = rustix::param::page_size();
+    let program = load(&spec, &args.code, &args.kind)?;
 
     root::join_namespaces(&spec)?;
-    let server = match args.kind {
+    let server = match program.kind {
         Kind::Http => Some(serve::Endpoint::open(&spec, &args.dir)?),
         Kind::Module | Kind::Command | Kind::Plugin => None,
     };
@@ -137,25 +143,27 @@ fn prepare(channel: &mut Channel) -> Result<Container, Failure> {
     confine::drop_privileges(&spec.user)?;
     // A thread has no more privileges than the process.
     attached.serve_beside()?;
-    let guest = Arc::new(Guest::new(spec, preopens, log, attached.clone()));
-    Ok(Container { kind: args.kind, engine, code, guest, attached, server, records })
+    let guest = Arc::new(Guest::new(spec, preopens, Stdio::Container { log, attached: attached.clone() }));
+    Ok(Container { program, guest, attached, server, records })
+}
+
+/// Maps the compiled file into an engine of its own. Signals stop the guest from then on.
+fn load(spec: &ContainerSpec, code: &Path, kind: &OsStr) -> Result<Program, Failure> {
+    let kind = kind.to_str().and_then(|kind| kind.parse().ok()).ok_or_else(|| Failure::new(Refusal::Io, "unknown kind of guest"))?;
+    let settings = if kind == Kind::Http { pooled_config(&spec.proposals, http_concurrency(spec)) } else { guest_config(&spec.proposals) };
+    let engine = Engine::new(&settings).map_err(|error| Failure::new(Refusal::Missing, format!("making the engine: {error:#}")))?;
+    let code = guest::Code::map(&engine, code, kind)?;
+    guest::check_memory(&code, spec)?;
+    signals::install(&engine)?;
+    // It is read from /proc at first use. Stacks of the stack-switching proposal need it where there is no /proc any more.
+    let _page_size = rustix::param::page_size();
+    Ok(Program { kind, engine, code })
 }
 
 impl Container {
     fn run(self) -> i32 {
-        let Self { kind, engine, code, guest, attached, server, records } = self;
-        let exit = match workers::first_thread() {
-            Ok(runtime) => runtime.block_on(async {
-                match (kind, code, server) {
-                    (_, guest::Code::Module(module), _) => command::module(&engine, &module, &guest).await,
-                    (Kind::Http, guest::Code::Component(component), Some(endpoint)) => {
-                        serve::component(&engine, &component, guest, endpoint).await
-                    }
-                    (_, guest::Code::Component(component), _) => command::component(&engine, &component, &guest).await,
-                }
-            }),
-            Err(error) => guest::failed(&guest, &format!("making the event loop: {error}")),
-        };
+        let Self { program, guest, attached, server, records } = self;
+        let exit = run_program(program, guest, server);
         let code = exit.code;
         records.write_exit(&exit);
         attached.finish();
@@ -163,19 +171,36 @@ impl Container {
     }
 }
 
+fn run_program(program: Program, guest: Arc<Guest>, server: Option<serve::Endpoint>) -> Exit {
+    let Program { kind, engine, code } = program;
+    match workers::first_thread() {
+        Ok(runtime) => runtime.block_on(async {
+            match (kind, code, server) {
+                (_, guest::Code::Module(module), _) => command::module(&engine, &module, &guest).await,
+                (Kind::Http, guest::Code::Component(component), Some(endpoint)) => {
+                    serve::component(&engine, &component, guest, endpoint).await
+                }
+                (_, guest::Code::Component(component), _) => command::component(&engine, &component, &guest).await,
+            }
+        }),
+        Err(error) => guest::failed(&guest, &format!("making the event loop: {error}")),
+    }
+}
+
 fn parse_args() -> Result<Args, Failure> {
     let mut args = std::env::args_os().skip(1);
     let mut next =
         || args.next().ok_or_else(|| Failure::new(Refusal::Io, "usage: skiff-shim-wasmtime DIR CODE KIND; the node agent starts it"));
-    let (dir, code, kind) = (next()?, next()?, next()?);
-    let kind = kind.to_str().and_then(|kind| kind.parse().ok()).ok_or_else(|| Failure::new(Refusal::Io, "unknown kind of guest"))?;
-    Ok(Args { dir: dir.into(), code: code.into(), kind })
+    Ok(Args { dir: next()?.into(), code: next()?.into(), kind: next()? })
 }
 
 fn read_spec(args: &Args) -> Result<ContainerSpec, Failure> {
-    let path = args.dir.join("spec.json");
-    let reading = format!("reading {}", path.display());
-    let bytes = std::fs::read(&path).map_err(Failure::io(reading.clone()))?;
-    let made: Made = serde_json::from_slice(&bytes).map_err(Failure::io(reading))?;
+    let made: Made = read_json(&args.dir.join("spec.json"))?;
     Ok(made.spec)
+}
+
+fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, Failure> {
+    let reading = format!("reading {}", path.display());
+    let bytes = std::fs::read(path).map_err(Failure::io(reading.clone()))?;
+    serde_json::from_slice(&bytes).map_err(Failure::io(reading))
 }

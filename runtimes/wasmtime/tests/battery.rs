@@ -8,6 +8,8 @@ mod components;
 mod cores;
 #[path = "battery/cost.rs"]
 mod cost;
+#[path = "battery/exec.rs"]
+mod exec;
 #[path = "battery/first_start.rs"]
 mod first_start;
 #[path = "battery/guests.rs"]

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Container, LifecycleHandler, Probe, VolumeMount};
+use k8s_openapi::api::core::v1::{Container, VolumeMount};
 use runtimes_contract::{ContentKind, Runtime};
 
 use super::ConfigError;
@@ -34,41 +34,16 @@ fn content_name(kind: ContentKind) -> &'static str {
     }
 }
 
-/// Rejects what a WASM container does not support: it has only one process, so no exec probes and no exec hooks; and its mounts
-/// cannot be shared.
+/// Rejects what a WASM container does not support: its mounts cannot be shared.
 pub(crate) fn check_abilities(container: &Container, kind: ContentKind) -> Result<(), ConfigError> {
-    if kind != ContentKind::Wasm {
-        return Ok(());
-    }
-    let refused = |what: &str| {
-        Err(ConfigError(format!("{what} of container \"{}\" uses exec, which a WebAssembly container cannot run", container.name)))
-    };
     let propagates = |mount: &&VolumeMount| mount.mount_propagation.as_deref().is_some_and(|propagation| propagation != "None");
-    if let Some(mount) = container.volume_mounts.iter().flatten().find(propagates) {
-        let (name, path) = (&container.name, &mount.mount_path);
-        return Err(ConfigError(format!(
-            "the mount at {path} of container \"{name}\" has mountPropagation {}, which a WebAssembly container cannot have",
+    match container.volume_mounts.iter().flatten().find(propagates) {
+        Some(mount) if kind == ContentKind::Wasm => Err(ConfigError(format!(
+            "the mount at {} of container \"{}\" has mountPropagation {}, which a WebAssembly container cannot have",
+            mount.mount_path,
+            container.name,
             mount.mount_propagation.as_deref().unwrap_or_default()
-        )));
+        ))),
+        _ => Ok(()),
     }
-    let exec = |probe: &Option<Probe>| probe.as_ref().is_some_and(|probe| probe.exec.is_some());
-    let hook = |handler: Option<&LifecycleHandler>| handler.is_some_and(|handler| handler.exec.is_some());
-    for (name, probe) in [
-        ("livenessProbe", &container.liveness_probe),
-        ("readinessProbe", &container.readiness_probe),
-        ("startupProbe", &container.startup_probe),
-    ] {
-        if exec(probe) {
-            return refused(name);
-        }
-    }
-    let lifecycle = container.lifecycle.as_ref();
-    for (name, handler) in
-        [("postStart hook", lifecycle.and_then(|l| l.post_start.as_ref())), ("preStop hook", lifecycle.and_then(|l| l.pre_stop.as_ref()))]
-    {
-        if hook(handler) {
-            return refused(name);
-        }
-    }
-    Ok(())
 }

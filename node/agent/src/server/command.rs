@@ -214,6 +214,15 @@ where
 }
 
 impl Client {
+    /// The result of some work; `None` when the client has left before.
+    pub(super) async fn while_there<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            result = work => Some(result),
+            () = self.gone.cancelled() => None,
+        }
+    }
+
     /// Carries stdio until all output is sent and `exit` returns. When the client leaves before, it delivers the client's input
     /// and the end of the input, and ends the session.
     pub(super) async fn carry(mut self, stdio: Stdio, exit: impl Future<Output = End>) {

@@ -30,7 +30,14 @@ pub(super) async fn exec(
     answer(upgrade, options, move |client, options| async move {
         let Some((id, runtime)) = target else { return };
         let spec = ExecSpec { args: options.command, stdin: options.stdin, tty: options.tty, outlives_session: true };
-        match runtime.exec(&id, spec).await {
+        // A program that nobody waits for any more is not begun.
+        let prepared = client.while_there(runtime.prepare_exec(&id, &spec)).await;
+        let session = match prepared {
+            None => return,
+            Some(Ok(())) => runtime.exec(&id, spec).await,
+            Some(Err(error)) => Err(error),
+        };
+        match session {
             Ok(session) => run(client, session).await,
             Err(error) => client.end(End::from_result(Err(error), DOING)).await,
         }

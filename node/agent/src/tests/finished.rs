@@ -43,7 +43,7 @@ async fn an_ended_pod_has_a_worker_only_while_it_changes() {
     let is_restored = |status: &Value| status["containerStatuses"][0]["state"]["terminated"]["reason"] == "Completed";
     cluster.status("job-0", "its own status", is_restored).await;
     succeeded(&cluster, "job-0").await;
-    // A change that does not concern the node ends no rest.
+    // After a change that does not concern the node the worker ends again.
     cluster.patch("job-1", json!({"metadata": {"labels": {"a": "b"}}})).await;
     resting(&agent, idle).await;
 

@@ -48,15 +48,6 @@ async fn a_runtime_class_that_does_not_fit_is_clear_and_no_crash_loop() {
 }
 
 #[tokio::test]
-async fn exec_probes_of_wasm_containers_are_rejected() {
-    let (cluster, _agent) = Cluster::running().await;
-    let spec = json!({"containers": [{"name": "c", "image": "wasm:1", "livenessProbe": {"exec": {"command": ["x"]}}}]});
-    cluster.create("asks", spec).await;
-    let status = cluster.status("asks", "a reason", |status| waiting(status).0 == "CreateContainerConfigError").await;
-    assert_eq!(waiting(&status).1, "livenessProbe of container \"c\" uses exec, which a WebAssembly container cannot run");
-}
-
-#[tokio::test]
 async fn a_wrong_setting_of_a_wasm_container_is_named_and_may_be_corrected() {
     let (cluster, _agent) = Cluster::running().await;
     let setting = |value: &str| json!({"annotations": {"wasm.skiff.internal/http-concurrency": value}});

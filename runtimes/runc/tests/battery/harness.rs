@@ -96,6 +96,6 @@ impl Harness for Runc {
     }
 
     fn abilities(&self) -> Abilities {
-        Abilities { exec: true, real: true, terminated_code: 143, hog_is_killed: true }
+        Abilities { real: true, terminated_code: 143, hog_is_killed: true }
     }
 }

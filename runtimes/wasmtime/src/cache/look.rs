@@ -24,12 +24,19 @@ pub(super) type Checked = Arc<Mutex<HashMap<String, (Identity, Note)>>>;
 const CHECKED_MAX: usize = 4_096;
 
 /// Changes when a file is written to or replaced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Identity {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Identity {
     device: u64,
     inode: u64,
     len: u64,
     changed: (i64, i64),
+}
+
+impl Identity {
+    /// Of a file's present state.
+    pub fn of(meta: &fs::Metadata) -> Self {
+        Self { device: meta.dev(), inode: meta.ino(), len: meta.len(), changed: (meta.ctime(), meta.ctime_nsec()) }
+    }
 }
 
 /// The note beside an artifact.
@@ -159,5 +166,5 @@ pub(super) fn identity(path: &Path) -> io::Result<Identity> {
     if !meta.is_file() || meta.uid() != nix::unistd::geteuid().as_raw() || meta.mode() & 0o022 != 0 {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is not a file that only we can write"));
     }
-    Ok(Identity { device: meta.dev(), inode: meta.ino(), len: meta.len(), changed: (meta.ctime(), meta.ctime_nsec()) })
+    Ok(Identity::of(&meta))
 }

@@ -61,7 +61,7 @@ impl Inner {
             Priority::Usual => Some(self.slots.acquire(len).await),
             Priority::Low => None,
         };
-        let (fresh, code) = Fresh::new(look)?;
+        let (fresh, code) = Fresh::new(&look.dir, &look.key)?;
         let bounds = bounds(len, self.machine_bytes, self.cores);
         let (compiler, bounds) = match priority {
             Priority::Usual => (self.compiler.clone(), bounds),
@@ -116,15 +116,20 @@ impl Look {
 }
 
 /// A file that has no name in the cache yet; removed when dropped.
-struct Fresh(PathBuf);
+pub struct Fresh(PathBuf);
 
 impl Fresh {
-    fn new(look: &Look) -> Result<(Self, File), RuntimeError> {
+    pub(super) fn new(dir: &Path, name: &str) -> Result<(Self, File), RuntimeError> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = look.dir.join(format!("{}-{number}.{}.{FRESH}", look.key, std::process::id()));
+        let path = dir.join(format!("{name}-{number}.{}.{FRESH}", std::process::id()));
         let file = create(&path).map_err(RuntimeError::io(format!("making {}", path.display())))?;
         Ok((Self(path), file))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
     }
 }
 

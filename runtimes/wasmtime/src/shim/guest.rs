@@ -4,19 +4,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use runtimes_contract::{ContainerSpec, Exit, HttpSettings, Resources, WasmProposal};
-use runtimes_shim::cri::Stream;
 use runtimes_shim::launch::Refusal;
 use runtimes_shim::record::now_ms;
-use tokio::net::unix::pipe;
 use wasmtime::component::{Component, ResourceTable};
 use wasmtime::{Engine, Module};
-use wasmtime_wasi::cli::AsyncStdinStream;
 use wasmtime_wasi::{I32Exit, WasiCtxBuilder};
 use wasmtime_wasi_http::WasiHttpCtx;
 
-use super::attached::Attached;
-use super::log::{Log, LogStream};
 use super::root::Preopen;
+use super::stdio::Stdio;
 use super::{Failure, signals};
 use crate::budget::Budget;
 use crate::host::{ComponentHost, Interfaces, Store};
@@ -87,23 +83,21 @@ pub fn check_memory(code: &Code, spec: &ContainerSpec) -> Result<(), Failure> {
 pub struct Guest {
     spec: ContainerSpec,
     preopens: Vec<Preopen>,
-    log: Arc<Log>,
-    attached: Arc<Attached>,
+    stdio: Stdio,
     budget: Arc<Budget>,
     interfaces: Arc<Interfaces>,
 }
 
 impl Guest {
-    /// The spec, the visible directories, the log, and the clients that may be attached.
-    pub fn new(mut spec: ContainerSpec, preopens: Vec<Preopen>, log: Arc<Log>, attached: Arc<Attached>) -> Self {
+    /// The spec, the visible directories, and where output goes and input comes from.
+    pub fn new(mut spec: ContainerSpec, preopens: Vec<Preopen>, stdio: Stdio) -> Self {
         let budget = Arc::new(Budget::new(memory_len_max(spec.resources.memory_limit_bytes)));
-        let messages = log.stream(Stream::Stderr);
         let interfaces = Arc::new(Interfaces {
             variables: std::mem::take(&mut spec.env),
             keyvalue: Arc::new(Store::new(&budget)),
-            log: Box::new(move |line: &str| messages.say(line)),
+            log: stdio.messages(),
         });
-        Self { spec, preopens, log, attached, budget, interfaces }
+        Self { spec, preopens, stdio, budget, interfaces }
     }
 
     /// The state of one instance of a component.
@@ -124,11 +118,7 @@ impl Guest {
         let mut wasi = WasiCtxBuilder::new();
         wasi.args(&self.spec.args);
         wasi.envs(&self.interfaces.variables);
-        wasi.stdout(self.log.stream(Stream::Stdout));
-        wasi.stderr(self.stderr());
-        if let Some(stdin) = self.attached.take_stdin() {
-            wasi.stdin(AsyncStdinStream::new(pipe::Receiver::from_owned_fd(stdin)?));
-        }
+        self.stdio.connect(&mut wasi)?;
         wasi.inherit_network().allow_ip_name_lookup(true).allow_tcp(true).allow_udp(true);
         for preopen in &self.preopens {
             wasi.preopened_dir(&preopen.dir, &preopen.name, preopen.permissions)?;
@@ -173,9 +163,9 @@ impl Guest {
         table
     }
 
-    /// A stream for messages about the guest, beside its own output.
-    pub fn stderr(&self) -> LogStream {
-        self.log.stream(Stream::Stderr)
+    /// Writes a message about the guest, beside its own output.
+    pub fn say(&self, text: &str) {
+        self.stdio.messages()(text);
     }
 }
 
@@ -195,7 +185,7 @@ pub fn ended(guest: &Guest, result: wasmtime::Result<i32>) -> Exit {
 
 /// The end of a container whose guest could not continue.
 pub fn failed(guest: &Guest, message: &str) -> Exit {
-    guest.stderr().say(&format!("{}\n", message.trim_end()));
+    guest.say(&format!("{}\n", message.trim_end()));
     exit(TRAPPED, None, message.to_owned())
 }
 

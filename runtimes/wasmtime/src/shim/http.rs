@@ -187,7 +187,7 @@ impl Server {
             self.requests.reject();
         }
         if self.rejections.is_due(Instant::now()) {
-            self.guest.stderr().say(&format!("request rejected: {busy}\n"));
+            self.guest.say(&format!("request rejected: {busy}\n"));
         }
         let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, format!("{busy}\n"));
         response.headers_mut().insert(http::header::RETRY_AFTER, http::HeaderValue::from_static(RETRY_AFTER));
@@ -195,7 +195,7 @@ impl Server {
     }
 
     fn say(&self, problem: &str) {
-        self.guest.stderr().say(&format!("request failed: {}\n", problem.trim_end()));
+        self.guest.say(&format!("request failed: {}\n", problem.trim_end()));
     }
 
     async fn run(

@@ -14,13 +14,14 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, open, openat2};
+use nix::fcntl::{AT_FDCWD, OFlag, open};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::stat::Mode;
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::{chdir, pivot_root};
 use runtimes_contract::{ContainerSpec, Mount};
+use runtimes_host::files::open_in_root;
 use runtimes_shim::launch::Refusal;
 use wasmtime_wasi::FsPerms;
 
@@ -32,8 +33,6 @@ const RESOLVER_FILES: [&str; 3] = ["/etc/hostname", "/etc/hosts", "/etc/resolv.c
 const GUEST_ROOT: &str = "/.skiff-guest-root";
 /// Where the working directory is attached.
 const WORKING_DIR: &str = "/.skiff-working-dir";
-/// How often the working directory is looked up when directories are renamed meanwhile.
-const LOOKUPS_MAX: usize = 64;
 /// Name services that are built into glibc; a distribution's choice would want its plug-ins.
 const NSSWITCH: &str = "hosts: files dns\n";
 
@@ -229,17 +228,7 @@ impl<'a> WorkingDir<'a> {
     /// A link and `..` end at the base, as in the root of a container.
     fn open(&self) -> nix::Result<OwnedFd> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let base = open(&self.base.dir, flags, Mode::empty())?;
-        let how = OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-        let below = if self.below.as_os_str().is_empty() { Path::new(".") } else { self.below };
-        // The kernel cannot follow `..` while any directory of the machine is renamed.
-        for _ in 1..LOOKUPS_MAX {
-            match openat2(&base, below, how) {
-                Err(Errno::EAGAIN) => {}
-                opened => return opened,
-            }
-        }
-        openat2(&base, below, how)
+        open_in_root(open(&self.base.dir, flags, Mode::empty())?, self.below, flags)
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use runtimes_battery::{Abilities, Harness, Program};
-use runtimes_contract::{Content, Runtime};
+use runtimes_contract::{ContainerSpec, Content, Mount, Runtime};
 use runtimes_host::cgroup::Cgroups;
 use runtimes_host::helper::Helper;
 use runtimes_wasmtime::{Config, WasmtimeRuntime};
@@ -30,6 +30,16 @@ impl Wasmtime {
     /// Its directory.
     pub fn dir(&self) -> &Path {
         self.dir.path()
+    }
+
+    /// A volume at `/tools` with these files, for every user to read.
+    pub fn tools(&self, files: &[(&str, &[u8])]) -> Mount {
+        let dir = self.dir().join("tools");
+        std::fs::create_dir(&dir).unwrap();
+        for (name, bytes) in files {
+            std::fs::write(dir.join(name), bytes).unwrap();
+        }
+        Mount::new(dir, "/tools", true)
     }
 
     /// Content from bytes.
@@ -101,6 +111,12 @@ impl Harness for Wasmtime {
     }
 
     fn abilities(&self) -> Abilities {
-        Abilities { exec: false, real: true, terminated_code: 143, hog_is_killed: false }
+        Abilities { real: true, terminated_code: 143, hog_is_killed: false }
+    }
+
+    fn further(&self, spec: &mut ContainerSpec) -> Vec<String> {
+        let tools = self.tools(&[("inside.wasm", &guests::module("inside"))]);
+        spec.mounts.push(tools);
+        vec!["/tools/inside.wasm".into()]
     }
 }

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 
-use runtimes_runc::fds;
+use runtimes_shim::fds;
 
 use crate::Failure;
 

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use runtimes_runc::fds;
+use runtimes_shim::fds;
 
 use crate::Failure;
 

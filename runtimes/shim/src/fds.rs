@@ -5,8 +5,8 @@ use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
 
-/// The most descriptors in one message: stdin, stdout, stderr, and the agent's ends of the last two.
-const FDS_MAX: usize = 5;
+/// The most descriptors in one message: one for the helper, stdin, stdout, stderr, and the agent's ends of the last two.
+const FDS_MAX: usize = 6;
 
 /// Sends text with descriptors.
 pub fn send(socket: BorrowedFd<'_>, text: &[u8], fds: &[RawFd]) -> io::Result<()> {

@@ -1,0 +1,198 @@
+//! A further guest in a running container, for one client: as the container's own guest, but with the client's streams, without log and
+//! records, and it ends with the container. See [`runtimes_shim::exec`] for the other side.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::pty::{OpenptyResult, openpty};
+use nix::sys::termios::{SpecialCharacterIndices, tcgetattr};
+use parking_lot::Mutex;
+use runtimes_contract::ContainerSpec;
+use runtimes_shim::fds;
+use runtimes_shim::launch::Refusal;
+
+use super::guest::Guest;
+use super::stdio::{Session, Stdio};
+use super::{Failure, Program, confine, load, read_json, root, run_program};
+
+/// The exit code of a guest whose container or session has ended: that of a process that was killed.
+const KILLED: i32 = 137;
+/// The thread polls.
+const STACK_LEN: usize = 64 << 10;
+
+/// The socket to the agent.
+#[derive(Clone)]
+struct Channel(Arc<UnixStream>);
+
+impl Channel {
+    fn from_stdin() -> Self {
+        // SAFETY: the agent put a socket there, and nothing else in this process uses stdin.
+        Self(Arc::new(unsafe { UnixStream::from_raw_fd(0) }))
+    }
+
+    /// Blocks until the agent sends `go`; returns the descriptors of the message.
+    fn wait_for_go(&self) -> Result<Vec<OwnedFd>, Failure> {
+        let mut word = [0; 3];
+        let (len, fds) = fds::receive(self.0.as_fd(), &mut word).map_err(Failure::io("waiting for the agent"))?;
+        if word.get(..len) == Some(b"go\n") { Ok(fds) } else { Err(Failure::new(Refusal::Io, "the agent is gone")) }
+    }
+
+    /// Writes a line. A failed write is ignored: the agent has ended.
+    fn say(&self, line: &str, terminal: Option<BorrowedFd<'_>>) {
+        let fds: Vec<_> = terminal.iter().map(|terminal| terminal.as_raw_fd()).collect();
+        let _sent = fds::send(self.0.as_fd(), line.as_bytes(), &fds);
+    }
+}
+
+/// The agent's arguments: state directory, description, compiled file, kind.
+struct Args {
+    dir: PathBuf,
+    spec: PathBuf,
+    code: PathBuf,
+    kind: OsString,
+    outlives_session: bool,
+}
+
+/// Runs the guest to its end. Returns the exit code of this process.
+pub fn run() -> i32 {
+    let channel = Channel::from_stdin();
+    match prepare(&channel) {
+        Ok((program, guest)) => {
+            let exit = run_program(program, guest, None);
+            channel.say(&format!("exit {}\n", exit.code), None);
+            0
+        }
+        Err(failure) => {
+            channel.say(&format!("error {} {}\n", failure.refusal.word(), failure.message), None);
+            128
+        }
+    }
+}
+
+fn prepare(channel: &Channel) -> Result<(Program, Arc<Guest>), Failure> {
+    runtimes_host::process::close_inherited().map_err(Failure::io("closing descriptors"))?;
+    nix::unistd::setsid().map_err(Failure::io("becoming a session leader"))?;
+    let args = parse_args()?;
+    let spec: ContainerSpec = read_json(&args.spec)?;
+    confine::take_oom_score(spec.oom_score_adj).map_err(Failure::io("writing /proc/self/oom_score_adj"))?;
+    let program = load(&spec, &args.code, &args.kind)?;
+
+    let mut fds = channel.wait_for_go()?.into_iter();
+    let container = fds.next().ok_or_else(|| Failure::new(Refusal::Io, "the agent sent no descriptor of the container"))?;
+    let streams = if spec.tty { Streams::open_terminal() } else { Streams::of_pipes(&mut fds) };
+    let Streams { session, terminal } = streams.map_err(Failure::io("opening the streams"))?;
+
+    root::join_namespaces(&spec)?;
+    let preopens = root::enter(&spec, &args.dir.join("root"))?;
+    confine::drop_privileges(&spec.user)?;
+    let master = terminal.as_ref().map(|terminal| terminal.fd.try_clone()).transpose().map_err(Failure::io("opening the terminal"))?;
+    let outliving = args.outlives_session.then(|| Outliving { terminal, _outputs: fds.collect() });
+    watch(channel.clone(), container, outliving)?;
+    channel.say("ready\n", master.as_ref().map(AsFd::as_fd));
+    Ok((program, Arc::new(Guest::new(spec, preopens, Stdio::Session(session)))))
+}
+
+fn parse_args() -> Result<Args, Failure> {
+    let args: Vec<OsString> = std::env::args_os().skip(2).collect();
+    match args.as_slice() {
+        [dir, spec, code, kind, rest @ ..] => Ok(Args {
+            dir: dir.into(),
+            spec: spec.into(),
+            code: code.into(),
+            kind: kind.clone(),
+            outlives_session: rest.iter().any(|arg| arg == "outlives"),
+        }),
+        _ => Err(Failure::new(Refusal::Io, "usage: skiff-shim-wasmtime exec DIR SPEC CODE KIND [outlives]; the node agent starts it")),
+    }
+}
+
+/// The agent's side of a terminal.
+struct Master {
+    fd: OwnedFd,
+    /// The character that ends the input.
+    end: u8,
+}
+
+struct Streams {
+    session: Session,
+    terminal: Option<Master>,
+}
+
+impl Streams {
+    fn of_pipes(fds: &mut impl Iterator<Item = OwnedFd>) -> io::Result<Self> {
+        let mut next = || fds.next().ok_or_else(|| io::Error::other("the agent sent no pipes"));
+        let (stdin, stdout, stderr) = (next()?, next()?, next()?);
+        fcntl(&stdin, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        let session = Session {
+            stdin: Mutex::new(Some(stdin)),
+            stdout: File::from(stdout),
+            stderr: Arc::new(File::from(stderr)),
+            is_terminal: false,
+        };
+        Ok(Self { session, terminal: None })
+    }
+
+    /// A terminal, which controls this process: its interrupt character stops the guest.
+    fn open_terminal() -> io::Result<Self> {
+        let OpenptyResult { master, slave } = openpty(None, None)?;
+        // SAFETY: a terminal, and a request without a pointer.
+        nix::errno::Errno::result(unsafe { libc::ioctl(slave.as_raw_fd(), libc::TIOCSCTTY, 0) })?;
+        let end = tcgetattr(&slave)?.control_chars.get(SpecialCharacterIndices::VEOF as usize).copied().unwrap_or(4);
+        // Opened again, because output blocks and input must not.
+        let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+        // SAFETY: a terminal, and a request with flags instead of a pointer; the result is a new descriptor or -1.
+        let stdin = nix::errno::Errno::result(unsafe { libc::ioctl(master.as_raw_fd(), libc::TIOCGPTPEER, flags.bits()) })?;
+        // SAFETY: the kernel just made it for us.
+        let stdin = unsafe { OwnedFd::from_raw_fd(stdin) };
+        let stderr = Arc::new(File::from(slave.try_clone()?));
+        let session = Session { stdin: Mutex::new(Some(stdin)), stdout: File::from(slave), stderr, is_terminal: true };
+        Ok(Self { session, terminal: Some(Master { fd: master, end }) })
+    }
+}
+
+/// What a guest that outlives its session needs to be open. It writes into its pipes until they are full, and gets no error when there
+/// is no reader.
+struct Outliving {
+    terminal: Option<Master>,
+    _outputs: Vec<OwnedFd>,
+}
+
+/// Ends this process when the container has ended, or when the session has ended and the guest does not outlive it: a guest that
+/// outlives it reads the end of its input. On a thread of its own: the guest may compute or wait for a client.
+fn watch(channel: Channel, container: OwnedFd, outliving: Option<Outliving>) -> Result<(), Failure> {
+    let work = move || {
+        let mut session_ended = false;
+        loop {
+            let mut fds = vec![PollFd::new(container.as_fd(), PollFlags::POLLIN)];
+            if !session_ended {
+                fds.push(PollFd::new(channel.0.as_fd(), PollFlags::POLLIN));
+            }
+            // An error is an interruption; the loop checks everything again.
+            let _ready = poll(&mut fds, PollTimeout::NONE);
+            let is_ready = |index: usize| fds.get(index).is_some_and(|fd| fd.any().unwrap_or(false));
+            // The agent sends nothing more: a readable socket is the end.
+            let (container_ended, agent_gone) = (is_ready(0), is_ready(1));
+            if container_ended || (agent_gone && outliving.is_none()) {
+                channel.say(&format!("exit {KILLED}\n"), None);
+                // SAFETY: ends the process without running destructors, as a signal would.
+                unsafe { libc::_exit(KILLED) }
+            }
+            if agent_gone {
+                session_ended = true;
+                if let Some(Master { fd, end }) = outliving.as_ref().and_then(|outliving| outliving.terminal.as_ref()) {
+                    // Twice: after an unfinished line the first one only submits the line. A full terminal waits for no end.
+                    let _typed = nix::unistd::write(fd, &[*end, *end]);
+                }
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("session".into()).stack_size(STACK_LEN);
+    thread.spawn(work).map(drop).map_err(Failure::io("starting a thread"))
+}
