@@ -1,9 +1,10 @@
 //! What is common to runtimes whose containers are shims: processes that outlive the agent, hold a container's stdio and record
-//! its end. [`launch`] starts a shim, [`state`] and [`record`] are its files, [`shims`] answers from both, [`cri`] is the
+//! its end. [`launch`] starts a shim ([`channel`] is its end), [`state`] and [`record`] are its files, [`shims`] answers from both, [`cri`] is the
 //! format of logs, [`attach`] joins the stdio of a running container,
 //! [`exec`] starts further processes in it, [`requests`] counts the HTTP requests that a shim serves.
 
 pub mod attach;
+pub mod channel;
 pub mod cri;
 pub mod exec;
 pub mod fds;

@@ -39,8 +39,8 @@ use crate::compile::{LARGE_FROM, LONG_FROM, Optimization, Purpose, QUICK_FROM, Q
 use crate::kind::Kind;
 use backlog::Backlog;
 use fingerprints::Fingerprints;
-pub use look::Identity;
 use look::{Checked, Look};
+pub use look::{Identity, hashed};
 pub use make::Fresh;
 use make::Source;
 

@@ -8,7 +8,6 @@
 mod attached;
 mod authority;
 mod capacity;
-mod channel;
 mod command;
 mod confine;
 mod connection;
@@ -34,6 +33,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use runtimes_contract::{ContainerSpec, Exit};
+use runtimes_shim::channel::Channel;
 use runtimes_shim::launch::Refusal;
 use runtimes_shim::state::Made;
 use serde::de::DeserializeOwned;
@@ -42,7 +42,6 @@ use wasmtime::Engine;
 use crate::kind::Kind;
 use crate::settings::{guest_config, http_concurrency, pooled_config};
 use attached::Attached;
-use channel::Channel;
 use guest::Guest;
 use log::Log;
 use records::{Claim, Records};
@@ -82,17 +81,15 @@ pub fn main() {
 }
 
 fn run() -> i32 {
-    let mut channel = Channel::from_stdin();
-    match prepare(&mut channel) {
+    let channel = Channel::from_stdin();
+    match prepare(&channel) {
         Ok(container) => {
             end_at_panic(container.records.clone());
-            channel.ready();
+            channel.ready(None);
+            drop(channel);
             container.run()
         }
-        Err(failure) => {
-            channel.refuse(failure.refusal, &failure.message);
-            128
-        }
+        Err(failure) => channel.refuse(failure.refusal.word(), &failure.message),
     }
 }
 
@@ -120,7 +117,7 @@ fn end_at_panic(records: Arc<Records>) {
     }));
 }
 
-fn prepare(channel: &mut Channel) -> Result<Container, Failure> {
+fn prepare(channel: &Channel) -> Result<Container, Failure> {
     runtimes_host::process::close_inherited().map_err(Failure::io("closing descriptors"))?;
     nix::unistd::setsid().map_err(Failure::io("becoming a session leader"))?;
     let args = parse_args()?;
@@ -138,7 +135,7 @@ fn prepare(channel: &mut Channel) -> Result<Container, Failure> {
         Kind::Module | Kind::Command | Kind::Plugin => None,
     };
     let preopens = root::enter(&spec, &args.dir.join("root"))?;
-    channel.wait_for_go()?;
+    channel.wait_for_go().map_err(Failure::io("waiting for the agent"))?;
     let records = Arc::new(claim.write_pid()?);
     confine::drop_privileges(&spec.user)?;
     // A thread has no more privileges than the process.

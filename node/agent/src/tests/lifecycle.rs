@@ -181,6 +181,15 @@ async fn a_force_deleted_pod_is_ended_all_the_same() {
 }
 
 #[tokio::test]
+async fn a_wasm_container_is_probed_by_a_command() {
+    let (cluster, _agent) = Cluster::running().await;
+    let container = json!({"name": "c", "image": "wasm:1", "readinessProbe": {"exec": {"command": ["/check.wasm"]}}});
+    cluster.create("probed", json!({"containers": [container]})).await;
+    cluster.ready("probed").await;
+    assert!(cluster.wasm.calls().contains(&runtimes_fake::Operation::Exec));
+}
+
+#[tokio::test]
 async fn probes_decide_on_ready_and_on_restarts() {
     let script = Script::default().execs(|spec| {
         let code = i32::from(spec.args.first().map(String::as_str) == Some("fail"));

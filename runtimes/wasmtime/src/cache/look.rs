@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -153,10 +153,10 @@ impl Look {
     }
 }
 
-/// A file's length and hash, without having it in memory: machine code may have gigabytes.
-pub(super) fn hashed(mut file: File) -> io::Result<(u64, String)> {
+/// The length and hash of what a reader has, without having it in memory: machine code may have gigabytes.
+pub fn hashed(mut reader: impl Read) -> io::Result<(u64, String)> {
     let mut hasher = Sha256::new();
-    let len = io::copy(&mut file, &mut hasher)?;
+    let len = io::copy(&mut reader, &mut hasher)?;
     Ok((len, hex(&hasher.finalize())))
 }
 

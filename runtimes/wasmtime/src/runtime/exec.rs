@@ -29,9 +29,8 @@ impl WasmtimeRuntime {
         let text = serde_json::to_vec(&further).map_err(std::io::Error::other).map_err(RuntimeError::io("writing the exec's spec"))?;
         let path = files.path("json");
         blocking(move || write_atomic(&path, &text, PRIVATE).map_err(RuntimeError::io(format!("writing {}", path.display())))).await?;
-        let args: [OsString; 5] =
-            ["exec".into(), dir.into(), files.path("json").into(), artifact.path.into(), artifact.kind.to_string().into()];
-        let mut args = Vec::from(args);
+        let mut args: Vec<OsString> =
+            vec!["exec".into(), dir.into(), files.path("json").into(), artifact.path.into(), artifact.kind.to_string().into()];
         args.extend(exec.outlives_session.then(|| "outlives".into()));
         let socket = launch_helper(&self.shim, args, Some(group), PidNamespace::Own, permit).await?;
         session(socket, exec, &[container.as_fd().as_raw_fd()], files).await.map_err(|error| match error {

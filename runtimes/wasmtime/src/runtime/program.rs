@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -19,18 +19,15 @@ use parking_lot::Mutex;
 use runtimes_contract::{ContainerSpec, RuntimeError, TENANT_LABEL, User};
 use runtimes_host::files::open_in_root;
 use runtimes_host::{Keyed, blocking};
-use sha2::{Digest as _, Sha256};
 
-use crate::cache::{Artifact, Cache, Identity, StoredModule};
-use crate::compile::{MODULE_LEN_MAX, hex};
+use crate::cache::{Artifact, Cache, Identity, StoredModule, hashed};
+use crate::compile::MODULE_LEN_MAX;
 use crate::user::ids;
 
 /// Where a program is looked up whose name has no slash, if the container has no `PATH`.
 const DEFAULT_PATH: &str = "/";
 /// The directories of a `PATH` that are looked at.
 const PATH_DIRS_MAX: usize = 64;
-/// How much is read at once.
-const PART_LEN: usize = 64 << 10;
 /// The first bytes of a program.
 const MAGIC: &[u8] = b"\0asm";
 /// The digests that are remembered.
@@ -209,27 +206,30 @@ enum Contents {
     Other,
 }
 
-fn read_program(from: &mut File, mut to: Option<File>) -> io::Result<Contents> {
+fn read_program(from: &mut File, to: Option<File>) -> io::Result<Contents> {
     let mut magic = Vec::new();
     from.take(MAGIC.len() as u64).read_to_end(&mut magic)?;
     if magic != MAGIC {
         return Ok(Contents::Other);
     }
-    let (mut digest, mut len, mut part) = (Sha256::new(), 0, vec![0; PART_LEN]);
-    let mut bytes = MAGIC;
-    while !bytes.is_empty() {
-        len += bytes.len() as u64;
-        if len > MODULE_LEN_MAX {
-            return Ok(Contents::TooLarge);
-        }
-        digest.update(bytes);
-        if let Some(to) = &mut to {
+    let (len, sha256) = hashed(Copying { from: MAGIC.chain(from).take(MODULE_LEN_MAX + 1), to })?;
+    Ok(if len > MODULE_LEN_MAX { Contents::TooLarge } else { Contents::Program(format!("sha256:{sha256}")) })
+}
+
+/// Copies what is read.
+struct Copying<R> {
+    from: R,
+    to: Option<File>,
+}
+
+impl<R: Read> Read for Copying<R> {
+    fn read(&mut self, part: &mut [u8]) -> io::Result<usize> {
+        let len = self.from.read(part)?;
+        if let (Some(to), Some(bytes)) = (&mut self.to, part.get(..len)) {
             to.write_all(bytes)?;
         }
-        let read = from.read(&mut part)?;
-        bytes = part.get(..read).unwrap_or_default();
+        Ok(len)
     }
-    Ok(Contents::Program(format!("sha256:{}", hex(&digest.finalize()))))
 }
 
 #[cfg(test)]
@@ -276,7 +276,7 @@ mod tests {
             match found().and_then(|program| program.read(Some(File::create(&copy).unwrap()))) {
                 Ok(digest) => {
                     let text = std::fs::read_to_string(&copy).unwrap();
-                    assert_eq!(digest, format!("sha256:{}", hex(&Sha256::digest(&text))));
+                    assert_eq!(digest, format!("sha256:{}", hashed(text.as_bytes()).unwrap().1));
                     assert_eq!(digest, found().unwrap().digest(&self.digests).unwrap());
                     text.strip_prefix("\0asm ").unwrap().to_owned()
                 }

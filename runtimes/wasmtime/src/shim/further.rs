@@ -4,8 +4,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ use nix::pty::{OpenptyResult, openpty};
 use nix::sys::termios::{SpecialCharacterIndices, tcgetattr};
 use parking_lot::Mutex;
 use runtimes_contract::ContainerSpec;
-use runtimes_shim::fds;
+use runtimes_shim::channel::Channel;
 use runtimes_shim::launch::Refusal;
 
 use super::guest::Guest;
@@ -26,30 +25,6 @@ use super::{Failure, Program, confine, load, read_json, root, run_program};
 const KILLED: i32 = 137;
 /// The thread polls.
 const STACK_LEN: usize = 64 << 10;
-
-/// The socket to the agent.
-#[derive(Clone)]
-struct Channel(Arc<UnixStream>);
-
-impl Channel {
-    fn from_stdin() -> Self {
-        // SAFETY: the agent put a socket there, and nothing else in this process uses stdin.
-        Self(Arc::new(unsafe { UnixStream::from_raw_fd(0) }))
-    }
-
-    /// Blocks until the agent sends `go`; returns the descriptors of the message.
-    fn wait_for_go(&self) -> Result<Vec<OwnedFd>, Failure> {
-        let mut word = [0; 3];
-        let (len, fds) = fds::receive(self.0.as_fd(), &mut word).map_err(Failure::io("waiting for the agent"))?;
-        if word.get(..len) == Some(b"go\n") { Ok(fds) } else { Err(Failure::new(Refusal::Io, "the agent is gone")) }
-    }
-
-    /// Writes a line. A failed write is ignored: the agent has ended.
-    fn say(&self, line: &str, terminal: Option<BorrowedFd<'_>>) {
-        let fds: Vec<_> = terminal.iter().map(|terminal| terminal.as_raw_fd()).collect();
-        let _sent = fds::send(self.0.as_fd(), line.as_bytes(), &fds);
-    }
-}
 
 /// The agent's arguments: state directory, description, compiled file, kind.
 struct Args {
@@ -62,21 +37,18 @@ struct Args {
 
 /// Runs the guest to its end. Returns the exit code of this process.
 pub fn run() -> i32 {
-    let channel = Channel::from_stdin();
+    let channel = Arc::new(Channel::from_stdin());
     match prepare(&channel) {
         Ok((program, guest)) => {
             let exit = run_program(program, guest, None);
-            channel.say(&format!("exit {}\n", exit.code), None);
+            channel.ended(exit.code);
             0
         }
-        Err(failure) => {
-            channel.say(&format!("error {} {}\n", failure.refusal.word(), failure.message), None);
-            128
-        }
+        Err(failure) => channel.refuse(failure.refusal.word(), &failure.message),
     }
 }
 
-fn prepare(channel: &Channel) -> Result<(Program, Arc<Guest>), Failure> {
+fn prepare(channel: &Arc<Channel>) -> Result<(Program, Arc<Guest>), Failure> {
     runtimes_host::process::close_inherited().map_err(Failure::io("closing descriptors"))?;
     nix::unistd::setsid().map_err(Failure::io("becoming a session leader"))?;
     let args = parse_args()?;
@@ -84,7 +56,7 @@ fn prepare(channel: &Channel) -> Result<(Program, Arc<Guest>), Failure> {
     confine::take_oom_score(spec.oom_score_adj).map_err(Failure::io("writing /proc/self/oom_score_adj"))?;
     let program = load(&spec, &args.code, &args.kind)?;
 
-    let mut fds = channel.wait_for_go()?.into_iter();
+    let mut fds = channel.wait_for_go().map_err(Failure::io("waiting for the agent"))?.into_iter();
     let container = fds.next().ok_or_else(|| Failure::new(Refusal::Io, "the agent sent no descriptor of the container"))?;
     let streams = if spec.tty { Streams::open_terminal() } else { Streams::of_pipes(&mut fds) };
     let Streams { session, terminal } = streams.map_err(Failure::io("opening the streams"))?;
@@ -95,7 +67,7 @@ fn prepare(channel: &Channel) -> Result<(Program, Arc<Guest>), Failure> {
     let master = terminal.as_ref().map(|terminal| terminal.fd.try_clone()).transpose().map_err(Failure::io("opening the terminal"))?;
     let outliving = args.outlives_session.then(|| Outliving { terminal, _outputs: fds.collect() });
     watch(channel.clone(), container, outliving)?;
-    channel.say("ready\n", master.as_ref().map(AsFd::as_fd));
+    channel.ready(master.as_ref().map(AsFd::as_fd));
     Ok((program, Arc::new(Guest::new(spec, preopens, Stdio::Session(session)))))
 }
 
@@ -166,13 +138,13 @@ struct Outliving {
 
 /// Ends this process when the container has ended, or when the session has ended and the guest does not outlive it: a guest that
 /// outlives it reads the end of its input. On a thread of its own: the guest may compute or wait for a client.
-fn watch(channel: Channel, container: OwnedFd, outliving: Option<Outliving>) -> Result<(), Failure> {
+fn watch(channel: Arc<Channel>, container: OwnedFd, outliving: Option<Outliving>) -> Result<(), Failure> {
     let work = move || {
         let mut session_ended = false;
         loop {
             let mut fds = vec![PollFd::new(container.as_fd(), PollFlags::POLLIN)];
             if !session_ended {
-                fds.push(PollFd::new(channel.0.as_fd(), PollFlags::POLLIN));
+                fds.push(PollFd::new(channel.as_fd(), PollFlags::POLLIN));
             }
             // An error is an interruption; the loop checks everything again.
             let _ready = poll(&mut fds, PollTimeout::NONE);
@@ -180,7 +152,7 @@ fn watch(channel: Channel, container: OwnedFd, outliving: Option<Outliving>) -> 
             // The agent sends nothing more: a readable socket is the end.
             let (container_ended, agent_gone) = (is_ready(0), is_ready(1));
             if container_ended || (agent_gone && outliving.is_none()) {
-                channel.say(&format!("exit {KILLED}\n"), None);
+                channel.ended(KILLED);
                 // SAFETY: ends the process without running destructors, as a signal would.
                 unsafe { libc::_exit(KILLED) }
             }

@@ -2,7 +2,7 @@
 //! ends the session, the process is killed, or continues if it outlives its session.
 
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -11,8 +11,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::signalfd::SignalFd;
 use nix::sys::termios::{SpecialCharacterIndices, tcgetattr};
 use nix::unistd::{Pid, setsid, write};
+use runtimes_shim::channel::Channel;
 
-use crate::channel::Channel;
 use crate::console::Console;
 use crate::runc::{self, Runc};
 use crate::{Failure, signals};
@@ -38,21 +38,19 @@ struct Started {
 /// Runs a process to its end. Returns our exit code.
 pub fn run(channel: Channel, args: &[OsString]) -> i32 {
     let Some(args) = parse(args) else {
-        return channel
-            .refuse(&Failure { kind: "io", message: "usage: skiff-shim-runc exec DIR RUNC ROOT ID NAME [tty] [stdin] [outlives]".into() });
+        return channel.refuse("io", "usage: skiff-shim-runc exec DIR RUNC ROOT ID NAME [tty] [stdin] [outlives]");
     };
     match start(&channel, &args) {
         Ok(mut started) => {
-            let fds: Vec<_> = started.terminal.iter().map(|terminal| terminal.as_raw_fd()).collect();
-            channel.ready(&fds);
+            channel.ready(started.terminal.as_ref().map(AsFd::as_fd));
             if !args.outlives_session {
                 started.terminal = None;
             }
             let code = watch(&channel, &started, args.outlives_session);
-            channel.say(&format!("exit {code}\n"), &[]);
+            channel.ended(code);
             0
         }
-        Err(failure) => channel.refuse(&failure),
+        Err(failure) => channel.refuse(failure.kind, &failure.message),
     }
 }
 
@@ -67,7 +65,7 @@ fn parse(args: &[OsString]) -> Option<Args<'_>> {
 fn start(channel: &Channel, args: &Args<'_>) -> Result<Started, Failure> {
     setsid().map_err(Failure::io("becoming a session leader"))?;
     prctl::set_child_subreaper(true).map_err(Failure::io("becoming a subreaper"))?;
-    let mut stdio = channel.wait_for_go()?.into_iter();
+    let mut stdio = channel.wait_for_go().map_err(Failure::io("waiting for the agent"))?.into_iter();
     let file = |kind: &str| args.dir.join(format!("{}.{kind}", args.name));
     let mut command_args: Vec<OsString> =
         vec!["--detach".into(), "--process".into(), file("json").into(), "--pid-file".into(), file("pid").into()];

@@ -5,7 +5,6 @@
 //! first process of a PID namespace that containers share. None has threads, an event loop or JSON: each container has a shim,
 //! which should be as small as possible.
 
-mod channel;
 mod console;
 mod enter;
 mod log;
@@ -18,7 +17,7 @@ mod verify;
 use std::ffi::OsString;
 use std::fmt::Display;
 
-use channel::Channel;
+use runtimes_shim::channel::Channel;
 
 /// Why there will be no process.
 pub struct Failure {
@@ -48,14 +47,14 @@ fn main() {
     let args: Vec<OsString> = args.collect();
     let channel = Channel::from_stdin();
     if let Err(error) = runtimes_host::process::close_inherited() {
-        std::process::exit(channel.refuse(&Failure::io("closing descriptors")(error)));
+        std::process::exit(channel.refuse("io", &format!("closing descriptors: {error}")));
     }
     let code = match verb.to_str() {
         Some("") if is_pause => pause::run(channel),
         Some("pause") => pause::prepare(channel, &args),
         Some("run") => run::run(channel, &args),
         Some("exec") => enter::run(channel, &args),
-        _ => channel.refuse(&Failure { kind: "io", message: "usage: skiff-shim-runc run|exec|pause …; the node agent starts it".into() }),
+        _ => channel.refuse("io", "usage: skiff-shim-runc run|exec|pause …; the node agent starts it"),
     };
     std::process::exit(code);
 }

@@ -22,9 +22,9 @@ use runtimes_host::confine;
 use runtimes_host::files::{PRIVATE, write_atomic};
 use runtimes_host::process::ProcessRef;
 use runtimes_runc::pause::{PROGRAM, ROOT};
+use runtimes_shim::channel::Channel;
 use runtimes_shim::record::{PidRecord, now_ms};
 
-use crate::channel::Channel;
 use crate::{Failure, runc};
 
 /// The only argument of the second step, by which it is recognized; the name is that of other pause containers.
@@ -43,7 +43,7 @@ const CALLS: &[i64] = &[
 pub fn prepare(channel: Channel, args: &[OsString]) -> i32 {
     match become_pause(&channel, args) {
         Ok(never) => match never {},
-        Err(failure) => channel.refuse(&failure),
+        Err(failure) => channel.refuse(failure.kind, &failure.message),
     }
 }
 
@@ -53,7 +53,7 @@ fn become_pause(channel: &Channel, args: &[OsString]) -> Result<Infallible, Fail
     };
     let dir = Path::new(dir);
     setsid().map_err(Failure::io("becoming a session leader"))?;
-    channel.wait_for_go()?;
+    channel.wait_for_go().map_err(Failure::io("waiting for the agent"))?;
     std::fs::write("/proc/self/oom_score_adj", oom_score_adj.as_bytes()).map_err(Failure::io("setting the OOM score"))?;
     for namespace in namespaces {
         join(namespace)?;
@@ -98,9 +98,9 @@ fn leave_mounts(dir: &Path) -> std::io::Result<CString> {
 pub fn run(channel: Channel) -> i32 {
     let ended = SigSet::from(Signal::SIGCHLD);
     if let Err(failure) = confine_itself(ended) {
-        return channel.refuse(&failure);
+        return channel.refuse(failure.kind, &failure.message);
     }
-    channel.ready(&[]);
+    channel.ready(None);
     drop(channel);
     loop {
         // Reaps nothing of its own: the number of no process.

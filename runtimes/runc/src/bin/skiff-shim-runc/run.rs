@@ -19,10 +19,10 @@ use runtimes_host::cgroup::{Cgroups, oom_kills};
 use runtimes_host::files::{PRIVATE, write_atomic};
 use runtimes_host::process::ProcessRef;
 use runtimes_shim::attach::Hub;
+use runtimes_shim::channel::Channel;
 use runtimes_shim::cri::Stream;
 use runtimes_shim::record::{PidRecord, encode_exit, now_ms};
 
-use crate::channel::Channel;
 use crate::console::Console;
 use crate::log::{Log, Source};
 use crate::runc::{self, Ended, Runc};
@@ -64,14 +64,11 @@ struct Container {
 /// Runs a container to its end. Returns our exit code.
 pub fn run(channel: Channel, args: &[OsString]) -> i32 {
     let Some(args) = parse(args) else {
-        return channel.refuse(&Failure {
-            kind: "io",
-            message: "usage: skiff-shim-runc run DIR RUNC ROOT ID LOG COUNTER [tty] [stdin] [stdin-once] [cgroup=PATH]".into(),
-        });
+        return channel.refuse("io", "usage: skiff-shim-runc run DIR RUNC ROOT ID LOG COUNTER [tty] [stdin] [stdin-once] [cgroup=PATH]");
     };
     match start(&channel, &args) {
         Ok(container) => {
-            channel.ready(&[]);
+            channel.ready(None);
             drop(channel);
             let (exit, (code, signal), mut hub, message) = container.sources_until_end(args.shared);
             // The memory limit is to blame when it struck and the container did not end well.
@@ -83,7 +80,7 @@ pub fn run(channel: Channel, args: &[OsString]) -> i32 {
             hub.finish(Duration::from_millis(DRAIN_MS.into()));
             0
         }
-        Err(failure) => channel.refuse(&failure),
+        Err(failure) => channel.refuse(failure.kind, &failure.message),
     }
 }
 
@@ -100,7 +97,7 @@ fn parse(args: &[OsString]) -> Option<Args<'_>> {
 fn start(channel: &Channel, args: &Args<'_>) -> Result<Container, Failure> {
     setsid().map_err(Failure::io("becoming a session leader"))?;
     prctl::set_child_subreaper(true).map_err(Failure::io("becoming a subreaper"))?;
-    channel.wait_for_go()?;
+    channel.wait_for_go().map_err(Failure::io("waiting for the agent"))?;
     let file = |name: &str| {
         let open = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(args.dir.join(name));
         open.map_err(Failure::io("opening the container's records"))
