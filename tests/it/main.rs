@@ -60,6 +60,7 @@ mod side_by_side;
 mod static_pods;
 mod streams;
 mod tasks;
+mod toolchains;
 mod two_nodes;
 mod volumes;
 mod webhooks;

@@ -44,6 +44,13 @@ pub fn tool(name: &str) -> PathBuf {
     path
 }
 
+/// The directory of the toolchains of guests that `cargo xtask test` installed.
+pub fn toolchains() -> PathBuf {
+    let dir = std::env::var_os("SKIFF_TOOLCHAINS").map_or_else(|| project().join("target/venv/toolchains/bin"), PathBuf::from);
+    assert!(dir.exists(), "{} is missing: run `cargo xtask test toolchains`", dir.display());
+    dir
+}
+
 /// The project's directory.
 pub fn project() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the project's directory").to_owned()

@@ -3,9 +3,11 @@
 
 mod clients;
 mod machine;
+mod toolchains;
 
 pub use clients::clients;
 pub use machine::machine;
+pub use toolchains::toolchains;
 
 use std::path::PathBuf;
 use std::process::Command;

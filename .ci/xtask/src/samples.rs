@@ -1,5 +1,6 @@
 //! Builds the guests under `samples/guests` into `target/samples`: C modules and components with clang and the linker
-//! of the Rust toolchain, Rust guests if their target is installed, and a small Linux image with busybox.
+//! of the Rust toolchain, Rust guests if their target is installed, and a small Linux image with busybox. Guests in other
+//! languages are built by a story, with the commands of docs/wasm.md.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -44,7 +45,38 @@ pub fn build() -> Result<PathBuf> {
         rust(&guests.join(name), name, target, &out)?;
     }
     linux_image(&out.join("tools.tar"))?;
+    wit(&guests.join("wit"), &out.join("wit"))?;
     Ok(out)
+}
+
+/// The part of `cargo metadata` that is read here.
+#[derive(serde::Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+#[derive(serde::Deserialize)]
+struct Package {
+    name: String,
+    manifest_path: PathBuf,
+}
+
+/// A directory for the toolchains of other languages: the worlds of the samples, and under `deps` the packages of WASI in the
+/// version that the runtime implements.
+fn wit(worlds: &Path, out: &Path) -> Result<()> {
+    let host = sh::output(&mut sh::command("rustc", ["--print", "host-tuple"]))?;
+    let metadata = ["metadata", "--quiet", "--locked", "--format-version", "1", "--filter-platform", host.trim()];
+    let metadata: Metadata = serde_json::from_str(&sh::output(&mut sh::command("cargo", metadata))?)?;
+    let implementer = metadata.packages.iter().find(|package| package.name == "wasmtime-wasi-http").context("no crate implements WASI")?;
+    let packages = implementer.manifest_path.with_file_name("wit").join("deps");
+    for (from, to) in [(worlds, out), (&packages, &out.join("deps"))] {
+        fs::create_dir_all(to).with_context(|| format!("creating {}", to.display()))?;
+        for file in fs::read_dir(from).with_context(|| format!("listing {}", from.display()))? {
+            let file = file?;
+            fs::copy(file.path(), to.join(file.file_name())).with_context(|| format!("copying {}", file.path().display()))?;
+        }
+    }
+    Ok(())
 }
 
 fn compiler(clang: u32) -> Command {

@@ -1,6 +1,6 @@
 //! Runs programs. Errors contain the program's name.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -55,6 +55,12 @@ pub fn output(command: &mut Command) -> Result<String> {
 pub fn has(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin"), PathBuf::from("/sbin")]).any(|dir| dir.join(program).exists())
+}
+
+/// The PATH with a further directory before the others.
+pub fn path_with(dir: &Path) -> Result<OsString> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::join_paths([dir.to_owned()].into_iter().chain(std::env::split_paths(&path))).context("a directory with a colon")
 }
 
 /// Repeats the check until it returns a value, for at most `limit`.

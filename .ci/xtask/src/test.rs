@@ -20,6 +20,7 @@ pub fn run(filter: Option<&str>) -> Result<()> {
     let python = needs::python()?;
     let schemathesis = needs::venv("schemathesis", needs::SCHEMATHESIS)?;
     let tools = needs::clients()?;
+    let toolchains = needs::toolchains()?;
     let machine = needs::machine()?;
     let mut ended = Vec::new();
     // Stories check the whole machine for what a cluster leaves behind, so nothing else may run at that time.
@@ -33,6 +34,7 @@ pub fn run(filter: Option<&str>) -> Result<()> {
             .env("SKIFF_PYTHON", &python)
             .env("SKIFF_SCHEMATHESIS", &schemathesis)
             .env("SKIFF_TOOLS", &tools)
+            .env("SKIFF_TOOLCHAINS", &toolchains)
             .env("SKIFF_MACHINE", &machine)
             .args(filter);
         ended.push(sh::run(&mut nextest));

@@ -1,0 +1,94 @@
+//! Guests in Python, JavaScript, Go and Zig, as the commands of docs/wasm.md make them.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::json;
+use tests::cluster::{project, sample, toolchains};
+use tests::run::{patiently, run};
+use tests::{Cluster, Kubectl, eventually};
+
+/// The compilers and interpreters are large, and what they make is.
+const TIMES: u32 = 4;
+
+#[test]
+fn guests_of_every_toolchain_run_unchanged() {
+    let work = tempfile::tempdir().expect("a directory");
+    let guests = ["web-py", "web-js", "hello-go", "hello-zig"].map(|name| (name, built(work.path(), name)));
+    let cluster = Cluster::up();
+    let kubectl = cluster.kubectl();
+    kubectl.until_usable("default");
+    patiently(TIMES, || {
+        for (name, module) in &guests {
+            let output = cluster.skiff(&["image", "import", &format!("guests/{name}:v1"), &module.display().to_string()]).ok();
+            let kind = if name.starts_with("web") { "a server (wasi:http/incoming-handler)" } else { "a WASI preview 1 program" };
+            assert!(output.contains(kind), "{name}: {output}");
+        }
+        greets(&kubectl, "web-py", "Hello from Python! well/met?by=chance\n");
+        greets(&kubectl, "web-js", "Hello from JavaScript! well/met?by=chance\n");
+        ends_with(&kubectl, "hello-go", 7, "Hello from Go! well\n");
+        ends_with(&kubectl, "hello-zig", 7, "Hello from Zig! well\n");
+    });
+}
+
+/// Builds the sample with its commands in the docs, in a directory of its own and without a network; returns the module.
+fn built(work: &Path, name: &str) -> PathBuf {
+    let (source, dir) = (project().join("samples/guests").join(name), work.join(name));
+    fs::create_dir(&dir).expect("made");
+    for file in fs::read_dir(&source).expect("a sample") {
+        let file = file.expect("an entry");
+        fs::copy(file.path(), dir.join(file.file_name())).expect("copied");
+    }
+    let tools = toolchains();
+    symlink(tools.with_file_name("node_modules"), dir.join("node_modules")).expect("linked");
+    // The package of PyPI has another name for the program.
+    symlink(tools.join("python-zig"), dir.join("zig")).expect("linked");
+    let system = std::env::var("PATH").expect("a PATH");
+    let mut shell = Command::new("unshare");
+    shell.args(["--net", "sh", "-euc", &commands(name)]).current_dir(&dir);
+    shell.env("PATH", format!("{}:{}:{system}", tools.display(), dir.display()));
+    // What compilers store for their next run goes there too.
+    shell.env("WIT", sample("wit")).env("HOME", &dir);
+    run(&mut shell, None).ok();
+    dir.join(format!("{name}.wasm"))
+}
+
+/// The commands that docs/wasm.md has for the sample.
+fn commands(name: &str) -> String {
+    let docs = fs::read_to_string(project().join("docs/wasm.md")).expect("docs/wasm.md");
+    let (_, section) = docs.split_once(&format!("(../samples/guests/{name})")).unwrap_or_else(|| panic!("{name} is in no section"));
+    let (_, block) = section.split_once("```sh\n").expect("a block of commands");
+    let (commands, _) = block.split_once("```").expect("the end of the block");
+    commands.to_owned()
+}
+
+fn start(kubectl: &Kubectl<'_>, name: &str, more: &serde_json::Value) {
+    let mut container = json!({
+        "name": "main", "image": format!("guests/{name}:v1"), "imagePullPolicy": "Never", "env": [{"name": "GREETING", "value": "well"}],
+    });
+    for (field, value) in more.as_object().expect("fields") {
+        container[field] = value.clone();
+    }
+    let spec = json!({"runtimeClassName": "wasmtime", "restartPolicy": "Never", "containers": [container]});
+    kubectl.apply(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}).to_string()).ok();
+}
+
+#[track_caller]
+fn greets(kubectl: &Kubectl<'_>, name: &str, wanted: &str) {
+    let probe = json!({"httpGet": {"port": 8080, "path": "/ready"}, "timeoutSeconds": 10});
+    start(kubectl, name, &json!({"ports": [{"containerPort": 8080}], "readinessProbe": probe}));
+    kubectl.until_ready(name);
+    assert_eq!(kubectl.ok(&format!("get --raw /api/v1/namespaces/default/pods/{name}:8080/proxy/met?by=chance")), wanted);
+}
+
+#[track_caller]
+fn ends_with(kubectl: &Kubectl<'_>, name: &str, code: i32, log: &str) {
+    start(kubectl, name, &json!({"args": [code.to_string()]}));
+    eventually(&format!("{name} ends"), || {
+        let ended = kubectl.field(&format!("pod/{name}"), "/status/containerStatuses/0/state/terminated");
+        if ended["exitCode"] == code { Ok(()) } else { Err(ended.to_string()) }
+    });
+    assert_eq!(kubectl.ok(&format!("logs {name}")), log);
+}
