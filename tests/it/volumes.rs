@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use tests::disk::Disk;
 use tests::{Cluster, Kubectl, eventually};
 
 /// A WASM Pod that uses the claim `notes`. Its user is that of the other visitors, whose file it changes.
@@ -108,6 +109,7 @@ fn data_outlives_pods_and_goes_with_its_claim() {
     claims_in_use_stay(&kubectl, &directory);
     stateful_sets_find_their_data(&cluster);
     volumes_of_administrators_are_retained(&cluster);
+    mounts_below_a_volume_are_read_only_on_request(&cluster);
     // Without a claim a Pod waits and says why.
     kubectl.apply(&LOST.replace("NODE", &node)).ok();
     until_event(&kubectl, "lost", "error processing PVC default/nobodys: failed to fetch PVC from API server: persistentvolumeclaims");
@@ -119,6 +121,51 @@ fn data_outlives_pods_and_goes_with_its_claim() {
     cluster.stop();
     cluster.start();
     assert!(cluster.kubectl().fails("get storageclass local-path").contains("not found"));
+}
+
+/// Three containers with one volume, below which the node has another mount.
+const LAYERS: &str = r#"
+apiVersion: v1
+kind: Pod
+metadata: {name: layers}
+spec:
+  terminationGracePeriodSeconds: 0
+  containers:
+    - name: plain
+      image: samples/tools:latest
+      imagePullPolicy: Never
+      command: [sleep, "1000"]
+      volumeMounts: [{name: host, mountPath: /v, readOnly: true}]
+    - name: enabled
+      image: samples/tools:latest
+      imagePullPolicy: Never
+      command: [sleep, "1000"]
+      volumeMounts: [{name: host, mountPath: /v, readOnly: true, recursiveReadOnly: Enabled}]
+    - name: possible
+      image: samples/tools:latest
+      imagePullPolicy: Never
+      command: [sleep, "1000"]
+      volumeMounts: [{name: host, mountPath: /v, readOnly: true, recursiveReadOnly: IfPossible}]
+  volumes: [{name: host, hostPath: {path: HOST, type: Directory}}]
+"#;
+
+fn mounts_below_a_volume_are_read_only_on_request(cluster: &Cluster) {
+    let (kubectl, host) = (cluster.kubectl(), tempfile::tempdir().expect("a directory"));
+    let below = host.path().join("below");
+    std::fs::create_dir(&below).expect("a directory");
+    let _disk = Disk::mounted(&below, 1);
+    kubectl.apply(&LAYERS.replace("HOST", &host.path().display().to_string())).ok();
+    kubectl.until_ready("layers");
+    kubectl.ok("exec layers -c plain -- touch /v/below/plain");
+    for name in ["enabled", "possible"] {
+        let refused = kubectl.fails(&format!("exec layers -c {name} -- touch /v/below/{name}"));
+        assert!(refused.contains("Read-only file system"), "{refused}");
+    }
+    let modes = r#"get pod layers -o jsonpath={range.status.containerStatuses[*]}{.name}={.volumeMounts[0].recursiveReadOnly}{"\n"}{end}"#;
+    assert_eq!(kubectl.ok(modes), "enabled=Enabled\nplain=Disabled\npossible=Enabled\n");
+    let handlers = "get node -o jsonpath={.items[0].status.runtimeHandlers[*].features.recursiveReadOnlyMounts}";
+    assert_eq!(kubectl.ok(handlers), "true true true");
+    kubectl.ok("delete pod layers --timeout=60s");
 }
 
 fn until_bound(kubectl: &Kubectl<'_>, claim: &str) {

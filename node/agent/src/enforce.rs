@@ -129,10 +129,11 @@ pub(crate) fn sandbox_fault(pod: &Pod) -> Option<String> {
     (host_users == Some(false)).then(|| "this node does not support user namespaces (hostUsers: false)".to_owned())
 }
 
-/// Rejects mounts whose options this node cannot enforce.
-pub(crate) fn check_mounts(container: &Container) -> Result<(), ConfigError> {
+/// Rejects mounts whose options this node cannot enforce. `recursive_read_only`: whether it can make what is mounted below a volume
+/// read-only.
+pub(crate) fn check_mounts(container: &Container, recursive_read_only: bool) -> Result<(), ConfigError> {
     let refused = |mount: &VolumeMount| {
-        if mount.recursive_read_only.as_deref() == Some("Enabled") {
+        if mount.recursive_read_only.as_deref() == Some("Enabled") && !recursive_read_only {
             let name = &mount.name;
             return Some(format!("volume {name:?} requested recursive read-only mode, but it is not supported by the runtime"));
         }
@@ -235,19 +236,20 @@ mod tests {
 
     #[test]
     fn mounts_are_as_specified_or_absent() {
-        let mount = |more: Value| {
+        let mount = |more: Value, recursive: bool| {
             let mut mount = json!({"name": "v", "mountPath": "/v", "readOnly": true});
             for (key, value) in more.as_object().expect("an object") {
                 mount[key] = value.clone();
             }
             let pod = pod(json!({}), json!({"volumeMounts": [mount]}), json!({}));
-            check_mounts(&pod.spec.expect("a spec").containers[0]).map_err(|error| error.0)
+            check_mounts(&pod.spec.expect("a spec").containers[0], recursive).map_err(|error| error.0)
         };
-        assert_eq!(mount(json!({})), Ok(()));
-        assert_eq!(mount(json!({"recursiveReadOnly": "IfPossible"})), Ok(()));
+        assert_eq!(mount(json!({}), false), Ok(()));
+        assert_eq!(mount(json!({"recursiveReadOnly": "IfPossible"}), false), Ok(()));
+        assert_eq!(mount(json!({"recursiveReadOnly": "Enabled"}), true), Ok(()));
         let refused = "volume \"v\" requested recursive read-only mode, but it is not supported by the runtime";
-        assert_eq!(mount(json!({"recursiveReadOnly": "Enabled"})), Err(refused.to_owned()));
+        assert_eq!(mount(json!({"recursiveReadOnly": "Enabled"}), false), Err(refused.to_owned()));
         let refused = "the mount at /v has bindMountOptions, which this node does not support";
-        assert_eq!(mount(json!({"bindMountOptions": ["noexec"]})), Err(refused.to_owned()));
+        assert_eq!(mount(json!({"bindMountOptions": ["noexec"]}), true), Err(refused.to_owned()));
     }
 }

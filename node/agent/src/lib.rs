@@ -240,6 +240,7 @@ fn make_node(
         pulse: Pulse::default(),
         pressure: watch::Sender::new(eviction_manager::initial_pressure(&config, &parts)),
         evictions,
+        recursive_read_only: parts.runtimes.iter().all(|runtime| runtime.mounts_recursively_read_only()),
         cgroups,
         layout,
         client,

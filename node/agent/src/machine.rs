@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Read as _;
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -28,6 +29,14 @@ pub(crate) struct Machine {
     pub(crate) pids_max: i64,
     /// This process's own `oom_score_adj`: without `CAP_SYS_RESOURCE` the kernel does not let its children have a lower one.
     pub(crate) oom_score_adj: i32,
+}
+
+/// What the statuses of all Pods say of their node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Host {
+    pub(crate) ip: IpAddr,
+    /// Whether mounts are read-only with all that is mounted below when their container asks for it.
+    pub(crate) recursive_read_only: bool,
 }
 
 /// A file system.

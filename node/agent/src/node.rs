@@ -22,7 +22,7 @@ use crate::container;
 use crate::eviction::{Eviction, Pressure};
 use crate::fair_queue::FairQueue;
 use crate::layout::{Layout, PodName};
-use crate::machine::Machine;
+use crate::machine::{Host, Machine};
 use crate::objects::Objects;
 use crate::parts::Parts;
 use crate::probe_results::ProbeResults;
@@ -38,6 +38,8 @@ pub(crate) struct Node {
     pub(crate) recorder: Recorder,
     pub(crate) layout: Layout,
     pub(crate) machine: Machine,
+    /// Whether its runtimes make mounts read-only with all that is mounted below.
+    pub(crate) recursive_read_only: bool,
     /// `None` when the node runs without cgroups (trials with many nodes on one machine).
     pub(crate) cgroups: Option<Cgroups>,
     /// The queue of image pulls.
@@ -62,6 +64,11 @@ impl Node {
     /// The amount that all Pods together may use.
     pub(crate) fn allocatable(&self) -> Allocatable {
         self.machine.allocatable(self.config.reserved, &self.config.eviction_hard)
+    }
+
+    /// What the status of a Pod says of the node.
+    pub(crate) fn host(&self) -> Host {
+        Host { ip: self.config.node_ip, recursive_read_only: self.recursive_read_only }
     }
 
     /// The highest number of processes and threads of one Pod.

@@ -157,6 +157,7 @@ impl Registrar {
             problem: self.health.text(),
             port: self.port,
             images,
+            recursive_read_only: self.node.recursive_read_only,
             handlers: self.node.parts.runtimes.iter().map(|runtime| runtime.handler().to_owned()).collect(),
             now: api_clock::now(),
         }

@@ -5,13 +5,12 @@ mod containers;
 mod phase;
 pub(crate) mod writer;
 
-use std::net::IpAddr;
-
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{HostIP, Pod, PodIP, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::container::{self, Role, files, resources};
+use crate::machine::Host;
 use crate::record::{Clean, ContainerRecord, Failure, PodRecord, restarts};
 pub(crate) use conditions::ALL_CONTAINERS_RESTARTING;
 use phase::Next;
@@ -31,13 +30,13 @@ fn followed(pod: &Pod, pod_record: &PodRecord) -> bool {
 }
 
 /// The status of a Pod. Conditions that others own are left out.
-pub(crate) fn compute(pod: &Pod, pod_record: &PodRecord, host_ip: IpAddr, now: Timestamp) -> PodStatus {
+pub(crate) fn compute(pod: &Pod, pod_record: &PodRecord, host: Host, now: Timestamp) -> PodStatus {
     let record = pod.status.clone().unwrap_or_default();
     if pod_record.ended_before {
         return record;
     }
     let rejected = pod_record.failure.as_ref().is_some_and(Failure::is_rejection);
-    let (init_statuses, statuses) = if rejected { (Vec::new(), Vec::new()) } else { containers::statuses(pod, pod_record) };
+    let (init_statuses, statuses) = if rejected { (Vec::new(), Vec::new()) } else { containers::statuses(pod, pod_record, host) };
     let over = pod_record.ends(pod) && !pod_record.anything_runs() && pod_record.clean != Clean::Not;
     let next = match followed(pod, pod_record) {
         _ if over => Next::Nothing,
@@ -53,7 +52,7 @@ pub(crate) fn compute(pod: &Pod, pod_record: &PodRecord, host_ip: IpAddr, now: T
         Some(sandbox) => Some(sandbox.ip.to_string()),
         None => record.pod_ip,
     };
-    let pod_ip = if host_network && !rejected { Some(host_ip.to_string()) } else { pod_ip };
+    let pod_ip = if host_network && !rejected { Some(host.ip.to_string()) } else { pod_ip };
     let conditions = conditions::conditions(pod, pod_record, phase, &init_statuses, &statuses, now);
     // As upstream, the phase does not change to its end while something still runs.
     let (reason, message) = match &pod_record.failure {
@@ -66,14 +65,14 @@ pub(crate) fn compute(pod: &Pod, pod_record: &PodRecord, host_ip: IpAddr, now: T
         reason,
         message,
         conditions: Some(conditions),
-        host_ip: Some(host_ip.to_string()),
-        host_ips: Some(vec![HostIP { ip: host_ip.to_string() }]),
+        host_ip: Some(host.ip.to_string()),
+        host_ips: Some(vec![HostIP { ip: host.ip.to_string() }]),
         pod_ips: pod_ip.clone().map(|ip| vec![PodIP { ip }]),
         pod_ip,
         start_time: Some(time(pod_record.started_at)),
         init_container_statuses: Some(init_statuses).filter(|list| !list.is_empty()),
         container_statuses: Some(statuses).filter(|list| !list.is_empty()),
-        ephemeral_container_statuses: Some(containers::ephemeral(pod, pod_record)).filter(|list| !list.is_empty()),
+        ephemeral_container_statuses: Some(containers::ephemeral(pod, pod_record, host)).filter(|list| !list.is_empty()),
         qos_class: Some(resources::qos(pod).to_owned()),
         observed_generation: pod.metadata.generation,
         ..PodStatus::default()

@@ -246,7 +246,7 @@ impl Worker {
             }
             Step::Delete => {
                 self.record.delete_sent = true;
-                self.writer.finish(Arc::new(status::compute(&self.pod, &self.record, self.node.config.node_ip, now)));
+                self.writer.finish(Arc::new(status::compute(&self.pod, &self.record, self.node.host(), now)));
             }
             Step::Wait(_) | Step::Finish | Step::Stop => {}
         }
@@ -470,7 +470,7 @@ impl Worker {
 
     /// Publishes the running containers and passes the status to its writer.
     fn show(&mut self, now: Timestamp) {
-        let status = Arc::new(status::compute(&self.pod, &self.record, self.node.config.node_ip, now));
+        let status = Arc::new(status::compute(&self.pod, &self.record, self.node.host(), now));
         let containers = self.record.containers.iter().map(|(name, record)| {
             let running = record.alive().map(|alive| (alive.id.clone(), alive.handler.clone()));
             (name.clone(), Instance { running, attempt: record.restarts() })

@@ -148,7 +148,9 @@ impl Volumes {
                 Some("Bidirectional") => Propagation::BothWays,
                 _ => Propagation::Private,
             };
-            mounts.push(Mount { propagation, no_exec: kind.no_exec(), ..Mount::new(source, &wanted.mount_path, read_only) });
+            let recursive_read_only = read_only && asks_for_recursive_read_only(wanted);
+            let mount = Mount::new(source, &wanted.mount_path, read_only);
+            mounts.push(Mount { propagation, recursive_read_only, no_exec: kind.no_exec(), ..mount });
         }
         mounts.sort_by_key(|mount| mount.target.components().count());
         Ok(mounts)
@@ -203,6 +205,11 @@ impl Volumes {
         })
         .await
     }
+}
+
+/// Whether what is mounted below a volume shall be read-only in the container too, if the node can.
+pub fn asks_for_recursive_read_only(mount: &VolumeMount) -> bool {
+    matches!(mount.recursive_read_only.as_deref(), Some("Enabled" | "IfPossible"))
 }
 
 async fn set_up_one(context: &Context<'_>, volume: &Volume) -> Result<Option<Timestamp>, VolumeError> {

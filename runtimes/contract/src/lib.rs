@@ -41,6 +41,10 @@ pub trait Runtime: Send + Sync {
     /// what to install.
     async fn check(&self) -> Result<(), RuntimeError>;
 
+    /// Whether the runtime and the kernel make mounts read-only with all that is mounted below
+    /// ([`Mount::recursive_read_only`]). Final after [`Runtime::check`] has succeeded.
+    fn mounts_recursively_read_only(&self) -> bool;
+
     /// The slow part of a container's first start that [`Runtime::prepare`] would do now. `None` when nothing of it is left to do,
     /// or when the content was rejected and is not tried again yet.
     async fn preparation(&self, spec: &ContainerSpec) -> Result<Option<Preparation>, RuntimeError>;

@@ -94,6 +94,9 @@ pub struct Mount {
     pub target: PathBuf,
     /// Whether writes fail.
     pub read_only: bool,
+    /// Whether writes fail also in what is mounted below the source. Only with `read_only`.
+    #[serde(default)]
+    pub recursive_read_only: bool,
     /// Whether no program in it can be run.
     #[serde(default)]
     pub no_exec: bool,
@@ -105,7 +108,14 @@ pub struct Mount {
 impl Mount {
     /// No later mount below it is visible on the other side, and programs in it can be run.
     pub fn new(source: impl Into<PathBuf>, target: impl Into<PathBuf>, read_only: bool) -> Self {
-        Self { source: source.into(), target: target.into(), read_only, no_exec: false, propagation: Propagation::Private }
+        Self {
+            source: source.into(),
+            target: target.into(),
+            read_only,
+            recursive_read_only: false,
+            no_exec: false,
+            propagation: Propagation::Private,
+        }
     }
 }
 

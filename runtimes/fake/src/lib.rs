@@ -53,6 +53,10 @@ impl Runtime for FakeRuntime {
         self.kind
     }
 
+    fn mounts_recursively_read_only(&self) -> bool {
+        true
+    }
+
     async fn check(&self) -> Result<(), RuntimeError> {
         self.world.pass(Operation::Check).await
     }

@@ -1,5 +1,5 @@
 //! The machine as runtimes and the node agent use it: cgroups ([`cgroup`]), processes that are not our children ([`process`]),
-//! files ([`files`]), work on hostile bytes in a confined process ([`helper`], by the steps of [`confine`]), blocking calls
+//! files ([`files`]), mounts ([`mounts`]), work on hostile bytes in a confined process ([`helper`], by the steps of [`confine`]), blocking calls
 //! ([`blocking()`]), and locks by key ([`Keyed`]). The crate does not know containers' states, images or Pods.
 
 mod blocking;
@@ -8,6 +8,7 @@ pub mod confine;
 pub mod files;
 pub mod helper;
 mod keyed;
+pub mod mounts;
 pub mod process;
 
 pub use blocking::{Interrupted, blocking};

@@ -7,6 +7,7 @@ mod seccomp;
 
 use std::collections::BTreeMap;
 
+pub use mounts::RECURSIVE_READ_ONLY;
 use oci_spec::runtime::{Process, Spec};
 use runtimes_contract::{ContainerSpec, Content, ExecSpec, Processes, Resources, RuntimeError, Seccomp, Security};
 use runtimes_host::cgroup::{Mode, cpu_weight};

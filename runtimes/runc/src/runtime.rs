@@ -5,6 +5,8 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -15,6 +17,7 @@ use runtimes_contract::{
 };
 use runtimes_host::blocking;
 use runtimes_host::files::{PRIVATE, write_atomic};
+use runtimes_host::mounts::have_recursive_attributes;
 use runtimes_host::process::ProcessRef;
 use runtimes_shim::exec::Permits;
 use runtimes_shim::launch::{PidNamespace, launch};
@@ -22,7 +25,7 @@ use runtimes_shim::shims::Shims;
 use runtimes_shim::state::open_log;
 use serde_json::{Value, json};
 
-use crate::bundle::{Facts, bundle, exec_process};
+use crate::bundle::{Facts, RECURSIVE_READ_ONLY, bundle, exec_process};
 use crate::tool::{Runc, flags};
 use crate::{errors, exec, pause};
 
@@ -45,6 +48,8 @@ pub struct RuncRuntime {
     shims: Shims,
     shim: PathBuf,
     runc: Runc,
+    /// Whether runc has the mount option [`RECURSIVE_READ_ONLY`].
+    has_rro: Arc<AtomicBool>,
     permits: Permits,
 }
 
@@ -53,7 +58,7 @@ impl RuncRuntime {
     pub fn new(config: Config) -> Result<Self, RuntimeError> {
         let shims = Shims::open(&config.state_dir)?;
         let runc = Runc { binary: config.runc, root: config.state_dir.join("runc") };
-        Ok(Self { shims, shim: config.shim, runc, permits: Permits::new(OUTLIVING_MAX) })
+        Ok(Self { shims, shim: config.shim, runc, has_rro: Arc::default(), permits: Permits::new(OUTLIVING_MAX) })
     }
 }
 
@@ -67,10 +72,15 @@ impl Runtime for RuncRuntime {
         ContentKind::Linux
     }
 
+    fn mounts_recursively_read_only(&self) -> bool {
+        self.has_rro.load(Ordering::Relaxed) && have_recursive_attributes()
+    }
+
     async fn check(&self) -> Result<(), RuntimeError> {
-        let (shim, runc) = (self.shim.clone(), self.runc.clone());
+        let (shim, runc, has_rro) = (self.shim.clone(), self.runc.clone(), self.has_rro.clone());
         blocking(move || {
             runc.check()?;
+            has_rro.store(runc.has_mount_option(RECURSIVE_READ_ONLY), Ordering::Relaxed);
             match nix::unistd::access(&shim, nix::unistd::AccessFlags::X_OK) {
                 Ok(()) => Ok(()),
                 Err(error) => {

@@ -50,6 +50,16 @@ impl Runc {
         }
     }
 
+    /// Whether runc has an option of mounts. It lists them since 1.1; before, it had none for what is mounted below.
+    pub(crate) fn has_mount_option(&self, name: &str) -> bool {
+        let Ok(output) = self.command().arg("features").stderr(Stdio::null()).output() else { return false };
+        let features: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        features
+            .get("mountOptions")
+            .and_then(serde_json::Value::as_array)
+            .is_some_and(|options| options.iter().any(|option| option == name))
+    }
+
     /// Deletes runc's record of a container, whatever state it is in. runc keeps a directory for each. The container's
     /// processes and cgroup are gone by now, so the directory is all that runc still has; where runc cannot read it, or hangs,
     /// it is removed without runc.

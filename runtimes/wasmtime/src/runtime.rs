@@ -15,6 +15,7 @@ use runtimes_contract::{
 };
 use runtimes_host::blocking;
 use runtimes_host::helper::Helper;
+use runtimes_host::mounts::have_recursive_attributes;
 use runtimes_shim::exec::Permits;
 use runtimes_shim::launch::{PidNamespace, launch};
 use runtimes_shim::shims::Shims;
@@ -86,6 +87,10 @@ impl Runtime for WasmtimeRuntime {
 
     fn runs(&self) -> ContentKind {
         ContentKind::Wasm
+    }
+
+    fn mounts_recursively_read_only(&self) -> bool {
+        have_recursive_attributes()
     }
 
     async fn check(&self) -> Result<(), RuntimeError> {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use api_model::local_path;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    ContainerImage, DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeRuntimeHandler, NodeSpec, NodeStatus,
-    NodeSystemInfo,
+    ContainerImage, DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeRuntimeHandler, NodeRuntimeHandlerFeatures,
+    NodeSpec, NodeStatus, NodeSystemInfo,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -30,6 +30,8 @@ pub(crate) struct Facts {
     pub(crate) port: u16,
     pub(crate) images: Vec<ContainerImage>,
     pub(crate) handlers: Vec<String>,
+    /// Whether all of them make mounts read-only with all that is mounted below.
+    pub(crate) recursive_read_only: bool,
     pub(crate) now: Timestamp,
 }
 
@@ -103,9 +105,15 @@ fn status(config: &Config, facts: &Facts, present: Option<&Node>) -> NodeStatus 
         }),
         // Also an empty list is written: without the field, a patch would keep the old list.
         images: Some(facts.images.clone()),
-        runtime_handlers: Some(handlers.map(|name| NodeRuntimeHandler { name: Some(name), ..NodeRuntimeHandler::default() }).collect()),
+        runtime_handlers: Some(handlers.map(|name| runtime_handler(name, facts)).collect()),
         ..NodeStatus::default()
     }
+}
+
+/// The empty name stands for the handler of Pods without a RuntimeClass.
+fn runtime_handler(name: String, facts: &Facts) -> NodeRuntimeHandler {
+    let features = NodeRuntimeHandlerFeatures { recursive_read_only_mounts: Some(facts.recursive_read_only), user_namespaces: Some(false) };
+    NodeRuntimeHandler { name: Some(name), features: Some(features) }
 }
 
 fn quantities(amount: Allocatable, pods: u32) -> BTreeMap<String, Quantity> {
@@ -212,6 +220,7 @@ mod tests {
             port: 10_250,
             images: Vec::new(),
             handlers: Vec::new(),
+            recursive_read_only: false,
             now: Timestamp::from_second(1_700_000_000).expect("in range"),
         };
         let mut present = node(&config, &facts, None);
@@ -239,6 +248,7 @@ mod tests {
             port: 10_250,
             images: vec![ContainerImage { names: Some(vec!["docker.io/library/web:latest".to_owned()]), size_bytes: Some(7) }],
             handlers: vec!["wasmtime".to_owned(), "runc".to_owned()],
+            recursive_read_only: true,
             now: Timestamp::from_second(1_700_000_000).expect("in range"),
         };
         let made = node(&config, &facts, None);

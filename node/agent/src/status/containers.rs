@@ -1,36 +1,47 @@
 //! `containerStatuses`, `initContainerStatuses` and `ephemeralContainerStatuses`. Pure.
 
 use k8s_openapi::api::core::v1::{
-    Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Pod,
+    Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Pod, VolumeMount,
     VolumeMountStatus,
 };
+use node_volumes::asks_for_recursive_read_only;
 
 use super::time;
 use crate::container::{self, Role, ephemeral};
+use crate::machine::Host;
 use crate::record::{ContainerRecord, ExitedInstance, InstanceState, PodRecord, will_restart};
 
-/// Statuses of init containers (sidecars among them) and of the others, in the order of the spec.
-pub(super) fn statuses(pod: &Pod, pod_record: &PodRecord) -> (Vec<ContainerStatus>, Vec<ContainerStatus>) {
+/// Statuses of init containers (sidecars among them) in the order of the spec, and of the others by name, as upstream.
+pub(super) fn statuses(pod: &Pod, pod_record: &PodRecord, host: Host) -> (Vec<ContainerStatus>, Vec<ContainerStatus>) {
     let (mut early, mut main) = (Vec::new(), Vec::new());
     for (role, container) in pod.spec.iter().flat_map(container::all) {
         let Some(record) = pod_record.container(&container.name) else { continue };
-        let status = status(pod, pod_record, container, record);
+        let status = status(pod, pod_record, container, record, host);
         if role == Role::Main { main.push(status) } else { early.push(status) }
     }
+    main.sort_by(|one: &ContainerStatus, other| one.name.cmp(&other.name));
     (early, main)
 }
 
-/// Statuses of ephemeral containers. As upstream they are never ready, and `started` is not set.
-pub(super) fn ephemeral(pod: &Pod, pod_record: &PodRecord) -> Vec<ContainerStatus> {
+/// Statuses of ephemeral containers by name. As upstream they are never ready, and `started` is not set.
+pub(super) fn ephemeral(pod: &Pod, pod_record: &PodRecord, host: Host) -> Vec<ContainerStatus> {
     let records = ephemeral::list(pod).filter_map(|container| Some((container, pod_record.container(&container.name)?)));
-    records.map(|(container, record)| status(pod, pod_record, &ephemeral::as_container(container), record)).collect()
+    let statuses = records.map(|(container, record)| status(pod, pod_record, &ephemeral::as_container(container), record, host));
+    let mut statuses: Vec<_> = statuses.collect();
+    statuses.sort_by(|one, other| one.name.cmp(&other.name));
+    statuses
+}
+
+/// What became of `recursiveReadOnly`. A mount that must have it is in no container of a node that cannot.
+fn recursive_read_only(mount: &VolumeMount, host: Host) -> &'static str {
+    if host.recursive_read_only && asks_for_recursive_read_only(mount) { "Enabled" } else { "Disabled" }
 }
 
 fn has_init(pod: &Pod) -> bool {
     pod.spec.as_ref().is_some_and(|spec| spec.init_containers.as_ref().is_some_and(|list| !list.is_empty()))
 }
 
-fn status(pod: &Pod, pod_record: &PodRecord, container: &Container, record: &ContainerRecord) -> ContainerStatus {
+fn status(pod: &Pod, pod_record: &PodRecord, container: &Container, record: &ContainerRecord, host: Host) -> ContainerStatus {
     let (state, last) = states(pod, pod_record, container, record);
     let latest = match &record.run {
         InstanceState::Running(alive) => Some((alive.id.0.clone(), alive.image_id.clone())),
@@ -55,7 +66,7 @@ fn status(pod: &Pod, pod_record: &PodRecord, container: &Container, record: &Con
             name: mount.name.clone(),
             mount_path: mount.mount_path.clone(),
             read_only: mount.read_only.filter(|read_only| *read_only),
-            recursive_read_only: mount.read_only.filter(|read_only| *read_only).map(|_| "Disabled".to_owned()),
+            recursive_read_only: mount.read_only.filter(|read_only| *read_only).map(|_| recursive_read_only(mount, host).to_owned()),
             ..VolumeMountStatus::default()
         })
         .collect();

@@ -106,7 +106,7 @@ async fn a_containers_own_policy_and_rules_go_before_those_of_its_pod() {
     let status = cluster.status("mixed", "Failed", |status| status["phase"] == "Failed").await;
     let ends = status["containerStatuses"].as_array().expect("statuses").iter();
     let ends: Vec<_> = ends.map(|one| (one["restartCount"].clone(), one["state"]["terminated"]["exitCode"].clone())).collect();
-    assert_eq!(ends, [(json!(1), json!(0)), (json!(1), json!(0)), (json!(0), json!(1))]);
+    assert_eq!(ends, [(json!(1), json!(0)), (json!(0), json!(1)), (json!(1), json!(0))], "by name: own, plain, ruled");
     // An init container that must not run again fails a Pod that would restart it.
     let init = json!([{"name": "plain", "image": "job:1", "restartPolicy": "Never"}]);
     cluster

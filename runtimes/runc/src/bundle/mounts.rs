@@ -3,6 +3,9 @@
 use runtimes_contract::{ContainerSpec, Mount, Propagation};
 use serde_json::{Value, json};
 
+/// The mount option with which what is mounted below a source is read-only too.
+pub const RECURSIVE_READ_ONLY: &str = "rro";
+
 /// All mounts, in order. A mount of the spec replaces the default one at the same path.
 pub fn mounts(spec: &ContainerSpec) -> Vec<Value> {
     let own = |target: &str| spec.mounts.iter().any(|mount| mount.target.to_str().is_some_and(|path| path.trim_end_matches('/') == target));
@@ -35,7 +38,11 @@ pub fn root_propagation(spec: &ContainerSpec) -> Option<&'static str> {
 }
 
 fn bind(mount: &Mount) -> Value {
-    let rights = if mount.read_only { "ro" } else { "rw" };
+    let rights = match (mount.read_only, mount.recursive_read_only) {
+        (true, true) => RECURSIVE_READ_ONLY,
+        (true, false) => "ro",
+        (false, _) => "rw",
+    };
     let shared = match mount.propagation {
         Propagation::Private => "rprivate",
         Propagation::FromNode => "rslave",

@@ -22,6 +22,7 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::{chdir, pivot_root};
 use runtimes_contract::{ContainerSpec, Mount};
 use runtimes_host::files::open_in_root;
+use runtimes_host::mounts::make_read_only;
 use runtimes_shim::launch::Refusal;
 use wasmtime_wasi::FsPerms;
 
@@ -136,7 +137,11 @@ fn set_down(wanted: &Mount, source: &Taken) -> Result<(), Failure> {
         File::options().write(true).create(true).truncate(false).open(target).map_err(Failure::io(mounting()))?;
     }
     attach(&source.tree, target).map_err(Failure::io(mounting()))?;
-    harden(target, wanted.read_only).map_err(Failure::io(mounting()))
+    harden(target, wanted.read_only).map_err(Failure::io(mounting()))?;
+    if wanted.read_only && wanted.recursive_read_only {
+        make_read_only(target).map_err(Failure::io(mounting()))?;
+    }
+    Ok(())
 }
 
 /// Attaches a copy of a mount at a path that exists.

@@ -134,6 +134,48 @@ async fn mounts_are_at_their_paths_and_read_only_ones_stay_so() {
     }
 }
 
+/// A mount that ends with the test.
+struct Mounted(std::path::PathBuf);
+
+impl Mounted {
+    fn at(dir: std::path::PathBuf) -> Self {
+        std::fs::create_dir_all(&dir).unwrap();
+        nix::mount::mount(Some("tmpfs"), &dir, Some("tmpfs"), nix::mount::MsFlags::empty(), Some("size=64k")).unwrap();
+        Self(dir)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        nix::mount::umount(&self.0).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn mounts_below_a_volume_are_read_only_on_request() {
+    let harness = Wasmtime::new();
+    let mut spec = spec_of(&harness, "layers", Program::Sleep);
+    let _below = Mounted::at(harness.dir().join("data/below"));
+    let volume = |target: &str, recursive_read_only| {
+        let mount = Mount::new(harness.dir().join("data"), target, true);
+        Mount { recursive_read_only, ..mount }
+    };
+    spec.mounts = vec![volume("/plain", false), volume("/recursive", true)];
+    let runtime = harness.runtime();
+    runtime.create(&spec).await.unwrap();
+    runtime.start(&spec.id).await.unwrap();
+    let ContainerState::Running { pid } = runtime.list().await.unwrap()[0].state else { panic!("not running") };
+    let mounts = std::fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap();
+    // proc_pid_mountinfo(5): the fifth field is the path, the sixth the options.
+    let right = |path: &str| {
+        let line = mounts.lines().find(|line| line.split(' ').nth(4) == Some(path));
+        line.and_then(|line| line.split(' ').nth(5)?.split(',').next()).unwrap_or_else(|| panic!("{path}: {mounts}")).to_owned()
+    };
+    let rights = ["/plain", "/plain/below", "/recursive", "/recursive/below"].map(right);
+    assert_eq!(rights, ["ro", "rw", "ro", "ro"]);
+    runtime.remove(&spec.id).await.unwrap();
+}
+
 #[tokio::test]
 async fn the_working_directory_is_within_the_guests_root() {
     use std::os::unix::fs::{PermissionsExt as _, symlink};

@@ -63,7 +63,7 @@ impl Effects {
         let reference = container.image.as_deref().unwrap_or_default();
         let runtime = runtime_choice::choose(&self.node.parts, class, reference, image.kind).map_err(config_fault)?;
         runtime_choice::check_abilities(container, image.kind).map_err(config_fault)?;
-        enforce::check_mounts(container).map_err(config_fault)?;
+        enforce::check_mounts(container, self.node.recursive_read_only).map_err(config_fault)?;
         if role == Role::Ephemeral {
             enforce::check_added(&self.pod, container, enforce::has_selinux()).map_err(|error| unmade("CreateContainerError", error.0))?;
         }
@@ -72,7 +72,8 @@ impl Effects {
         let variables = self.variables(container, sandbox).await.map_err(config_fault)?;
         let expand = |text: &str| expand_path(text, &variables);
         let volumes = self.node.volumes.mounts(&self.pod, container, &expand).await;
-        let volumes = volumes.map_err(|error| unmade("CreateContainerConfigError", volume_text(&error)))?;
+        let mut volumes = volumes.map_err(|error| unmade("CreateContainerConfigError", volume_text(&error)))?;
+        volumes.iter_mut().for_each(|mount| mount.recursive_read_only &= self.node.recursive_read_only);
         let volumes = self.with_shared_memory(sandbox, image.kind, volumes).await?;
         let id = container_id(&PodName::of(&self.pod).uid, &container.name, attempt);
         let content = self.node.parts.images.mount(image, &id.0).await;

@@ -3,6 +3,9 @@ use serde_json::json;
 
 use super::*;
 
+const HOST: crate::machine::Host =
+    crate::machine::Host { ip: std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), recursive_read_only: true };
+
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_700_000_000 + second).expect("in range")
 }
@@ -126,7 +129,7 @@ fn an_ephemeral_container_that_ends_stays_ended() {
     let notes = pod_record.learn(&debugged, Report::Exited("debugger".to_owned(), attempt, ended), at(1));
     assert_eq!((notes, pod_record.containers["debugger"].waiting.clone()), (Vec::new(), None), "no back-off");
     assert!(!pod_record.ends(&debugged), "the Pod lives on");
-    let status = crate::status::compute(&debugged, &pod_record, std::net::Ipv4Addr::LOCALHOST.into(), at(1));
+    let status = crate::status::compute(&debugged, &pod_record, HOST, at(1));
     let of_debugger = serde_json::to_value(status.ephemeral_container_statuses).expect("JSON");
     assert_eq!(of_debugger[0]["state"]["terminated"]["exitCode"], 1);
     let said = ["ready", "started", "restartCount"].map(|field| of_debugger[0][field].clone());
@@ -142,7 +145,7 @@ fn an_instance_that_was_ended_for_another_is_followed_whatever_its_exit_code() {
         pod_record.containers.get_mut("c").expect("record").run =
             InstanceState::Running(RunningInstance { stopping: true, replaced, ..alive(0) });
         pod_record.learn(&once, exit(0, 0, 1), at(1));
-        let phase = crate::status::compute(&once, &pod_record, std::net::Ipv4Addr::LOCALHOST.into(), at(1)).phase;
+        let phase = crate::status::compute(&once, &pod_record, HOST, at(1)).phase;
         assert_eq!((pod_record.ends(&once), phase.as_deref()), (wanted.0, Some(wanted.1)), "replaced: {replaced}");
     }
 }
