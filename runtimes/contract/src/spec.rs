@@ -256,7 +256,7 @@ pub struct ContainerSpec {
     /// File that receives stdout and stderr as CRI log lines
     /// (`2016-10-06T00:17:09.669794202Z stdout F text`); its directory exists.
     pub log_path: PathBuf,
-    /// The TCP ports that the container declares, in order. A `wasi:http/proxy` component is served on the first, or on 8080
+    /// The TCP ports that the container declares, in order. A `wasi:http/proxy` component is served on all of them, or on 8080
     /// when there is none.
     pub ports: Vec<u16>,
     /// Whether stdin stays open; otherwise it is empty.
@@ -351,6 +351,12 @@ pub struct Stats {
     pub memory_bytes: u64,
     /// Memory in use that cannot be reclaimed easily (upstream's working set), in bytes.
     pub working_set_bytes: u64,
+    /// Anonymous memory in use, in bytes.
+    pub rss_bytes: u64,
+    /// Page faults since its start, and those that had to wait for a disk.
+    pub page_faults: u64,
+    /// See `page_faults`.
+    pub major_page_faults: u64,
     /// Processes and threads.
     pub pids: u64,
 }

@@ -17,6 +17,7 @@ mod http;
 mod idle;
 mod instances;
 mod leaving;
+mod listeners;
 mod log;
 mod records;
 mod root;

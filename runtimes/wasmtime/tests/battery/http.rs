@@ -89,17 +89,17 @@ async fn serve(runtime: &dyn Runtime, spec: &ContainerSpec) {
 }
 
 #[tokio::test]
-async fn a_component_answers_on_its_port_as_soon_as_it_is_started() {
+async fn a_component_answers_on_its_ports_as_soon_as_it_is_started() {
     let (harness, network) = (Wasmtime::new(), Network::new("port"));
     let mut spec = web(&harness, &network, "web");
-    spec.ports = vec![80, 9090];
+    spec.ports = vec![80, 9090, 80];
     let runtime = harness.runtime();
     serve(&*runtime, &spec).await;
-    for address in ["127.0.0.1:80", "[::1]:80"] {
+    for address in ["127.0.0.1:80", "[::1]:80", "127.0.0.1:9090", "[::1]:9090"] {
         let answer = network.get(address, "/").await.unwrap();
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains("hello from wat\n"), "{answer}");
     }
-    assert!(network.get("127.0.0.1:9090", "/").await.is_err(), "one port is served");
+    assert!(network.get("127.0.0.1:8080", "/").await.is_err(), "no other port is open");
     assert!(get("127.0.0.1:80".parse().unwrap(), "/").is_err(), "and not outside the namespace");
     runtime.signal(&spec.id, 15).await.unwrap();
     let exit = runtime.wait(&spec.id).await.unwrap();
@@ -125,6 +125,12 @@ async fn without_a_declared_port_it_is_8080_and_a_taken_port_is_named() {
     // The port is free again.
     serve(&*runtime, &second).await;
     runtime.remove(&second.id).await.unwrap();
+    let mut many = web(&harness, &network, "many");
+    many.ports = (1..=65).collect();
+    runtime.create(&many).await.unwrap();
+    let error = runtime.start(&many.id).await.unwrap_err();
+    assert_eq!(error.to_string(), "the container declares 65 TCP ports, and a wasi:http server has 64 at most");
+    runtime.remove(&many.id).await.unwrap();
 }
 
 #[tokio::test]
