@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use serde_json::Value;
 use tests::{Cluster, Kubectl, eventually, eventually_within};
 
 const OBJECTS: &str = include_str!("metrics/objects.yaml");
@@ -30,6 +31,7 @@ fn a_loaded_web_server_is_measured_and_autoscaled() {
     nodes_are_measured(&kubectl);
     pods_are_measured(&kubectl);
     probes_are_counted(&kubectl);
+    the_summary_is_whole(&kubectl);
     only_readers_see_metrics(&kubectl);
 
     kubectl.apply(AUTOSCALER).ok();
@@ -91,6 +93,34 @@ fn probes_are_counted(kubectl: &Kubectl<'_>) {
     let timed = format!("prober_probe_duration_seconds_count{{{labels},probe_type=\"Readiness\"}} ");
     let timed = text.lines().find_map(|line| line.strip_prefix(&timed)?.parse::<u64>().ok());
     assert!(count > Some(0) && count == timed, "{text}");
+}
+
+/// The kubelet's summary has every part, for the node and for a WASM Pod that has answered probes. Rates take two answers.
+fn the_summary_is_whole(kubectl: &Kubectl<'_>) {
+    let node = kubectl.ok("get nodes -o jsonpath={.items[0].metadata.name}");
+    let path = format!("get --raw /api/v1/nodes/{node}/proxy/stats/summary");
+    let is_web = |pod: &&Value| pod["podRef"]["name"].as_str().is_some_and(|name| name.starts_with("web-"));
+    eventually("a summary with every part", || {
+        let summary: Value = serde_json::from_str(&kubectl.ok(&path)).expect("JSON");
+        let pods = summary["pods"].as_array().expect("Pods");
+        let pod = pods.iter().find(is_web).expect("the web server");
+        let counts = |object: &Value, pointers: &[&str]| {
+            let missing = pointers.iter().find(|pointer| object.pointer(pointer).and_then(Value::as_u64).is_none_or(|count| count == 0));
+            missing.map_or(Ok(()), |pointer| Err(format!("{pointer}: {object:#}")))
+        };
+        let of_all =
+            ["/cpu/usageNanoCores", "/cpu/usageCoreNanoSeconds", "/memory/availableBytes", "/memory/rssBytes", "/memory/pageFaults"];
+        counts(&summary["node"], &of_all)?;
+        counts(&summary["node"], &["/fs/inodes", "/runtime/imageFs/usedBytes", "/rlimit/maxpid", "/systemContainers/1/memory/usageBytes"])?;
+        counts(pod, &of_all)?;
+        counts(pod, &["/network/rxBytes", "/network/txBytes", "/ephemeral-storage/usedBytes", "/process_stats/process_count"])?;
+        counts(&pod["containers"][0], &of_all)?;
+        counts(&pod["containers"][0], &["/rootfs/capacityBytes", "/logs/availableBytes"])
+    });
+    let cadvisor = kubectl.ok(&format!("get --raw /api/v1/nodes/{node}/proxy/metrics/cadvisor"));
+    let received = cadvisor.lines().filter(|line| line.starts_with("container_network_receive_bytes_total{"));
+    let of_web: Vec<&str> = received.filter(|line| line.contains("interface=\"eth0\"") && line.contains("pod=\"web-")).collect();
+    assert_eq!(of_web.len(), 1, "{cadvisor}");
 }
 
 /// WASM and Linux Pods, their containers, and a Pod without a container that runs.

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tests::disk::Disk;
 use tests::{Cluster, Kubectl, eventually};
 
@@ -194,6 +194,11 @@ fn a_claim_without_a_class_gets_a_directory(cluster: &Cluster) -> PathBuf {
     // The scheduler chooses the node.
     until_bound(&kubectl, "pvc/notes");
     kubectl.ok("rollout status deployment/notes --timeout=60s");
+    let node = kubectl.ok("get nodes -o jsonpath={.items[0].metadata.name}");
+    let summary: Value = serde_json::from_str(&kubectl.ok(&format!("get --raw /api/v1/nodes/{node}/proxy/stats/summary"))).expect("JSON");
+    let volume = &summary["pods"][0]["volume"][0];
+    assert_eq!(volume["pvcRef"], json!({"name": "notes", "namespace": "default"}), "{summary}");
+    assert!(volume["capacityBytes"].as_u64() > Some(0), "{summary}");
     let directory = directory_of(&kubectl, "pvc/notes");
     assert!(directory.starts_with(cluster.data_dir()), "{}", directory.display());
     assert_eq!(std::fs::metadata(&directory).expect("it").permissions().mode() & 0o7777, 0o777);

@@ -3,7 +3,7 @@
 //! [`measure`] what a Pod has on the disk.
 
 pub(crate) mod local_storage;
-mod measure;
+pub(crate) mod measure;
 pub(crate) mod node_pressure;
 mod observe;
 

@@ -13,7 +13,9 @@ pub mod bootstrap;
 mod cleanup;
 mod config;
 mod container;
+mod cpu_rates;
 mod devices;
+mod disk_usages;
 mod enforce;
 mod error;
 mod eviction;
@@ -27,6 +29,7 @@ mod layout;
 mod leftovers;
 mod logs;
 mod machine;
+mod machine_usage;
 mod node;
 mod objects;
 mod parts;
@@ -47,6 +50,7 @@ mod stats;
 mod status;
 #[cfg(test)]
 mod tests;
+mod traffic;
 mod worker;
 
 use std::sync::Arc;
@@ -70,6 +74,8 @@ pub use eviction::{MinimumReclaim, ThresholdError, Thresholds};
 pub use parts::{Images, Networks, Parts};
 pub use run_dir::RunDir;
 
+use crate::cpu_rates::CpuRates;
+use crate::disk_usages::DiskUsages;
 use crate::error::chain;
 use crate::eviction::Eviction;
 use crate::fair_queue::{FairQueue, QueueLimits};
@@ -240,6 +246,8 @@ fn make_node(
         pulse: Pulse::default(),
         pressure: watch::Sender::new(eviction_manager::initial_pressure(&config, &parts)),
         evictions,
+        disk_usages: DiskUsages::default(),
+        cpu_rates: CpuRates::default(),
         recursive_read_only: parts.runtimes.iter().all(|runtime| runtime.mounts_recursively_read_only()),
         cgroups,
         layout,

@@ -45,6 +45,8 @@ pub(crate) struct FileSystem {
     pub(crate) bytes: u64,
     /// The free bytes for users other than root.
     pub(crate) free_bytes: u64,
+    /// The free bytes for root.
+    pub(crate) all_free_bytes: u64,
     pub(crate) inodes: u64,
     pub(crate) free_inodes: u64,
 }
@@ -148,6 +150,18 @@ fn busy_ticks(stat: &str) -> Option<u64> {
     Some([user, nice, system].into_iter().chain(interrupts_and_stolen).sum())
 }
 
+/// Processes and threads of the machine: the second half of the fourth field.
+pub(crate) fn tasks() -> Option<u64> {
+    let text = fs::read_to_string("/proc/loadavg").ok()?;
+    text.split_whitespace().nth(3)?.split_once('/')?.1.parse().ok()
+}
+
+/// The highest number of processes: the range of process ids, or the kernel's limit of threads if that is lower.
+pub(crate) fn tasks_max() -> Option<u64> {
+    let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    Some(number("/proc/sys/kernel/pid_max")?.min(number("/proc/sys/kernel/threads-max")?))
+}
+
 /// Size and free space of the file system under a path.
 pub(crate) fn disk(path: &Path) -> (u64, u64) {
     file_system(path).map_or((0, 0), |fs| (fs.bytes, fs.free_bytes))
@@ -160,6 +174,7 @@ pub(crate) fn file_system(path: &Path) -> Option<FileSystem> {
     Some(FileSystem {
         bytes: bytes(found.blocks()),
         free_bytes: bytes(found.blocks_available()),
+        all_free_bytes: bytes(found.blocks_free()),
         inodes: found.files(),
         free_inodes: found.files_available(),
     })

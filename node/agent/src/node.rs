@@ -19,6 +19,8 @@ use tokio::sync::{mpsc, watch};
 
 use crate::config::Config;
 use crate::container;
+use crate::cpu_rates::CpuRates;
+use crate::disk_usages::DiskUsages;
 use crate::eviction::{Eviction, Pressure};
 use crate::fair_queue::FairQueue;
 use crate::layout::{Layout, PodName};
@@ -54,6 +56,10 @@ pub(crate) struct Node {
     pub(crate) has_pod_range: watch::Sender<bool>,
     /// Of the Pod manager's loop.
     pub(crate) pulse: Pulse,
+    /// What Pods have on the disk.
+    pub(crate) disk_usages: DiskUsages,
+    /// The CPU use of the node, Pods and containers.
+    pub(crate) cpu_rates: CpuRates,
     /// The conditions of eviction.
     pub(crate) pressure: watch::Sender<Pressure>,
     /// To the Pod manager.

@@ -1,6 +1,7 @@
 //! The parts of the node that the agent drives, each behind an object-safe trait, so that a test or a trial with a thousand
 //! nodes can replace a part by something small.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -110,6 +111,10 @@ pub trait Networks: Send + Sync {
     async fn add_pod(&self, uid: &str, hostname: &str, host_ports: &[HostPort]) -> Result<PodNetwork, NetworkError>;
     /// Creates the IPC namespace of a Pod on the node's network, or finds the existing one.
     async fn add_host_network_pod(&self, uid: &str) -> Result<PathBuf, NetworkError>;
+    /// The name of the node's end of the interface of the Pod with that address, if Pods have interfaces.
+    fn interface(&self, _ip: IpAddr) -> Option<String> {
+        None
+    }
     /// Frees everything of a Pod.
     async fn remove_pod(&self, uid: &str) -> Result<(), NetworkError>;
     /// UIDs of the Pods that have anything here.
@@ -132,6 +137,10 @@ impl Networks for Network {
 
     async fn add_host_network_pod(&self, uid: &str) -> Result<PathBuf, NetworkError> {
         Self::add_host_network_pod(self, uid).await
+    }
+
+    fn interface(&self, ip: IpAddr) -> Option<String> {
+        Self::interface(self, ip)
     }
 
     async fn remove_pod(&self, uid: &str) -> Result<(), NetworkError> {

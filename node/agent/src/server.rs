@@ -17,7 +17,8 @@ mod port_forward;
 mod probe_metrics;
 mod resource_metrics;
 mod socket_bytes;
-pub(crate) mod stats;
+mod stats;
+mod summary;
 mod tls;
 mod upgrade;
 
@@ -126,7 +127,7 @@ fn router(node: Arc<Node>) -> Router {
         .route("/attach/{namespace}/{pod}/{container}", get(attach::attach).post(attach::attach))
         .route("/portForward/{namespace}/{pod}", get(port_forward::port_forward).post(port_forward::port_forward))
         .route(&format!("/{}/{{name}}", api_model::local_path::REMOVAL), delete(local_volumes::remove))
-        .route("/stats/summary", get(stats::summary))
+        .route("/stats/summary", get(summary::summary))
         .route("/metrics", get(stats::metrics))
         .route("/metrics/resource", get(resource_metrics::metrics))
         .route("/metrics/cadvisor", get(cadvisor::metrics))

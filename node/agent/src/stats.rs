@@ -1,10 +1,14 @@
 //! The present use of a Pod's containers, from their runtimes.
 
+use std::collections::HashMap;
+
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodStatus;
 use runtimes_contract::{HttpRequests, Stats};
 
+use crate::container::files;
 use crate::node::{Entry, Node};
+use crate::traffic::Traffic;
 
 /// The use of a container that runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,12 +60,21 @@ pub(crate) fn started_at(status: &PodStatus, container: &str) -> Option<Timestam
     found.state.as_ref()?.running.as_ref()?.started_at.as_ref().map(|time| time.0)
 }
 
+/// The traffic of a Pod with a network of its own, as the node's end of its interface counts it.
+pub(crate) fn traffic(node: &Node, entry: &Entry, interfaces: &HashMap<String, Traffic>) -> Option<Traffic> {
+    let ip = entry.ip.filter(|_| !files::on_host_network(entry.pod.spec.as_ref()))?;
+    Some(interfaces.get(&node.parts.network.interface(ip)?)?.of_other_end())
+}
+
 /// The sum over the containers of a Pod.
 pub(crate) fn sum(usage: &[Usage]) -> Stats {
     usage.iter().fold(Stats::default(), |sum, Usage { stats, .. }| Stats {
         cpu_ns: sum.cpu_ns.saturating_add(stats.cpu_ns),
         memory_bytes: sum.memory_bytes.saturating_add(stats.memory_bytes),
         working_set_bytes: sum.working_set_bytes.saturating_add(stats.working_set_bytes),
+        rss_bytes: sum.rss_bytes.saturating_add(stats.rss_bytes),
+        page_faults: sum.page_faults.saturating_add(stats.page_faults),
+        major_page_faults: sum.major_page_faults.saturating_add(stats.major_page_faults),
         pids: sum.pids.saturating_add(stats.pids),
     })
 }

@@ -146,6 +146,14 @@ impl Network {
         .await
     }
 
+    /// The name of the node's end of the interface of the Pod with that address.
+    pub fn interface(&self, ip: IpAddr) -> Option<String> {
+        match ip {
+            IpAddr::V4(ip) => Some(host::veth(&self.shared.config.prefix, ip)),
+            IpAddr::V6(_) => None,
+        }
+    }
+
     /// Frees everything of a Pod; does nothing for one that does not exist.
     pub async fn remove_pod(&self, uid: &str) -> Result<(), NetworkError> {
         check_names(uid, "")?;

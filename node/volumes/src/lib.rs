@@ -39,6 +39,7 @@ use crate::empty_dir::EmptyDirVolume;
 use crate::kind::{Context, VolumeKind as _};
 use crate::kinds::kind_of_volume;
 use crate::local::Local;
+use crate::persistent::PersistentVolumeKind;
 
 /// The node's amounts for containers without limits, which `resourceFieldRef` uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,6 +87,17 @@ impl Volumes {
     pub fn empty_dir(&self, pod: &Pod, name: &str) -> Option<PathBuf> {
         let volume = spec_volumes(pod).iter().find(|volume| volume.name == name && volume.empty_dir.is_some())?;
         Some(EmptyDirVolume.path(&self.pod_dir(uid(pod).ok()?), volume))
+    }
+
+    /// The Pod's volumes that are claims, with what is behind each. Those that are not set up yet are missing. Blocks.
+    pub fn claims(&self, pod: &Pod) -> Vec<ClaimVolume> {
+        let Ok(dir) = uid(pod).map(|uid| self.pod_dir(uid)) else { return Vec::new() };
+        let claims = spec_volumes(pod).iter().filter(|volume| volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some());
+        let behind = |volume: &Volume| {
+            let path = PersistentVolumeKind.target(PersistentVolumeKind.path(&dir, volume)).ok()?;
+            Some(ClaimVolume { volume: volume.name.clone(), claim: persistent::claim_name(pod, volume).0, path })
+        };
+        claims.filter_map(behind).collect()
     }
 
     /// The `image` volumes that a container mounts, with the directory of each.
@@ -205,6 +217,17 @@ impl Volumes {
         })
         .await
     }
+}
+
+/// A volume of a Pod that is a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimVolume {
+    /// The volume's name in the Pod.
+    pub volume: String,
+    /// The name of the PersistentVolumeClaim, in the Pod's namespace.
+    pub claim: String,
+    /// The directory or file of the node.
+    pub path: PathBuf,
 }
 
 /// Whether what is mounted below a volume shall be read-only in the container too, if the node can.

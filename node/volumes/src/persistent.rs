@@ -66,7 +66,7 @@ fn name_of(volume: &PersistentVolume) -> &str {
 }
 
 /// The claim's name, and whether it must be the Pod's own.
-fn claim_name(pod: &Pod, volume: &Volume) -> (String, bool) {
+pub(crate) fn claim_name(pod: &Pod, volume: &Volume) -> (String, bool) {
     match &volume.persistent_volume_claim {
         Some(claim) => (claim.claim_name.clone(), false),
         None => (format!("{}-{}", pod.metadata.name.as_deref().unwrap_or_default(), volume.name), true),

@@ -216,7 +216,7 @@ impl World {
             return Ok(Stats::default());
         }
         let cpu_ns = u64::try_from(container.ran(now).as_nanos()).unwrap_or(u64::MAX);
-        Ok(Stats { cpu_ns, memory_bytes: 1 << 20, working_set_bytes: 1 << 20, pids: 1 })
+        Ok(Stats { cpu_ns, memory_bytes: 1 << 20, working_set_bytes: 1 << 20, pids: 1, ..Stats::default() })
     }
 
     pub(crate) fn http_requests(&self, id: &ContainerId) -> Result<Option<HttpRequests>, RuntimeError> {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::eviction::signal::Signal;
 use crate::eviction::state::{Observation, Observations};
-use crate::machine::{Memory, file_system};
+use crate::machine::{Memory, file_system, tasks, tasks_max};
 
 /// The signals of one round.
 #[derive(Clone, Debug, Default)]
@@ -43,18 +43,6 @@ pub(crate) fn observe(data_dir: &Path, images: Option<&Path>) -> Observed {
     let device = |path: &Path| fs::metadata(path).map(|found| found.dev()).ok();
     let dedicated_image_fs = device(images).zip(device(data_dir)).is_some_and(|(images, data)| images != data);
     Observed { signals, dedicated_image_fs }
-}
-
-/// Processes and threads of the machine: the second half of the fourth field.
-fn tasks() -> Option<u64> {
-    let text = fs::read_to_string("/proc/loadavg").ok()?;
-    text.split_whitespace().nth(3)?.split_once('/')?.1.parse().ok()
-}
-
-/// The highest number of processes: the range of process ids, or the kernel's limit of threads if that is lower.
-fn tasks_max() -> Option<u64> {
-    let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
-    Some(number("/proc/sys/kernel/pid_max")?.min(number("/proc/sys/kernel/threads-max")?))
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! `/metrics/cadvisor`: the containers and the machine under cAdvisor's names, as dashboards for the kubelet read them. Skiff has the
-//! CPU, the memory, the processes and the limits of a container; the disk and the network are not measured here. The HTTP requests that a
-//! runtime serves are beside them, under names of Skiff's own.
+//! CPU, the memory, the processes and the limits of a container, and the network of a Pod; the disk is not measured here. The HTTP
+//! requests that a runtime serves are beside them, under names of Skiff's own.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,9 +15,11 @@ use runtimes_contract::{HttpRequests, Resources, Stats};
 
 use crate::container::{self, resources};
 use crate::layout::PodName;
-use crate::machine::{self, Machine, Memory};
+use crate::machine::Machine;
+use crate::machine_usage::MachineUsage;
 use crate::node::Node;
 use crate::stats::{self, Usage};
+use crate::traffic::{self, POD_INTERFACE, Traffic};
 
 /// A cgroup: a container's, a Pod's or the whole machine's.
 struct Measured {
@@ -29,6 +32,8 @@ struct Measured {
     pod: String,
     namespace: String,
     stats: Stats,
+    /// Its interfaces, by name.
+    interfaces: Vec<(String, Traffic)>,
     /// `None` where the runtime serves no HTTP requests.
     requests: Option<HttpRequests>,
     /// In ms since the epoch; `None` for what has no start of its own.
@@ -39,7 +44,8 @@ struct Measured {
 
 /// Answers the path.
 pub(super) async fn metrics(State(node): State<Arc<Node>>) -> Response {
-    let mut all = vec![of_machine()];
+    let interfaces = traffic::interfaces();
+    let mut all = vec![of_machine(&interfaces)];
     for entry in node.directory.all() {
         let running = stats::running(&node, &entry).await;
         let Some(read_at) = running.first().map(|usage| usage.read_at) else { continue };
@@ -50,6 +56,7 @@ pub(super) async fn metrics(State(node): State<Arc<Node>>) -> Response {
             pod: names.name.clone(),
             namespace: names.namespace.clone(),
             stats: stats::sum(&running),
+            interfaces: stats::traffic(&node, &entry, &interfaces).into_iter().map(|traffic| (POD_INTERFACE.to_owned(), traffic)).collect(),
             read_ms: read_at.as_millisecond(),
             limits: resources::of_pod(&entry.pod),
             ..Measured::nothing()
@@ -68,8 +75,8 @@ impl Measured {
     fn nothing() -> Self {
         let none = String::new;
         let (container, id, image, name, pod, namespace) = (none(), none(), none(), none(), none(), none());
-        let (stats, limits) = (Stats::default(), Resources::default());
-        Self { container, id, image, name, pod, namespace, stats, requests: None, started_ms: None, read_ms: 0, limits }
+        let (stats, limits, interfaces) = (Stats::default(), Resources::default(), Vec::new());
+        Self { container, id, image, name, pod, namespace, stats, interfaces, requests: None, started_ms: None, read_ms: 0, limits }
     }
 
     fn labels(&self) -> Vec<(&'static str, String)> {
@@ -85,12 +92,11 @@ impl Measured {
     }
 }
 
-fn of_machine() -> Measured {
-    let Memory { total, available } = Memory::read();
-    let used = total.saturating_sub(available);
-    let cpu_ns = machine::cpu_time().map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
-    let stats = Stats { cpu_ns, memory_bytes: used, working_set_bytes: used, pids: 0 };
-    Measured { id: "/".to_owned(), stats, read_ms: api_clock::now().as_millisecond(), ..Measured::nothing() }
+fn of_machine(interfaces: &HashMap<String, Traffic>) -> Measured {
+    let (now, stats) = (api_clock::now(), MachineUsage::read(api_clock::now()).stats);
+    let mut interfaces: Vec<_> = interfaces.iter().map(|(name, traffic)| (name.clone(), traffic.clone())).collect();
+    interfaces.sort_by(|one, other| one.0.cmp(&other.0));
+    Measured { id: "/".to_owned(), stats, interfaces, read_ms: now.as_millisecond(), ..Measured::nothing() }
 }
 
 fn of_container(pod: &Pod, names: &PodName, cgroup: &str, id: String, usage: Usage) -> Measured {
@@ -103,6 +109,7 @@ fn of_container(pod: &Pod, names: &PodName, cgroup: &str, id: String, usage: Usa
         pod: names.name.clone(),
         namespace: names.namespace.clone(),
         stats: usage.stats,
+        interfaces: Vec::new(),
         requests: None,
         started_ms: Some(usage.started_at.as_millisecond()),
         read_ms: usage.read_at.as_millisecond(),
@@ -141,8 +148,41 @@ fn families(machine: &Machine, all: &[Measured]) -> Families {
     families.gauge("container_spec_cpu_quota", "CPU quota of the container.", quotas);
     let starts = all.iter().filter_map(|one| Some((one.labels(), one.started_ms? as f64 / 1_000.0)));
     families.gauge("container_start_time_seconds", "Start time of the container since unix epoch in seconds.", starts);
+    add_network(&mut families, all);
     add_requests(&mut families, all);
     families
+}
+
+/// The network of Pods and of the machine.
+fn add_network(families: &mut Families, all: &[Measured]) {
+    type Value = fn(&Traffic) -> u64;
+    let counters: [(&str, &str, Value); 8] = [
+        ("container_network_receive_bytes_total", "Cumulative count of bytes received", |traffic| traffic.received.bytes),
+        ("container_network_receive_packets_total", "Cumulative count of packets received", |traffic| traffic.received.packets),
+        ("container_network_receive_errors_total", "Cumulative count of errors encountered while receiving", |traffic| {
+            traffic.received.errors
+        }),
+        ("container_network_receive_packets_dropped_total", "Cumulative count of packets dropped while receiving", |traffic| {
+            traffic.received.dropped
+        }),
+        ("container_network_transmit_bytes_total", "Cumulative count of bytes transmitted", |traffic| traffic.sent.bytes),
+        ("container_network_transmit_packets_total", "Cumulative count of packets transmitted", |traffic| traffic.sent.packets),
+        ("container_network_transmit_errors_total", "Cumulative count of errors encountered while transmitting", |traffic| {
+            traffic.sent.errors
+        }),
+        ("container_network_transmit_packets_dropped_total", "Cumulative count of packets dropped while transmitting", |traffic| {
+            traffic.sent.dropped
+        }),
+    ];
+    for (name, help, value) in counters {
+        let series = all.iter().flat_map(|one| one.interfaces.iter().map(move |interface| (one, interface)));
+        let series = series.map(|(one, (interface, traffic))| {
+            let labels = one.labels().into_iter().chain([("interface", interface.clone())]);
+            (labels.collect::<Vec<_>>(), number(value(traffic)))
+        });
+        families.counter(name, help, series);
+        families.stamp(all.iter().flat_map(|one| one.interfaces.iter().map(|_| one.read_ms)));
+    }
 }
 
 /// The HTTP requests of the containers that count them. cAdvisor has no such families.
@@ -179,7 +219,8 @@ mod tests {
             name: "1f".to_owned(),
             pod: "web".to_owned(),
             namespace: "default".to_owned(),
-            stats: Stats { cpu_ns: 1_500_000_000, memory_bytes: 4_096, working_set_bytes: 2_048, pids: 3 },
+            stats: Stats { cpu_ns: 1_500_000_000, memory_bytes: 4_096, working_set_bytes: 2_048, pids: 3, ..Stats::default() },
+            interfaces: vec![(POD_INTERFACE.to_owned(), Traffic::default())],
             requests: Some(HttpRequests { received: 12, rejected: 2, in_flight: 3 }),
             started_ms: Some(100_000),
             read_ms: 200_000,

@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn the_text_is_a_kubelets() {
         let at = |second| Timestamp::from_second(second).expect("in range");
-        let stats = Stats { cpu_ns: 1_500_000_000, memory_bytes: 4_096, working_set_bytes: 2_048, pids: 1 };
+        let stats = Stats { cpu_ns: 1_500_000_000, memory_bytes: 4_096, working_set_bytes: 2_048, pids: 1, ..Stats::default() };
         let usage =
             |container: &str| Usage { container: container.to_owned(), started_at: at(100), read_at: at(200), stats: stats.clone() };
         let names = |name: &str| PodName { namespace: "default".to_owned(), name: name.to_owned(), uid: String::new() };

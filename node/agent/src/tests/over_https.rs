@@ -153,7 +153,13 @@ async fn logs_follow_the_options() {
     assert!(status == 200 && metrics.contains("kubelet_running_containers{container_state=\"running\"} 1"), "{metrics}");
     let (_, summary) = get(port, ADMIN, "/stats/summary").await.expect("a summary");
     let summary: Value = serde_json::from_str(&summary).expect("JSON");
-    assert_eq!(summary["pods"][0]["podRef"]["name"], "web");
+    let (pod, of_node) = (&summary["pods"][0], &summary["node"]);
+    assert_eq!((&pod["podRef"]["name"], &pod["containers"][0]["name"]), (&json!("web"), &json!("c")));
+    assert!(pod["containers"][0]["logs"]["usedBytes"].as_u64() > Some(0), "{summary}");
+    assert!(of_node["fs"]["capacityBytes"].as_u64() > of_node["fs"]["usedBytes"].as_u64(), "{summary}");
+    assert_eq!(of_node["systemContainers"][0]["name"], "kubelet");
+    let (_, short) = get(port, ADMIN, "/stats/summary?only_cpu_and_memory=true").await.expect("a summary");
+    assert!(short.contains("\"workingSetBytes\"") && !short.contains("usedBytes") && !short.contains("rxBytes"), "{short}");
     let (status, resource) = get(port, ADMIN, "/metrics/resource").await.expect("metrics");
     let of_container = "container_memory_working_set_bytes{container=\"c\",namespace=\"default\",pod=\"web\"} 1048576 1";
     let (_, cadvisor) = get(port, ADMIN, "/metrics/cadvisor").await.expect("metrics");

@@ -86,9 +86,17 @@ impl Group {
         }
         let group = self.layout.load(&self.path);
         let memory = group.controller_of::<MemController>().map(MemController::memory_stat);
-        let (memory_bytes, inactive_bytes) = memory.map_or((0, 0), |memory| {
-            let inactive = if group.v2() { memory.stat.inactive_file } else { memory.stat.total_inactive_file };
-            (memory.usage_in_bytes, inactive)
+        let memory = memory.map(|memory| {
+            let stat = memory.stat;
+            let counter = |name: &str| stat.raw.get(name).copied().unwrap_or(0);
+            let names = if group.v2() {
+                ["inactive_file", "anon", "pgfault", "pgmajfault"]
+            } else {
+                ["total_inactive_file", "total_rss", "total_pgfault", "total_pgmajfault"]
+            };
+            let [inactive_bytes, rss_bytes, page_faults, major_page_faults] = names.map(counter);
+            let working_set_bytes = memory.usage_in_bytes.saturating_sub(inactive_bytes);
+            Stats { memory_bytes: memory.usage_in_bytes, working_set_bytes, rss_bytes, page_faults, major_page_faults, ..Stats::default() }
         });
         let cpu_ns = if group.v2() {
             group.controller_of::<CpuController>().map_or(0, |cpu| usage_ns(&cpu.cpu().stat))
@@ -96,7 +104,7 @@ impl Group {
             group.controller_of::<CpuAcctController>().map_or(0, |cpu| cpu.cpuacct().usage)
         };
         let pids = group.controller_of::<PidController>().and_then(|pids| pids.get_pid_current().ok()).unwrap_or(0);
-        Ok(Stats { cpu_ns, memory_bytes, working_set_bytes: memory_bytes.saturating_sub(inactive_bytes), pids })
+        Ok(Stats { cpu_ns, pids, ..memory.unwrap_or_default() })
     }
 
     /// How many processes the memory limit has killed.
