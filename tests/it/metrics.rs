@@ -111,7 +111,10 @@ fn the_summary_is_whole(kubectl: &Kubectl<'_>) {
         let of_all =
             ["/cpu/usageNanoCores", "/cpu/usageCoreNanoSeconds", "/memory/availableBytes", "/memory/rssBytes", "/memory/pageFaults"];
         counts(&summary["node"], &of_all)?;
-        counts(&summary["node"], &["/fs/inodes", "/runtime/imageFs/usedBytes", "/rlimit/maxpid", "/systemContainers/1/memory/usageBytes"])?;
+        counts(
+            &summary["node"],
+            &["/fs/inodes", "/runtime/imageFs/capacityBytes", "/rlimit/maxpid", "/systemContainers/1/memory/usageBytes"],
+        )?;
         counts(pod, &of_all)?;
         counts(pod, &["/network/rxBytes", "/network/txBytes", "/ephemeral-storage/usedBytes", "/process_stats/process_count"])?;
         counts(&pod["containers"][0], &of_all)?;

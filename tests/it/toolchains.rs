@@ -16,7 +16,11 @@ const TIMES: u32 = 4;
 #[test]
 fn guests_of_every_toolchain_run_unchanged() {
     let work = tempfile::tempdir().expect("a directory");
-    let guests = ["web-py", "web-js", "hello-go", "hello-zig"].map(|name| (name, built(work.path(), name)));
+    let guests = std::thread::scope(|scope| {
+        let work = work.path();
+        let builds = ["web-py", "web-js", "hello-go", "hello-zig"].map(|name| (name, scope.spawn(move || built(work, name))));
+        builds.map(|(name, build)| (name, build.join().expect("a build that succeeds")))
+    });
     let cluster = Cluster::up();
     let kubectl = cluster.kubectl();
     kubectl.until_usable("default");

@@ -69,6 +69,10 @@ fn wit(worlds: &Path, out: &Path) -> Result<()> {
     let metadata: Metadata = serde_json::from_str(&sh::output(&mut sh::command("cargo", metadata))?)?;
     let implementer = metadata.packages.iter().find(|package| package.name == "wasmtime-wasi-http").context("no crate implements WASI")?;
     let packages = implementer.manifest_path.with_file_name("wit").join("deps");
+    // An earlier version of WASI may have had other files.
+    if out.exists() {
+        fs::remove_dir_all(out).with_context(|| format!("removing {}", out.display()))?;
+    }
     for (from, to) in [(worlds, out), (&packages, &out.join("deps"))] {
         fs::create_dir_all(to).with_context(|| format!("creating {}", to.display()))?;
         for file in fs::read_dir(from).with_context(|| format!("listing {}", from.display()))? {

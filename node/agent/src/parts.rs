@@ -115,6 +115,10 @@ pub trait Networks: Send + Sync {
     fn interface(&self, _ip: IpAddr) -> Option<String> {
         None
     }
+    /// Whether an interface of the node was made for Pods.
+    fn owns_interface(&self, _name: &str) -> bool {
+        false
+    }
     /// Frees everything of a Pod.
     async fn remove_pod(&self, uid: &str) -> Result<(), NetworkError>;
     /// UIDs of the Pods that have anything here.
@@ -141,6 +145,10 @@ impl Networks for Network {
 
     fn interface(&self, ip: IpAddr) -> Option<String> {
         Self::interface(self, ip)
+    }
+
+    fn owns_interface(&self, name: &str) -> bool {
+        Self::owns_interface(self, name)
     }
 
     async fn remove_pod(&self, uid: &str) -> Result<(), NetworkError> {

@@ -10,6 +10,9 @@ use crate::container::files;
 use crate::node::{Entry, Node};
 use crate::traffic::Traffic;
 
+/// The prefixes of interfaces that cAdvisor ignores.
+const IGNORED_INTERFACES: [&str; 4] = ["lo", "veth", "docker", "nerdctl"];
+
 /// The use of a container that runs.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Usage {
@@ -64,6 +67,15 @@ pub(crate) fn started_at(status: &PodStatus, container: &str) -> Option<Timestam
 pub(crate) fn traffic(node: &Node, entry: &Entry, interfaces: &HashMap<String, Traffic>) -> Option<Traffic> {
     let ip = entry.ip.filter(|_| !files::on_host_network(entry.pod.spec.as_ref()))?;
     Some(interfaces.get(&node.parts.network.interface(ip)?)?.of_other_end())
+}
+
+/// The interfaces of the machine by name, without those that cAdvisor ignores and those that Skiff has made for Pods.
+pub(crate) fn machine_interfaces<'a>(node: &Node, interfaces: &'a HashMap<String, Traffic>) -> Vec<(&'a str, &'a Traffic)> {
+    let is_machines =
+        |name: &str| !IGNORED_INTERFACES.iter().any(|prefix| name.starts_with(prefix)) && !node.parts.network.owns_interface(name);
+    let mut own: Vec<_> = interfaces.iter().map(|(name, traffic)| (name.as_str(), traffic)).filter(|(name, _)| is_machines(name)).collect();
+    own.sort_by_key(|(name, _)| *name);
+    own
 }
 
 /// The sum over the containers of a Pod.

@@ -55,7 +55,9 @@ pub(crate) fn interfaces() -> HashMap<String, Traffic> {
 /// The interface of the default route, if there is one.
 pub(crate) fn default_interface() -> Option<String> {
     let routes = RouteEntries::from_file("/proc/self/net/route").ok()?;
-    routes.0.into_iter().find(|route| route.destination.is_unspecified() && route.mask.is_unspecified()).map(|route| route.iface)
+    let defaults = routes.0.into_iter().filter(|route| route.destination.is_unspecified() && route.mask.is_unspecified());
+    // A route that rejects has no interface.
+    defaults.filter(|route| route.iface != "*").min_by_key(|route| route.metrics).map(|route| route.iface)
 }
 
 #[cfg(test)]

@@ -154,6 +154,11 @@ impl Network {
         }
     }
 
+    /// Whether an interface of the node is this cluster's.
+    pub fn owns_interface(&self, name: &str) -> bool {
+        host::owns(&self.shared.config.prefix, name)
+    }
+
     /// Frees everything of a Pod; does nothing for one that does not exist.
     pub async fn remove_pod(&self, uid: &str) -> Result<(), NetworkError> {
         check_names(uid, "")?;

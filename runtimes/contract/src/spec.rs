@@ -353,9 +353,9 @@ pub struct Stats {
     pub working_set_bytes: u64,
     /// Anonymous memory in use, in bytes.
     pub rss_bytes: u64,
-    /// Page faults since its start, and those that had to wait for a disk.
+    /// Page faults since its start.
     pub page_faults: u64,
-    /// See `page_faults`.
+    /// Those of the page faults that had to wait for a disk.
     pub major_page_faults: u64,
     /// Processes and threads.
     pub pids: u64,

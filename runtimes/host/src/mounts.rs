@@ -5,12 +5,12 @@ use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-/// No descriptor: a kernel that has the call reports it, one without the call reports that.
+/// No descriptor. A kernel that has the call and lets us use it reports that.
 const NO_DIR: libc::c_int = -1;
 
 /// Whether the kernel has the call.
 pub fn have_recursive_attributes() -> bool {
-    set(NO_DIR, Path::new("relative"), libc::MOUNT_ATTR_RDONLY).is_err_and(|error| error.raw_os_error() != Some(libc::ENOSYS))
+    set(NO_DIR, Path::new("relative"), libc::MOUNT_ATTR_RDONLY).is_err_and(|error| error.raw_os_error() == Some(libc::EBADF))
 }
 
 /// Makes the mount at an absolute path, and all mounts below it, read-only.

@@ -52,8 +52,9 @@ impl Runc {
 
     /// Whether runc has an option of mounts. It lists them since 1.1; before, it had none for what is mounted below.
     pub(crate) fn has_mount_option(&self, name: &str) -> bool {
-        let Ok(output) = self.command().arg("features").stderr(Stdio::null()).output() else { return false };
-        let features: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        let listed = self.command().arg("features").stderr(Stdio::null()).output();
+        let listed = listed.and_then(|output| Ok(serde_json::from_slice::<serde_json::Value>(&output.stdout)?));
+        let features = listed.inspect_err(|error| tracing::info!(%error, "runc does not list its features")).unwrap_or_default();
         features
             .get("mountOptions")
             .and_then(serde_json::Value::as_array)

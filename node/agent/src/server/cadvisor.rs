@@ -2,13 +2,12 @@
 //! CPU, the memory, the processes and the limits of a container, and the network of a Pod; the disk is not measured here. The HTTP
 //! requests that a runtime serves are beside them, under names of Skiff's own.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use api_metrics::{Families, number};
 use axum::extract::State;
-use axum::http::header;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use k8s_openapi::api::core::v1::Pod;
 use runtimes_contract::{HttpRequests, Resources, Stats};
@@ -44,8 +43,12 @@ struct Measured {
 
 /// Answers the path.
 pub(super) async fn metrics(State(node): State<Arc<Node>>) -> Response {
-    let interfaces = traffic::interfaces();
-    let mut all = vec![of_machine(&interfaces)];
+    let now = api_clock::now();
+    let read = api_tasks::blocking("node-agent/cadvisor", move || (MachineUsage::read(now).stats, traffic::interfaces()));
+    let Ok((machine, interfaces)) = read.await else { return StatusCode::SERVICE_UNAVAILABLE.into_response() };
+    let own = stats::machine_interfaces(&node, &interfaces).into_iter().map(|(name, traffic)| (name.to_owned(), traffic.clone())).collect();
+    let root = Measured { id: "/".to_owned(), stats: machine, interfaces: own, read_ms: now.as_millisecond(), ..Measured::nothing() };
+    let mut all = vec![root];
     for entry in node.directory.all() {
         let running = stats::running(&node, &entry).await;
         let Some(read_at) = running.first().map(|usage| usage.read_at) else { continue };
@@ -90,13 +93,6 @@ impl Measured {
         ];
         labels.into_iter().map(|(label, value)| (label, value.clone())).collect()
     }
-}
-
-fn of_machine(interfaces: &HashMap<String, Traffic>) -> Measured {
-    let (now, stats) = (api_clock::now(), MachineUsage::read(api_clock::now()).stats);
-    let mut interfaces: Vec<_> = interfaces.iter().map(|(name, traffic)| (name.clone(), traffic.clone())).collect();
-    interfaces.sort_by(|one, other| one.0.cmp(&other.0));
-    Measured { id: "/".to_owned(), stats, interfaces, read_ms: now.as_millisecond(), ..Measured::nothing() }
 }
 
 fn of_container(pod: &Pod, names: &PodName, cgroup: &str, id: String, usage: Usage) -> Measured {

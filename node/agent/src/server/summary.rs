@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{RawQuery, State};
@@ -12,10 +13,13 @@ use jiff::Timestamp;
 use node_volumes::ClaimVolume;
 use runtimes_contract::Stats;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::query_pairs;
 use crate::container::{self, resources};
-use crate::eviction::usage::{Disk, PodUsage, Scope};
+use crate::cpu_rates::Reading;
+use crate::disk_usages::PodDisk;
+use crate::eviction::usage::{ContainerUsage, Disk, Scope};
 use crate::eviction_manager::measure;
 use crate::layout::PodName;
 use crate::machine::{FileSystem, file_system};
@@ -25,12 +29,12 @@ use crate::stats::{self, Usage};
 use crate::status::time;
 use crate::traffic::{self, POD_INTERFACE, Traffic};
 
-/// Answers the path. With `only_cpu_and_memory=true` the answer has nothing else.
+/// Answers the path. With `only_cpu_and_memory=true` the answer has these and the node's swap.
 pub(super) async fn summary(State(node): State<Arc<Node>>, RawQuery(query): RawQuery) -> Response {
     let is_set = |(name, value): &(String, String)| name == "only_cpu_and_memory" && value == "true";
     let all = !query_pairs(&query.unwrap_or_default()).iter().any(is_set);
     let entries = node.directory.all();
-    let mut disks = if all { measured(&node, &entries).await } else { HashMap::new() };
+    let mut disks = if all { disks_of(&node, &entries).await } else { HashMap::new() };
     let mut pods = Vec::new();
     for entry in entries {
         let (names, running) = (PodName::of(&entry.pod), stats::running(&node, &entry).await);
@@ -44,9 +48,21 @@ pub(super) async fn summary(State(node): State<Arc<Node>>, RawQuery(query): RawQ
 }
 
 /// What Pods have on the disk.
-async fn measured(node: &Node, entries: &[Entry]) -> HashMap<String, Arc<PodUsage>> {
+async fn disks_of(node: &Arc<Node>, entries: &[Entry]) -> HashMap<String, Arc<PodDisk>> {
     let pods = entries.iter().map(|entry| (PodName::of(&entry.pod).uid, entry.clone())).collect();
-    node.disk_usages.of(pods, |entry: Entry, within| async move { measure::disk(node, &entry, within).await }).await
+    node.disk_usages.of(pods, |entry, within| disk_of(node, entry, within)).await
+}
+
+/// Measures a Pod; `None` when not the whole of it can be measured.
+async fn disk_of(node: &Arc<Node>, entry: Entry, within: Duration) -> Option<PodDisk> {
+    let (uid, of_node, pod) = (PodName::of(&entry.pod).uid, node.clone(), entry.pod.clone());
+    let claims = node.disk_usages.ask(&uid, within, move || {
+        let claims = of_node.volumes.claims(&pod).into_iter();
+        claims.filter_map(|claim| file_system(&claim.path).map(|fs| (claim, fs))).collect()
+    });
+    let (claims, usage) = futures::join!(claims, measure::disk(node, &entry, within));
+    let is_whole = usage.fault.is_none();
+    is_whole.then_some(PodDisk { at: api_clock::now(), usage, claims: claims? })
 }
 
 /// A Pod, and what was read of it.
@@ -55,7 +71,7 @@ struct PodFacts {
     entry: Entry,
     running: Vec<Usage>,
     /// `None` until it is measured.
-    disk: Option<Arc<PodUsage>>,
+    disk: Option<Arc<PodDisk>>,
 }
 
 /// What is common to the whole answer.
@@ -80,11 +96,12 @@ impl Summary {
         let machine = MachineUsage::read(now);
         let group = node.cgroups.as_ref().and_then(|cgroups| cgroups.group(&node.layout.cgroup_root()).ok());
         let all_pods = group.and_then(|group| group.stats().ok());
-        let mut readings = vec![(String::new(), machine.stats.cpu_ns), (KUBELET.to_owned(), machine.own.cpu_ns)];
-        readings.extend(all_pods.as_ref().map(|stats| (PODS.to_owned(), stats.cpu_ns)));
+        let reading = |of: &str, started_at, cpu_ns| Reading { of: of.to_owned(), started_at, cpu_ns };
+        let mut readings = vec![reading(NODE, None, machine.stats.cpu_ns), reading(KUBELET, None, machine.own.cpu_ns)];
+        readings.extend(all_pods.as_ref().map(|stats| reading(PODS, None, stats.cpu_ns)));
         for pod in pods {
-            readings.push((pod.names.uid.clone(), stats::sum(&pod.running).cpu_ns));
-            readings.extend(pod.running.iter().map(|usage| (pod.key(&usage.container), usage.stats.cpu_ns)));
+            let containers = pod.running.iter();
+            readings.extend(containers.map(|usage| reading(&pod.key(&usage.container), Some(usage.started_at), usage.stats.cpu_ns)));
         }
         let data_dir = &node.config.data_dir;
         let images = node.parts.images.dir();
@@ -93,7 +110,7 @@ impl Summary {
             now,
             machine,
             pods: all_pods,
-            rates: node.cpu_rates.add(readings, now),
+            rates: node.cpu_rates.add(readings, Instant::now()),
             interfaces: if all { traffic::interfaces() } else { HashMap::new() },
             node_fs: file_system(data_dir).filter(|_| all),
             image_fs: file_system(images.as_deref().unwrap_or(data_dir)).filter(|_| all),
@@ -106,24 +123,24 @@ impl Summary {
         let own = fields([
             ("name", Some(json!(KUBELET))),
             ("startTime", started(machine.own_start)),
-            ("cpu", Some(self.cpu(machine.own.cpu_ns, KUBELET))),
+            ("cpu", Some(self.cpu(machine.own.cpu_ns, self.rate(KUBELET)))),
             ("memory", Some(self.memory(&machine.own, None))),
         ]);
         let all_pods = self.pods.as_ref().map(|stats| {
             let left = machine.memory_bytes.saturating_sub(stats.working_set_bytes);
-            json!({"name": PODS, "cpu": self.cpu(stats.cpu_ns, PODS), "memory": self.memory(stats, Some(left))})
+            json!({"name": PODS, "cpu": self.cpu(stats.cpu_ns, self.rate(PODS)), "memory": self.memory(stats, Some(left))})
         });
         let of_node = fields([
             ("nodeName", Some(json!(node.config.node_name))),
             ("systemContainers", Some(std::iter::once(own).chain(all_pods).collect())),
             ("startTime", started(machine.start)),
-            ("cpu", Some(self.cpu(machine.stats.cpu_ns, ""))),
+            ("cpu", Some(self.cpu(machine.stats.cpu_ns, self.rate(NODE)))),
             ("memory", Some(self.memory(&machine.stats, Some(machine.available_bytes)))),
-            ("network", self.machine_network()),
-            ("fs", self.node_fs.as_ref().map(|fs| self.fs(fs, None))),
-            ("runtime", self.image_fs.as_ref().map(|fs| json!({"imageFs": self.fs(fs, None), "containerFs": self.fs(fs, None)}))),
+            ("network", self.all.then(|| self.machine_network(node))),
+            ("fs", self.node_fs.as_ref().map(|fs| with(room(self.now, fs), used_of(whole(fs))))),
+            ("runtime", self.image_fs.as_ref().map(|fs| json!({"imageFs": room(self.now, fs), "containerFs": room(self.now, fs)}))),
             ("rlimit", machine.tasks.filter(|_| self.all).map(|(now, max)| json!({"time": self.now, "maxpid": max, "curproc": now}))),
-            ("swap", self.all.then(|| self.swap())),
+            ("swap", Some(self.swap())),
         ]);
         json!({"node": of_node, "pods": pods.iter().map(|pod| self.pod(node, pod)).collect::<Vec<_>>()})
     }
@@ -131,17 +148,18 @@ impl Summary {
     fn pod(&self, node: &Node, pod: &PodFacts) -> Value {
         let PodFacts { names, entry, running, disk } = pod;
         let sum = stats::sum(running);
-        let of_disk = |scope| disk.as_ref().map(|usage| usage.disk(scope));
-        let node_fs = self.node_fs.as_ref();
+        let rates: Vec<u64> = running.iter().filter_map(|usage| self.rate(&pod.key(&usage.container))).collect();
+        let rate = (!rates.is_empty()).then(|| rates.into_iter().fold(0, u64::saturating_add));
+        let storage = |fs: &FileSystem, disk: &PodDisk| with(room(disk.at, fs), used_of(disk.usage.disk(Scope::All)));
         fields([
             ("podRef", Some(json!({"name": names.name, "namespace": names.namespace, "uid": names.uid}))),
             ("startTime", entry.status.start_time.as_ref().map(|at| json!(at))),
             ("containers", Some(running.iter().map(|usage| self.container(pod, usage)).collect())),
-            ("cpu", Some(self.cpu(sum.cpu_ns, &names.uid))),
+            ("cpu", Some(self.cpu(sum.cpu_ns, rate))),
             ("memory", Some(self.memory(&sum, left(resources::of_pod(&entry.pod).memory_limit_bytes, &sum)))),
             ("network", self.pod_network(node, entry)),
-            ("volume", Some(self.volumes(node, pod)).filter(|all| !all.is_empty()).map(Value::Array)),
-            ("ephemeral-storage", node_fs.zip(of_disk(Scope::All)).map(|(fs, used)| self.fs(fs, Some(used)))),
+            ("volume", disk.as_ref().map(|disk| self.volumes(&names.namespace, disk)).filter(|all| !all.is_empty()).map(Value::Array)),
+            ("ephemeral-storage", self.node_fs.as_ref().zip(disk.as_ref()).map(|(fs, disk)| storage(fs, disk))),
             ("process_stats", self.all.then(|| json!({"process_count": sum.pids}))),
         ])
     }
@@ -150,32 +168,39 @@ impl Summary {
         let Usage { container: name, started_at, stats, .. } = usage;
         let declared = pod.entry.pod.spec.iter().flat_map(container::all).map(|(_, container)| container);
         let limit = declared.filter(|one| one.name == *name).find_map(|one| resources::of_container(one).memory_limit_bytes);
-        let disk = pod.disk.as_ref().and_then(|disk| disk.containers.iter().find(|one| one.name == *name));
-        let fs = |fs: &Option<FileSystem>, used: Option<Disk>| fs.as_ref().zip(used).map(|(fs, used)| self.fs(fs, Some(used)));
+        let disk = pod.disk.as_ref().and_then(|disk| Some((disk.at, disk.usage.containers.iter().find(|one| one.name == *name)?)));
+        let fs = |fs: &Option<FileSystem>, part: fn(&ContainerUsage) -> Disk| {
+            let ((at, usage), fs) = disk.zip(fs.as_ref())?;
+            Some(with(room(at, fs), used_of(part(usage))))
+        };
         fields([
             ("name", Some(json!(name))),
             ("startTime", Some(json!(time(*started_at)))),
-            ("cpu", Some(self.cpu(stats.cpu_ns, &pod.key(name)))),
+            ("cpu", Some(self.cpu(stats.cpu_ns, self.rate(&pod.key(name))))),
             ("memory", Some(self.memory(stats, left(limit, stats)))),
-            ("rootfs", fs(&self.image_fs, disk.map(|disk| disk.writable))),
-            ("logs", fs(&self.node_fs, disk.map(|disk| disk.logs))),
+            ("rootfs", fs(&self.image_fs, |usage| usage.writable)),
+            ("logs", fs(&self.node_fs, |usage| usage.logs)),
         ])
     }
 
-    /// The volumes of a Pod that it may write: `emptyDir` and claims.
-    fn volumes(&self, node: &Node, pod: &PodFacts) -> Vec<Value> {
-        let Some(fs) = self.node_fs.as_ref() else { return Vec::new() };
-        let walked = pod.disk.iter().flat_map(|disk| &disk.volumes);
-        let walked = walked.map(|(name, used)| with(self.fs(fs, Some(*used)), [("name", json!(name))]));
-        let claims = node.volumes.claims(&pod.entry.pod).into_iter().filter_map(|ClaimVolume { volume, claim, path }| {
-            let claim = json!({"name": claim, "namespace": pod.names.namespace});
-            Some(with(self.fs(&file_system(&path)?, None), [("name", json!(volume)), ("pvcRef", claim)]))
+    /// The volumes of a Pod that it may fill: `emptyDir` on the disk, and claims.
+    fn volumes(&self, namespace: &str, disk: &PodDisk) -> Vec<Value> {
+        let empty_dirs = disk.usage.volumes.iter().filter_map(|(name, used)| {
+            let volume = with(room(disk.at, self.node_fs.as_ref()?), used_of(*used));
+            Some(with(volume, [("name", json!(name))]))
         });
-        walked.chain(claims).collect()
+        let claims = disk.claims.iter().map(|(ClaimVolume { volume, claim, .. }, fs)| {
+            let claim = json!({"name": claim, "namespace": namespace});
+            with(with(room(disk.at, fs), used_of(whole(fs))), [("name", json!(volume)), ("pvcRef", claim)])
+        });
+        empty_dirs.chain(claims).collect()
     }
 
-    fn cpu(&self, cpu_ns: u64, rate_of: &str) -> Value {
-        let rate = self.rates.get(rate_of);
+    fn rate(&self, of: &str) -> Option<u64> {
+        self.rates.get(of).copied()
+    }
+
+    fn cpu(&self, cpu_ns: u64, rate: Option<u64>) -> Value {
         fields([
             ("time", Some(json!(self.now))),
             ("usageNanoCores", rate.map(|rate| json!(rate))),
@@ -200,34 +225,22 @@ impl Summary {
         json!({"time": self.now, "swapAvailableBytes": free, "swapUsageBytes": total.saturating_sub(free)})
     }
 
-    /// A file system, and the part of it that is used: all of it, unless `used` says what somebody has there.
-    fn fs(&self, fs: &FileSystem, used: Option<Disk>) -> Value {
-        let whole = Disk { bytes: fs.bytes.saturating_sub(fs.all_free_bytes), inodes: fs.inodes.saturating_sub(fs.free_inodes) };
-        let used = used.unwrap_or(whole);
-        json!({
-            "time": self.now, "availableBytes": fs.free_bytes, "capacityBytes": fs.bytes, "usedBytes": used.bytes,
-            "inodesFree": fs.free_inodes, "inodes": fs.inodes, "inodesUsed": used.inodes,
-        })
-    }
-
-    fn machine_network(&self) -> Option<Value> {
-        let name = traffic::default_interface().filter(|_| self.all)?;
-        let mut interfaces: Vec<(&str, &Traffic)> =
-            self.interfaces.iter().map(|(name, traffic)| (name.as_str(), traffic)).filter(|(name, _)| *name != "lo").collect();
-        interfaces.sort_by_key(|(name, _)| *name);
-        Some(self.network((&name, self.interfaces.get(&name)?), &interfaces))
+    /// The interfaces of the machine, and that of the default route. Those of Pods are theirs.
+    fn machine_network(&self, node: &Node) -> Value {
+        let all = stats::machine_interfaces(node, &self.interfaces);
+        let default = traffic::default_interface().and_then(|name| all.iter().copied().find(|(interface, _)| *interface == name));
+        self.network(default, &all)
     }
 
     fn pod_network(&self, node: &Node, entry: &Entry) -> Option<Value> {
         let traffic = stats::traffic(node, entry, &self.interfaces)?;
         let only = (POD_INTERFACE, &traffic);
-        Some(self.network(only, &[only]))
+        Some(self.network(Some(only), &[only]))
     }
 
-    /// The interface of the default route, and all of them.
-    fn network(&self, main: (&str, &Traffic), all: &[(&str, &Traffic)]) -> Value {
+    fn network(&self, main: Option<(&str, &Traffic)>, all: &[(&str, &Traffic)]) -> Value {
         let all = all.iter().copied().map(interface).collect();
-        with(interface(main), [("time", json!(self.now)), ("interfaces", all)])
+        with(main.map_or_else(|| json!({}), interface), [("time", json!(self.now)), ("interfaces", all)])
     }
 }
 
@@ -241,6 +254,24 @@ impl PodFacts {
 /// The names of the parts of the node, upstream's.
 const KUBELET: &str = "kubelet";
 const PODS: &str = "pods";
+/// The name of the whole node among the CPU rates.
+const NODE: &str = "node";
+
+/// A file system without what is used of it.
+fn room(at: Timestamp, fs: &FileSystem) -> Value {
+    json!({
+        "time": at, "availableBytes": fs.free_bytes, "capacityBytes": fs.bytes, "inodesFree": fs.free_inodes, "inodes": fs.inodes,
+    })
+}
+
+fn used_of(used: Disk) -> [(&'static str, Value); 2] {
+    [("usedBytes", json!(used.bytes)), ("inodesUsed", json!(used.inodes))]
+}
+
+/// All that is used of a file system.
+fn whole(fs: &FileSystem) -> Disk {
+    Disk { bytes: fs.bytes.saturating_sub(fs.all_free_bytes), inodes: fs.inodes.saturating_sub(fs.free_inodes) }
+}
 
 fn left(limit: Option<u64>, stats: &Stats) -> Option<u64> {
     limit.map(|limit| limit.saturating_sub(stats.working_set_bytes))

@@ -1,5 +1,6 @@
 //! The open ports of a `wasi:http` server: one listener a port, and connections of all of them in turn.
 
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener as StdListener};
@@ -93,14 +94,62 @@ impl Listeners {
         accepted.map(|(stream, _)| stream)
     }
 
-    /// Closes the ports; returns the connections that the kernel has accepted, port by port.
+    /// Closes the ports; returns the connections that the kernel has accepted, of each port in turn.
     pub fn close(self) -> impl Iterator<Item = TcpStream> {
-        self.open.into_iter().filter_map(|listener| listener.into_std().ok()).flat_map(|listener| {
-            std::iter::from_fn(move || {
-                let (stream, _) = listener.accept().ok()?;
-                Some(stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream)).ok())
-            })
-            .flatten()
+        let mut waiting: VecDeque<StdListener> = self.open.into_iter().filter_map(|listener| listener.into_std().ok()).collect();
+        std::iter::from_fn(move || {
+            while let Some(listener) = waiting.pop_front() {
+                if let Ok((stream, _)) = listener.accept() {
+                    waiting.push_back(listener);
+                    return Some(stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream)).ok());
+                }
+            }
+            None
         })
+        .flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two ports, each with that many connections in the kernel's queue.
+    fn with_clients(each: usize) -> (Listeners, [u16; 2], Vec<std::net::TcpStream>) {
+        let bound = [(); 2].map(|()| StdListener::bind("127.0.0.1:0").unwrap());
+        let ports = [0, 1].map(|index: usize| bound[index].local_addr().unwrap().port());
+        bound.iter().for_each(|listener| listener.set_nonblocking(true).unwrap());
+        let clients = ports.iter().flat_map(|port| (0..each).map(|_| std::net::TcpStream::connect(("127.0.0.1", *port)).unwrap()));
+        let clients = clients.collect();
+        (Listeners::new(bound.into()).unwrap(), ports, clients)
+    }
+
+    fn port(stream: &TcpStream) -> u16 {
+        stream.local_addr().unwrap().port()
+    }
+
+    #[tokio::test]
+    async fn ports_take_turns_and_both_are_drained() {
+        let (mut listeners, [first, second], _clients) = with_clients(3);
+        let mut accepted = Vec::new();
+        for _ in 0..4 {
+            accepted.push(port(&listeners.accept().await.unwrap()));
+        }
+        assert_eq!(accepted, [first, second, first, second]);
+        let drained: Vec<u16> = listeners.close().map(|stream| port(&stream)).collect();
+        assert_eq!(drained, [first, second]);
+    }
+
+    #[tokio::test]
+    async fn every_port_wakes_who_waits() {
+        let (mut listeners, ports, _none) = with_clients(0);
+        for wanted in [ports[1], ports[0]] {
+            let connect = async {
+                tokio::task::yield_now().await;
+                TcpStream::connect(("127.0.0.1", wanted)).await.unwrap()
+            };
+            let (accepted, _client) = tokio::join!(listeners.accept(), connect);
+            assert_eq!(port(&accepted.unwrap()), wanted);
+        }
     }
 }

@@ -148,30 +148,27 @@ async fn a_server_in_use_stays_open_until_its_clients_have_left() {
     let spec = serve(&harness, &network, &components::http()).await;
     let runtime = harness.runtime();
     let request = "GET / HTTP/1.1\r\nHost: web\r\n\r\n";
-    let mut open = network
-        .inside(move || {
-            let mut stream = TcpStream::connect("127.0.0.1:8080").unwrap();
-            stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-            stream.write_all(request.as_bytes()).unwrap();
-            assert!(answer(&mut stream).contains("hello from wat\n"));
-            stream
-        })
-        .await;
-    runtime.signal(&spec.id, 15).await.unwrap();
-    // A client that is connected learns from an answer that it shall leave. One that connects after that is answered too.
-    let (earlier, later) = network
-        .inside(move || {
-            let deadline = Instant::now() + Duration::from_secs(20);
-            loop {
-                open.write_all(request.as_bytes()).unwrap();
-                let earlier = answer(&mut open);
-                if earlier.contains("\r\nconnection: close\r\n") {
-                    return (earlier, exchange(request));
-                }
-                assert!(Instant::now() < deadline, "the signal has no effect: {earlier}");
+    // A client that goes on learns from an answer that it shall leave. One that connects after that is answered too.
+    let (has_begun, begun) = tokio::sync::oneshot::channel();
+    let clients = network.inside(move || {
+        let mut open = TcpStream::connect("127.0.0.1:8080").unwrap();
+        open.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let (deadline, mut has_begun) = (Instant::now() + Duration::from_secs(20), Some(has_begun));
+        loop {
+            open.write_all(request.as_bytes()).unwrap();
+            let earlier = answer(&mut open);
+            if earlier.contains("\r\nconnection: close\r\n") {
+                return (earlier, exchange(request));
             }
-        })
-        .await;
+            assert!(Instant::now() < deadline, "the signal has no effect: {earlier}");
+            has_begun.take().into_iter().for_each(|has_begun| has_begun.send(()).unwrap());
+        }
+    });
+    let signal = async {
+        begun.await.unwrap();
+        runtime.signal(&spec.id, 15).await.unwrap();
+    };
+    let ((earlier, later), ()) = tokio::join!(clients, signal);
     assert!(earlier.contains("hello from wat\n"), "{earlier}");
     assert_eq!(later.matches("hello from wat\n").count(), 1, "{later}");
     assert!(later.contains("\r\nconnection: close\r\n"), "{later}");
