@@ -107,7 +107,7 @@ fn image_with_files(work: &Path, module: &[u8]) -> PathBuf {
 }
 
 /// A Pod of one container, which more is added to.
-fn pod(name: &str, image: &str, annotations: Value, container: Value) -> Value {
+pub fn pod(name: &str, image: &str, annotations: Value, container: Value) -> Value {
     let mut main = json!({"name": "main", "image": format!("guests/{image}:v1"), "imagePullPolicy": "Never"});
     for (field, value) in container.as_object().expect("fields") {
         main[field] = value.clone();
@@ -120,7 +120,7 @@ fn pod(name: &str, image: &str, annotations: Value, container: Value) -> Value {
 
 /// Waits until the Pod's container has ended with that code; returns its log.
 #[track_caller]
-fn ends_with(kubectl: &Kubectl<'_>, name: &str, code: i32) -> String {
+pub fn ends_with(kubectl: &Kubectl<'_>, name: &str, code: i32) -> String {
     let object = format!("pod/{name}");
     kubectl.until(&object, "/status/phase", if code == 0 { "Succeeded" } else { "Failed" });
     let ended = kubectl.field(&object, "/status/containerStatuses/0/state/terminated");

@@ -5,10 +5,12 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tests::cluster::{project, sample, toolchains};
 use tests::run::{patiently, run};
-use tests::{Cluster, Kubectl, eventually};
+use tests::{Cluster, Kubectl};
+
+use crate::guests::{ends_with, pod};
 
 /// The compilers and interpreters are large, and what they make is.
 const TIMES: u32 = 4;
@@ -32,8 +34,8 @@ fn guests_of_every_toolchain_run_unchanged() {
         }
         greets(&kubectl, "web-py", "Hello from Python! well/met?by=chance\n");
         greets(&kubectl, "web-js", "Hello from JavaScript! well/met?by=chance\n");
-        ends_with(&kubectl, "hello-go", 7, "Hello from Go! well\n");
-        ends_with(&kubectl, "hello-zig", 7, "Hello from Zig! well\n");
+        says_and_ends(&kubectl, "hello-go", 7, "Hello from Go! well\n");
+        says_and_ends(&kubectl, "hello-zig", 7, "Hello from Zig! well\n");
     });
 }
 
@@ -68,31 +70,21 @@ fn commands(name: &str) -> String {
     commands.to_owned()
 }
 
-fn start(kubectl: &Kubectl<'_>, name: &str, more: &serde_json::Value) {
-    let mut container = json!({
-        "name": "main", "image": format!("guests/{name}:v1"), "imagePullPolicy": "Never", "env": [{"name": "GREETING", "value": "well"}],
-    });
-    for (field, value) in more.as_object().expect("fields") {
-        container[field] = value.clone();
-    }
-    let spec = json!({"runtimeClassName": "wasmtime", "restartPolicy": "Never", "containers": [container]});
-    kubectl.apply(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}).to_string()).ok();
+fn start(kubectl: &Kubectl<'_>, name: &str, mut container: Value) {
+    container["env"] = json!([{"name": "GREETING", "value": "well"}]);
+    kubectl.apply(&pod(name, name, json!({}), container).to_string()).ok();
 }
 
 #[track_caller]
 fn greets(kubectl: &Kubectl<'_>, name: &str, wanted: &str) {
     let probe = json!({"httpGet": {"port": 8080, "path": "/ready"}, "timeoutSeconds": 10});
-    start(kubectl, name, &json!({"ports": [{"containerPort": 8080}], "readinessProbe": probe}));
+    start(kubectl, name, json!({"ports": [{"containerPort": 8080}], "readinessProbe": probe}));
     kubectl.until_ready(name);
     assert_eq!(kubectl.ok(&format!("get --raw /api/v1/namespaces/default/pods/{name}:8080/proxy/met?by=chance")), wanted);
 }
 
 #[track_caller]
-fn ends_with(kubectl: &Kubectl<'_>, name: &str, code: i32, log: &str) {
-    start(kubectl, name, &json!({"args": [code.to_string()]}));
-    eventually(&format!("{name} ends"), || {
-        let ended = kubectl.field(&format!("pod/{name}"), "/status/containerStatuses/0/state/terminated");
-        if ended["exitCode"] == code { Ok(()) } else { Err(ended.to_string()) }
-    });
-    assert_eq!(kubectl.ok(&format!("logs {name}")), log);
+fn says_and_ends(kubectl: &Kubectl<'_>, name: &str, code: i32, log: &str) {
+    start(kubectl, name, json!({"args": [code.to_string()]}));
+    assert_eq!(ends_with(kubectl, name, code), log);
 }

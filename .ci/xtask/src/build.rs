@@ -78,13 +78,13 @@ fn build(mut cargo: Command, profile: &str) -> Result<PathBuf> {
 
 /// Builds the shims; returns their files.
 fn shims() -> Result<Vec<PathBuf>> {
-    let host = sh::output(&mut sh::command("rustc", ["--print", "host-tuple"]))?;
+    let host = sh::host()?;
     // Code at fixed addresses needs no relocation, so the shims share more of their memory. With an explicit target,
     // these flags do not apply to build scripts and macros.
-    let mut cargo = sh::command("cargo", ["build", "--quiet", "--profile", "shim", "--target", host.trim()]);
+    let mut cargo = sh::command("cargo", ["build", "--quiet", "--profile", "shim", "--target", &host]);
     cargo.args(SHIM_FEATURES).args(SHIMS.iter().flat_map(|shim| ["--bin", shim]));
     sh::run(cargo.env("RUSTFLAGS", "-C relocation-model=static"))?;
-    let dir = sh::target().join(host.trim()).join("shim");
+    let dir = sh::target().join(&host).join("shim");
     Ok(SHIMS.iter().map(|shim| dir.join(shim)).collect())
 }
 

@@ -64,8 +64,8 @@ struct Package {
 /// A directory for the toolchains of other languages: the worlds of the samples, and under `deps` the packages of WASI in the
 /// version that the runtime implements.
 fn wit(worlds: &Path, out: &Path) -> Result<()> {
-    let host = sh::output(&mut sh::command("rustc", ["--print", "host-tuple"]))?;
-    let metadata = ["metadata", "--quiet", "--locked", "--format-version", "1", "--filter-platform", host.trim()];
+    let host = sh::host()?;
+    let metadata = ["metadata", "--quiet", "--locked", "--format-version", "1", "--filter-platform", &host];
     let metadata: Metadata = serde_json::from_str(&sh::output(&mut sh::command("cargo", metadata))?)?;
     let implementer = metadata.packages.iter().find(|package| package.name == "wasmtime-wasi-http").context("no crate implements WASI")?;
     let packages = implementer.manifest_path.with_file_name("wit").join("deps");
@@ -99,8 +99,8 @@ fn component(clang: u32, source: &Path, name: &str, out: &Path) -> Result<()> {
         objects.push(object);
     }
     let sysroot = sh::output(&mut sh::command("rustc", ["--print", "sysroot"]))?;
-    let host = sh::output(&mut sh::command("rustc", ["--print", "host-tuple"]))?;
-    let bin = Path::new(sysroot.trim()).join("lib/rustlib").join(host.trim()).join("bin");
+    let host = sh::host()?;
+    let bin = Path::new(sysroot.trim()).join("lib/rustlib").join(&host).join("bin");
     let Some(builtins) = needs::builtins(clang) else { bail!("clang-{clang} has no runtime library for WASM") };
     let mut linker = Command::new(bin.join("wasm-component-ld"));
     linker.arg("--wasm-ld-path").arg(bin.join("gcc-ld/wasm-ld"));

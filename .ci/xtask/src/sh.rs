@@ -57,6 +57,11 @@ pub fn has(program: &str) -> bool {
     std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin"), PathBuf::from("/sbin")]).any(|dir| dir.join(program).exists())
 }
 
+/// The compiler's name of this machine.
+pub fn host() -> Result<String> {
+    output(&mut command("rustc", ["--print", "host-tuple"])).map(|host| host.trim().to_owned())
+}
+
 /// The PATH with a further directory before the others.
 pub fn path_with(dir: &Path) -> Result<OsString> {
     let path = std::env::var_os("PATH").unwrap_or_default();

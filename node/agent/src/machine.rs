@@ -66,7 +66,7 @@ impl Machine {
             machine_id: text("/etc/machine-id"),
             system_uuid: text("/sys/class/dmi/id/product_uuid").to_lowercase(),
             boot_id: text("/proc/sys/kernel/random/boot_id"),
-            pids_max: pids_max(["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"].map(text)),
+            pids_max: tasks_max().and_then(|max| i64::try_from(max).ok()).unwrap_or(0),
             oom_score_adj: text("/proc/self/oom_score_adj").parse().unwrap_or(0),
         }
     }
@@ -96,11 +96,6 @@ impl Machine {
     pub(crate) fn all_pods_pids_max(&self) -> i64 {
         (self.pids_max / 10 * 9).max(POD_PIDS_MIN)
     }
-}
-
-/// The least of some numbers of the kernel.
-fn pids_max(numbers: [String; 2]) -> i64 {
-    numbers.iter().filter_map(|number| number.parse().ok()).min().unwrap_or(0)
 }
 
 /// The memory of the machine in bytes; 0 when it cannot be read.
@@ -159,7 +154,7 @@ pub(crate) fn tasks() -> Option<u64> {
 /// The highest number of processes: the range of process ids, or the kernel's limit of threads if that is lower.
 pub(crate) fn tasks_max() -> Option<u64> {
     let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
-    Some(number("/proc/sys/kernel/pid_max")?.min(number("/proc/sys/kernel/threads-max")?))
+    ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"].into_iter().filter_map(number).min()
 }
 
 /// Size and free space of the file system under a path.

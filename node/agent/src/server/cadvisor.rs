@@ -18,7 +18,7 @@ use crate::machine::Machine;
 use crate::machine_usage::MachineUsage;
 use crate::node::Node;
 use crate::stats::{self, Usage};
-use crate::traffic::{self, POD_INTERFACE, Traffic};
+use crate::traffic::{self, Direction, POD_INTERFACE, Traffic};
 
 /// A cgroup: a container's, a Pod's or the whole machine's.
 struct Measured {
@@ -151,33 +151,28 @@ fn families(machine: &Machine, all: &[Measured]) -> Families {
 
 /// The network of Pods and of the machine.
 fn add_network(families: &mut Families, all: &[Measured]) {
-    type Value = fn(&Traffic) -> u64;
-    let counters: [(&str, &str, Value); 8] = [
-        ("container_network_receive_bytes_total", "Cumulative count of bytes received", |traffic| traffic.received.bytes),
-        ("container_network_receive_packets_total", "Cumulative count of packets received", |traffic| traffic.received.packets),
-        ("container_network_receive_errors_total", "Cumulative count of errors encountered while receiving", |traffic| {
-            traffic.received.errors
-        }),
-        ("container_network_receive_packets_dropped_total", "Cumulative count of packets dropped while receiving", |traffic| {
-            traffic.received.dropped
-        }),
-        ("container_network_transmit_bytes_total", "Cumulative count of bytes transmitted", |traffic| traffic.sent.bytes),
-        ("container_network_transmit_packets_total", "Cumulative count of packets transmitted", |traffic| traffic.sent.packets),
-        ("container_network_transmit_errors_total", "Cumulative count of errors encountered while transmitting", |traffic| {
-            traffic.sent.errors
-        }),
-        ("container_network_transmit_packets_dropped_total", "Cumulative count of packets dropped while transmitting", |traffic| {
-            traffic.sent.dropped
-        }),
+    type Part = fn(&Traffic) -> &Direction;
+    type Value = fn(&Direction) -> u64;
+    let directions: [(&str, &str, &str, Part); 2] = [
+        ("receive", "received", "receiving", |traffic| &traffic.received),
+        ("transmit", "transmitted", "transmitting", |traffic| &traffic.sent),
     ];
-    for (name, help, value) in counters {
-        let series = all.iter().flat_map(|one| one.interfaces.iter().map(move |interface| (one, interface)));
-        let series = series.map(|(one, (interface, traffic))| {
-            let labels = one.labels().into_iter().chain([("interface", interface.clone())]);
-            (labels.collect::<Vec<_>>(), number(value(traffic)))
-        });
-        families.counter(name, help, series);
-        families.stamp(all.iter().flat_map(|one| one.interfaces.iter().map(|_| one.read_ms)));
+    for (name, done, doing, part) in directions {
+        let counters: [(&str, String, Value); 4] = [
+            ("bytes", format!("bytes {done}"), |direction| direction.bytes),
+            ("packets", format!("packets {done}"), |direction| direction.packets),
+            ("errors", format!("errors encountered while {doing}"), |direction| direction.errors),
+            ("packets_dropped", format!("packets dropped while {doing}"), |direction| direction.dropped),
+        ];
+        for (what, counted, value) in counters {
+            let series = all.iter().flat_map(|one| one.interfaces.iter().map(move |interface| (one, interface)));
+            let series = series.map(|(one, (interface, traffic))| {
+                let labels = one.labels().into_iter().chain([("interface", interface.clone())]);
+                (labels.collect::<Vec<_>>(), number(value(part(traffic))))
+            });
+            families.counter(&format!("container_network_{name}_{what}_total"), &format!("Cumulative count of {counted}"), series);
+            families.stamp(all.iter().flat_map(|one| one.interfaces.iter().map(|_| one.read_ms)));
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The open ports of a `wasi:http` server: one listener a port, and connections of all of them in turn.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::future::poll_fn;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener as StdListener};
@@ -23,15 +23,10 @@ const BACKLOG: i32 = 1024;
 
 /// Opens the declared ports in the present network namespace.
 pub fn open(declared: &[u16]) -> Result<Vec<StdListener>, Failure> {
-    let mut ports: Vec<u16> = Vec::new();
-    for port in declared {
-        // One port may be declared by several names.
-        if !ports.contains(port) {
-            ports.push(*port);
-        }
-    }
+    // One port may be declared by several names.
+    let mut ports: BTreeSet<u16> = declared.iter().copied().collect();
     if ports.is_empty() {
-        ports.push(PORT_DEFAULT);
+        ports.insert(PORT_DEFAULT);
     }
     if ports.len() > PORTS_MAX {
         let message = format!("the container declares {} TCP ports, and a wasi:http server has {PORTS_MAX} at most", ports.len());
@@ -114,42 +109,43 @@ impl Listeners {
 mod tests {
     use super::*;
 
-    /// Two ports, each with that many connections in the kernel's queue.
-    fn with_clients(each: usize) -> (Listeners, [u16; 2], Vec<std::net::TcpStream>) {
-        let bound = [(); 2].map(|()| StdListener::bind("127.0.0.1:0").unwrap());
-        let ports = [0, 1].map(|index: usize| bound[index].local_addr().unwrap().port());
-        bound.iter().for_each(|listener| listener.set_nonblocking(true).unwrap());
-        let clients = ports.iter().flat_map(|port| (0..each).map(|_| std::net::TcpStream::connect(("127.0.0.1", *port)).unwrap()));
-        let clients = clients.collect();
-        (Listeners::new(bound.into()).unwrap(), ports, clients)
+    /// Listeners on two ports.
+    fn two_ports() -> io::Result<(Listeners, [u16; 2])> {
+        let [first, second] = [(); 2].map(|()| listen_on(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))));
+        let listeners = [StdListener::from(first?), StdListener::from(second?)];
+        let [first, second] = listeners.each_ref().map(StdListener::local_addr);
+        let ports = [first?.port(), second?.port()];
+        Ok((Listeners::new(listeners.into())?, ports))
     }
 
-    fn port(stream: &TcpStream) -> u16 {
-        stream.local_addr().unwrap().port()
+    fn connect(port: u16) -> io::Result<std::net::TcpStream> {
+        std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port))
     }
 
     #[tokio::test]
-    async fn ports_take_turns_and_both_are_drained() {
-        let (mut listeners, [first, second], _clients) = with_clients(3);
-        let mut accepted = Vec::new();
-        for _ in 0..4 {
-            accepted.push(port(&listeners.accept().await.unwrap()));
+    async fn ports_take_turns_and_both_are_drained() -> io::Result<()> {
+        let (mut listeners, [first, second]) = two_ports()?;
+        let _clients: Vec<_> = [first, first, first, second, second, second].into_iter().map(connect).collect::<io::Result<_>>()?;
+        for wanted in [first, second, first, second] {
+            assert_eq!(listeners.accept().await?.local_addr()?.port(), wanted);
         }
-        assert_eq!(accepted, [first, second, first, second]);
-        let drained: Vec<u16> = listeners.close().map(|stream| port(&stream)).collect();
-        assert_eq!(drained, [first, second]);
+        let drained: Vec<SocketAddr> = listeners.close().map(|stream| stream.local_addr()).collect::<io::Result<_>>()?;
+        assert_eq!(drained.iter().map(SocketAddr::port).collect::<Vec<_>>(), [first, second]);
+        Ok(())
     }
 
     #[tokio::test]
-    async fn every_port_wakes_who_waits() {
-        let (mut listeners, ports, _none) = with_clients(0);
-        for wanted in [ports[1], ports[0]] {
-            let connect = async {
+    async fn every_port_wakes_who_waits() -> io::Result<()> {
+        let (mut listeners, [first, second]) = two_ports()?;
+        for wanted in [second, first] {
+            let later = async {
                 tokio::task::yield_now().await;
-                TcpStream::connect(("127.0.0.1", wanted)).await.unwrap()
+                connect(wanted)
             };
-            let (accepted, _client) = tokio::join!(listeners.accept(), connect);
-            assert_eq!(port(&accepted.unwrap()), wanted);
+            let (accepted, client) = tokio::join!(listeners.accept(), later);
+            let _client = client?;
+            assert_eq!(accepted?.local_addr()?.port(), wanted);
         }
+        Ok(())
     }
 }
