@@ -137,6 +137,17 @@ impl<K: Cached> Informer<K> {
         tokio::time::timeout(limit, self.cache.reached(revision)).await.is_ok()
     }
 
+    /// Whether the cache is at least as new as the answer of a write of this kind, as far as its object is concerned: the watch has
+    /// delivered the write, or a list has shown that the object changed or is gone.
+    pub fn has_write(&self, written: &K) -> bool {
+        let (meta, revision) = (written.meta(), cache::revision(written.meta()));
+        self.cache.has_reached(revision)
+            || match self.get(&ObjectKey::from(meta)) {
+                Some(cached) => cached.meta().uid != meta.uid || cache::revision(cached.meta()) >= revision,
+                None => meta.deletion_timestamp.is_some(),
+            }
+    }
+
     /// Stores an object as the watch does.
     pub fn put(&self, object: K) {
         self.cache.put(object);

@@ -2,8 +2,9 @@
 //!
 //! Watches StatefulSets, their Pods, their ControllerRevisions and PersistentVolumeClaims. Creates, changes, deletes, adopts and
 //! releases Pods; creates claims and changes their owners; writes revisions and StatefulSet status. Never creates a Pod while
-//! one of its name exists, also one that is being deleted on a lost node. Never changes or deletes a claim. A stale cache leads
-//! to a write that the server refuses: names are unique, deletions carry the UID, changes the revision that was read.
+//! one of its name exists, also one that is being deleted on a lost node. Never changes or deletes a claim. Never plans before the
+//! cache shows its own writes (see [`UnseenWrites`](crate::work::UnseenWrites)); a cache that is stale in another way leads to a
+//! write that the server refuses: names are unique, deletions carry the UID, changes the revision that was read.
 
 mod apply;
 mod identity;
@@ -21,7 +22,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::context::ControllerContext;
 use crate::failure::Failure;
-use crate::work::{Controller, Next, WorkQueue};
+use crate::work::{Controller, Next, UnseenWrites, WorkQueue};
 use crate::{claim, meta, revisions, writes};
 use plan::{Revisions, Snapshot};
 
@@ -36,6 +37,7 @@ pub struct StatefulSets {
     pods: Informer<Pod>,
     revisions: Informer<ControllerRevision>,
     claims: Informer<PersistentVolumeClaim>,
+    unseen: UnseenWrites<Pod>,
 }
 
 /// Registers the controller.
@@ -48,7 +50,7 @@ pub fn build(context: &mut ControllerContext) {
     let claims = context.feed(&queue, awaited);
     let revisions = context.informer();
     let (client, recorder) = (context.client(), context.recorder(StatefulSets::NAME));
-    context.run(Arc::new(StatefulSets { client, recorder, sets, pods, revisions, claims }), queue);
+    context.run(Arc::new(StatefulSets { client, recorder, sets, pods, revisions, claims, unseen: UnseenWrites::default() }), queue);
 }
 
 /// The StatefulSet that an object names as its controller, if it has the UID of the reference.
@@ -88,7 +90,13 @@ impl Controller for StatefulSets {
     type Key = ObjectKey;
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Next, Failure> {
-        let Some(set) = self.sets.get(key) else { return Ok(Next::OnChange) };
+        let Some(set) = self.sets.get(key) else {
+            self.unseen.forget(key);
+            return Ok(Next::OnChange);
+        };
+        if let Some(wait) = self.unseen.wait(key, &self.pods) {
+            return Ok(Next::After(wait));
+        }
         let selector = meta::selector(&set.spec.selector);
         let members = claim::candidates(&self.pods, &set.metadata).into_iter().filter(|pod| identity::ordinal(&set, pod).is_some());
         let pods = claim::claim(&self.client, members.collect(), set.as_ref(), &selector).await?;

@@ -10,6 +10,7 @@ mod queue;
 mod shares;
 #[cfg(test)]
 mod tests;
+mod unseen;
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -22,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use expectations::Expectations;
 pub use queue::WorkQueue;
+pub use unseen::UnseenWrites;
 
 use crate::failure::Failure;
 use shares::Shares;

@@ -159,14 +159,16 @@ impl Writer {
         }
     }
 
-    /// Writes a condition of a PodGroup.
-    pub async fn group_condition(&self, GroupCondition { namespace, name, patch }: &GroupCondition) {
+    /// Writes a condition of a PodGroup. Returns false after a failure, which is logged; a group that is gone is none.
+    pub async fn group_condition(&self, GroupCondition { namespace, name, patch }: &GroupCondition) -> bool {
         let groups: Api<PodGroup> = Api::namespaced(self.client.clone(), namespace);
         match groups.patch_status(name, &PatchParams::default(), &Patch::Strategic(patch)).await {
-            Ok(_) => {}
-            // The group is gone, or another one has its name.
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
-            Err(error) => tracing::warn!(group = name, namespace, error = api_client::error::chain(&error), "condition not written"),
+            Ok(_) => true,
+            Err(kube::Error::Api(status)) if is_gone(&status) => true,
+            Err(error) => {
+                tracing::warn!(group = name, namespace, error = api_client::error::chain(&error), "condition not written");
+                false
+            }
         }
     }
 
@@ -187,8 +189,7 @@ impl Writer {
         let patch = Patch::Strategic(json!({"metadata": {"uid": pod.uid}, "status": status}));
         match self.pods(pod).patch_status(&pod.name, &PatchParams::default(), &patch).await {
             Ok(_) => {}
-            // The Pod is gone, or another Pod has its name.
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+            Err(kube::Error::Api(status)) if is_gone(&status) => {}
             Err(error) => tracing::warn!(pod = pod.key(), error = api_client::error::chain(&error), "status not written"),
         }
     }
@@ -213,8 +214,6 @@ impl Writer {
         let preconditions = Preconditions { uid: Some(victim.uid.clone()), resource_version: None };
         let options = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
         let pods = self.pods(victim);
-        // A conflict for another reason than the UID leaves the victim as it is.
-        let is_gone = |status: &kube::core::Status| status.code == 404 || status.code == 409 && status.message.contains("UID");
         let gone_is_fine = |answer: Result<(), kube::Error>| match answer {
             Err(kube::Error::Api(status)) if is_gone(&status) => Ok(false),
             answer => answer.map(|()| true),
@@ -249,6 +248,12 @@ impl Writer {
     fn pods(&self, pod: &PodInfo) -> Api<Pod> {
         Api::namespaced(self.client.clone(), &pod.namespace)
     }
+}
+
+/// Whether the answer says that the object is gone, or that another one has its name. A conflict for another reason than the UID leaves the
+/// object as it is.
+fn is_gone(status: &kube::core::Status) -> bool {
+    status.code == 404 || status.code == 409 && status.message.contains("UID")
 }
 
 fn reference(pod: &PodInfo) -> ObjectReference {

@@ -1,7 +1,7 @@
 //! The PodGroups and their Pods, bound or not, as far as the queue and the cycles of gangs need them. A Pod whose group does not exist yet,
 //! or has too few Pods, waits here and not in the scheduling queue: it costs nothing until the group is complete.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use sched_framework::{PodGroupInfo, PodInfo};
@@ -15,6 +15,8 @@ pub(crate) struct PodGroups {
     groups: HashMap<Arc<str>, PodGroup>,
     /// The group of each Pod, by the Pod's UID.
     group_of: HashMap<String, Arc<str>>,
+    /// The groups whose report failed, with the time of the next one, in the order of time.
+    failed_reports: VecDeque<(Instant, Arc<str>)>,
 }
 
 #[derive(Default)]
@@ -27,8 +29,8 @@ struct PodGroup {
     failures: u32,
     /// The end of the group's back-off.
     retry_at: Option<Instant>,
-    /// The time of the latest write that says that the group is scheduled.
-    reported: Option<Instant>,
+    /// Whether it is being written, or was, that the group is scheduled. The PodGroup does not say so yet.
+    is_reported: bool,
 }
 
 impl PodGroups {
@@ -38,8 +40,9 @@ impl PodGroups {
         let group = self.groups.entry(Arc::clone(&key)).or_default();
         // A group that is created again begins anew.
         if info.as_ref().map(|info| &info.uid) != group.info.as_ref().map(|info| &info.uid) {
-            (group.failures, group.retry_at, group.reported) = (0, None, None);
+            (group.failures, group.retry_at, group.is_reported) = (0, None, false);
         }
+        group.is_reported &= info.as_ref().is_some_and(|info| !info.is_scheduled());
         group.info = info;
         self.remove_unused(&key);
     }
@@ -104,17 +107,31 @@ impl PodGroups {
         }
     }
 
-    /// Enough Pods of the group are on nodes. Returns the PodGroup when that must be written: it does not say so yet, and no write of it
-    /// began after `before`.
-    pub fn succeeded(&mut self, key: &str, now: Instant, before: Instant) -> Option<PodGroupInfo> {
+    /// Enough Pods of the group are on nodes. Returns the PodGroup if it must be written that the group is scheduled.
+    pub fn succeeded(&mut self, key: &str) -> Option<PodGroupInfo> {
         let group = self.groups.get_mut(key)?;
         (group.failures, group.retry_at) = (0, None);
         let info = group.info.as_ref().filter(|info| !info.is_scheduled())?;
-        if group.reported.is_some_and(|reported| reported > before) {
-            return None;
+        (!std::mem::replace(&mut group.is_reported, true)).then(|| info.clone())
+    }
+
+    /// It could not be written that the group is scheduled. It is written again at `retry_at`, which is not before that of other groups.
+    pub fn report_failed(&mut self, key: Arc<str>, retry_at: Instant) {
+        self.failed_reports.push_back((retry_at, key));
+    }
+
+    /// The time of the first report that is repeated.
+    pub fn next_report(&self) -> Option<Instant> {
+        self.failed_reports.front().map(|(retry_at, _)| *retry_at)
+    }
+
+    /// Takes a group whose report may be repeated by now.
+    pub fn take_failed_report(&mut self, now: Instant) -> Option<Arc<str>> {
+        let (_, key) = self.failed_reports.pop_front_if(|(retry_at, _)| *retry_at <= now)?;
+        if let Some(group) = self.groups.get_mut(&key) {
+            group.is_reported = false;
         }
-        group.reported = Some(now);
-        Some(info.clone())
+        Some(key)
     }
 
     fn remove_unused(&mut self, key: &str) {
@@ -126,6 +143,7 @@ impl PodGroups {
 
 #[cfg(test)]
 mod tests {
+    use sched_framework::POD_GROUP_INITIALLY_SCHEDULED;
     use serde_json::json;
 
     use super::*;
@@ -190,19 +208,43 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_group_backs_off_and_is_reported_once_in_a_while() {
+    async fn a_group_backs_off() {
         let (mut groups, now) = (PodGroups::default(), Instant::now());
         let second = std::time::Duration::from_secs(1);
         groups.set(KEY, gang(2, "1"));
         assert_eq!((groups.failed(KEY), groups.failed(KEY)), (1, 2));
         groups.back_off(KEY, now + second);
         assert_eq!(groups.retry_at(KEY), Some(now + second));
-        assert!(groups.succeeded(KEY, now + second, now).is_some());
+        assert!(groups.succeeded(KEY).is_some());
         assert_eq!((groups.retry_at(KEY), groups.failed(KEY)), (None, 1));
-        assert!(groups.succeeded(KEY, now + second * 2, now).is_none(), "its write may be under way");
-        assert!(groups.succeeded(KEY, now + second * 9, now + second * 2).is_some(), "its write may be lost");
         groups.back_off(KEY, now + second);
         groups.set(KEY, gang(2, "2"));
         assert_eq!((groups.retry_at(KEY), groups.failed(KEY)), (None, 1), "another group of the same name");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_written_until_the_group_says_so_that_it_is_scheduled() {
+        let (mut groups, now) = (PodGroups::default(), Instant::now());
+        let retry_at = now + std::time::Duration::from_secs(1);
+        groups.set(KEY, gang(2, "1"));
+        assert!(groups.succeeded(KEY).is_some());
+        groups.set(KEY, gang(1, "1"));
+        assert!(groups.succeeded(KEY).is_none(), "its write may be under way");
+        groups.report_failed(KEY.into(), retry_at);
+        assert!(groups.succeeded(KEY).is_none(), "it waits");
+        assert_eq!((groups.next_report(), groups.take_failed_report(now)), (Some(retry_at), None));
+        assert_eq!((groups.take_failed_report(retry_at).as_deref(), groups.next_report()), (Some(KEY), None));
+        assert!(groups.succeeded(KEY).is_some());
+
+        let status = json!({"conditions": [{"type": POD_GROUP_INITIALLY_SCHEDULED, "status": "True", "reason": "Scheduled", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"}]});
+        let group = json!({"metadata": {"uid": "1"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 1}}}, "status": status});
+        let group = serde_json::from_value(group).expect("a PodGroup");
+        groups.set(KEY, Some(PodGroupInfo::new(&group)));
+        assert!(groups.succeeded(KEY).is_none(), "it says so");
+        groups.set(KEY, gang(1, "1"));
+        assert!(groups.succeeded(KEY).is_some(), "somebody took the condition away");
+        groups.set(KEY, gang(1, "2"));
+        assert!(groups.succeeded(KEY).is_some(), "another group of the same name");
     }
 }

@@ -122,6 +122,8 @@ enum Finished {
     Status(Arc<PodInfo>, Next),
     /// The status of the Pods of a gang that are not bound.
     GangStatus(Vec<(Arc<PodInfo>, Next)>),
+    /// It could not be written that this group is scheduled.
+    FailedReport(Arc<str>),
     /// The deletion of the Pods that were preempted for a gang.
     GangPreemption(EndedPreemption),
     /// The calls of extenders for a Pod whose attempt began then.
@@ -257,7 +259,7 @@ impl Scheduler {
             self.unpark();
             self.begin_bindings();
             metrics::set_pending(self.queue.counts());
-            let flush_at = self.queue.next_flush();
+            let (flush_at, report_at) = (self.queue.next_flush(), self.groups.next_report());
             let (permit_at, externals, has_externals) = (self.next_permit(), self.externals.clone(), self.has_externals());
             let externals_by = (!has_externals).then_some(self.externals_by);
             let may_schedule = watches.are_synced() && has_externals && self.has_work() && self.writes.len() < WRITES_IN_FLIGHT_MAX;
@@ -275,6 +277,7 @@ impl Scheduler {
                     Finished::Preemption(pod, result) => self.preemption_finished(&pod, result),
                     Finished::Status(pod, next) => self.status_written(&pod, next),
                     Finished::GangPreemption(ended) => self.gang_preemption_finished(ended),
+                    Finished::FailedReport(group) => self.report_failed(group),
                     Finished::GangStatus(pods) => pods.into_iter().for_each(|(pod, next)| self.status_written(&pod, next)),
                     Finished::Extenders(pod, started, answer) => self.extenders_answered(pod, started, answer),
                 },
@@ -287,6 +290,7 @@ impl Scheduler {
                 changes = node_images::next(images.as_ref()) => self.images_changed(changes),
                 () = permit::changed(externals.as_deref(), externals_by) => self.externals_changed(),
                 () = tokio::time::sleep_until(permit_at.unwrap_or_else(Instant::now)), if permit_at.is_some() => self.permit_all(),
+                () = tokio::time::sleep_until(report_at.unwrap_or_else(Instant::now)), if report_at.is_some() => self.repeat_reports(),
                 () = std::future::ready(()), if may_schedule => self.schedule_one(),
                 () = tokio::time::sleep_until(flush_at.unwrap_or_else(Instant::now)), if flush_at.is_some() => self.queue.flush(Instant::now()),
             }
@@ -352,7 +356,7 @@ impl Scheduler {
         self.cache.assume_pod(Arc::clone(&pod), &node);
         match self.reserve(&pod, &node) {
             Ok(()) => {
-                self.member_assumed(&pod);
+                self.member_scheduled(&pod);
                 self.assumed(pod, node, started);
             }
             Err(error) => self.refused(pod, error, started),

@@ -28,6 +28,9 @@ pub const LAG_MAX: Duration = Duration::from_secs(20);
 /// How long after an interruption of a part its last writes may be unknown to the next leader.
 const HANDOVER: Duration = Duration::from_secs(30);
 
+/// How long nodes must have worked: Pods are not ready for a while after that.
+const NODES_STEADY: Duration = Duration::from_secs(60);
+
 /// All checks.
 pub fn all() -> Vec<Box<dyn Check>> {
     vec![

@@ -132,16 +132,23 @@ fn jobs(view: &View, reasons: &mut Vec<String>) {
     }
 }
 
-/// Each gang that fits has as many Pods on nodes as it needs, and says so.
+/// Each gang that fits has as many Pods on nodes as it needs, and says so. Nothing creates the Pods of a gang again that was preempted.
 fn gangs(view: &View, reasons: &mut Vec<String>) {
     for (key, group) in view.all("podgroups").filter(|(_, group)| !is_impossible(group)) {
         let least = number(group, "/spec/schedulingPolicy/gang/minCount").and_then(|least| usize::try_from(least).ok()).unwrap_or(0);
         let bound = bound(view, &key.namespace, &key.name);
         let is_scheduled = condition(group, "PodGroupInitiallyScheduled").is_some_and(|condition| condition["status"] == "True");
-        if bound < least || !is_scheduled {
+        let has_lost_pods = bound < least && is_preempted(view, &key.namespace, &key.name);
+        if (bound < least || !is_scheduled) && !has_lost_pods {
             reasons.push(format!("{key}: {bound} Pods are bound, {least} are needed, scheduled {is_scheduled}"));
         }
     }
+}
+
+/// Whether a Pod of the gang was preempted.
+fn is_preempted(view: &View, namespace: &str, name: &str) -> bool {
+    let of_gang = |event: &Value| text(event, "/involvedObject/name").rsplit_once('-').is_some_and(|(gang, _)| gang == name);
+    view.within("events", namespace).any(|event| event["reason"] == "Preempted" && of_gang(event))
 }
 
 /// The Pods of a gang that are bound and have not ended.

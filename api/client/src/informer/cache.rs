@@ -106,6 +106,11 @@ impl<K> SharedCache<K> {
         let _ = self.revision.subscribe().wait_for(|reached| *reached >= revision).await;
     }
 
+    /// Whether the watch has delivered this resource version or a later one.
+    pub(super) fn has_reached(&self, revision: u64) -> bool {
+        *self.revision.borrow() >= revision
+    }
+
     pub(super) fn subscribe_synced(&self) -> watch::Receiver<bool> {
         self.synced.subscribe()
     }

@@ -155,6 +155,21 @@ async fn a_write_is_waited_for_until_the_watch_delivers_it() {
     assert!(informer.wait_for_write(&written, limit).await, "a later change shows that the write was delivered");
 }
 
+#[tokio::test]
+async fn a_write_is_delivered_by_the_watch_or_by_a_list() {
+    let (informer, mut deletion) = (Informer::detached(), map("a", "1", 7));
+    deletion.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).expect("a time");
+    informer.put(map("a", "1", 5));
+    assert!(!informer.has_write(&map("a", "1", 7)) && !informer.has_write(&deletion));
+    assert!(!informer.has_write(&map("b", "2", 6)), "a creation");
+    let listed = |object: ConfigMap| vec![Event::Init, Event::InitApply(object), Event::InitDone];
+    follow(&informer, listed(map("a", "2", 6))).await;
+    assert!(informer.has_write(&map("a", "1", 7)), "another object has the name");
+    assert!(informer.has_write(&map("b", "2", 6)), "a later change shows that the creation was delivered");
+    follow(&informer, listed(map("b", "2", 6))).await;
+    assert!(informer.has_write(&deletion) && !informer.has_write(&map("a", "1", 7)), "the object is gone");
+}
+
 /// A server that lists nothing and whose watches stay open; counts its requests.
 fn silent(requests: &Arc<AtomicUsize>) -> kube::Client {
     let requests = Arc::clone(requests);

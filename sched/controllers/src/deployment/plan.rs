@@ -88,9 +88,10 @@ pub fn plan(snapshot: &Snapshot<'_>) -> Plan {
         actions.extend(history::expired(deployment, &sets.old).into_iter().map(Action::Delete));
         return settle(snapshot, &sets, merged(actions), Some(pausing));
     }
-    if scale::is_wanted(deployment, &sets) {
+    let scaled = if scale::is_wanted(deployment, &sets) { scale::proportionally(deployment, &sets) } else { Vec::new() };
+    if !scaled.is_empty() {
         let mut actions = revised(deployment, &sets).unwrap_or_default();
-        actions.extend(scale::proportionally(deployment, &sets));
+        actions.extend(scaled);
         return settle(snapshot, &sets, merged(actions), Some(pausing));
     }
     let mut actions = if fence::recreates(deployment) { recreate(snapshot, &sets) } else { rolling(deployment, &sets) };

@@ -20,14 +20,11 @@ fn number(set: &ReplicaSet, annotation: &str) -> Option<i32> {
     meta::annotation(&set.metadata, annotation)?.parse().ok().filter(|number| *number >= 0)
 }
 
-/// The changes that bring the ReplicaSets to the wanted scale.
+/// The changes that bring the ReplicaSets to the wanted scale. There is none for several ReplicaSets of the strategy `Recreate`, of which
+/// the rollout shrinks all but one. (Upstream waits then for ever, and also for a ReplicaSet that has the wanted size but notes another.)
 pub fn proportionally(deployment: &Deployment, sets: &Sets) -> Vec<Action> {
     if let Some(only) = active_or_latest(sets) {
-        return if size(only) == wanted(deployment) {
-            Vec::new()
-        } else {
-            resized(deployment, only, wanted(deployment)).into_iter().collect()
-        };
+        return resized(deployment, only, wanted(deployment)).into_iter().collect();
     }
     if is_saturated(deployment, sets) {
         return sets.old.iter().filter(|set| size(set) > 0).filter_map(|set| resized(deployment, set, 0)).collect();

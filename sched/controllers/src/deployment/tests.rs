@@ -210,6 +210,36 @@ fn recreate_makes_new_pods_only_when_the_old_are_gone() {
 }
 
 #[test]
+fn a_rollout_that_becomes_a_recreation_and_is_scaled_ends() {
+    let mut world = World::new(4, rolling(json!(1), json!(1)));
+    world.settle(100);
+    world.set_image("v2");
+    world.pass();
+    world.pods_move(0);
+    assert_eq!(world.sizes(), [4, 1]);
+    world.change(|d| {
+        d.spec.strategy = serde_json::from_value(json!({"type": "Recreate"})).expect("a strategy");
+        d.spec.replicas = Some(2);
+    });
+    while world.pass() {
+        world.pods_move(100);
+    }
+    assert_eq!((world.sizes(), world.available()), (vec![0, 2], 2));
+    assert_eq!(world.condition("Progressing").1, "NewReplicaSetAvailable");
+}
+
+#[test]
+fn a_set_of_the_wanted_size_that_notes_another_one_is_corrected() {
+    let mut world = World::new(3, rolling(json!(1), json!(0)));
+    world.settle(100);
+    world.change(|d| d.spec.replicas = Some(5));
+    world.sets.values_mut().for_each(|set| set.spec.replicas = Some(5));
+    world.set_image("v2");
+    world.settle(100);
+    assert_eq!(world.sizes(), [0, 5]);
+}
+
+#[test]
 fn a_roll_back_makes_the_old_set_the_newest_revision() {
     let mut world = World::new(2, rolling(json!(1), json!(0)));
     world.settle(100);

@@ -17,13 +17,11 @@ use crate::{meta, writes};
 
 /// The most writes at the same time, upstream's `MaxBatchSize`.
 const BATCH_MAX: usize = 500;
-/// How long a pass waits until the cache shows its writes.
-const DELIVERED_WITHIN: Duration = Duration::from_secs(1);
 /// A claim that is being deleted is looked at again after this time at the latest.
 const CLAIM_GONE_MAX: Duration = Duration::from_secs(60);
 
 impl StatefulSets {
-    /// Performs the phases one after the other, until one fails. At the end the cache shows the written Pods.
+    /// Performs the phases one after the other, until one fails. The next pass waits until the cache shows the written Pods.
     pub(super) async fn apply(&self, set: &StatefulSet, phases: Vec<Vec<Action>>) -> Result<(), Failure> {
         let mut written = Vec::new();
         let mut result = Ok(());
@@ -33,14 +31,7 @@ impl StatefulSets {
                 break;
             }
         }
-        // A pass over a cache without these writes would try them again, and record their events twice.
-        let delivered = async {
-            for pod in &written {
-                self.pods.wait_for_write(pod, DELIVERED_WITHIN).await;
-            }
-        };
-        // What an interrupted watch delivers later is tried again, and the server refuses it.
-        let _in_time = tokio::time::timeout(DELIVERED_WITHIN, delivered).await;
+        self.unseen.add(&ObjectKey::from(&set.metadata), written);
         result
     }
 

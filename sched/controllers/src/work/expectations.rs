@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// After this time the watch event is assumed to be lost, upstream's.
-const EXPECTATION_TTL: Duration = Duration::from_secs(300);
+pub(super) const EXPECTATION_TTL: Duration = Duration::from_secs(300);
 
 /// Expectations of one controller, by the owner's key.
 #[derive(Debug, Default)]

@@ -120,6 +120,7 @@ impl Scheduler {
         if let Some(group) = &pod.pod_group {
             self.groups.add(&pod, false);
             self.enqueue_ready(group);
+            self.member_scheduled(&pod);
         }
         let Some(before) = before.filter(|_| !was_waiting) else {
             return self.happened(Occurrence::of_pod(ClusterEvent::AssignedPodAdd, pod));

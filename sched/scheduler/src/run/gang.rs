@@ -36,8 +36,8 @@ const TRANSITION: Duration = Duration::from_secs(1);
 /// A gang waits so many times longer than its cycle took: one that never fits has a small share of the scheduler's time, however many
 /// Pods it has.
 const IDLE_SHARE: u32 = 20;
-/// The time after which it is written again that a group is scheduled, if the PodGroup does not say so.
-const REPORT_PERIOD: Duration = Duration::from_secs(10);
+/// The time after which it is written again that a group is scheduled, if that failed.
+const REPORT_RETRY: Duration = Duration::from_secs(5);
 
 /// A cycle of a gang that is under way.
 pub(super) struct GangCycle {
@@ -118,6 +118,7 @@ impl Scheduler {
             self.groups.pods(&key).iter().for_each(|uid| self.queue.wake(uid, now));
         }
         self.enqueue_ready(&key);
+        self.report_group(&key);
     }
 
     /// Whether a popped Pod is scheduled by itself. If not, it waits for its group, or the cycle of its gang begins.
@@ -384,18 +385,44 @@ impl Scheduler {
     }
 
     /// A Pod of a group is on a node: the group is scheduled if that are enough of its Pods.
-    pub(super) fn member_assumed(&mut self, pod: &PodInfo) {
+    pub(super) fn member_scheduled(&mut self, pod: &PodInfo) {
         let Some(group) = self.group_of(pod) else { return };
         if self.cache.scheduled_in(&group) >= self.groups.min_count(&group).unwrap_or(1) {
             self.group_scheduled(&group);
         }
     }
 
+    /// Writes that the group is scheduled unless its PodGroup says so. Its Pods may be on their nodes for long: another scheduler may have
+    /// bound them, or this one before a restart.
+    fn report_group(&mut self, group: &str) {
+        let member = self.groups.pods(group).iter().find_map(|uid| self.cache.pod(uid).cloned());
+        if let Some(pod) = member {
+            self.member_scheduled(&pod);
+        }
+    }
+
     fn group_scheduled(&mut self, group: &str) {
+        let Some(info) = self.groups.succeeded(group) else { return };
+        let (writer, finished, key) = (self.writer.clone(), self.finished.clone(), Arc::from(group));
+        let condition = GroupCondition::new(group, &info, "True", "Scheduled", "");
+        self.writes.spawn(api_tasks::named("scheduler/group-status", async move {
+            if !writer.group_condition(&condition).await {
+                // The receiver is gone only at shutdown: the next scheduler writes it.
+                let _gone = finished.send(Finished::FailedReport(key)).await;
+            }
+        }));
+    }
+
+    pub(super) fn report_failed(&mut self, group: Arc<str>) {
+        self.groups.report_failed(group, Instant::now() + REPORT_RETRY);
+    }
+
+    /// Repeats the reports that failed.
+    pub(super) fn repeat_reports(&mut self) {
         let now = Instant::now();
-        let Some(info) = self.groups.succeeded(group, now, now.checked_sub(REPORT_PERIOD).unwrap_or(now)) else { return };
-        let (writer, condition) = (self.writer.clone(), GroupCondition::new(group, &info, "True", "Scheduled", ""));
-        self.writes.spawn(api_tasks::named("scheduler/group-status", async move { writer.group_condition(&condition).await }));
+        while let Some(group) = self.groups.take_failed_report(now) {
+            self.report_group(&group);
+        }
     }
 }
 

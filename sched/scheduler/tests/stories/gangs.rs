@@ -73,6 +73,25 @@ async fn another_scheduler_completes_the_gang_that_a_killed_one_began() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gang_says_that_it_is_scheduled_whoever_bound_its_pods() {
+    let cluster = Cluster::start(&["n1"], json!([])).await;
+    let bound = |group: &str| json!({"nodeName": "n1", "schedulingGroup": {"podGroupName": group}});
+    for name in ["late-a", "late-b"] {
+        cluster.pod(name, bound("late")).await;
+    }
+    gang(&cluster, "late", 2).await;
+    until_condition(&cluster, "late", ["True", "Scheduled", ""]).await;
+    gang(&cluster, "smaller", 3).await;
+    for name in ["smaller-a", "smaller-b"] {
+        cluster.pod(name, bound("smaller")).await;
+    }
+    let fewer = json!({"spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}});
+    cluster.api::<PodGroup>().patch("smaller", &PatchParams::default(), &Patch::Merge(&fewer)).await.expect("a patch");
+    until_condition(&cluster, "smaller", ["True", "Scheduled", ""]).await;
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pods_wait_for_a_group_that_does_not_exist_and_for_one_that_needs_fewer() {
     let cluster = Cluster::start(&["n1"], json!([])).await;
     for name in ["a", "b"] {

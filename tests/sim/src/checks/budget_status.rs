@@ -1,17 +1,15 @@
 //! What the status of a budget says follows from its spec, and from Pods and workloads as they were lately. So it says so at all times,
 //! also while nodes and parts fail.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 
 use super::{Recent, scaled};
 use crate::history::{Change, Check, View};
 use crate::object::{controller, is_deleting, is_ready, is_selected, number, text};
-
-/// The number of expected Pods while a Pod's workload is missing.
-const UNCERTAIN: i64 = -1;
 
 /// Looks at the numbers in the status, by UID of the budget.
 #[derive(Default)]
@@ -20,13 +18,24 @@ pub struct Numbers {
     healthy: Recent,
     /// The healthy Pods whose eviction is not granted.
     staying: Recent,
-    /// The Pods that the budget expects.
-    expected: Recent,
+    /// The Pods that the budget selects.
+    selected: Recent,
+    /// The replicas of workloads, by UID of the workload.
+    replicas: Recent,
+    /// The workloads of which the budget selected Pods.
+    workloads: BTreeMap<String, BTreeSet<String>>,
+    /// 1 while the budget selects Pods of a workload, by both UIDs.
+    owning: Recent,
+    /// 1 while the workloads of all Pods are there.
+    certain: Recent,
 }
 
 impl Check for Numbers {
     fn change(&mut self, view: &View, change: &Change) -> Result<(), String> {
         let resource = change.key.resource.as_str();
+        if let (Some(workload), "replicasets" | "deployments" | "statefulsets") = (&change.new, resource) {
+            self.replicas.add(text(workload, "/metadata/uid"), number(workload, "/spec/replicas").unwrap_or(1), view.now);
+        }
         if matches!(resource, "pods" | "replicasets" | "deployments" | "statefulsets" | "poddisruptionbudgets") {
             view.within("poddisruptionbudgets", &change.key.namespace).for_each(|budget| self.observe(view, budget));
         }
@@ -53,8 +62,34 @@ impl Numbers {
         let staying = healthy.iter().filter(stays).count();
         self.healthy.add(uid, count(healthy.len()), view.now);
         self.staying.add(uid, count(staying), view.now);
-        let expected = if budget["spec"]["minAvailable"].is_i64() { Some(count(selected.len())) } else { scale(view, &selected) };
-        self.expected.add(uid, expected.unwrap_or(UNCERTAIN), view.now);
+        self.selected.add(uid, count(selected.len()), view.now);
+        let present = workloads(view, &selected);
+        self.certain.add(uid, i64::from(present.is_some()), view.now);
+        let (present, lately) = (present.unwrap_or_default(), self.workloads.entry(uid.to_owned()).or_default());
+        for workload in &present {
+            if lately.insert((*workload).to_owned()) {
+                self.owning.add(&format!("{uid} {workload}"), 0, view.now);
+            }
+        }
+        for workload in lately.iter() {
+            self.owning.add(&format!("{uid} {workload}"), i64::from(present.contains(workload.as_str())), view.now);
+        }
+    }
+
+    /// The numbers of Pods that the budget may expect: the caches of Pods and of each kind of workload may be of different ages.
+    fn expected(&self, budget: &Value, now: Duration) -> BTreeSet<i64> {
+        let uid = text(budget, "/metadata/uid");
+        if budget["spec"]["minAvailable"].is_i64() {
+            return self.selected.values(uid, now).collect();
+        }
+        let mut sums = BTreeSet::from([0]);
+        for workload in self.workloads.get(uid).into_iter().flatten() {
+            let owning: BTreeSet<i64> = self.owning.values(&format!("{uid} {workload}"), now).collect();
+            let mut replicas: BTreeSet<i64> = owning.contains(&1).then(|| self.replicas.values(workload, now)).into_iter().flatten().collect();
+            replicas.extend(owning.get(&0));
+            sums = sums.iter().flat_map(|sum| replicas.iter().map(move |replicas| sum + replicas)).collect();
+        }
+        sums
     }
 
     /// The status that the controller wrote.
@@ -77,8 +112,8 @@ impl Numbers {
         if !(least..=most).contains(&current) {
             return Err(format!("{current} Pods are said to be healthy: there were {least} to {most} lately"));
         }
-        let lately: Vec<i64> = self.expected.values(uid, view.now).collect();
-        if !lately.contains(&UNCERTAIN) && !lately.contains(&expected) {
+        let lately = self.expected(budget, view.now);
+        if self.certain.min(uid, view.now) == 1 && !lately.contains(&expected) {
             return Err(format!("{expected} Pods are expected: there were {lately:?} lately"));
         }
         Ok(())
@@ -113,17 +148,14 @@ fn wanted(spec: &Value, expected: i64) -> Option<i64> {
     }
 }
 
-/// The replicas of the Pods' workloads; `None` while one is missing.
-fn scale(view: &View, pods: &[&Arc<Value>]) -> Option<i64> {
-    let mut workloads = BTreeMap::new();
-    for pod in pods {
-        let mut workload = owner(view, pod)?;
-        if workload["kind"] == "ReplicaSet" && controller(workload).is_some() {
-            workload = owner(view, workload)?;
-        }
-        workloads.insert(text(workload, "/metadata/uid"), number(workload, "/spec/replicas").unwrap_or(1));
-    }
-    Some(workloads.values().sum())
+/// The UIDs of the Pods' workloads; `None` while one is missing.
+fn workloads<'v>(view: &'v View, pods: &[&Arc<Value>]) -> Option<BTreeSet<&'v str>> {
+    let workload = |pod: &&Arc<Value>| {
+        let owner = owner(view, pod)?;
+        let is_middle = owner["kind"] == "ReplicaSet" && controller(owner).is_some();
+        Some(text(if is_middle { self::owner(view, owner)? } else { owner }, "/metadata/uid"))
+    };
+    pods.iter().map(workload).collect()
 }
 
 fn owner<'v>(view: &'v View, object: &Value) -> Option<&'v Value> {

@@ -1,15 +1,11 @@
 //! A DaemonSet has one Pod on each node, and one more during a rollout with surge. A rollout takes away no more Pods that are
 //! ready than may be unavailable.
 
-use std::time::Duration;
-
 use serde_json::Value;
 
-use super::{LAG_MAX, Recent, are_controllers_steady, count, created_pod, deleted_pod, lost_creations};
+use super::{LAG_MAX, NODES_STEADY, Recent, are_controllers_steady, count, created_pod, deleted_pod, lost_creations};
 use crate::history::{Change, Check, View};
 use crate::object::{is_active, is_ready, number, text};
-
-const NODES_STEADY: Duration = Duration::from_secs(60);
 
 /// Looks at the Pods that a DaemonSet creates and deletes.
 #[derive(Default)]
@@ -57,13 +53,21 @@ impl Rollout {
             return Ok(());
         }
         let has_ready = |node: &str| view.controlled("pods", set).any(|pod| is_active(pod) && is_ready(pod) && self::node(pod) == node);
-        let unavailable = count(view.all("nodes").filter(|(key, _)| !has_ready(&key.name)));
+        let unavailable = count(view.all("nodes").filter(|(key, node)| gets_pods(node) && !has_ready(&key.name)));
         let limit = number(set, "/spec/updateStrategy/rollingUpdate/maxUnavailable").unwrap_or(1);
         if !has_ready(node(pod)) && unavailable > limit {
             return Err(format!("{} goes: {unavailable} nodes have no Pod that is ready, and {limit} may", change.key));
         }
         Ok(())
     }
+}
+
+/// Whether the node gets Pods of a DaemonSet: they tolerate that an unreachable node evicts them, but none is created for it.
+fn gets_pods(node: &Value) -> bool {
+    let keeps_away = |taint: &Value| {
+        taint["effect"] == "NoSchedule" && matches!(text(taint, "/key"), "node.kubernetes.io/unreachable" | "node.kubernetes.io/not-ready")
+    };
+    !node["spec"]["taints"].as_array().into_iter().flatten().any(keeps_away)
 }
 
 fn surge(set: &Value) -> i64 {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Recent, are_controllers_steady, count, created_pod, lost_creations, owner, scaled};
+use super::{LAG_MAX, NODES_STEADY, Recent, are_controllers_steady, count, created_pod, lost_creations, owner, scaled};
 use crate::history::{Change, Check, View};
 use crate::object::{is_active, is_ready, number, text};
 
@@ -129,7 +129,11 @@ pub fn least_available(deployment: &Value) -> i64 {
 impl Availability {
     fn shrunk(&self, view: &View, change: &Change, set: &Value) -> Result<(), String> {
         let uid = text(set, "/metadata/uid");
-        let takes_available = size(&change.new) < size(&change.old) && self.available.max(uid, view.now) > size(&change.new);
+        // A ReplicaSet of which a user or a fault took Pods away may shrink by those that came instead.
+        let is_disturbed = !view.incidents.is_left_alone(&change.key.namespace, LAG_MAX, view.now)
+            || !view.incidents.are_nodes_steady(NODES_STEADY, view.now);
+        let available = if is_disturbed { self.available.min(uid, view.now) } else { self.available.max(uid, view.now) };
+        let takes_available = size(&change.new) < size(&change.old) && available > size(&change.new);
         let Some(deployment) = owner(view, set, "deployments", "Deployment").filter(|_| takes_available) else { return Ok(()) };
         // A Pod that is ready is not available before the end of this time.
         if number(deployment, "/spec/minReadySeconds").unwrap_or(0) > 0 {

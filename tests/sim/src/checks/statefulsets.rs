@@ -1,15 +1,10 @@
 //! A StatefulSet creates its Pods in order and replaces them from the last to the first, one at a time, unless it is parallel.
 
-use std::time::Duration;
-
 use serde_json::Value;
 
-use super::{LAG_MAX, Recent, are_controllers_steady, created_pod, deleted_pod};
+use super::{LAG_MAX, NODES_STEADY, Recent, are_controllers_steady, created_pod, deleted_pod};
 use crate::history::{Change, Check, View};
 use crate::object::{is_active, is_ready, number, text};
-
-/// How long nodes must have worked: Pods are not ready for a while after that.
-const NODES_STEADY: Duration = Duration::from_secs(60);
 
 /// Looks at the order of creations and deletions.
 #[derive(Default)]
