@@ -52,13 +52,18 @@ pub fn all() -> Vec<Box<dyn Check>> {
     ]
 }
 
-/// The values that numbers of objects had lately, by UID.
-#[derive(Default)]
-struct Recent(BTreeMap<String, Vec<(Duration, i64)>>);
+/// The values that something of objects had lately, by UID.
+struct Recent<V = i64>(BTreeMap<String, Vec<(Duration, V)>>);
 
-impl Recent {
+impl<V> Default for Recent<V> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<V: Clone + PartialEq> Recent<V> {
     /// Adds the present value.
-    fn add(&mut self, uid: &str, value: i64, now: Duration) {
+    fn add(&mut self, uid: &str, value: V, now: Duration) {
         let values = self.0.entry(uid.to_owned()).or_default();
         if values.last().is_none_or(|(_, last)| *last != value) {
             values.push((now, value));
@@ -66,23 +71,25 @@ impl Recent {
     }
 
     /// The values that held at some time within [`LAG_MAX`].
-    fn values(&self, uid: &str, now: Duration) -> impl Iterator<Item = i64> {
+    fn values(&self, uid: &str, now: Duration) -> impl Iterator<Item = V> {
         let all = self.0.get(uid).map(Vec::as_slice).unwrap_or_default();
         let first = all.iter().rposition(|(since, _)| now.saturating_sub(*since) > LAG_MAX).unwrap_or(0);
-        all.iter().skip(first).map(|(_, value)| *value)
+        all.iter().skip(first).map(|(_, value)| value.clone())
     }
 
+    /// Whether the value has not changed for that long.
+    fn is_steady(&self, uid: &str, now: Duration) -> bool {
+        self.values(uid, now).count() <= 1
+    }
+}
+
+impl Recent {
     fn max(&self, uid: &str, now: Duration) -> i64 {
         self.values(uid, now).max().unwrap_or(0)
     }
 
     fn min(&self, uid: &str, now: Duration) -> i64 {
         self.values(uid, now).min().unwrap_or(0)
-    }
-
-    /// Whether the value has not changed for that long.
-    fn is_steady(&self, uid: &str, now: Duration) -> bool {
-        self.values(uid, now).count() <= 1
     }
 }
 

@@ -82,25 +82,43 @@ impl Jobs {
                 (Managed { active: before.active.saturating_add(number(created)), ..before }, result)
             }
             Manage::End => after(self.control.delete(job, &counts.active).await),
-            // The end of these Pods does not count, so they lose their finalizers first.
             Manage::Delete(surplus) => {
-                if let Err(failure) =
-                    join_all(surplus.iter().map(|pod| self.untrack_one(pod))).await.into_iter().collect::<Result<Vec<_>, _>>()
-                {
-                    return (before, Err(failure));
-                }
-                self.expectations.expect_deletions(&key, surplus.iter().map(|pod| meta::uid(&pod.metadata).to_owned()));
-                after(self.control.delete(job, &surplus).await)
+                let (given_up, failure) = self.give_up(&surplus).await;
+                self.expectations.expect_deletions(&key, given_up.iter().map(|pod| meta::uid(&pod.metadata).to_owned()));
+                let (managed, result) = after(self.control.delete(job, &given_up).await);
+                (managed, result.and(failure))
             }
         }
     }
 
+    /// Removes the finalizers of Pods that are deleted next: their end does not count. Returns the Pods without one, and the first failure.
+    /// A Pod that has changed since it was read keeps its finalizer, because it may have ended, which counts.
+    async fn give_up(&self, surplus: &[Arc<Pod>]) -> (Vec<Arc<Pod>>, Result<(), Failure>) {
+        let removals = surplus.iter().map(|pod| self.remove_finalizer(pod, pod.metadata.resource_version.as_deref()));
+        let (mut given_up, mut first) = (Vec::new(), Ok(()));
+        for (pod, removed) in surplus.iter().zip(join_all(removals).await) {
+            match removed {
+                Ok(()) => given_up.push(Arc::clone(pod)),
+                Err(failure) => first = first.and(Err(failure)),
+            }
+        }
+        (given_up, first)
+    }
+
     /// Removes the finalizer of one Pod; a Pod that is gone is no failure.
     pub(super) async fn untrack_one(&self, pod: &Pod) -> Result<(), Failure> {
+        self.remove_finalizer(pod, None).await
+    }
+
+    /// Removes the finalizer of one Pod, if it is still as it was at the resource version; a Pod that is gone is no failure.
+    async fn remove_finalizer(&self, pod: &Pod, resource_version: Option<&str>) -> Result<(), Failure> {
         if !member::is_tracked(pod) {
             return Ok(());
         }
-        let patch = json!({"metadata": {"uid": pod.metadata.uid, "$deleteFromPrimitiveList/finalizers": [member::FINALIZER]}});
+        let mut patch = json!({"metadata": {"uid": pod.metadata.uid, "$deleteFromPrimitiveList/finalizers": [member::FINALIZER]}});
+        if let Some(version) = resource_version {
+            meta::overlay(&mut patch, &json!({"metadata": {"resourceVersion": version}}));
+        }
         let api = writes::api::<Pod>(&self.client, meta::namespace(&pod.metadata));
         let patched = api.patch(meta::name(&pod.metadata), &writes::patching(), &Patch::Strategic(&patch)).await;
         // A conflict says that another Pod has the name by now, or that too many others write to this one. The cache will tell.
@@ -231,6 +249,8 @@ mod tests {
             let removed = controller.untrack(&key, &[Arc::new(pod.clone())], &mut tracked).await;
             assert_eq!((removed.is_ok(), tracked.is_empty()), (is_gone, is_gone), "{reason}");
             assert!(controller.removals.expected(&key).is_empty(), "{reason}: the next pass looks at the Pod again");
+            let (given_up, result) = controller.give_up(&[Arc::new(pod.clone())]).await;
+            assert_eq!((given_up.len(), result.is_ok()), (usize::from(is_gone), is_gone), "{reason}");
         }
     }
 }

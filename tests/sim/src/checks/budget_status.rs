@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{Recent, scaled};
+use super::{Recent, is_present, scaled};
 use crate::history::{Change, Check, View};
 use crate::object::{controller, is_deleting, is_ready, is_selected, number, text};
 
 /// Looks at the numbers in the status, by UID of the budget.
 #[derive(Default)]
 pub struct Numbers {
-    /// The healthy Pods.
-    healthy: Recent,
-    /// The healthy Pods whose eviction is not granted.
-    staying: Recent,
+    /// The names of the healthy Pods.
+    healthy: Recent<BTreeSet<String>>,
+    /// The names of the Pods whose eviction is granted.
+    disrupted: Recent<BTreeSet<String>>,
     /// The Pods that the budget selects.
     selected: Recent,
     /// The replicas of workloads, by UID of the workload.
@@ -57,11 +57,10 @@ impl Numbers {
     fn observe(&mut self, view: &View, budget: &Value) {
         let (uid, namespace) = (text(budget, "/metadata/uid"), text(budget, "/metadata/namespace"));
         let selected: Vec<_> = view.within("pods", namespace).filter(|pod| is_selected(pod, &budget["spec"]["selector"])).collect();
-        let healthy: Vec<_> = selected.iter().filter(|pod| is_ready(pod) && !is_deleting(pod)).collect();
-        let stays = |pod: &&&&Arc<Value>| budget["status"]["disruptedPods"].get(text(pod, "/metadata/name")).is_none();
-        let staying = healthy.iter().filter(stays).count();
-        self.healthy.add(uid, count(healthy.len()), view.now);
-        self.staying.add(uid, count(staying), view.now);
+        let healthy = selected.iter().filter(|pod| is_ready(pod) && !is_deleting(pod));
+        self.healthy.add(uid, healthy.map(|pod| text(pod, "/metadata/name").to_owned()).collect(), view.now);
+        let disrupted = budget["status"]["disruptedPods"].as_object().into_iter().flatten();
+        self.disrupted.add(uid, disrupted.map(|(name, _)| name.clone()).collect(), view.now);
         self.selected.add(uid, count(selected.len()), view.now);
         let present = workloads(view, &selected);
         self.certain.add(uid, i64::from(present.is_some()), view.now);
@@ -74,6 +73,17 @@ impl Numbers {
         for workload in lately.iter() {
             self.owning.add(&format!("{uid} {workload}"), i64::from(present.contains(workload.as_str())), view.now);
         }
+    }
+
+    /// The least and the highest number of healthy Pods that the budget may count: the cache of budgets, which says whose eviction is
+    /// granted, and that of Pods may be of different ages.
+    fn healthy(&self, uid: &str, now: Duration) -> (i64, i64) {
+        let disrupted: Vec<_> = self.disrupted.values(uid, now).collect();
+        let staying = self.healthy.values(uid, now).flat_map(|healthy| {
+            disrupted.iter().map(|disrupted| count(healthy.difference(disrupted).count())).collect::<Vec<_>>()
+        });
+        let most = self.healthy.values(uid, now).map(|healthy| count(healthy.len())).max();
+        (staying.min().unwrap_or(0), most.unwrap_or(0))
     }
 
     /// The numbers of Pods that the budget may expect: the caches of Pods and of each kind of workload may be of different ages.
@@ -107,8 +117,11 @@ impl Numbers {
         if wanted(&budget["spec"], expected) != Some(desired) {
             return Err(format!("{desired} healthy Pods are desired of {expected}, which is not {}", budget["spec"]));
         }
+        if !is_present(view, "controllers") {
+            return Ok(());
+        }
         let uid = text(budget, "/metadata/uid");
-        let (least, most) = (self.staying.min(uid, view.now), self.healthy.max(uid, view.now));
+        let (least, most) = self.healthy(uid, view.now);
         if !(least..=most).contains(&current) {
             return Err(format!("{current} Pods are said to be healthy: there were {least} to {most} lately"));
         }

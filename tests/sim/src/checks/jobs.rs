@@ -74,8 +74,9 @@ impl Check for Creations {
         }
         if let (Some(pod), "pods") = (&change.new, change.key.resource.as_str())
             && text(pod, "/status/phase") == "Succeeded"
-            // A Pod that the Job has given up ends too.
+            // A Pod that the Job has given up ends too: it has lost its finalizer, and is deleted next.
             && !is_deleting(pod)
+            && change.old.as_ref().is_some_and(|old| old["metadata"]["finalizers"].is_array())
             && let Some(job) = controller(pod)
         {
             self.succeeded.entry(text(job, "/uid").to_owned()).or_default().insert(text(pod, "/metadata/uid").to_owned());
