@@ -47,7 +47,7 @@ impl RunDir {
     /// cannot be made. What an earlier boot left elsewhere and cannot be removed is no error.
     pub fn open(data_dir: &Path, wanted: &Path) -> Result<Self, AgentError> {
         let boot = boot_id().map_err(failed("reading", Path::new("/proc/sys/kernel/random/boot_id")))?;
-        Self::of_boot(data_dir, wanted, &boot)
+        Self::of_boot(data_dir, wanted, boot)
     }
 
     fn of_boot(data_dir: &Path, wanted: &Path, boot: &str) -> Result<Self, AgentError> {

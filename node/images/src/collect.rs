@@ -6,7 +6,7 @@ use std::path::Path;
 
 use runtimes_host::files::remove_tree;
 
-use crate::index::now_s;
+use crate::index::{USE_NOTED_S, now_s};
 use crate::{Image, ImageError, ImageStore, disk, mount, unpack};
 use runtimes_host::blocking;
 
@@ -19,7 +19,8 @@ pub(crate) async fn collect(store: &ImageStore, in_use: &[String], high: u8, low
     if disk::look(store)?.used_percent < u64::from(high) {
         return Ok(removed);
     }
-    let used_before = now_s().saturating_sub(AGE_MIN_S);
+    // The latest use may be later than what is noted.
+    let used_before = now_s().saturating_sub(AGE_MIN_S + USE_NOTED_S);
     let unused = |image: &Image| !in_use.contains(&image.id) && image.used_at_s <= used_before;
     let mut candidates: Vec<Image> = store.index.all()?.into_iter().filter(unused).collect();
     candidates.sort_by_key(|image| image.used_at_s);

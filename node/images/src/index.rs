@@ -11,6 +11,9 @@ use runtimes_host::blocking;
 /// The mode of the list: it contains no secret, and users read it.
 const READABLE: u32 = 0o644;
 
+/// The use of an image is noted at most once in that many seconds.
+pub(crate) const USE_NOTED_S: u64 = 60;
+
 pub(crate) struct Index {
     path: PathBuf,
     lock: PathBuf,
@@ -84,11 +87,16 @@ impl Index {
         })
     }
 
-    /// Notes that an image is used now.
-    pub fn touch(&self, id: &str) -> Result<(), ImageError> {
+    /// Notes that an image is used now, unless that was noted within [`USE_NOTED_S`]: a Pod's start does not wait for the disk then.
+    pub fn touch(&self, image: &Image) -> Result<(), ImageError> {
+        let now = now_s();
+        let is_due = |image: &Image| image.used_at_s.abs_diff(now) >= USE_NOTED_S;
+        if !is_due(image) {
+            return Ok(());
+        }
         self.change(|images| {
-            for image in images.iter_mut().filter(|image| image.id == id) {
-                image.used_at_s = now_s();
+            for image in images.iter_mut().filter(|other| other.id == image.id && is_due(other)) {
+                image.used_at_s = now;
             }
         })
     }
@@ -181,6 +189,20 @@ mod tests {
         }
         let ids: Vec<_> = index.all().expect("reads").into_iter().map(|image| image.id).collect();
         assert_eq!(ids, ["another", "new"], "no name leads to the old image");
+    }
+
+    #[test]
+    fn the_use_of_an_image_is_noted_once_in_a_while() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let index = Index::new(dir.path());
+        let added = index.add(image("id", "r/web:v1", "r/web@sha256:1")).expect("added");
+        let earlier = Image { used_at_s: added.used_at_s - USE_NOTED_S, ..added.clone() };
+        index.write(std::slice::from_ref(&earlier)).expect("written");
+        index.touch(&added).expect("not due");
+        assert_eq!(index.all().expect("reads"), std::slice::from_ref(&earlier));
+        index.touch(&earlier).expect("noted");
+        let noted = index.all().expect("reads").remove(0).used_at_s;
+        assert!(noted >= added.used_at_s, "{noted}");
     }
 
     #[test]

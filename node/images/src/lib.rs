@@ -330,7 +330,7 @@ impl ImageStore {
     /// # Errors
     /// When the list cannot be written.
     pub fn touch(&self, image: &Image) -> Result<(), ImageError> {
-        self.index.touch(&image.id)
+        self.index.touch(image)
     }
 
     /// The store's directory.

@@ -17,7 +17,7 @@ const OPTIONS_LEN_MAX: usize = 4_095;
 const DIR: &str = "mounts";
 
 pub(crate) async fn mount(store: &ImageStore, image: &Image, key: &str) -> Result<Content, ImageError> {
-    store.index.touch(&image.id)?;
+    store.index.touch(image)?;
     match image.kind {
         ContentKind::Wasm => {
             let digest = image.module_digest().unwrap_or(&image.id);
@@ -45,7 +45,7 @@ async fn stack(store: &ImageStore, image: &Image, key: &str) -> Result<PathBuf, 
 /// Mounts the files of an image for reading. What the store holds for it is below the directory of the key: an empty layer, because the
 /// kernel wants two, and the id of the image that is mounted at each place.
 pub(crate) async fn mount_files(store: &ImageStore, image: &Image, key: &str, at: &Path) -> Result<(), ImageError> {
-    store.index.touch(&image.id)?;
+    store.index.touch(image)?;
     if image.layers.is_empty() {
         return Err(not_mountable(image, "it is a WebAssembly module without files, which cannot be a volume".to_owned()));
     }

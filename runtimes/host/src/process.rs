@@ -4,6 +4,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::OnceLock;
 
 use nix::errno::Errno;
 use nix::sys::wait::{WaitPidFlag, waitpid};
@@ -26,7 +27,7 @@ impl ProcessRef {
     /// The process that has `pid` now.
     pub fn read(pid: i32) -> io::Result<Self> {
         let stat = read_stat(pid)?;
-        Ok(Self { pid, start_ticks: stat.start_ticks, boot_id: boot_id()? })
+        Ok(Self { pid, start_ticks: stat.start_ticks, boot_id: boot_id()?.to_owned() })
     }
 
     /// This process, by its pid in the namespace whose `/proc` is mounted: the node's.
@@ -104,9 +105,14 @@ pub fn close_inherited() -> io::Result<()> {
     Ok(())
 }
 
-/// The kernel's name of the present boot.
-pub fn boot_id() -> io::Result<String> {
-    Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+/// The kernel's name of the present boot, which is read once.
+pub fn boot_id() -> io::Result<&'static str> {
+    static BOOT_ID: OnceLock<String> = OnceLock::new();
+    if let Some(id) = BOOT_ID.get() {
+        return Ok(id);
+    }
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned();
+    Ok(BOOT_ID.get_or_init(|| id))
 }
 
 /// A pidfd: signals and waits reach this process or no process.
@@ -241,7 +247,7 @@ mod tests {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let reused = child.id().cast_signed();
         for pid in [thread_id, reused, 0, -1, i32::MAX] {
-            for boot_id in ["earlier", &boot_id] {
+            for boot_id in ["earlier", boot_id] {
                 let gone = ProcessRef { pid, start_ticks: 1, boot_id: boot_id.into() };
                 assert!(gone.open().unwrap().is_none(), "{gone:?}");
                 gone.reap();

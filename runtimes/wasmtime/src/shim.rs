@@ -1,6 +1,6 @@
-//! The process that is a WASM container. In order: read what to run, create the engine and map the compiled file, join the
-//! Pod's namespaces, build a root of its own, wait until the agent has put it into its cgroup, give up every privilege, send
-//! `ready`, run the guest, write the exit record.
+//! The process that is a WASM container. In order: read what to run, leave the node's mounts, create the engine and map the compiled
+//! file, join the Pod's namespaces, build a root of its own, wait until the agent has put it into its cgroup, give up every
+//! privilege, send `ready`, run the guest, write the exit record.
 //!
 //! It outlives the agent: after `ready` it needs no other process, and any later agent finds its files (log, pid and exit
 //! records). See [`runtimes_shim::launch`] for the other side.
@@ -128,6 +128,7 @@ fn prepare(channel: &Channel) -> Result<Container, Failure> {
     let attached = Arc::new(Attached::listen(&args.dir, &spec)?);
     let log = Arc::new(Log::open(&spec.log_path, attached.clone())?);
 
+    root::own_mounts()?;
     let program = load(&spec, &args.code, &args.kind)?;
 
     root::join_namespaces(&spec)?;

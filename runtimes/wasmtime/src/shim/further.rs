@@ -54,6 +54,7 @@ fn prepare(channel: &Arc<Channel>) -> Result<(Program, Arc<Guest>), Failure> {
     let args = parse_args()?;
     let spec: ContainerSpec = read_json(&args.spec)?;
     confine::take_oom_score(spec.oom_score_adj).map_err(Failure::io("writing /proc/self/oom_score_adj"))?;
+    root::own_mounts()?;
     let program = load(&spec, &args.code, &args.kind)?;
 
     let mut fds = channel.wait_for_go().map_err(Failure::io("waiting for the agent"))?.into_iter();
