@@ -1,8 +1,7 @@
 //! The allocator, and the return of memory to the system: code that only the start needed, and freed memory, after the start and after
 //! busy periods. An idle process should have only the memory that it uses.
 //!
-//! The allocator is jemalloc: a scheduling cycle costs a fifth less than with glibc's, and ten thousand Pods take less memory
-//! (docs/benchmarks.md). C libraries, of which SQLite allocates most, keep glibc's.
+//! The allocator is jemalloc (docs/decisions/0025-jemalloc.md). C libraries, of which SQLite allocates most, keep glibc's.
 
 use std::ffi::{CStr, c_char};
 use std::pin::pin;
@@ -26,7 +25,7 @@ static ALLOCATOR: Jemalloc = Jemalloc;
 
 /// Settings of jemalloc, which it reads at its first allocation. Threads share one arena: those of their own have partly used pages of each
 /// size, several MiB in an idle process, and the caches of threads make most allocations without a lock. Freed pages go back to the
-/// system after a second, or in a quiet moment by [`watched`].
+/// system after a second if the process goes on to allocate, and else in a quiet moment by [`watched`].
 #[unsafe(export_name = "_rjem_malloc_conf")]
 static SETTINGS: Option<&'static c_char> = {
     // SAFETY: the pointer is to a static string.
@@ -73,7 +72,7 @@ pub fn settle() {
     trim();
 }
 
-/// Returns freed memory to the system.
+/// Returns freed memory to the system, except what the caches of threads have.
 fn trim() {
     // SAFETY: the name is that of an action without input and output.
     let failed = unsafe { tikv_jemalloc_sys::mallctl(PURGE.as_ptr(), null_mut(), null_mut(), null_mut(), 0) };
@@ -150,9 +149,7 @@ Anonymous:             0 kB
         let mut arenas = 0_u32;
         let mut size = size_of_val(&arenas);
         // SAFETY: the value of that name is an unsigned integer.
-        let failed = unsafe {
-            tikv_jemalloc_sys::mallctl(c"opt.narenas".as_ptr(), (&raw mut arenas).cast(), &raw mut size, null_mut(), 0)
-        };
+        let failed = unsafe { tikv_jemalloc_sys::mallctl(c"opt.narenas".as_ptr(), (&raw mut arenas).cast(), &raw mut size, null_mut(), 0) };
         assert_eq!((failed, arenas), (0, 1));
         let many: Vec<Vec<u8>> = (0..10_000).map(|_| vec![1; 4_096]).collect();
         let before = resident_pages();

@@ -34,7 +34,7 @@ use tokio_util::sync::DropGuard;
 
 pub use cache::Index;
 use cache::SharedCache;
-pub use cache::{Change, Registration};
+pub use cache::{Change, Registration, WriteMark};
 pub use changes::{Batch, Changes};
 pub use key::ObjectKey;
 pub use kinds::{BY_CLAIM_UID, BY_CONTROLLER, BY_NODE, BY_POOL, BY_RESERVED_NAME, BY_SERVICE, BY_VOLUME, LAST_APPLIED, UNBOUND_BY_CLASS};
@@ -137,15 +137,15 @@ impl<K: Cached> Informer<K> {
         tokio::time::timeout(limit, self.cache.reached(revision)).await.is_ok()
     }
 
-    /// Whether the cache is at least as new as the answer of a write of this kind, as far as its object is concerned: the watch has
-    /// delivered the write, or a list has shown that the object changed or is gone.
-    pub fn has_write(&self, written: &K) -> bool {
-        let (meta, revision) = (written.meta(), cache::revision(written.meta()));
-        self.cache.has_reached(revision)
-            || match self.get(&ObjectKey::from(meta)) {
-                Some(cached) => cached.meta().uid != meta.uid || cache::revision(cached.meta()) >= revision,
-                None => meta.deletion_timestamp.is_some(),
-            }
+    /// Marks a write of this kind by its answer. Call it after the write.
+    pub fn mark(&self, written: &K) -> WriteMark {
+        self.cache.mark(cache::revision(written.meta()))
+    }
+
+    /// Whether the cache is at least as new as a write: the watch has delivered the write or a later change, or a list that began after the
+    /// write was marked.
+    pub fn has_delivered(&self, mark: &WriteMark) -> bool {
+        self.cache.has_delivered(mark)
     }
 
     /// Stores an object as the watch does.
@@ -155,6 +155,6 @@ impl<K: Cached> Informer<K> {
 
     /// Removes an object as the watch does.
     pub fn remove(&self, key: &ObjectKey) {
-        self.cache.evict(key);
+        self.cache.evict(key, 0);
     }
 }

@@ -3,7 +3,7 @@
 //! Watches StatefulSets, their Pods, their ControllerRevisions and PersistentVolumeClaims. Creates, changes, deletes, adopts and
 //! releases Pods; creates claims and changes their owners; writes revisions and StatefulSet status. Never creates a Pod while
 //! one of its name exists, also one that is being deleted on a lost node. Never changes or deletes a claim. Never plans before the
-//! cache shows its own writes (see [`UnseenWrites`](crate::work::UnseenWrites)); a cache that is stale in another way leads to a
+//! cache shows its own writes of Pods (see [`UnseenWrites`](crate::work::UnseenWrites)); a cache that is stale in another way leads to a
 //! write that the server refuses: names are unique, deletions carry the UID, changes the revision that was read.
 
 mod apply;
@@ -37,7 +37,7 @@ pub struct StatefulSets {
     pods: Informer<Pod>,
     revisions: Informer<ControllerRevision>,
     claims: Informer<PersistentVolumeClaim>,
-    unseen: UnseenWrites<Pod>,
+    unseen: UnseenWrites,
 }
 
 /// Registers the controller.
@@ -94,7 +94,7 @@ impl Controller for StatefulSets {
             self.unseen.forget(key);
             return Ok(Next::OnChange);
         };
-        if let Some(wait) = self.unseen.wait(key, &self.pods) {
+        if let Some(wait) = self.unseen.wait(key, meta::uid(&set.metadata), &self.pods) {
             return Ok(Next::After(wait));
         }
         let selector = meta::selector(&set.spec.selector);

@@ -1,13 +1,18 @@
 //! The PodGroups and their Pods, bound or not, as far as the queue and the cycles of gangs need them. A Pod whose group does not exist yet,
 //! or has too few Pods, waits here and not in the scheduling queue: it costs nothing until the group is complete.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use sched_framework::{PodGroupInfo, PodInfo};
 use tokio::time::Instant;
 
 use crate::plugins::may_enqueue;
+
+/// The time after which it is written again that a group is scheduled, if that failed. It doubles up to 64 times as much.
+const REPORT_RETRY: Duration = Duration::from_secs(5);
 
 /// The groups by `namespace/name`. A group is here as long as it exists or has Pods.
 #[derive(Default)]
@@ -15,8 +20,8 @@ pub(crate) struct PodGroups {
     groups: HashMap<Arc<str>, PodGroup>,
     /// The group of each Pod, by the Pod's UID.
     group_of: HashMap<String, Arc<str>>,
-    /// The groups whose report failed, with the time of the next one, in the order of time.
-    failed_reports: VecDeque<(Instant, Arc<str>)>,
+    /// The groups whose report failed, with the time of the next one.
+    failed_reports: BTreeSet<(Instant, Arc<str>)>,
 }
 
 #[derive(Default)]
@@ -29,8 +34,17 @@ struct PodGroup {
     failures: u32,
     /// The end of the group's back-off.
     retry_at: Option<Instant>,
-    /// Whether it is being written, or was, that the group is scheduled. The PodGroup does not say so yet.
-    is_reported: bool,
+    /// It is being written, or was, that the group is scheduled.
+    report: Option<Report>,
+}
+
+/// A write that says that a group is scheduled.
+struct Report {
+    /// The condition before it.
+    before: Option<Condition>,
+    failures: u32,
+    /// It failed, and is repeated now.
+    is_due: bool,
 }
 
 impl PodGroups {
@@ -40,9 +54,10 @@ impl PodGroups {
         let group = self.groups.entry(Arc::clone(&key)).or_default();
         // A group that is created again begins anew.
         if info.as_ref().map(|info| &info.uid) != group.info.as_ref().map(|info| &info.uid) {
-            (group.failures, group.retry_at, group.is_reported) = (0, None, false);
+            (group.failures, group.retry_at, group.report) = (0, None, None);
         }
-        group.is_reported &= info.as_ref().is_some_and(|info| !info.is_scheduled());
+        // The PodGroup says so now, or somebody has written something else since.
+        group.report.take_if(|report| info.as_ref().is_none_or(|info| info.scheduled != report.before));
         group.info = info;
         self.remove_unused(&key);
     }
@@ -112,24 +127,33 @@ impl PodGroups {
         let group = self.groups.get_mut(key)?;
         (group.failures, group.retry_at) = (0, None);
         let info = group.info.as_ref().filter(|info| !info.is_scheduled())?;
-        (!std::mem::replace(&mut group.is_reported, true)).then(|| info.clone())
+        let failures = match &group.report {
+            Some(report) if !report.is_due => return None,
+            report => report.as_ref().map_or(0, |report| report.failures),
+        };
+        group.report = Some(Report { before: info.scheduled.clone(), failures, is_due: false });
+        Some(info.clone())
     }
 
-    /// It could not be written that the group is scheduled. It is written again at `retry_at`, which is not before that of other groups.
-    pub fn report_failed(&mut self, key: Arc<str>, retry_at: Instant) {
-        self.failed_reports.push_back((retry_at, key));
+    /// It could not be written that the group is scheduled. It is written again after a while, unless the group has changed meanwhile.
+    pub fn report_failed(&mut self, key: Arc<str>, now: Instant) {
+        let Some(report) = self.groups.get_mut(&key).and_then(|group| group.report.as_mut()) else { return };
+        let wait = REPORT_RETRY.saturating_mul(1 << report.failures.min(6));
+        report.failures = report.failures.saturating_add(1);
+        self.failed_reports.insert((now + wait, key));
     }
 
     /// The time of the first report that is repeated.
     pub fn next_report(&self) -> Option<Instant> {
-        self.failed_reports.front().map(|(retry_at, _)| *retry_at)
+        self.failed_reports.first().map(|(retry_at, _)| *retry_at)
     }
 
     /// Takes a group whose report may be repeated by now.
     pub fn take_failed_report(&mut self, now: Instant) -> Option<Arc<str>> {
-        let (_, key) = self.failed_reports.pop_front_if(|(retry_at, _)| *retry_at <= now)?;
-        if let Some(group) = self.groups.get_mut(&key) {
-            group.is_reported = false;
+        self.next_report().filter(|retry_at| *retry_at <= now)?;
+        let (_, key) = self.failed_reports.pop_first()?;
+        if let Some(report) = self.groups.get_mut(&key).and_then(|group| group.report.as_mut()) {
+            report.is_due = true;
         }
         Some(key)
     }
@@ -222,29 +246,48 @@ mod tests {
         assert_eq!((groups.retry_at(KEY), groups.failed(KEY)), (None, 1), "another group of the same name");
     }
 
+    fn conditioned(status: &str) -> Option<PodGroupInfo> {
+        let condition = json!({"type": POD_GROUP_INITIALLY_SCHEDULED, "status": status, "reason": "Scheduled", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let spec = json!({"schedulingPolicy": {"gang": {"minCount": 1}}});
+        let group = json!({"metadata": {"uid": "1"}, "spec": spec, "status": {"conditions": [condition]}});
+        Some(PodGroupInfo::new(&serde_json::from_value(group).expect("a PodGroup")))
+    }
+
     #[tokio::test(start_paused = true)]
-    async fn it_is_written_until_the_group_says_so_that_it_is_scheduled() {
+    async fn a_report_that_failed_is_repeated_later_and_later() {
         let (mut groups, now) = (PodGroups::default(), Instant::now());
-        let retry_at = now + std::time::Duration::from_secs(1);
         groups.set(KEY, gang(2, "1"));
         assert!(groups.succeeded(KEY).is_some());
         groups.set(KEY, gang(1, "1"));
         assert!(groups.succeeded(KEY).is_none(), "its write may be under way");
-        groups.report_failed(KEY.into(), retry_at);
-        assert!(groups.succeeded(KEY).is_none(), "it waits");
-        assert_eq!((groups.next_report(), groups.take_failed_report(now)), (Some(retry_at), None));
-        assert_eq!((groups.take_failed_report(retry_at).as_deref(), groups.next_report()), (Some(KEY), None));
-        assert!(groups.succeeded(KEY).is_some());
+        let mut at = now;
+        for factor in [1, 2, 4, 8, 16, 32, 64, 64] {
+            groups.report_failed(KEY.into(), at);
+            assert!(groups.succeeded(KEY).is_none(), "it waits");
+            assert_eq!((groups.next_report(), groups.take_failed_report(at)), (Some(at + REPORT_RETRY * factor), None));
+            at += REPORT_RETRY * factor;
+            assert_eq!((groups.take_failed_report(at).as_deref(), groups.next_report()), (Some(KEY), None));
+            assert!(groups.succeeded(KEY).is_some());
+        }
+    }
 
-        let status = json!({"conditions": [{"type": POD_GROUP_INITIALLY_SCHEDULED, "status": "True", "reason": "Scheduled", "message": "",
-            "lastTransitionTime": "2026-01-01T00:00:00Z"}]});
-        let group = json!({"metadata": {"uid": "1"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 1}}}, "status": status});
-        let group = serde_json::from_value(group).expect("a PodGroup");
-        groups.set(KEY, Some(PodGroupInfo::new(&group)));
+    #[test]
+    fn a_group_is_reported_until_it_says_that_it_is_scheduled() {
+        let mut groups = PodGroups::default();
+        groups.set(KEY, gang(1, "1"));
+        assert!(groups.succeeded(KEY).is_some());
+        groups.set(KEY, conditioned("True"));
         assert!(groups.succeeded(KEY).is_none(), "it says so");
         groups.set(KEY, gang(1, "1"));
         assert!(groups.succeeded(KEY).is_some(), "somebody took the condition away");
+        groups.set(KEY, conditioned("False"));
+        assert!(groups.succeeded(KEY).is_some(), "a later write says something else");
+        groups.report_failed(KEY.into(), Instant::now());
         groups.set(KEY, gang(1, "2"));
         assert!(groups.succeeded(KEY).is_some(), "another group of the same name");
+        groups.set(KEY, None);
+        groups.report_failed(KEY.into(), Instant::now());
+        assert!(groups.groups.is_empty());
     }
 }

@@ -259,7 +259,7 @@ impl Scheduler {
             self.unpark();
             self.begin_bindings();
             metrics::set_pending(self.queue.counts());
-            let (flush_at, report_at) = (self.queue.next_flush(), self.groups.next_report());
+            let (flush_at, report_at) = (self.queue.next_flush(), self.next_report());
             let (permit_at, externals, has_externals) = (self.next_permit(), self.externals.clone(), self.has_externals());
             let externals_by = (!has_externals).then_some(self.externals_by);
             let may_schedule = watches.are_synced() && has_externals && self.has_work() && self.writes.len() < WRITES_IN_FLIGHT_MAX;
@@ -290,7 +290,7 @@ impl Scheduler {
                 changes = node_images::next(images.as_ref()) => self.images_changed(changes),
                 () = permit::changed(externals.as_deref(), externals_by) => self.externals_changed(),
                 () = tokio::time::sleep_until(permit_at.unwrap_or_else(Instant::now)), if permit_at.is_some() => self.permit_all(),
-                () = tokio::time::sleep_until(report_at.unwrap_or_else(Instant::now)), if report_at.is_some() => self.repeat_reports(),
+                () = tokio::time::sleep_until(report_at.unwrap_or_else(Instant::now)), if report_at.is_some() => self.repeat_report(),
                 () = std::future::ready(()), if may_schedule => self.schedule_one(),
                 () = tokio::time::sleep_until(flush_at.unwrap_or_else(Instant::now)), if flush_at.is_some() => self.queue.flush(Instant::now()),
             }

@@ -70,7 +70,7 @@ fn wake(shared: &Arc<Shared>) -> std::io::Result<()> {
         return Ok(());
     }
     let ours = shared.clone();
-    let started = thread::Builder::new().name("plugin-ticker".into()).stack_size(64 << 10).spawn(move || tick(&ours));
+    let started = thread::Builder::new().name("plugin-ticker".into()).stack_size(256 << 10).spawn(move || tick(&ours));
     match started {
         Ok(handle) => *thread = Some(handle.thread().clone()),
         Err(error) => {

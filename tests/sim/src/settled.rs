@@ -132,14 +132,15 @@ fn jobs(view: &View, reasons: &mut Vec<String>) {
     }
 }
 
-/// Each gang that fits has as many Pods on nodes as it needs, and says so. Nothing creates the Pods of a gang again that was preempted.
+/// Each gang that fits has as many Pods on nodes as it needs, and says so. Nothing creates Pods again that were preempted.
 fn gangs(view: &View, reasons: &mut Vec<String>) {
     for (key, group) in view.all("podgroups").filter(|(_, group)| !is_impossible(group)) {
         let least = number(group, "/spec/schedulingPolicy/gang/minCount").and_then(|least| usize::try_from(least).ok()).unwrap_or(0);
         let bound = bound(view, &key.namespace, &key.name);
         let is_scheduled = condition(group, "PodGroupInitiallyScheduled").is_some_and(|condition| condition["status"] == "True");
-        let has_lost_pods = bound < least && is_preempted(view, &key.namespace, &key.name);
-        if (bound < least || !is_scheduled) && !has_lost_pods {
+        let pods = view.within("pods", &key.namespace).filter(|pod| pod_group(pod) == Some(&key.name) && is_active(pod)).count();
+        let lacks_pods = pods < least && is_preempted(view, &key.namespace, &key.name);
+        if (bound < least || !is_scheduled) && !lacks_pods {
             reasons.push(format!("{key}: {bound} Pods are bound, {least} are needed, scheduled {is_scheduled}"));
         }
     }

@@ -67,11 +67,31 @@ pub(super) struct SharedCache<K> {
     /// Locked while a change is stored and delivered, so that every handler gets each change once and in order.
     handlers: Mutex<Handlers<K>>,
     synced: watch::Sender<bool>,
-    /// The highest resource version that the watch has delivered.
+    /// The highest resource version that the watch has delivered. The objects of a list count when it is complete: until then, others are
+    /// as they were before it.
     revision: watch::Sender<u64>,
+    lists: Mutex<Lists>,
     /// Drops the fields that no reader needs.
     trim: fn(&mut K),
     pub(super) stats: Arc<Stats>,
+}
+
+/// The lists of the watch.
+#[derive(Default)]
+struct Lists {
+    begun: u64,
+    /// The number of the last complete one.
+    completed: u64,
+    /// The highest resource version of a list that is not complete.
+    revision: Option<u64>,
+}
+
+/// A write that the cache may not know yet.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WriteMark {
+    revision: u64,
+    /// The lists that had begun.
+    lists: u64,
 }
 
 struct Handlers<K> {
@@ -87,6 +107,7 @@ impl<K> SharedCache<K> {
             handlers: Mutex::new(Handlers { by_number: BTreeMap::new(), next: 0 }),
             synced: watch::Sender::new(false),
             revision: watch::Sender::new(0),
+            lists: Mutex::default(),
             trim,
             stats: Arc::new(Stats::new(kind)),
         }
@@ -106,9 +127,13 @@ impl<K> SharedCache<K> {
         let _ = self.revision.subscribe().wait_for(|reached| *reached >= revision).await;
     }
 
-    /// Whether the watch has delivered this resource version or a later one.
-    pub(super) fn has_reached(&self, revision: u64) -> bool {
-        *self.revision.borrow() >= revision
+    pub(super) fn mark(&self, revision: u64) -> WriteMark {
+        WriteMark { revision, lists: self.lists.lock().begun }
+    }
+
+    /// Whether the watch has delivered the write, or a list that began after it.
+    pub(super) fn has_delivered(&self, mark: &WriteMark) -> bool {
+        *self.revision.borrow() >= mark.revision || self.lists.lock().completed > mark.lists
     }
 
     pub(super) fn subscribe_synced(&self) -> watch::Receiver<bool> {
@@ -133,17 +158,22 @@ impl<K: Cached> SharedCache<K> {
         Registration { cache: Arc::downgrade(cache), number }
     }
 
-    pub(super) fn evict(&self, key: &ObjectKey) {
+    pub(super) fn evict(&self, key: &ObjectKey, revision: u64) {
         let handlers = self.handlers.lock();
         let old = self.objects.write().remove(key);
+        self.delivered(revision);
         if old.is_some() {
             handlers.deliver(Change { old, new: None });
         }
     }
 
-    /// The watch has delivered a change of this resource version; a deletion has one of its own.
+    /// The watch has delivered a change of this resource version; a deletion has one of its own. The cache has the change already.
     fn delivered(&self, revision: u64) {
         self.stats.set_objects(self.objects.read().by_key.len());
+        if let Some(listed) = &mut self.lists.lock().revision {
+            *listed = revision.max(*listed);
+            return;
+        }
         self.revision.send_if_modified(|reached| {
             let is_newer = revision > *reached;
             *reached = revision.max(*reached);
@@ -164,20 +194,34 @@ impl<K: Cached> Store<K> for SharedCache<K> {
         let revision = revision(object.meta());
         let handlers = self.handlers.lock();
         let change = self.objects.write().put(object);
-        handlers.deliver(change);
-        drop(handlers);
         self.delivered(revision);
+        handlers.deliver(change);
+    }
+
+    fn begin_list(&self) {
+        let mut lists = self.lists.lock();
+        lists.begun += 1;
+        lists.revision = Some(0);
     }
 
     fn remove(&self, object: &K) {
-        self.evict(&ObjectKey::from(object.meta()));
-        self.delivered(revision(object.meta()));
+        self.evict(&ObjectKey::from(object.meta()), revision(object.meta()));
     }
 
     fn complete(&self, listed: &BTreeSet<ObjectKey>) {
-        let gone: Vec<ObjectKey> = self.objects.read().by_key.keys().filter(|key| !listed.contains(key)).cloned().collect();
-        gone.iter().for_each(|key| self.evict(key));
-        self.delivered(0);
+        let handlers = self.handlers.lock();
+        let mut objects = self.objects.write();
+        let gone: Vec<ObjectKey> = objects.by_key.keys().filter(|key| !listed.contains(key)).cloned().collect();
+        let gone: Vec<_> = gone.iter().filter_map(|key| objects.remove(key)).collect();
+        drop(objects);
+        let listed = {
+            let mut lists = self.lists.lock();
+            lists.completed = lists.begun;
+            lists.revision.take()
+        };
+        self.delivered(listed.unwrap_or_default());
+        gone.into_iter().for_each(|old| handlers.deliver(Change { old: Some(old), new: None }));
+        drop(handlers);
         self.synced.send_replace(true);
     }
 }

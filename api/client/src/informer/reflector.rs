@@ -34,6 +34,9 @@ pub trait Store<K>: Send + Sync + 'static {
     /// The key of an object.
     fn key(object: &K) -> Self::Key;
 
+    /// A list begins, whose objects are put until it is complete.
+    fn begin_list(&self) {}
+
     /// Records the present state of an object, which the store may have already.
     fn put(&self, object: K);
 
@@ -84,6 +87,10 @@ impl<K, S: Store<K>> Store<K> for Signalled<S> {
         self.store.put(object);
     }
 
+    fn begin_list(&self) {
+        self.store.begin_list();
+    }
+
     fn remove(&self, object: &K) {
         self.store.remove(object);
     }
@@ -118,6 +125,7 @@ pub(super) async fn follow<K, S: Store<K>>(events: impl Stream<Item = watcher::R
         match event {
             Ok(Event::Init) => {
                 listed.clear();
+                store.begin_list();
                 stats.listed();
             }
             Ok(Event::InitApply(object)) => {

@@ -156,18 +156,34 @@ async fn a_write_is_waited_for_until_the_watch_delivers_it() {
 }
 
 #[tokio::test]
-async fn a_write_is_delivered_by_the_watch_or_by_a_list() {
-    let (informer, mut deletion) = (Informer::detached(), map("a", "1", 7));
-    deletion.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).expect("a time");
-    informer.put(map("a", "1", 5));
-    assert!(!informer.has_write(&map("a", "1", 7)) && !informer.has_write(&deletion));
-    assert!(!informer.has_write(&map("b", "2", 6)), "a creation");
-    let listed = |object: ConfigMap| vec![Event::Init, Event::InitApply(object), Event::InitDone];
-    follow(&informer, listed(map("a", "2", 6))).await;
-    assert!(informer.has_write(&map("a", "1", 7)), "another object has the name");
-    assert!(informer.has_write(&map("b", "2", 6)), "a later change shows that the creation was delivered");
-    follow(&informer, listed(map("b", "2", 6))).await;
-    assert!(informer.has_write(&deletion) && !informer.has_write(&map("a", "1", 7)), "the object is gone");
+async fn a_write_is_delivered_by_the_watch_or_by_a_list_that_began_later() {
+    let informer = Informer::detached();
+    let list = |objects: Vec<ConfigMap>| [Event::Init].into_iter().chain(objects.into_iter().map(Event::InitApply));
+    informer.put(map("b", "2", 5));
+    let mark = informer.mark(&map("b", "2", 7));
+    assert!(!informer.has_delivered(&mark));
+    follow(&informer, list(vec![map("a", "1", 9)]).collect()).await;
+    assert!(!informer.has_delivered(&mark), "the list is not complete: the other object is as it was");
+    let late = informer.mark(&map("c", "3", 12));
+    follow(&informer, vec![Event::InitApply(map("b", "2", 8)), Event::InitDone]).await;
+    assert!(informer.has_delivered(&mark) && informer.get(&key("b")).is_some());
+    assert!(!informer.has_delivered(&late), "the list began before the write");
+    follow(&informer, list(vec![map("a", "1", 9)]).chain([Event::InitDone]).collect()).await;
+    assert!(informer.has_delivered(&late), "an object that is gone has no resource version in a list");
+    let next = informer.mark(&map("a", "1", 13));
+    informer.put(map("a", "1", 13));
+    assert!(informer.has_delivered(&next));
+}
+
+#[tokio::test]
+async fn handlers_find_the_write_delivered_that_they_are_called_for() {
+    let informer = Informer::detached();
+    let (mark, seen) = (informer.mark(&map("a", "1", 7)), Arc::new(Mutex::new(Vec::new())));
+    let (reader, noted) = (informer.clone(), Arc::clone(&seen));
+    let _handler = informer.on_change(move |_| noted.lock().push(reader.has_delivered(&mark)));
+    informer.put(map("a", "1", 6));
+    follow(&informer, vec![Event::Delete(map("a", "1", 7))]).await;
+    assert_eq!(*seen.lock(), [false, true]);
 }
 
 /// A server that lists nothing and whose watches stay open; counts its requests.

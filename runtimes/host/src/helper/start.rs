@@ -34,6 +34,8 @@ const CPU_SHARES: u64 = 512;
 const LOW_CPU_SHARES: u64 = 2;
 /// The nice value of the least weight.
 const LOW_NICE: libc::c_int = 19;
+/// The setting of the allocator with which freed memory is unmapped, so that the limit of the process' data counts what is in use.
+const ALLOCATOR: (&str, &str) = ("_RJEM_MALLOC_CONF", "retain:false,dirty_decay_ms:100");
 /// Begins the name of each process' cgroup.
 const GROUP: &str = "helper-";
 /// Ends the name of the parent of cgroups of low priority.
@@ -146,7 +148,8 @@ impl Helper {
         let errors = File::from(errors);
         let their_errors = errors.try_clone().map_err(HelperError::system(doing()))?;
         let mut command = Command::new(&self.program);
-        command.args(&self.args).env_clear().stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(their_errors).kill_on_drop(true);
+        command.args(&self.args).env_clear().env(ALLOCATOR.0, ALLOCATOR.1).kill_on_drop(true);
+        command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(their_errors);
         let child = command.spawn().map_err(HelperError::system(doing()))?;
         // The command owns their end of the socket.
         drop(command);

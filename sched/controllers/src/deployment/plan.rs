@@ -88,7 +88,9 @@ pub fn plan(snapshot: &Snapshot<'_>) -> Plan {
         actions.extend(history::expired(deployment, &sets.old).into_iter().map(Action::Delete));
         return settle(snapshot, &sets, merged(actions), Some(pausing));
     }
-    let scaled = if scale::is_wanted(deployment, &sets) { scale::proportionally(deployment, &sets) } else { Vec::new() };
+    // New Pods wait until those of the old templates are gone. Upstream scales them nevertheless.
+    let waits = fence::recreates(deployment) && sets.new.is_some() && sets.old.iter().any(|set| has_pods(snapshot, set));
+    let scaled = if scale::is_wanted(deployment, &sets) && !waits { scale::proportionally(deployment, &sets) } else { Vec::new() };
     if !scaled.is_empty() {
         let mut actions = revised(deployment, &sets).unwrap_or_default();
         actions.extend(scaled);
@@ -159,6 +161,11 @@ fn rolling(deployment: &Deployment, sets: &Sets) -> Vec<Action> {
     merged(actions)
 }
 
+/// Whether a ReplicaSet has Pods, by its status or by the Pods themselves.
+fn has_pods(snapshot: &Snapshot<'_>, set: &ReplicaSet) -> bool {
+    set.status.as_ref().is_some_and(|status| status.replicas > 0) || (snapshot.runs_pods)(set)
+}
+
 fn recreate(snapshot: &Snapshot<'_>, sets: &Sets) -> Vec<Action> {
     let deployment = snapshot.deployment;
     let shrunk: Vec<Action> = sets.old.iter().filter(|set| fence::size(set) > 0).filter_map(|set| resized(deployment, set, 0)).collect();
@@ -167,8 +174,7 @@ fn recreate(snapshot: &Snapshot<'_>, sets: &Sets) -> Vec<Action> {
         actions.extend(shrunk);
         return actions;
     }
-    let alive = |set: &ReplicaSet| set.status.as_ref().is_some_and(|status| status.replicas > 0) || (snapshot.runs_pods)(set);
-    if sets.old.iter().any(|set| alive(set)) {
+    if sets.old.iter().any(|set| has_pods(snapshot, set)) {
         return revised(deployment, sets).unwrap_or_default();
     }
     let Some(mut actions) = revised(deployment, sets) else {

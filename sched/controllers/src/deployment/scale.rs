@@ -21,7 +21,7 @@ fn number(set: &ReplicaSet, annotation: &str) -> Option<i32> {
 }
 
 /// The changes that bring the ReplicaSets to the wanted scale. There is none for several ReplicaSets of the strategy `Recreate`, of which
-/// the rollout shrinks all but one. (Upstream waits then for ever, and also for a ReplicaSet that has the wanted size but notes another.)
+/// the rollout shrinks those of old templates. (Upstream waits then for ever, and also for a ReplicaSet that has the wanted size but notes another.)
 pub fn proportionally(deployment: &Deployment, sets: &Sets) -> Vec<Action> {
     if let Some(only) = active_or_latest(sets) {
         return resized(deployment, only, wanted(deployment)).into_iter().collect();

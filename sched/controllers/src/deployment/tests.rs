@@ -221,6 +221,11 @@ fn a_rollout_that_becomes_a_recreation_and_is_scaled_ends() {
         d.spec.strategy = serde_json::from_value(json!({"type": "Recreate"})).expect("a strategy");
         d.spec.replicas = Some(2);
     });
+    world.pass();
+    assert_eq!(world.sizes(), [0, 1], "the old set shrinks");
+    world.pass();
+    assert_eq!(world.sizes(), [0, 1], "its Pods still run");
+    world.pods_move(100);
     while world.pass() {
         world.pods_move(100);
     }

@@ -121,7 +121,8 @@ impl Jobs {
         }
         let api = writes::api::<Pod>(&self.client, meta::namespace(&pod.metadata));
         let patched = api.patch(meta::name(&pod.metadata), &writes::patching(), &Patch::Strategic(&patch)).await;
-        // A conflict says that another Pod has the name by now, or that too many others write to this one. The cache will tell.
+        // A conflict says that another Pod has the name by now, that the Pod has changed since it was read, or that too many others write
+        // to it. The cache will tell.
         gone_is_fine(patched.during("removing the finalizer of", format!("Pod {}", ObjectKey::from(&pod.metadata))))
     }
 
@@ -231,12 +232,39 @@ mod tests {
             let body = Body::from(status.to_string().into_bytes());
             std::future::ready(Ok::<_, Infallible>(Response::builder().status(code).body(body).expect("a response")))
         });
-        let client = kube::Client::new(service, "default");
+        with_client(kube::Client::new(service, "default"))
+    }
+
+    fn with_client(client: kube::Client) -> Jobs {
         let recorder = Recorder::new(client.clone(), "job-controller", None, &Tasks::new(CancellationToken::new()));
         let expectations = Arc::new(Expectations::default());
         let control = PodControl::new(client.clone(), recorder.clone(), Arc::clone(&expectations));
         let (jobs, pods, removals) = (Informer::detached(), Informer::detached(), Arc::new(Removals::default()));
         Jobs { client, control, recorder, jobs, pods, expectations, removals }
+    }
+
+    #[tokio::test]
+    async fn only_a_pod_that_is_given_up_must_be_as_it_was_read() {
+        let pod: Pod = serde_json::from_value(json!({"metadata": {"name": "p", "uid": "u", "resourceVersion": "7",
+            "finalizers": [member::FINALIZER]}}))
+        .expect("a Pod");
+        let (sender, mut patches) = tokio::sync::mpsc::unbounded_channel();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let sender = sender.clone();
+            async move {
+                let patch = request.into_body().collect_bytes().await.expect("a body");
+                sender.send(serde_json::from_slice::<Value>(&patch).expect("JSON")).expect("received");
+                let gone = json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "message": "", "code": 404});
+                Ok::<_, Infallible>(Response::builder().status(404).body(Body::from(gone.to_string().into_bytes())).expect("a response"))
+            }
+        });
+        let controller = with_client(kube::Client::new(service, "default"));
+        controller.give_up(&[Arc::new(pod.clone())]).await.1.expect("gone");
+        controller.untrack_one(&pod).await.expect("gone");
+        for wanted in [json!("7"), Value::Null] {
+            let patch = patches.recv().await.expect("a patch");
+            assert_eq!((&patch["metadata"]["resourceVersion"], &patch["metadata"]["uid"]), (&wanted, &json!("u")));
+        }
     }
 
     #[tokio::test]

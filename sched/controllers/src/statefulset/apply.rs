@@ -31,7 +31,7 @@ impl StatefulSets {
                 break;
             }
         }
-        self.unseen.add(&ObjectKey::from(&set.metadata), written);
+        self.unseen.add(&ObjectKey::from(&set.metadata), meta::uid(&set.metadata), &written, &self.pods);
         result
     }
 

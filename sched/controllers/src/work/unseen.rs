@@ -7,51 +7,51 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use api_client::informer::{Cached, Informer, ObjectKey};
+use api_client::informer::{Cached, Informer, ObjectKey, WriteMark};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::expectations::EXPECTATION_TTL;
 
+/// How often a pass looks whether the cache shows the writes. Usually the event of a write is what wakes it.
+const RECHECK: Duration = Duration::from_secs(1);
+
 /// Unseen writes of one controller, by the owner's key.
-pub struct UnseenWrites<K> {
-    owners: Mutex<HashMap<ObjectKey, Unseen<K>>>,
+#[derive(Debug, Default)]
+pub struct UnseenWrites {
+    owners: Mutex<HashMap<ObjectKey, Unseen>>,
 }
 
-struct Unseen<K> {
-    writes: Vec<K>,
+#[derive(Debug)]
+struct Unseen {
+    /// The owner's UID: another object may have its name by now.
+    uid: String,
+    writes: Vec<WriteMark>,
+    /// Then the watch is assumed to have lost the writes.
     until: Instant,
 }
 
-impl<K> Default for UnseenWrites<K> {
-    fn default() -> Self {
-        Self { owners: Mutex::default() }
-    }
-}
-
-impl<K: Cached> UnseenWrites<K> {
+impl UnseenWrites {
     /// Adds the answers of writes. Call it at the end of a pass.
-    pub fn add(&self, owner: &ObjectKey, writes: Vec<K>) {
-        if writes.is_empty() {
+    pub fn add<K: Cached>(&self, owner: &ObjectKey, uid: &str, written: &[K], informer: &Informer<K>) {
+        if written.is_empty() {
             return;
         }
-        let mut owners = self.owners.lock();
-        let unseen = owners.entry(owner.clone()).or_insert_with(|| Unseen { writes: Vec::new(), until: Instant::now() });
-        unseen.writes.extend(writes);
-        unseen.until = Instant::now() + EXPECTATION_TTL;
+        let writes = written.iter().map(|object| informer.mark(object)).collect();
+        let unseen = Unseen { uid: uid.to_owned(), writes, until: Instant::now() + EXPECTATION_TTL };
+        self.owners.lock().insert(owner.clone(), unseen);
     }
 
-    /// How long a pass waits at most until the cache shows the writes; `None` if it shows all of them.
-    pub fn wait(&self, owner: &ObjectKey, informer: &Informer<K>) -> Option<Duration> {
+    /// When a pass looks again because the cache does not show all writes of the last one; `None` if it does.
+    pub fn wait<K: Cached>(&self, owner: &ObjectKey, uid: &str, informer: &Informer<K>) -> Option<Duration> {
         let mut owners = self.owners.lock();
         let unseen = owners.get_mut(owner)?;
-        unseen.writes.retain(|written| !informer.has_write(written));
-        let wait = unseen.until.saturating_duration_since(Instant::now());
-        if unseen.writes.is_empty() || wait.is_zero() {
+        unseen.writes.retain(|mark| !informer.has_delivered(mark));
+        if unseen.writes.is_empty() || unseen.uid != uid || unseen.until <= Instant::now() {
             owners.remove(owner);
             return None;
         }
-        Some(wait)
+        Some(RECHECK)
     }
 
     /// The owner is gone.
@@ -75,18 +75,25 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_pass_waits_for_the_writes_of_the_last_one_but_not_for_ever() {
         let (unseen, informer, owner) = (UnseenWrites::default(), Informer::detached(), ObjectKey::new("ns", "set"));
-        unseen.add(&owner, Vec::new());
-        assert_eq!(unseen.wait(&owner, &informer), None);
-        unseen.add(&owner, vec![pod(5), pod(7)]);
+        unseen.add(&owner, "a", &[], &informer);
+        assert_eq!(unseen.wait(&owner, "a", &informer), None);
+        unseen.add(&owner, "a", &[pod(5), pod(7)], &informer);
         informer.put(pod(5));
-        assert_eq!(unseen.wait(&owner, &informer), Some(EXPECTATION_TTL));
+        assert_eq!(unseen.wait(&owner, "a", &informer), Some(RECHECK));
         informer.put(pod(7));
-        assert_eq!(unseen.wait(&owner, &informer), None);
-        unseen.add(&owner, vec![pod(9)]);
+        assert_eq!(unseen.wait(&owner, "a", &informer), None);
+        unseen.add(&owner, "a", &[pod(9)], &informer);
         tokio::time::advance(EXPECTATION_TTL).await;
-        assert_eq!(unseen.wait(&owner, &informer), None);
-        unseen.add(&owner, vec![pod(9)]);
+        assert_eq!(unseen.wait(&owner, "a", &informer), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn another_owner_of_the_name_does_not_wait() {
+        let (unseen, informer, owner) = (UnseenWrites::default(), Informer::detached(), ObjectKey::new("ns", "set"));
+        unseen.add(&owner, "a", &[pod(9)], &informer);
+        assert_eq!(unseen.wait(&owner, "b", &informer), None);
+        unseen.add(&owner, "b", &[pod(9)], &informer);
         unseen.forget(&owner);
-        assert_eq!(unseen.wait(&owner, &informer), None);
+        assert_eq!(unseen.wait(&owner, "b", &informer), None);
     }
 }

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 pub(super) use self::preemption::EndedPreemption;
 use self::preemption::Preempting;
-use super::{Finished, Next, Scheduler};
+use super::{Finished, Next, Scheduler, WRITES_IN_FLIGHT_MAX};
 use crate::bind::{GroupCondition, Reason};
 use crate::cycle;
 use crate::diagnosis::rejected;
@@ -36,8 +36,6 @@ const TRANSITION: Duration = Duration::from_secs(1);
 /// A gang waits so many times longer than its cycle took: one that never fits has a small share of the scheduler's time, however many
 /// Pods it has.
 const IDLE_SHARE: u32 = 20;
-/// The time after which it is written again that a group is scheduled, if that failed.
-const REPORT_RETRY: Duration = Duration::from_secs(5);
 
 /// A cycle of a gang that is under way.
 pub(super) struct GangCycle {
@@ -395,8 +393,9 @@ impl Scheduler {
     /// Writes that the group is scheduled unless its PodGroup says so. Its Pods may be on their nodes for long: another scheduler may have
     /// bound them, or this one before a restart.
     fn report_group(&mut self, group: &str) {
-        let member = self.groups.pods(group).iter().find_map(|uid| self.cache.pod(uid).cloned());
-        if let Some(pod) = member {
+        let uids = self.groups.pods(group);
+        let member = uids.iter().filter_map(|uid| self.cache.pod(uid)).find(|pod| self.group_of(pod).is_some());
+        if let Some(pod) = member.cloned() {
             self.member_scheduled(&pod);
         }
     }
@@ -414,13 +413,17 @@ impl Scheduler {
     }
 
     pub(super) fn report_failed(&mut self, group: Arc<str>) {
-        self.groups.report_failed(group, Instant::now() + REPORT_RETRY);
+        self.groups.report_failed(group, Instant::now());
     }
 
-    /// Repeats the reports that failed.
-    pub(super) fn repeat_reports(&mut self) {
-        let now = Instant::now();
-        while let Some(group) = self.groups.take_failed_report(now) {
+    /// The time at which a report that failed is repeated, if there is one and the number of writes in flight allows it.
+    pub(super) fn next_report(&self) -> Option<Instant> {
+        self.groups.next_report().filter(|_| self.writes.len() < WRITES_IN_FLIGHT_MAX)
+    }
+
+    /// Repeats a report that failed.
+    pub(super) fn repeat_report(&mut self) {
+        if let Some(group) = self.groups.take_failed_report(Instant::now()) {
             self.report_group(&group);
         }
     }

@@ -79,9 +79,10 @@ impl Numbers {
     /// granted, and that of Pods may be of different ages.
     fn healthy(&self, uid: &str, now: Duration) -> (i64, i64) {
         let disrupted: Vec<_> = self.disrupted.values(uid, now).collect();
-        let staying = self.healthy.values(uid, now).flat_map(|healthy| {
-            disrupted.iter().map(|disrupted| count(healthy.difference(disrupted).count())).collect::<Vec<_>>()
-        });
+        let staying = self
+            .healthy
+            .values(uid, now)
+            .flat_map(|healthy| disrupted.iter().map(|disrupted| count(healthy.difference(disrupted).count())).collect::<Vec<_>>());
         let most = self.healthy.values(uid, now).map(|healthy| count(healthy.len())).max();
         (staying.min().unwrap_or(0), most.unwrap_or(0))
     }
@@ -95,7 +96,8 @@ impl Numbers {
         let mut sums = BTreeSet::from([0]);
         for workload in self.workloads.get(uid).into_iter().flatten() {
             let owning: BTreeSet<i64> = self.owning.values(&format!("{uid} {workload}"), now).collect();
-            let mut replicas: BTreeSet<i64> = owning.contains(&1).then(|| self.replicas.values(workload, now)).into_iter().flatten().collect();
+            let mut replicas: BTreeSet<i64> =
+                owning.contains(&1).then(|| self.replicas.values(workload, now)).into_iter().flatten().collect();
             replicas.extend(owning.get(&0));
             sums = sums.iter().flat_map(|sum| replicas.iter().map(move |replicas| sum + replicas)).collect();
         }

@@ -64,20 +64,23 @@ impl Counts {
 #[derive(Default)]
 pub struct Creations {
     parallelism: Recent,
+    /// The parallelism, and 0 while the Job is suspended.
+    wanted: Recent,
     succeeded: Ended,
 }
 
 impl Check for Creations {
     fn change(&mut self, view: &View, change: &Change) -> Result<(), String> {
         if let (Some(job), "jobs") = (&change.new, change.key.resource.as_str()) {
-            self.parallelism.add(text(job, "/metadata/uid"), number(job, "/spec/parallelism").unwrap_or(1), view.now);
+            let (uid, parallelism) = (text(job, "/metadata/uid"), number(job, "/spec/parallelism").unwrap_or(1));
+            self.parallelism.add(uid, parallelism, view.now);
+            self.wanted.add(uid, if job["spec"]["suspend"] == true { 0 } else { parallelism }, view.now);
         }
         if let (Some(pod), "pods") = (&change.new, change.key.resource.as_str())
             && text(pod, "/status/phase") == "Succeeded"
-            // A Pod that the Job has given up ends too: it has lost its finalizer, and is deleted next.
             && !is_deleting(pod)
-            && change.old.as_ref().is_some_and(|old| old["metadata"]["finalizers"].is_array())
             && let Some(job) = controller(pod)
+            && !self.is_given_up(view, change, text(job, "/uid"))
         {
             self.succeeded.entry(text(job, "/uid").to_owned()).or_default().insert(text(pod, "/metadata/uid").to_owned());
         }
@@ -90,6 +93,12 @@ impl Check for Creations {
 }
 
 impl Creations {
+    /// Whether the Job may have given up a Pod that ends: it wants fewer Pods than lately, and the Pod has lost its finalizer.
+    fn is_given_up(&self, view: &View, change: &Change, job: &str) -> bool {
+        let was_tracked = change.old.as_ref().is_some_and(|old| old["metadata"]["finalizers"].is_array());
+        !was_tracked && !self.wanted.is_steady(job, view.now)
+    }
+
     fn created(&self, view: &View, pod: &Value, job: &Value) -> Result<(), String> {
         let (uid, name) = (text(job, "/metadata/uid"), text(pod, "/metadata/name"));
         let active: Vec<_> = view.controlled("pods", job).filter(|pod| is_active(pod)).collect();
