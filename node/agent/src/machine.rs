@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use nix::unistd::{SysconfVar, sysconf};
 use node_volumes::Allocatable;
+use runtimes_host::process::boot_id;
 
 use crate::eviction::Thresholds;
 
@@ -65,7 +66,7 @@ impl Machine {
             os_image: pretty.unwrap_or("Linux").trim_matches('"').to_owned(),
             machine_id: text("/etc/machine-id"),
             system_uuid: text("/sys/class/dmi/id/product_uuid").to_lowercase(),
-            boot_id: text("/proc/sys/kernel/random/boot_id"),
+            boot_id: boot_id().unwrap_or_default().to_owned(),
             pids_max: tasks_max().and_then(|max| i64::try_from(max).ok()).unwrap_or(0),
             oom_score_adj: text("/proc/self/oom_score_adj").parse().unwrap_or(0),
         }

@@ -234,7 +234,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_group_backs_off() {
         let (mut groups, now) = (PodGroups::default(), Instant::now());
-        let second = std::time::Duration::from_secs(1);
+        let second = Duration::from_secs(1);
         groups.set(KEY, gang(2, "1"));
         assert_eq!((groups.failed(KEY), groups.failed(KEY)), (1, 2));
         groups.back_off(KEY, now + second);
