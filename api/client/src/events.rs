@@ -4,9 +4,12 @@
 
 mod correlator;
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use api_tasks::Tasks;
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -15,10 +18,12 @@ use kube::api::{Patch, PatchParams, PostParams};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use correlator::{Correlator, Observed};
+use correlator::{Correlator, ObjectId, Observed};
 
 /// Events waiting to be sent; more are dropped with a log line.
 const QUEUE_LEN_MAX: usize = 1_000;
+/// Events that a recorder sends at the same time.
+const SENDS_MAX: usize = 8;
 /// The attempts at one event; upstream's `maxTriesPerEvent`.
 const TRIES_MAX: u32 = 12;
 const TRIED_AGAIN_AFTER: Duration = Duration::from_secs(2);
@@ -46,7 +51,7 @@ impl Recorder {
     pub fn new(client: kube::Client, component: &str, host: Option<&str>, tasks: &Tasks) -> Self {
         let (queue, entries) = mpsc::channel(QUEUE_LEN_MAX);
         let source = EventSource { component: Some(component.to_owned()), host: host.map(str::to_owned) };
-        let (sender, stopping) = (Sender { client, source, correlator: Correlator::default() }, tasks.stopping().clone());
+        let (sender, stopping) = (Sender { client, source }, tasks.stopping().clone());
         tasks.own("event-recorder", sender.run(entries, stopping));
         Self { queue }
     }
@@ -88,29 +93,50 @@ where
 struct Sender {
     client: kube::Client,
     source: EventSource,
-    correlator: Correlator,
+}
+
+/// An entry with the event that is sent for it.
+struct Queued {
+    entry: Box<Entry>,
+    observed: Observed,
 }
 
 impl Sender {
-    async fn run(mut self, mut entries: mpsc::Receiver<Box<Entry>>, cancel: CancellationToken) {
+    /// Several events are sent at the same time, because the server then writes them together; those of one object one after the other.
+    async fn run(self, mut entries: mpsc::Receiver<Box<Entry>>, cancel: CancellationToken) {
+        let (mut correlator, mut sends, mut objects) = (Correlator::default(), FuturesUnordered::new(), HashSet::<ObjectId>::new());
+        // The next event, if another one of its object is being sent.
+        let mut blocked: Option<Queued> = None;
         loop {
-            let entry = tokio::select! {
+            let may_receive = blocked.is_none() && sends.len() < SENDS_MAX;
+            let queued = tokio::select! {
                 biased;
-                entry = entries.recv() => entry,
-                () = cancel.cancelled() => entries.try_recv().ok(),
+                Some(object) = sends.next() => {
+                    objects.remove(&object);
+                    blocked.take()
+                }
+                entry = next_entry(&mut entries, &cancel), if may_receive => match entry {
+                    Some(entry) => correlator.observe(&entry).map(|observed| Queued { entry, observed }),
+                    // No recorder is left, or all events are being sent.
+                    None => break,
+                },
             };
-            // No recorder is left, or all events have been sent.
-            let Some(entry) = entry else { return cancel.cancelled().await };
-            if let Some(observed) = self.correlator.observe(&entry) {
-                self.send_until_taken(&entry, &observed, &cancel).await;
+            let Some(queued) = queued else { continue };
+            let object = ObjectId::of(&queued.entry.object);
+            if objects.insert(object.clone()) {
+                sends.push(self.send_until_taken(queued, object, &cancel));
+            } else {
+                blocked = Some(queued);
             }
         }
+        while sends.next().await.is_some() {}
+        cancel.cancelled().await;
     }
 
-    /// Tries again while the server is away or its disk is full: events are most useful at such times.
-    async fn send_until_taken(&self, entry: &Entry, observed: &Observed, cancel: &CancellationToken) {
+    /// Tries again while the server is away or its disk is full: events are most useful at such times. Returns the object.
+    async fn send_until_taken(&self, Queued { entry, observed }: Queued, object: ObjectId, cancel: &CancellationToken) -> ObjectId {
         for tries in 1..=TRIES_MAX {
-            let Err(error) = self.send(entry, observed.clone()).await else { return };
+            let Err(error) = self.send(&entry, observed.clone()).await else { break };
             let passes = match &error {
                 kube::Error::Api(status) => status.code == INSUFFICIENT_STORAGE,
                 kube::Error::Service(_) | kube::Error::HyperError(_) => true,
@@ -119,9 +145,10 @@ impl Sender {
             let again = passes && tries < TRIES_MAX && cancel.run_until_cancelled(tokio::time::sleep(TRIED_AGAIN_AFTER)).await.is_some();
             if !again {
                 tracing::debug!(reason = entry.reason, error = crate::error::chain(&error), "event not recorded");
-                return;
+                break;
             }
         }
+        object
     }
 
     /// Updates the Event of a repetition, or creates it, also when it is gone by now.
@@ -155,3 +182,15 @@ impl Sender {
         }
     }
 }
+
+/// The next entry; when the sender is stopped, the next one that is queued.
+async fn next_entry(entries: &mut mpsc::Receiver<Box<Entry>>, cancel: &CancellationToken) -> Option<Box<Entry>> {
+    tokio::select! {
+        biased;
+        entry = entries.recv() => entry,
+        () = cancel.cancelled() => entries.try_recv().ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -38,14 +38,14 @@ pub(super) struct Observed {
 /// The memory of one recorder; each of its tables is bounded.
 #[derive(Default)]
 pub(super) struct Correlator {
-    buckets: HashMap<Object, Bucket>,
+    buckets: HashMap<ObjectId, Bucket>,
     groups: HashMap<Group, Similar>,
     events: HashMap<Identity, Observed>,
 }
 
 /// An object that events are about.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Object {
+pub(super) struct ObjectId {
     api_version: Option<String>,
     kind: Option<String>,
     namespace: Option<String>,
@@ -53,15 +53,15 @@ struct Object {
     uid: Option<String>,
 }
 
-impl Object {
-    fn from_reference(reference: &ObjectReference) -> Self {
+impl ObjectId {
+    pub(super) fn of(reference: &ObjectReference) -> Self {
         let ObjectReference { api_version, kind, namespace, name, uid, .. } = reference.clone();
         Self { api_version, kind, namespace, name, uid }
     }
 }
 
 /// Similar events: object, type and reason.
-type Group = (Object, &'static str, String);
+type Group = (ObjectId, &'static str, String);
 
 /// Two events with the same identity are repetitions.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -86,7 +86,7 @@ struct Similar {
 impl Correlator {
     /// Counts an entry; `None` when its object has exceeded its burst. Such entries count too.
     pub(super) fn observe(&mut self, entry: &Entry) -> Option<Observed> {
-        let group = (Object::from_reference(&entry.object), entry.kind, entry.reason.clone());
+        let group = (ObjectId::of(&entry.object), entry.kind, entry.reason.clone());
         let (identity, message) = if self.is_one_of_many(&group, entry) {
             (Identity::Combined(group), format!("(combined from similar events): {}", entry.message))
         } else {
@@ -121,7 +121,7 @@ impl Correlator {
     fn has_token(&mut self, entry: &Entry) -> bool {
         make_room(&mut self.buckets);
         let full = || Bucket { tokens: BURST_MAX, counted: entry.at };
-        let bucket = self.buckets.entry(Object::from_reference(&entry.object)).or_insert_with(full);
+        let bucket = self.buckets.entry(ObjectId::of(&entry.object)).or_insert_with(full);
         // A step of the clock backwards adds no tokens.
         let refilled = entry.at.duration_since(bucket.counted).as_secs_f64().max(0.0) / REFILL.as_secs_f64();
         bucket.tokens = (bucket.tokens + refilled).min(BURST_MAX);
