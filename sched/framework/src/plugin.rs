@@ -182,6 +182,12 @@ pub trait ScorePlugin: Plugin {
     /// Computes once for Pods that are alike the sums over the Pods of the cluster that [`ScorePlugin::score`] needs.
     fn count_pods(&self, _state: &mut CycleState, _pod: &PodInfo, _snapshot: &Snapshot) {}
 
+    /// What the plugin's scores for this Pod depend on, after [`ScorePlugin::read_snapshot`]. The answer is the same for all Pods
+    /// that ask the same of a node, as long as the classes of devices stay as they are.
+    fn scope_for(&self, _state: &CycleState, _pod: &PodInfo) -> Scope {
+        self.scope()
+    }
+
     /// Corrects what [`ScorePlugin::count_pods`] computed, like [`FilterPlugin::pod_changed`].
     fn pod_changed(&self, _state: &mut CycleState, _pod: &PodInfo, _snapshot: &Snapshot, _change: PodChange<'_>) {}
 

@@ -30,6 +30,10 @@ impl ScorePlugin for Weighted {
         self.weight
     }
 
+    fn scope_for(&self, state: &CycleState, pod: &PodInfo) -> Scope {
+        self.plugin.scope_for(state, pod)
+    }
+
     fn count_pods(&self, state: &mut CycleState, pod: &PodInfo, snapshot: &Snapshot) {
         self.plugin.count_pods(state, pod, snapshot);
     }

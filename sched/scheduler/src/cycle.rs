@@ -171,6 +171,8 @@ mod tests {
     use super::search::FURTHER_NODES;
     use super::*;
     use crate::cache::Cache;
+    use crate::config::KubeSchedulerProfile;
+    use crate::plugins::device_fixtures::{allocated, devices_of, set_claim, set_class, set_slice};
     use crate::plugins::fixtures::{labelled, node, pod, requesting, snapshot};
 
     fn error(pod: &PodInfo, all: &Snapshot) -> FitError {
@@ -370,6 +372,30 @@ mod tests {
         }
         assert!(bound.len() > 20 && waiting > 20, "{} bound, {waiting} waiting: both happen", bound.len());
     }
+
+    /// Devices are allocated and freed without a change of the node.
+    #[test]
+    fn scores_of_resources_that_devices_back_follow_the_claims() {
+        let resources = json!([{"name": "example.com/gpu", "weight": 10}]);
+        let args = json!({"scoringStrategy": {"type": "MostAllocated", "resources": resources}});
+        let arguments = crate::plugins::fixtures::arguments("NodeResourcesFit", &args);
+        let profile = Profile::of_cycle(&KubeSchedulerProfile { arguments, ..KubeSchedulerProfile::default() }, Vec::new());
+        let container = json!({"name": "c", "resources": {"requests": {"example.com/gpu": "1"}}});
+        let wanting = |name: &str| Arc::new(pod(name, json!({"containers": [container]})));
+        let (mut cache, mut progress) = (Cache::default(), Progress::default());
+        (0..2).for_each(|n| drop(cache.update_node(&object(n))));
+        let devices = [devices_of("0", &["a", "b", "c", "d"]), devices_of("1", &["a", "b", "c", "d"])];
+        devices.iter().for_each(|slice| set_slice(cache.dra_mut(), slice));
+        set_class(cache.dra_mut(), "gpu", json!({"extendedResourceName": "example.com/gpu"}));
+        let mut chosen = Vec::new();
+        for (number, node) in ["1", "0", "1"].into_iter().enumerate() {
+            set_claim(cache.dra_mut(), &allocated("x", node, "a", &["q"]));
+            let pod = wanting(&format!("p{number}"));
+            chosen.push(schedule_pod(&profile, &pod, cache.snapshot(), &mut progress).expect("fits"));
+        }
+        assert_eq!(chosen, ["1", "0", "1"]);
+    }
+
     /// What plugins decided for the Pod in an earlier cycle does not hold any more.
     #[test]
     fn a_cycle_that_ends_at_once_leaves_no_state_of_an_earlier_one() {

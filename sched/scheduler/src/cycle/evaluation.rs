@@ -79,8 +79,9 @@ pub(super) struct Evaluator<'a> {
 impl<'a> Evaluator<'a> {
     /// The plugins; those that have no preference for the Pod are left out.
     pub fn new(profile: &'a Profile, state: &mut CycleState, pod: &'a Arc<PodInfo>, snapshot: &'a Snapshot) -> Self {
-        let of_node = profile.scores.iter().map(AsRef::as_ref).filter(|plugin| plugin.scope() == Scope::Node);
-        let preferring = of_node.filter(|plugin| plugin.pre_score(state, pod, &[]));
+        let all = profile.scores.iter().map(AsRef::as_ref);
+        let of_node: Vec<&dyn ScorePlugin> = all.filter(|plugin| plugin.scope_for(state, pod) == Scope::Node).collect();
+        let preferring = of_node.into_iter().filter(|plugin| plugin.pre_score(state, pod, &[]));
         let (absolute, relative) = preferring.partition(|plugin| plugin.normalization() == Normalization::None);
         let all_filters = &profile.filters;
         let in_scope = |scope| all_filters.in_scope(scope, state, pod);

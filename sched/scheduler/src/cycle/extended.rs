@@ -90,7 +90,7 @@ fn best<'n>(profile: &Profile, state: &mut CycleState, pod: &PodInfo, feasible: 
     let nodes: Vec<&NodeInfo> = feasible.iter().map(|(node, _)| *node).collect();
     let mut totals: Vec<i64> = feasible.iter().map(|(_, score)| *score).collect();
     for plugin in &profile.scores {
-        let compared = if plugin.scope() == Scope::Node { &[] } else { nodes.as_slice() };
+        let compared = if plugin.scope_for(state, pod) == Scope::Node { &[] } else { nodes.as_slice() };
         if plugin.pre_score(state, pod, compared) {
             let raw: Vec<_> = nodes.iter().map(|node| plugin.score(state, pod, node)).collect();
             let scores = plugin.normalization().scale(&raw);

@@ -81,8 +81,9 @@ impl<'a> Search<'a> {
 
     /// The name of the best node.
     pub fn host(&mut self, start: &mut usize) -> Option<String> {
-        let in_cluster = self.profile.scores.iter().map(AsRef::as_ref).filter(|plugin| plugin.scope() == Scope::Cluster);
-        let scorers: Vec<&dyn ScorePlugin> = in_cluster.filter(|plugin| plugin.pre_score(self.state, self.pod, &[])).collect();
+        let all = self.profile.scores.iter().map(AsRef::as_ref);
+        let in_cluster: Vec<&dyn ScorePlugin> = all.filter(|plugin| plugin.scope_for(self.state, self.pod) == Scope::Cluster).collect();
+        let scorers: Vec<_> = in_cluster.into_iter().filter(|plugin| plugin.pre_score(self.state, self.pod, &[])).collect();
         let enough = self.enough();
         let index = if scorers.is_empty() { self.first_of_ranking(enough, start) } else { self.best_of_window(&scorers, enough, start) };
         self.snapshot.nodes.get(index?).map(|node| node.name.clone())

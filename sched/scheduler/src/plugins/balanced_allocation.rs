@@ -1,29 +1,41 @@
 //! Prefers nodes whose resources, CPU and memory by default, would be used to the same share (`NodeResourcesBalancedAllocation`).
 
-use sched_framework::{CycleState, NodeInfo, Plugin, PodInfo, SCORE_MAX, ScorePlugin};
+use sched_framework::{CycleState, NodeInfo, Plugin, PodInfo, SCORE_MAX, Scope, ScorePlugin, Snapshot};
 
-use super::resource_allocation::amounts;
+use super::resource_allocation::{DeviceAmounts, amounts};
 use crate::config::{NodeResourcesBalancedAllocationArgs, ResourceSpec};
+
+const NAME: &str = "NodeResourcesBalancedAllocation";
 
 pub(crate) struct BalancedAllocation {
     resources: Vec<ResourceSpec>,
+    devices: DeviceAmounts,
 }
 
 impl BalancedAllocation {
     pub(super) fn new(args: &NodeResourcesBalancedAllocationArgs) -> Self {
-        Self { resources: args.resources.clone() }
+        Self { resources: args.resources.clone(), devices: DeviceAmounts::new(NAME) }
     }
 }
 
 impl Plugin for BalancedAllocation {
     fn name(&self) -> &'static str {
-        "NodeResourcesBalancedAllocation"
+        NAME
     }
 }
 
 impl ScorePlugin for BalancedAllocation {
+    fn read_snapshot(&self, state: &mut CycleState, _pod: &PodInfo, snapshot: &Snapshot) {
+        self.devices.read(state, snapshot, self.resources.iter().map(|resource| resource.name.as_str()));
+    }
+
+    fn scope_for(&self, state: &CycleState, _pod: &PodInfo) -> Scope {
+        self.devices.scope(state)
+    }
+
     /// A Pod without requests does not change the shares.
-    fn pre_score(&self, _state: &mut CycleState, pod: &PodInfo, _feasible: &[&NodeInfo]) -> bool {
+    fn pre_score(&self, state: &mut CycleState, pod: &PodInfo, feasible: &[&NodeInfo]) -> bool {
+        self.devices.count(state, feasible);
         self.resources.iter().any(|resource| pod.requests.get(&resource.name) > 0)
     }
 
@@ -32,8 +44,10 @@ impl ScorePlugin for BalancedAllocation {
         clippy::cast_possible_truncation,
         reason = "shares between 0 and 1, where a float is exact enough"
     )]
-    fn score(&self, _state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Option<i64> {
-        let amounts = self.resources.iter().filter_map(|resource| amounts(&resource.name, node, &node.requested, &pod.requests));
+    fn score(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Option<i64> {
+        let of_node = |resource: &str| amounts(resource, node, &node.requested, &pod.requests);
+        let of_devices = |resource: &str| self.devices.amounts(state, resource, node, &pod.requests);
+        let amounts = self.resources.iter().filter_map(|resource| of_node(&resource.name).or_else(|| of_devices(&resource.name)));
         let shares: Vec<f64> = amounts.map(|amount| (amount.requested as f64 / amount.allocatable as f64).min(1.0)).collect();
         let mean = shares.iter().sum::<f64>() / shares.len() as f64;
         let deviation = match shares.as_slice() {

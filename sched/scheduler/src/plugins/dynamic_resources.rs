@@ -10,6 +10,7 @@ mod capacity;
 mod claims;
 mod constraint;
 mod cycle_cache;
+mod device_counts;
 mod error;
 mod extended;
 #[cfg(test)]
@@ -38,11 +39,12 @@ use self::binding_conditions::preparation;
 use self::cycle_cache::CycleCache;
 use self::error::AllocationError;
 use self::extended::{ExtendedResources, SpecialClaim, SpecialClaims};
-use self::selectors::SelectorCache;
 use crate::config::DynamicResourcesArgs;
 pub(crate) use binding::DynamicResourcesBinding;
 pub(crate) use binding_conditions::has_conditions as has_binding_conditions;
 pub(crate) use claims::awaited as awaited_claim;
+pub(super) use device_counts::DeviceCounts;
+pub(super) use selectors::SelectorCache;
 
 /// Upstream's name of the plugin.
 pub(crate) const DYNAMIC_RESOURCES: &str = "DynamicResources";

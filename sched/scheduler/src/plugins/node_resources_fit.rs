@@ -4,13 +4,16 @@
 use std::borrow::Cow;
 
 use sched_framework::{
-    ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, Reason, Resource, ScorePlugin, Status, is_extended_resource,
+    ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, Reason, Resource, Scope, ScorePlugin, Snapshot, Status,
+    is_extended_resource,
 };
 
 use super::dynamic_resources::resources_of_devices;
-use super::resource_allocation::amounts;
+use super::resource_allocation::{DeviceAmounts, amounts};
 use super::scoring_strategy::ScoringStrategy;
 use crate::config::NodeResourcesFitArgs;
+
+const NAME: &str = "NodeResourcesFit";
 
 pub(crate) struct NodeResourcesFit {
     /// Extended resources that a node need not have.
@@ -18,6 +21,7 @@ pub(crate) struct NodeResourcesFit {
     /// The domains of such resources.
     ignored_resource_groups: Vec<String>,
     strategy: ScoringStrategy,
+    devices: DeviceAmounts,
 }
 
 impl NodeResourcesFit {
@@ -26,6 +30,7 @@ impl NodeResourcesFit {
             ignored_resources: args.ignored_resources.clone(),
             ignored_resource_groups: args.ignored_resource_groups.clone(),
             strategy: ScoringStrategy::new(args.strategy(), args.resources()),
+            devices: DeviceAmounts::new(NAME),
         }
     }
 
@@ -52,7 +57,7 @@ impl NodeResourcesFit {
 
 impl Plugin for NodeResourcesFit {
     fn name(&self) -> &'static str {
-        "NodeResourcesFit"
+        NAME
     }
 }
 
@@ -85,9 +90,23 @@ impl FilterPlugin for NodeResourcesFit {
 }
 
 impl ScorePlugin for NodeResourcesFit {
-    fn score(&self, _state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Option<i64> {
+    fn read_snapshot(&self, state: &mut CycleState, _pod: &PodInfo, snapshot: &Snapshot) {
+        self.devices.read(state, snapshot, self.strategy.resources());
+    }
+
+    fn pre_score(&self, state: &mut CycleState, _pod: &PodInfo, feasible: &[&NodeInfo]) -> bool {
+        self.devices.count(state, feasible);
+        true
+    }
+
+    fn scope_for(&self, state: &CycleState, _pod: &PodInfo) -> Scope {
+        self.devices.scope(state)
+    }
+
+    fn score(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Option<i64> {
         let (used, wants) = (&node.non_zero_requested, &pod.non_zero_requests);
-        Some(self.strategy.score(|resource| amounts(resource, node, used, wants)))
+        let of_devices = |resource: &str| self.devices.amounts(state, resource, node, wants);
+        Some(self.strategy.score(|resource| amounts(resource, node, used, wants).or_else(|| of_devices(resource))))
     }
 }
 

@@ -19,6 +19,11 @@ impl ScoringStrategy {
         Self { strategy, resources: resources.to_vec() }
     }
 
+    /// The names of the resources.
+    pub fn resources(&self) -> impl Iterator<Item = &str> {
+        self.resources.iter().map(|resource| resource.name.as_str())
+    }
+
     /// The weighted mean of the scores of the resources. A resource without amounts does not count.
     pub fn score(&self, amounts: impl Fn(&str) -> Option<Amounts>) -> i64 {
         let (mut sum, mut weights) = (0, 0);

@@ -54,6 +54,24 @@ pub(crate) fn exactly(name: &str, more: Value) -> Value {
     json!({"name": name, "exactly": request})
 }
 
+/// A claim for one device.
+pub(crate) fn wanted(name: &str) -> Value {
+    claim(name, json!([exactly("r", json!({}))]))
+}
+
+/// The same, allocated on a node and reserved for Pods.
+pub(crate) fn allocated(name: &str, node: &str, device: &str, pods: &[&str]) -> Value {
+    let mut claim = wanted(name);
+    let selector = json!({"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]});
+    let result = json!({"request": "r", "driver": DRIVER, "pool": node, "device": device});
+    let consumer = |pod: &&str| json!({"resource": "pods", "name": pod, "uid": pod});
+    claim["status"] = json!({
+        "allocation": {"devices": {"results": [result]}, "nodeSelector": selector},
+        "reservedFor": pods.iter().map(consumer).collect::<Vec<_>>(),
+    });
+    claim
+}
+
 /// The objects as the scheduler has them: the class `gpu` for all devices of the driver, these slices and claims.
 pub(crate) fn manager(slices: &[Value], claims: &[Value]) -> DraManager {
     let mut dra = DraManager::default();

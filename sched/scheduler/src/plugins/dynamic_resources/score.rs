@@ -49,8 +49,8 @@ mod tests {
     use sched_framework::{FilterPlugin, Status};
     use serde_json::json;
 
-    use super::super::fixtures::{DRIVER, claim, slice};
-    use super::super::tests::{cluster, using, wanted};
+    use super::super::fixtures::{DRIVER, claim, slice, wanted};
+    use super::super::tests::{cluster, using};
     use super::*;
 
     #[test]

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::fixtures::{DRIVER, claim, devices_of, exactly, manager, set_claim};
+use super::fixtures::{DRIVER, allocated, claim, devices_of, exactly, manager, set_claim, wanted};
 use super::*;
 use crate::plugins::fixtures::{node, pod, snapshot};
 
@@ -15,24 +15,6 @@ pub(super) fn cluster(slices: &[Value], claims: &[Value]) -> Snapshot {
     let mut all = snapshot(vec![node("n1", json!({})), node("n2", json!({}))]);
     all.dra = Arc::new(manager(slices, claims));
     all
-}
-
-/// A claim for one device.
-pub(super) fn wanted(name: &str) -> Value {
-    claim(name, json!([exactly("r", json!({}))]))
-}
-
-/// The same, allocated on a node and reserved for Pods.
-pub(super) fn allocated(name: &str, node: &str, device: &str, pods: &[&str]) -> Value {
-    let mut claim = wanted(name);
-    let selector = json!({"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]});
-    let result = json!({"request": "r", "driver": DRIVER, "pool": node, "device": device});
-    let consumer = |pod: &&str| json!({"resource": "pods", "name": pod, "uid": pod});
-    claim["status"] = json!({
-        "allocation": {"devices": {"results": [result]}, "nodeSelector": selector},
-        "reservedFor": pods.iter().map(consumer).collect::<Vec<_>>(),
-    });
-    claim
 }
 
 /// What the plugin says of the Pod on both nodes, in the same state.

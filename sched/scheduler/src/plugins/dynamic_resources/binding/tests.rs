@@ -7,8 +7,8 @@ use parking_lot::Mutex;
 use sched_framework::{FilterPlugin, ReservePlugin, Snapshot, Status};
 
 use super::super::DynamicResources;
-use super::super::fixtures::{DRIVER, devices_of, parsed, slice};
-use super::super::tests::{allocated, cluster, post_filter, requesting_gpus, special, using, wanted};
+use super::super::fixtures::{DRIVER, allocated, devices_of, parsed, slice, wanted};
+use super::super::tests::{cluster, post_filter, requesting_gpus, special, using};
 use super::*;
 
 /// What the server answers next: a status with an object, or no answer.

@@ -74,6 +74,15 @@ fn amounts_are_rounded_up_as_the_policy_says() {
     assert_eq!(taken(true, huge, json!({"c": "9E"})), "-", "the next step is past everything");
 }
 
+/// The first name of each pair comes before the other in the alphabet.
+#[test]
+fn a_name_with_the_domain_of_the_driver_goes_before_one_without() {
+    for (large, small) in [("d/z", "z"), ("d/c", "c")] {
+        let capacities = json!({large: {"value": "20"}, small: {"value": "10"}});
+        assert_eq!(taken(true, capacities, json!({small: "15"})), format!("{large}=15"));
+    }
+}
+
 #[test]
 fn a_rounded_amount_is_written_like_the_step() {
     let units = |units: i128| units * 1_000_000_000;
