@@ -49,9 +49,12 @@ fn until_bound(kubectl: &Kubectl<'_>, group: &str, count: usize) {
 
 fn a_gang_waits_for_room_for_all_of_it(kubectl: &Kubectl<'_>) {
     kubectl.apply(&group("trio", 3)).ok();
-    for name in ["t1", "t2", "t3"] {
+    for name in ["t1", "t2"] {
         kubectl.apply(&pod("trio", name)).ok();
     }
+    kubectl.until_counted("scheduler_pending_pods{queue=\"gated\"} 2");
+    kubectl.apply(&pod("trio", "t3")).ok();
+    kubectl.until_counted("scheduler_pending_pods{queue=\"gated\"} 0");
     let message = "minCount (3) cannot be satisfied: 2 scheduled, 0 remaining, pod group preemption: No preemption victims found for \
         incoming preemptor";
     kubectl.until("pod/t1", "/status/conditions/0/message", message);
@@ -180,4 +183,13 @@ fn a_more_important_gang_preempts_pods(kubectl: &Kubectl<'_>) {
     kubectl.ok(&format!("delete pod {} --force --grace-period=0", victims[1]));
     until_bound(kubectl, "crew", 3);
     assert_eq!(ending(kubectl), [""; 0], "the Pod that does not stand in the way stays");
+    for sample in [
+        "scheduler_workload_preemption_attempts_total{result=\"Success\"} 1",
+        "scheduler_workload_preemption_victims_sum 2",
+        "scheduler_preemption_workload_disruptions_sum{preemptor=\"podgroup\"} 2",
+        "scheduler_preemption_pdb_violations_total{preemptor=\"podgroup\"} 0",
+        "scheduler_preemption_execution_duration_seconds_count{preemptor=\"podgroup\",result=\"success\"} 1",
+    ] {
+        kubectl.until_counted(sample);
+    }
 }

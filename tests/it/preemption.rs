@@ -50,7 +50,11 @@ fn who_may_not_preempt_waits(kubectl: &Kubectl<'_>) {
     let message = "0/2 nodes are available: 2 Insufficient cpu. preemption: 0/2 nodes are available: 2 No preemption victims found for \
                    incoming pod.";
     kubectl.until("pod/unimportant", "/status/conditions/0/message", message);
+    kubectl.until_counted("scheduler_pending_pods{queue=\"unschedulable\"} 2");
+    let ruled_out = "scheduler_unschedulable_pods{plugin=\"NodeResourcesFit\",profile=\"default-scheduler\"}";
+    kubectl.until_counted(&format!("{ruled_out} 2"));
     kubectl.ok("delete pod polite unimportant");
+    kubectl.until_counted(&format!("{ruled_out} 0"));
 }
 
 fn the_cheapest_pod_leaves(kubectl: &Kubectl<'_>) {
@@ -72,6 +76,15 @@ fn the_cheapest_pod_leaves(kubectl: &Kubectl<'_>) {
     });
     let columns = kubectl.ok("get pod urgent -o wide");
     assert!(columns.contains("NOMINATED NODE") && columns.contains(" n2 "), "{columns}");
+    for sample in [
+        "scheduler_preemption_victims_sum 1",
+        "scheduler_preemption_victims_count 1",
+        "scheduler_preemption_pdb_violations_total{preemptor=\"pod\"} 0",
+        "scheduler_preemption_evaluation_duration_seconds_count{preemptor=\"pod\",result=\"Success\"} 1",
+        "scheduler_preemption_execution_duration_seconds_count{preemptor=\"pod\",result=\"success\"} 1",
+    ] {
+        kubectl.until_counted(sample);
+    }
 }
 
 /// The victim is still leaving when another scheduler begins.

@@ -154,25 +154,17 @@ fn failures_have_the_effect_of_their_policy(cluster: &Cluster, dir: &Path) {
     }
 }
 
-#[track_caller]
-fn until_counted(kubectl: &Kubectl<'_>, sample: &str) {
-    eventually(sample, || {
-        let metrics = kubectl.run(&["get", "--raw", "/metrics"]).ok();
-        if metrics.lines().any(|line| line == sample) { Ok(()) } else { Err("another number".to_owned()) }
-    });
-}
-
 fn new_arguments_are_used_without_a_start(kubectl: &Kubectl<'_>, file: &Path, write: &dyn Fn(&str)) {
     for (node, load) in [("n1", "90"), ("n2", "90"), ("n3", "10")] {
         kubectl.ok(&format!("label node {node} gpu.example.com/other={load}"));
     }
     write("gpu.example.com/other");
-    until_counted(kubectl, "skiff_scheduler_config_reloads_total{result=\"success\"} 1");
-    until_counted(kubectl, "skiff_scheduler_wasm_plugin_loads_total{plugin=\"GpuLoad\",result=\"loaded\"} 2");
+    kubectl.until_counted("skiff_scheduler_config_reloads_total{result=\"success\"} 1");
+    kubectl.until_counted("skiff_scheduler_wasm_plugin_loads_total{plugin=\"GpuLoad\",result=\"loaded\"} 2");
     create(kubectl, "reloaded", "gpu");
     kubectl.until("pod/reloaded", "/spec/nodeName", "n3");
     std::fs::write(file, "profiles: none").expect("writes");
-    until_counted(kubectl, "skiff_scheduler_config_reloads_total{result=\"failure\"} 1");
+    kubectl.until_counted("skiff_scheduler_config_reloads_total{result=\"failure\"} 1");
     let event = eventually("the event about the file", || {
         let events = kubectl.ok("get events --field-selector reason=ConfigurationNotUsed");
         if events.contains("the one before stays in use: it is not valid") { Ok(events) } else { Err(events) }
@@ -185,7 +177,7 @@ fn new_arguments_are_used_without_a_start(kubectl: &Kubectl<'_>, file: &Path, wr
 fn a_broken_version_leaves_the_one_before_in_use(cluster: &Cluster, dir: &Path) {
     let kubectl = cluster.kubectl();
     import(cluster, dir, "plugins/gpu-load:v1", b"\0asm\x01\0\0\0");
-    until_counted(&kubectl, "skiff_scheduler_wasm_plugin_loads_total{plugin=\"GpuLoad\",result=\"failed\"} 1");
+    kubectl.until_counted("skiff_scheduler_wasm_plugin_loads_total{plugin=\"GpuLoad\",result=\"failed\"} 1");
     create(&kubectl, "fourth", "gpu");
     kubectl.until("pod/fourth", "/spec/nodeName", "n3");
 }

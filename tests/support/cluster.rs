@@ -415,6 +415,19 @@ impl<'a> Kubectl<'a> {
         });
     }
 
+    /// Waits until the metrics of the server have this line, a series with its value.
+    #[track_caller]
+    pub fn until_counted(&self, sample: &str) {
+        eventually(sample, || {
+            let metrics = self.ok("get --raw /metrics");
+            let (series, _) = sample.rsplit_once(' ').unwrap_or((sample, ""));
+            match metrics.lines().find(|line| line.rsplit_once(' ').is_some_and(|(of, _)| of == series)) {
+                Some(line) if line == sample => Ok(()),
+                other => Err(other.unwrap_or("no such series").to_owned()),
+            }
+        });
+    }
+
     /// Waits until a namespace accepts Pods: it needs the ServiceAccount `default`.
     #[track_caller]
     pub fn until_usable(&self, namespace: &str) {

@@ -1,6 +1,6 @@
 //! Metrics of a process for Prometheus, in its text format 0.0.4, which upstream's components answer at `/metrics`.
 //!
-//! A part that counts has [`Counters`] and [`Histograms`]. A part that reads values at the time of a request adds them by
+//! A part that counts has [`Counters`], [`Gauges`] and [`Histograms`]. A part that reads values at the time of a request adds them by
 //! [`Families::counter`] and its neighbours. [`publish`] is for parts whose values belong to the whole process. The text is
 //! written by the `prometheus` crate.
 
@@ -11,7 +11,7 @@ mod series;
 use parking_lot::Mutex;
 
 pub use families::{Families, HistogramSample, TEXT_FORMAT, number};
-pub use series::{Counters, Histograms};
+pub use series::{Counters, Gauges, Histograms};
 
 /// Adds the metrics of one part.
 pub type Source = fn(&mut Families);

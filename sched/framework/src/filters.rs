@@ -15,6 +15,8 @@ pub struct FiltersInScope<'a>(Vec<&'a dyn FilterPlugin>);
 pub struct Rejection {
     /// The status: not `Success`.
     pub status: Status,
+    /// The name of the plugin.
+    pub plugin: &'static str,
     /// [`FilterPlugin::events_to_register`] of the plugin.
     pub events: &'static [ClusterEvent],
 }
@@ -105,7 +107,7 @@ fn first_rejection<'a>(
     for plugin in plugins {
         match status(plugin) {
             Status::Success => {}
-            status => return Err(Rejection { status, events: plugin.events_to_register() }),
+            status => return Err(Rejection { status, plugin: plugin.name(), events: plugin.events_to_register() }),
         }
     }
     Ok(())

@@ -62,6 +62,38 @@ pub enum ClusterEvent {
     WildCard,
 }
 
+impl ClusterEvent {
+    /// The value of the label `event` in metrics: upstream's `ClusterEvent.Label`, the resource with the action. An event that is one here
+    /// and several for upstream has the label of a change.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::NodeAdd => "NodeAdd",
+            Self::NodeDelete => "NodeDelete",
+            Self::UpdateNodeLabel => "NodeUpdateNodeLabel",
+            Self::UpdateNodeTaint => "NodeUpdateNodeTaint",
+            Self::UpdateNodeAllocatable => "NodeUpdateNodeAllocatable",
+            Self::AssignedPodAdd => "AssignedPodAdd",
+            Self::UpdateAssignedPodLabel => "AssignedPodUpdatePodLabel",
+            Self::AssignedPodDelete => "AssignedPodDelete",
+            Self::UpdatePodScaleDown => "AssignedPodUpdatePodScaleDown",
+            Self::PersistentVolumeClaim => "PersistentVolumeClaimUpdate",
+            Self::PersistentVolumeAdd => "PersistentVolumeAdd",
+            Self::PersistentVolumeUpdate | Self::PersistentVolumeTopology => "PersistentVolumeUpdate",
+            Self::StorageClassAdd => "storage.k8s.io/StorageClassAdd",
+            Self::StorageClassTopologies => "storage.k8s.io/StorageClassUpdate",
+            Self::CsiNode => "storage.k8s.io/CSINodeUpdate",
+            Self::CsiDriver => "storage.k8s.io/CSIDriverUpdate",
+            Self::CsiStorageCapacity => "storage.k8s.io/CSIStorageCapacityUpdate",
+            Self::VolumeAttachmentDelete => "storage.k8s.io/VolumeAttachmentDelete",
+            Self::ResourceClaimUpdate => "resource.k8s.io/ResourceClaimUpdate",
+            Self::DeviceClassUpdate => "resource.k8s.io/DeviceClassUpdate",
+            Self::ResourceSliceUpdate => "resource.k8s.io/ResourceSliceUpdate",
+            Self::ExternalPluginUpdate => "ExternalPluginUpdate",
+            Self::WildCard => "*All",
+        }
+    }
+}
+
 /// Values that plugins compute once for one Pod, before they filter and score nodes. The key is the plugin's name with the type
 /// of the value. [`FilterPlugin::pre_filter`] and [`ScorePlugin::pre_score`] write them; [`FilterPlugin::filter`] and
 /// [`ScorePlugin::score`] read them.

@@ -214,7 +214,6 @@ impl Cache {
     }
 
     /// The number of Pods, confirmed and assumed.
-    #[cfg(test)]
     pub fn pod_count(&self) -> usize {
         self.pod_nodes.len()
     }

@@ -193,7 +193,7 @@ mod tests {
              taint(s). preemption: 0/5 nodes are available: 1 No preemption victims found for incoming pod, 4 Preemption is not helpful \
              for scheduling."
         );
-        assert!(error.events().contains(&ClusterEvent::UpdateNodeTaint));
+        assert!(error.rejectors().events.contains(&ClusterEvent::UpdateNodeTaint));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Why no node is feasible for a Pod, in upstream's words.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use sched_framework::{ClusterEvent, Reason, Rejection, Status};
 
@@ -23,13 +23,25 @@ impl FitError {
         }
     }
 
-    /// The events that may make the Pod fit.
-    pub fn events(self) -> HashSet<ClusterEvent> {
+    /// The plugins that ruled nodes out.
+    pub fn rejectors(self) -> Rejectors {
         match self {
-            Self::NoNodes => [ClusterEvent::NodeAdd].into(),
-            Self::Unschedulable { diagnosis, .. } => diagnosis.events.into_iter().flatten().copied().collect(),
+            Self::NoNodes => Rejectors { plugins: BTreeSet::new(), events: [ClusterEvent::NodeAdd].into() },
+            Self::Unschedulable { diagnosis, .. } => {
+                let (plugins, events): (_, Vec<_>) = diagnosis.rejectors.into_iter().unzip();
+                Rejectors { plugins, events: events.into_iter().flatten().copied().collect() }
+            }
         }
     }
+}
+
+/// The plugins that ruled nodes out for a Pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rejectors {
+    /// Their names: upstream's `UnschedulablePlugins`.
+    pub plugins: BTreeSet<&'static str>,
+    /// The events that may make the Pod fit.
+    pub events: HashSet<ClusterEvent>,
 }
 
 /// Why nodes are not feasible: upstream's `Diagnosis`.
@@ -41,8 +53,8 @@ pub(crate) struct Diagnosis {
     pre_filter: Option<String>,
     /// Why no room can be made for the Pod: upstream's `PostFilterMsg`.
     pub post_filter: Option<String>,
-    /// The events of the plugins that ruled nodes out, those of each plugin once.
-    events: Vec<&'static [ClusterEvent]>,
+    /// Each plugin that ruled nodes out with its events, once.
+    rejectors: Vec<(&'static str, &'static [ClusterEvent])>,
     /// The indexes in the snapshot of the nodes that the Pod may fit on when other Pods leave.
     pub resolvable: Vec<usize>,
 }
@@ -59,14 +71,14 @@ impl Diagnosis {
         let (Status::Unschedulable(reasons) | Status::UnschedulableAndUnresolvable(reasons)) = &rejection.status else { return };
         if nodes > 0 {
             reasons.iter().for_each(|reason| self.count(reason, nodes));
-            self.wait_for(rejection.events);
+            self.wait_for(rejection.plugin, rejection.events);
         }
     }
 
-    /// The Pod waits for these events too.
-    pub fn wait_for(&mut self, events: &'static [ClusterEvent]) {
-        if !self.events.contains(&events) {
-            self.events.push(events);
+    /// The plugin ruled nodes out: the Pod waits for these events too.
+    pub fn wait_for(&mut self, plugin: &'static str, events: &'static [ClusterEvent]) {
+        if !self.rejectors.contains(&(plugin, events)) {
+            self.rejectors.push((plugin, events));
         }
     }
 
@@ -80,9 +92,9 @@ impl Diagnosis {
     }
 
     /// Counts a node that was not searched because the plugins allow other nodes alone.
-    pub fn add_unsearched(&mut self, plugins: &[&str]) {
+    pub fn add_unsearched(&mut self, plugins: &[&'static str]) {
         self.count(&format!("node(s) didn't satisfy plugin(s) [{}]", plugins.join(" ")).into(), 1);
-        self.wait_for(&[ClusterEvent::NodeAdd, ClusterEvent::UpdateNodeLabel]);
+        plugins.iter().for_each(|plugin| self.wait_for(plugin, &[ClusterEvent::NodeAdd, ClusterEvent::UpdateNodeLabel]));
     }
 
     fn count(&mut self, reason: &Reason, nodes: usize) {
@@ -94,7 +106,7 @@ impl Diagnosis {
 
     /// Counts a status that rules out all nodes.
     pub fn add_all(&mut self, nodes: usize, rejection: Rejection) {
-        self.events.push(rejection.events);
+        self.wait_for(rejection.plugin, rejection.events);
         self.pre_filter = Some(match rejection.status {
             Status::Success => return,
             Status::Unschedulable(reasons) => {

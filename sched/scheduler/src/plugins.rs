@@ -34,7 +34,9 @@ use crate::config::{KubeSchedulerProfile, PluginArguments};
 
 use self::external::External;
 pub(crate) use binding::{BindingError, BindingPlugins, Handle};
-pub(crate) use default_preemption::{DEFAULT_PREEMPTION, IndivisibleGroups, Unit, by_importance, select_candidate, split_by_budget};
+pub(crate) use default_preemption::{
+    DEFAULT_PREEMPTION, IndivisibleGroups, Unit, by_importance, group_disruptions, select_candidate, split_by_budget,
+};
 #[cfg(test)]
 pub(crate) use dynamic_resources::fixtures as device_fixtures;
 pub(crate) use dynamic_resources::{DYNAMIC_RESOURCES, awaited_claim, has_binding_conditions};

@@ -22,6 +22,8 @@ pub(crate) struct PodGroups {
     group_of: HashMap<String, Arc<str>>,
     /// The groups whose report failed, with the time of the next one.
     failed_reports: BTreeSet<(Instant, Arc<str>)>,
+    /// The number of Pods that wait for their group.
+    waiting: usize,
 }
 
 #[derive(Default)]
@@ -77,24 +79,34 @@ impl PodGroups {
         let Some(key) = &pod.pod_group else { return };
         self.group_of.insert(pod.uid.clone(), Arc::clone(key));
         let waiting = waits.then(|| Arc::clone(pod));
-        self.groups.entry(Arc::clone(key)).or_default().pods.insert(pod.uid.clone(), waiting);
+        let before = self.groups.entry(Arc::clone(key)).or_default().pods.insert(pod.uid.clone(), waiting);
+        self.waiting += usize::from(waits);
+        self.waiting -= usize::from(before.flatten().is_some());
+    }
+
+    /// The number of Pods that wait for their group, or for other Pods of it.
+    pub fn waiting(&self) -> usize {
+        self.waiting
     }
 
     /// Removes a Pod that is gone.
     pub fn remove(&mut self, uid: &str) {
         let Some(key) = self.group_of.remove(uid) else { return };
         if let Some(group) = self.groups.get_mut(&key) {
-            group.pods.remove(uid);
+            let before = group.pods.remove(uid);
+            self.waiting -= usize::from(before.flatten().is_some());
         }
         self.remove_unused(&key);
     }
 
     /// Takes the Pods that wait for nothing any more.
     pub fn take_ready(&mut self, key: &str) -> Vec<Arc<PodInfo>> {
-        match self.groups.get_mut(key) {
+        let ready: Vec<_> = match self.groups.get_mut(key) {
             Some(group) if may_enqueue(group.info.as_ref(), group.pods.len()) => group.pods.values_mut().filter_map(Option::take).collect(),
             _ => Vec::new(),
-        }
+        };
+        self.waiting -= ready.len();
+        ready
     }
 
     /// The UIDs of the Pods of a group.
@@ -204,15 +216,20 @@ mod tests {
         groups.set(KEY, gang(3, "1"));
         groups.add(&member("b"), true);
         assert_eq!(ready(&mut groups), [""; 0], "a Pod is missing");
+        groups.add(&member("b"), true);
         groups.add(&member("bound"), false);
-        assert_eq!(ready(&mut groups), ["a", "b"]);
+        assert_eq!(groups.waiting(), 2);
+        assert_eq!((ready(&mut groups), groups.waiting()), (vec!["a".to_owned(), "b".to_owned()], 0));
         assert_eq!(ready(&mut groups), [""; 0]);
         groups.remove("a");
         groups.add(&member("c"), true);
         assert_eq!(ready(&mut groups), ["c"]);
         groups.set("other/g", gang(1, "2"));
         groups.remove("b");
+        groups.add(&member("e"), true);
+        groups.remove("e");
         groups.add(&member("d"), true);
+        assert_eq!(groups.waiting(), 1);
         groups.remove("bound");
         assert_eq!(ready(&mut groups), [""; 0], "a group of another namespace is another one");
         groups.set(KEY, gang(2, "1"));

@@ -13,10 +13,21 @@ use sched_framework::{Changes, ClusterEvent, NamespaceLabels, PodInfo, TopologyS
 use tokio::time::Instant;
 
 use crate::config::PodBackoff;
+use crate::diagnosis::Rejectors;
+use crate::metrics::{self, CountedRejection, QueueName};
 
 /// An unschedulable Pod is tried again after this time even if no event may help it. Upstream's
 /// `podMaxInUnschedulablePodsDuration`.
 const UNSCHEDULABLE_MAX: Duration = Duration::from_secs(300);
+
+// What moves a Pod, beside changes in the cluster: upstream's labels.
+const POD_ADD: &str = "UnschedulablePodAdd";
+const POD_UPDATE: &str = "UnschedulablePodUpdate";
+const SCHEDULE_ATTEMPT_FAILURE: &str = "ScheduleAttemptFailure";
+const BACKOFF_COMPLETE: &str = "BackoffComplete";
+const UNSCHEDULABLE_TIMEOUT: &str = "UnschedulableTimeout";
+const FORCE_ACTIVATE: &str = "ForceActivate";
+const POD_GROUP_UPDATE: &str = "PodGroupUpdate";
 
 type Order = (Reverse<i32>, Option<Timestamp>, u64);
 
@@ -27,7 +38,26 @@ struct QueuedPodInfo {
     /// The time of the latest attempt; before the first one, that of the Pod's creation. Of Pods of the same priority the earliest
     /// goes first, so that old Pods that never fit do not starve others.
     since: Option<Timestamp>,
+    /// The time of the first attempt.
+    first_attempt: Option<Timestamp>,
+    /// The plugins that ruled the Pod out, until the next attempt ends.
+    rejection: Option<CountedRejection>,
     stage: Stage,
+}
+
+impl QueuedPodInfo {
+    fn new(pod: Arc<PodInfo>) -> Self {
+        let since = pod.created;
+        Self { pod, attempts: 0, since, first_attempt: None, rejection: None, stage: Stage::InFlight(0) }
+    }
+
+    /// An attempt begins.
+    fn attempt(&mut self, at: Timestamp) -> Arc<PodInfo> {
+        self.attempts += 1;
+        self.since = Some(at);
+        self.first_attempt.get_or_insert(at);
+        Arc::clone(&self.pod)
+    }
 }
 
 /// A change in the cluster.
@@ -132,9 +162,10 @@ impl SchedulingQueue {
 
     /// Adds a new Pod to the active Pods.
     pub fn add(&mut self, pod: Arc<PodInfo>) {
-        let (uid, since) = (pod.uid.clone(), pod.created);
-        self.pods.insert(uid.clone(), QueuedPodInfo { pod, attempts: 0, since, stage: Stage::InFlight(0) });
+        let uid = pod.uid.clone();
+        self.pods.insert(uid.clone(), QueuedPodInfo::new(pod));
         self.move_to_active(&uid);
+        metrics::incoming(QueueName::Active, POD_ADD);
     }
 
     /// Stores the new state of a Pod, or adds the Pod when the queue does not have it. When a field changed that its placement
@@ -147,7 +178,7 @@ impl SchedulingQueue {
         queued.pod = pod;
         match queued.stage {
             Stage::Active(_) if differs => self.move_to_active(&uid),
-            Stage::Unschedulable { backoff, .. } if differs => self.move_to_active_or_backoff(&uid, backoff, now),
+            Stage::Unschedulable { backoff, .. } if differs => self.move_to_active_or_backoff(&uid, backoff, now, POD_UPDATE),
             _ => {}
         }
     }
@@ -162,6 +193,12 @@ impl SchedulingQueue {
     pub fn counts(&self) -> [usize; 3] {
         let parked: usize = self.parked.values().map(BTreeSet::len).sum();
         [self.active.len() + parked, self.deadlines.len() - self.unschedulable.len(), self.unschedulable.len()]
+    }
+
+    /// The number of a Pod's attempts, and the time of the first one.
+    pub fn attempts(&self, uid: &str) -> Option<(u32, Timestamp)> {
+        let queued = self.pods.get(uid)?;
+        Some((queued.attempts, queued.first_attempt?))
     }
 
     /// The Pod as the queue has it.
@@ -195,6 +232,7 @@ impl SchedulingQueue {
     pub fn activate(&mut self, uid: &str) {
         if self.pods.get(uid).is_some_and(|queued| matches!(queued.stage, Stage::Unschedulable { .. })) {
             self.move_to_active(uid);
+            metrics::incoming(QueueName::Active, FORCE_ACTIVATE);
         }
     }
 
@@ -214,9 +252,7 @@ impl SchedulingQueue {
         let (_, uid) = self.active.pop_first()?;
         let queued = self.pods.get_mut(&uid)?;
         queued.stage = Stage::InFlight(self.occurrences.next());
-        queued.attempts += 1;
-        queued.since = Some(at);
-        Some(Arc::clone(&queued.pod))
+        Some(queued.attempt(at))
     }
 
     /// Puts a popped Pod among the unschedulable ones until one of the events happens; into back-off if one of them happened while
@@ -225,7 +261,7 @@ impl SchedulingQueue {
     pub fn add_unschedulable_if_not_present(
         &mut self,
         tried: &PodInfo,
-        events: HashSet<ClusterEvent>,
+        Rejectors { plugins, events }: Rejectors,
         now: Instant,
         namespaces: &NamespaceLabels,
     ) {
@@ -233,6 +269,7 @@ impl SchedulingQueue {
         let Some(queued) = self.pods.get_mut(uid) else { return };
         let Stage::InFlight(popped) = queued.stage else { return };
         let waits = Wait::new(&queued.pod, tried, events);
+        queued.rejection = Some(CountedRejection::new(plugins, &tried.scheduler_name));
         let helps = |occurrence: &Occurrence| occurrence.may_help(&queued.pod, &waits, namespaces);
         // Of older changes the queue does not know any more whether they help.
         if self.occurrences.since(popped).is_none_or(|mut occurrences| occurrences.any(helps)) {
@@ -242,13 +279,16 @@ impl SchedulingQueue {
         queued.stage = Stage::Unschedulable { until, backoff, sequence, waits };
         self.deadlines.insert((until, sequence), uid.to_owned());
         self.unschedulable.insert(uid.to_owned());
+        metrics::incoming(QueueName::Unschedulable, SCHEDULE_ATTEMPT_FAILURE);
     }
 
     /// Puts a popped Pod into back-off.
     pub fn move_to_backoff(&mut self, uid: &str, now: Instant) {
-        let Some(queued) = self.pods.get(uid) else { return };
+        let Some(queued) = self.pods.get_mut(uid).filter(|queued| matches!(queued.stage, Stage::InFlight(_))) else { return };
+        queued.rejection = None;
         let due = now + backoff(queued.attempts, self.backoff);
         self.insert_backoff(uid, due);
+        metrics::incoming(QueueName::Backoff, SCHEDULE_ATTEMPT_FAILURE);
     }
 
     /// Moves the unschedulable Pods that the change may help to the active ones, or into back-off while theirs lasts.
@@ -260,7 +300,8 @@ impl SchedulingQueue {
             _ => None,
         };
         let moved: Vec<(String, Instant)> = self.unschedulable.iter().filter_map(helped).collect();
-        moved.iter().for_each(|(uid, backoff)| self.move_to_active_or_backoff(uid, *backoff, now));
+        let event = occurrence.event.label();
+        moved.iter().for_each(|(uid, backoff)| self.move_to_active_or_backoff(uid, *backoff, now, event));
         self.occurrences.push(occurrence);
     }
 
@@ -276,7 +317,9 @@ impl SchedulingQueue {
                 return;
             }
             let uid = uid.clone();
+            let event = if self.unschedulable.contains(&uid) { UNSCHEDULABLE_TIMEOUT } else { BACKOFF_COMPLETE };
             self.move_to_active(&uid);
+            metrics::incoming(QueueName::Active, event);
         }
     }
 
@@ -290,12 +333,14 @@ impl SchedulingQueue {
         }
     }
 
-    fn move_to_active_or_backoff(&mut self, uid: &str, backoff: Instant, now: Instant) {
+    fn move_to_active_or_backoff(&mut self, uid: &str, backoff: Instant, now: Instant, event: &str) {
         if backoff <= now {
             self.move_to_active(uid);
+            metrics::incoming(QueueName::Active, event);
         } else {
             self.leave_stage(uid);
             self.insert_backoff(uid, backoff);
+            metrics::incoming(QueueName::Backoff, event);
         }
     }
 
@@ -340,132 +385,4 @@ fn backoff(attempts: u32, PodBackoff { initial, max }: PodBackoff) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::plugins::fixtures::pod;
-
-    const BACKOFF_MIN: Duration = Duration::from_secs(1);
-    const BACKOFF_MAX: Duration = Duration::from_secs(10);
-
-    fn queued(name: &str, priority: i32) -> Arc<PodInfo> {
-        Arc::new(pod(name, json!({"priority": priority})))
-    }
-
-    fn pop(queue: &mut SchedulingQueue) -> Option<Arc<PodInfo>> {
-        queue.pop(api_clock::now())
-    }
-
-    fn popped(queue: &mut SchedulingQueue) -> Vec<String> {
-        std::iter::from_fn(|| pop(queue)).map(|pod| pod.name.clone()).collect()
-    }
-
-    fn update(queue: &mut SchedulingQueue, pod: Arc<PodInfo>) {
-        queue.update(pod, Instant::now());
-    }
-
-    fn unschedulable(queue: &mut SchedulingQueue, uid: &str, events: &[ClusterEvent]) {
-        let tried = Arc::clone(queue.pod(uid).expect("in the queue"));
-        queue.add_unschedulable_if_not_present(&tried, events.iter().copied().collect(), Instant::now(), &NamespaceLabels::default());
-    }
-
-    fn happens(queue: &mut SchedulingQueue, event: ClusterEvent) {
-        queue.move_all_to_active_or_backoff(Occurrence::new(event), Instant::now(), &NamespaceLabels::default());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn higher_priority_goes_first_and_then_the_earlier() {
-        let mut queue = SchedulingQueue::default();
-        for (name, priority) in [("a", 0), ("b", 0), ("c", 10), ("d", -1)] {
-            update(&mut queue, queued(name, priority));
-        }
-        assert_eq!(popped(&mut queue), ["c", "a", "b", "d"]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_unschedulable_pod_is_active_after_an_event_that_helps_it_and_its_back_off() {
-        let mut queue = SchedulingQueue::default();
-        update(&mut queue, queued("a", 0));
-        pop(&mut queue).expect("active");
-        unschedulable(&mut queue, "a", &[ClusterEvent::AssignedPodDelete]);
-        happens(&mut queue, ClusterEvent::UpdateNodeLabel);
-        assert_eq!(queue.next_flush(), Some(Instant::now() + UNSCHEDULABLE_MAX));
-        happens(&mut queue, ClusterEvent::AssignedPodDelete);
-        assert!(!queue.has_active());
-        tokio::time::advance(BACKOFF_MIN).await;
-        queue.flush(Instant::now());
-        assert_eq!(popped(&mut queue), ["a"]);
-        unschedulable(&mut queue, "a", &[ClusterEvent::AssignedPodDelete]);
-        tokio::time::advance(BACKOFF_MAX).await;
-        happens(&mut queue, ClusterEvent::AssignedPodDelete);
-        assert_eq!(popped(&mut queue), ["a"]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_unschedulable_pod_is_tried_again_after_five_minutes_or_when_it_changes() {
-        let mut queue = SchedulingQueue::default();
-        update(&mut queue, queued("a", 0));
-        pop(&mut queue).expect("active");
-        unschedulable(&mut queue, "a", &[]);
-        update(&mut queue, queued("a", 0));
-        assert!(!queue.has_active(), "no field changed that its placement depends on");
-        update(&mut queue, queued("a", 5));
-        assert!(!queue.has_active(), "its back-off lasts");
-        tokio::time::advance(BACKOFF_MIN).await;
-        queue.flush(Instant::now());
-        assert_eq!(popped(&mut queue), ["a"]);
-        unschedulable(&mut queue, "a", &[]);
-        tokio::time::advance(UNSCHEDULABLE_MAX).await;
-        queue.flush(Instant::now());
-        assert_eq!(popped(&mut queue), ["a"]);
-    }
-
-    #[test]
-    fn back_off_doubles_up_to_ten_seconds() {
-        let seconds: Vec<u64> = (1..=6).map(|n| backoff(n, PodBackoff::default()).as_secs()).collect();
-        assert_eq!(seconds, [1, 2, 4, 8, 10, 10]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_deleted_pod_leaves_every_stage() {
-        let mut queue = SchedulingQueue::default();
-        update(&mut queue, queued("a", 0));
-        update(&mut queue, queued("b", 0));
-        pop(&mut queue).expect("active");
-        queue.move_to_backoff("a", Instant::now());
-        queue.delete("a");
-        queue.delete("b");
-        assert!(!queue.contains("a") && !queue.has_active() && queue.next_flush().is_none());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_change_while_the_pod_was_in_flight_helps_it_too() {
-        for (event, helps) in [(ClusterEvent::AssignedPodDelete, true), (ClusterEvent::NodeAdd, false)] {
-            let mut queue = SchedulingQueue::default();
-            happens(&mut queue, ClusterEvent::AssignedPodDelete);
-            update(&mut queue, queued("a", 0));
-            pop(&mut queue).expect("active");
-            happens(&mut queue, event);
-            unschedulable(&mut queue, "a", &[ClusterEvent::AssignedPodDelete]);
-            tokio::time::advance(BACKOFF_MIN).await;
-            queue.flush(Instant::now());
-            assert_eq!(queue.has_active(), helps, "{event:?}");
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_pod_that_does_not_fit_goes_behind_those_that_came_before_its_attempt() {
-        let mut queue = SchedulingQueue::default();
-        let created = |name: &str, at: Timestamp| Arc::new(PodInfo { created: Some(at), ..pod(name, json!({})) });
-        let start = api_clock::now();
-        let second = jiff::SignedDuration::from_secs(1);
-        update(&mut queue, created("old", start));
-        queue.pop(start + second * 2).expect("active");
-        unschedulable(&mut queue, "old", &[ClusterEvent::AssignedPodDelete]);
-        update(&mut queue, created("new", start + second));
-        tokio::time::advance(BACKOFF_MIN).await;
-        happens(&mut queue, ClusterEvent::AssignedPodDelete);
-        assert_eq!(popped(&mut queue), ["new", "old"]);
-    }
-}
+mod tests;

@@ -40,10 +40,11 @@ use crate::cache::Cache;
 use crate::config::{DefaultConstraints, KubeSchedulerConfiguration, KubeSchedulerProfile};
 use crate::cycle::{self, Failure, Nomination, Progress};
 use crate::default_spread::DefaultSpread;
+use crate::diagnosis::Rejectors;
 use crate::extender::Extenders;
-use crate::metrics::{self, Attempt};
+use crate::metrics::{self, Attempt, Disruption, PreemptorKind};
 use crate::node_images::{self, ImageWatch};
-use crate::plugins::{BindingError, DYNAMIC_RESOURCES, Handle, IMAGE_LOCALITY, Profile};
+use crate::plugins::{BindingError, DYNAMIC_RESOURCES, Handle, IMAGE_LOCALITY, Profile, group_disruptions};
 use crate::pod_groups::PodGroups;
 use crate::queue::{Occurrence, SchedulingQueue};
 use crate::waiting::WaitingPods;
@@ -132,8 +133,8 @@ enum Finished {
 
 /// What becomes of a Pod whose status was written.
 enum Next {
-    /// It waits for one of these events.
-    Unschedulable(HashSet<ClusterEvent>),
+    /// It waits for one of these plugins' events.
+    Unschedulable(Rejectors),
     /// It is tried again.
     Backoff,
 }
@@ -142,8 +143,8 @@ enum Next {
 struct PreemptionResult {
     /// The less important Pods that were nominated to the node.
     displaced: Vec<Arc<PodInfo>>,
-    /// The events that may make the Pod fit.
-    events: HashSet<ClusterEvent>,
+    /// The plugins that ruled nodes out for the Pod.
+    rejectors: Rejectors,
     /// Whether all victims are being deleted.
     is_complete: bool,
 }
@@ -202,6 +203,8 @@ struct Scheduler {
     reservations: Reservations,
     /// Wakes the work of PreBind.
     pre_bind_changes: Arc<watch::Sender<u64>>,
+    /// The Pods with scheduling gates.
+    gated: HashSet<ObjectKey>,
     /// The Pods whose claims are not there yet.
     claim_waits: ClaimWaits,
     /// The extenders and their calls, if there are some.
@@ -240,6 +243,7 @@ impl Scheduler {
             bindings: VecDeque::new(),
             reservations: Reservations::new(handle.writes.clone()),
             pre_bind_changes: Arc::clone(&handle.changes),
+            gated: HashSet::new(),
             claim_waits: ClaimWaits::default(),
             extension: None,
             finished,
@@ -258,7 +262,7 @@ impl Scheduler {
         loop {
             self.unpark();
             self.begin_bindings();
-            metrics::set_pending(self.queue.counts());
+            self.measure();
             let (flush_at, report_at) = (self.queue.next_flush(), self.next_report());
             let (permit_at, externals, has_externals) = (self.next_permit(), self.externals.clone(), self.has_externals());
             let externals_by = (!has_externals).then_some(self.externals_by);
@@ -295,6 +299,8 @@ impl Scheduler {
                 () = tokio::time::sleep_until(flush_at.unwrap_or_else(Instant::now)), if flush_at.is_some() => self.queue.flush(Instant::now()),
             }
         }
+        metrics::set_pending([0; 4]);
+        metrics::set_cache_size(0, 0);
         // The decisions that were made are written; the next leader makes the others.
         drop(results);
         self.reservations.shutdown().await;
@@ -302,6 +308,14 @@ impl Scheduler {
             self.begin_bindings();
         }
         extended::finish(&mut self.extension).await;
+    }
+
+    /// Reports the sizes of the queue and of the cache.
+    fn measure(&self) {
+        let gated = self.gated.len() + self.claim_waits.len() + self.groups.waiting();
+        let [active, backoff, unschedulable] = self.queue.counts();
+        metrics::set_pending([active, backoff, unschedulable, gated]);
+        metrics::set_cache_size(self.cache.snapshot().nodes.len(), self.cache.pod_count());
     }
 
     /// Whether the images of nodes have a say in a profile.
@@ -375,7 +389,7 @@ impl Scheduler {
                 Some("")
             }
         };
-        self.write_status(pod, Reason::Unschedulable, message, nominated, Next::Unschedulable(error.events()));
+        self.write_status(pod, Reason::Unschedulable, message, nominated, Next::Unschedulable(error.rejectors()));
     }
 
     /// Writes why the Pod has no node. The Pod stays in flight until then: a later attempt must not be overwritten.
@@ -390,23 +404,25 @@ impl Scheduler {
 
     fn status_written(&mut self, pod: &PodInfo, next: Next) {
         match next {
-            Next::Unschedulable(events) => self.add_unschedulable(pod, events),
+            Next::Unschedulable(rejectors) => self.add_unschedulable(pod, rejectors),
             Next::Backoff => self.queue.move_to_backoff(&pod.uid, Instant::now()),
         }
     }
 
     /// Nominates the Pod to the node and deletes the victims; those that are not bound yet go back to the queue. The Pod stays in flight
     /// until their deletion is written: with a part of it, the next cycle would preempt Pods of another node.
-    fn preempt(&mut self, pod: Arc<PodInfo>, preemption: Arc<Preemption>, message: String, events: HashSet<ClusterEvent>) {
+    fn preempt(&mut self, pod: Arc<PodInfo>, preemption: Arc<Preemption>, message: String, rejectors: Rejectors) {
         let displaced: Vec<_> = self.cache.snapshot().nominated.after(&pod, &preemption.node).cloned().collect();
         for other in &displaced {
             self.cache.end_nomination(&other.uid);
         }
-        metrics::preempted(preemption.victims.len());
+        let groups = group_disruptions(&preemption.victims, self.cache.snapshot());
+        let disruption = Disruption { victims: preemption.victims.len(), groups, violations: preemption.violations };
+        metrics::preempted(PreemptorKind::Pod, disruption);
         self.end_nomination(&pod);
         self.cache.nominate(Arc::clone(&pod), &preemption.node);
         let (rejected, victims) = self.reject_waiting(preemption.victims.clone());
-        let (writer, finished) = (self.writer.clone(), self.finished.clone());
+        let (writer, finished, started) = (self.writer.clone(), self.finished.clone(), Instant::now());
         self.writes.spawn(api_tasks::named("scheduler/preemption", async move {
             let node = &preemption.node;
             writer.not_scheduled(&pod, Reason::Unschedulable, &message, Some(node)).await;
@@ -418,8 +434,9 @@ impl Scheduler {
                 tracing::warn!(pod = pod.key(), node, error = chain(error), "preemption failed");
             });
             let is_complete = errors.count() == 0;
+            metrics::preemption_executed(PreemptorKind::Pod, is_complete, started.elapsed());
             // The receiver is gone only at shutdown.
-            let _gone = finished.send(Finished::Preemption(pod, PreemptionResult { displaced, events, is_complete })).await;
+            let _gone = finished.send(Finished::Preemption(pod, PreemptionResult { displaced, rejectors, is_complete })).await;
         }));
     }
 
@@ -428,7 +445,7 @@ impl Scheduler {
     fn preemption_finished(&mut self, pod: &PodInfo, result: PreemptionResult) {
         result.displaced.iter().for_each(|other| self.queue.activate(&other.uid));
         if result.is_complete {
-            self.add_unschedulable(pod, result.events);
+            self.add_unschedulable(pod, result.rejectors);
         } else {
             self.queue.move_to_backoff(&pod.uid, Instant::now());
         }
@@ -455,9 +472,9 @@ impl Scheduler {
         }
     }
 
-    fn add_unschedulable(&mut self, pod: &PodInfo, events: HashSet<ClusterEvent>) {
+    fn add_unschedulable(&mut self, pod: &PodInfo, rejectors: Rejectors) {
         let namespaces = &self.cache.snapshot().namespaces;
-        self.queue.add_unschedulable_if_not_present(pod, events, Instant::now(), namespaces);
+        self.queue.add_unschedulable_if_not_present(pod, rejectors, Instant::now(), namespaces);
     }
 
     /// Ends the nomination of a Pod, which may help less important Pods.

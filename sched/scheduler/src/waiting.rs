@@ -25,12 +25,18 @@ pub(crate) struct WaitingPod {
     /// The beginning of the attempt to schedule the Pod.
     pub started: Instant,
     since: Instant,
+    has_waited: bool,
 }
 
 impl WaitingPod {
     /// A Pod that comes to permit.
     pub fn new(pod: Arc<PodInfo>, node: String, started: Instant) -> Self {
-        Self { pod, node, started, since: Instant::now() }
+        Self { pod, node, started, since: Instant::now(), has_waited: false }
+    }
+
+    /// How long the Pod waited; `None` if its plugins decided at once.
+    pub fn waited(&self) -> Option<Duration> {
+        self.has_waited.then(|| self.since.elapsed())
     }
 }
 
@@ -106,7 +112,7 @@ impl WaitingPods {
         for (waiting, decision) in present.into_iter().zip(decisions) {
             match decision {
                 Some(decision) => decided.push((waiting, decision)),
-                None => self.pods.push(waiting),
+                None => self.pods.push(WaitingPod { has_waited: true, ..waiting }),
             }
         }
         decided
@@ -219,6 +225,19 @@ mod tests {
         let message = "0/1 nodes are available: 1 rejected due to timeout after waiting 1m30s at plugin Gang.";
         assert_eq!(decided(&mut pods, &plugins), [("b1".to_owned(), Permitted::Rejected(message.to_owned()))]);
         assert!(pods.is_empty() && pods.next_check().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_waits_from_the_first_call_that_does_not_decide() {
+        let plugins: [Box<dyn PermitPlugin>; 1] = [Box::new(Gang(2))];
+        let (mut pods, all) = (WaitingPods::default(), snapshot(vec![node("n", json!({}))]));
+        pods.add(waiting("a", "g"));
+        assert!(pods.decide(&plugins, &all, Instant::now()).is_empty());
+        tokio::time::advance(Duration::from_secs(3)).await;
+        pods.add(waiting("b", "g"));
+        let decided = pods.decide(&plugins, &all, Instant::now());
+        let waited: Vec<_> = decided.iter().map(|(pod, _)| (pod.pod.name.as_str(), pod.waited())).collect();
+        assert_eq!(waited, [("a", Some(Duration::from_secs(3))), ("b", None)]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -11,8 +11,9 @@ use super::{Failure, Progress, begin, make_room, nominated_host};
 use crate::diagnosis::{Diagnosis, FitError};
 use crate::plugins::Profile;
 
-/// Any change may help a Pod that extenders rejected: nobody but the extender can say which (upstream's `ExtenderName` among the plugins
-/// that rejected a Pod).
+/// The name that stands for all extenders among the plugins that rejected a Pod: upstream's `ExtenderName`.
+const EXTENDER: &str = "Extender";
+/// Any change may help a Pod that extenders rejected: nobody but the extender can say which.
 const EXTENDER_EVENTS: &[ClusterEvent] = &[ClusterEvent::WildCard];
 
 /// The nodes that the plugins allow.
@@ -126,10 +127,10 @@ pub(crate) fn unschedulable(
     for Rejected { node, reason } in rejected {
         if let Some(index) = snapshot.node_index.get(node) {
             let status = Status::UnschedulableAndUnresolvable(vec![reason.clone()]);
-            diagnosis.add(*index, &Rejection { status, events: EXTENDER_EVENTS });
+            diagnosis.add(*index, &Rejection { status, plugin: EXTENDER, events: EXTENDER_EVENTS });
         }
     }
-    diagnosis.wait_for(EXTENDER_EVENTS);
+    diagnosis.wait_for(EXTENDER, EXTENDER_EVENTS);
     let nomination = make_room(profile, &mut state, pod, snapshot, &mut diagnosis, &mut progress.preemption_offset);
     progress.keep(profile, pod, snapshot, state);
     Some(Failure { error: FitError::Unschedulable { nodes: snapshot.nodes.len(), diagnosis }, nomination })

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use jiff::Timestamp;
 use sched_framework::{
@@ -16,9 +17,10 @@ use sched_framework::{
 };
 
 use self::dry_runs::{DryRun, DryRuns};
-pub(crate) use self::units::{IndivisibleGroups, Unit};
+pub(crate) use self::units::{IndivisibleGroups, Unit, group_disruptions};
 use crate::config::DefaultPreemptionArgs;
 use crate::diagnosis::node_reasons;
+use crate::metrics::{self, EvaluationResult, PreemptorKind};
 
 /// The name of the plugin.
 pub(crate) const DEFAULT_PREEMPTION: &str = "DefaultPreemption";
@@ -49,9 +51,11 @@ impl PostFilterPlugin for DefaultPreemption {
         resolvable: &[usize],
         offset: usize,
     ) -> PostFilterResult {
+        metrics::pod_preemption_attempted();
         if let Some(message) = ineligible(pod, snapshot, resolvable) {
             return PostFilterResult::Unschedulable { message: format!("preemption: {message}"), stays_nominated: true };
         }
+        let started = Instant::now();
         let mut reasons: BTreeMap<Reason, usize> = BTreeMap::new();
         let mut candidates: Vec<Arc<Preemption>> = Vec::new();
         let mut dry_runs = state.read_mut::<DryRuns>(self.name()).map(std::mem::take).unwrap_or_default();
@@ -81,7 +85,10 @@ impl PostFilterPlugin for DefaultPreemption {
         if unhelpful > 0 {
             reasons.insert("Preemption is not helpful for scheduling".into(), unhelpful);
         }
-        match select_candidate(candidates) {
+        let selected = select_candidate(candidates);
+        let result = if selected.is_some() { EvaluationResult::Success } else { EvaluationResult::Unschedulable };
+        metrics::preemption_evaluated(PreemptorKind::Pod, result, started.elapsed());
+        match selected {
             Some((best, others)) => PostFilterResult::Preempt { best, others },
             None => {
                 let message = format!("preemption: {}", node_reasons(snapshot.nodes.len(), &reasons));

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use sched_framework::PodInfo;
 use tokio::time::Instant;
 
-use super::{SchedulingQueue, Stage, backoff};
+use super::{POD_GROUP_UPDATE, SchedulingQueue, Stage, backoff};
 
 impl SchedulingQueue {
     /// Pops the Pod of that UID out of its turn; the attempt begins at `at`. `None` for a Pod that is not in the queue or in flight.
@@ -17,9 +17,7 @@ impl SchedulingQueue {
         }
         self.leave_stage(uid);
         let queued = self.pods.get_mut(uid)?;
-        queued.attempts += 1;
-        queued.since = Some(at);
-        Some(Arc::clone(&queued.pod))
+        Some(queued.attempt(at))
     }
 
     /// Puts a popped Pod back that was not tried.
@@ -38,7 +36,7 @@ impl SchedulingQueue {
     pub fn wake(&mut self, uid: &str, now: Instant) {
         let Some(Stage::Unschedulable { backoff, .. }) = self.pods.get(uid).map(|queued| &queued.stage) else { return };
         let backoff = *backoff;
-        self.move_to_active_or_backoff(uid, backoff, now);
+        self.move_to_active_or_backoff(uid, backoff, now, POD_GROUP_UPDATE);
     }
 
     /// The back-off after so many attempts.
@@ -49,6 +47,7 @@ impl SchedulingQueue {
     fn not_tried(&mut self, uid: &str) {
         if let Some(queued) = self.pods.get_mut(uid) {
             queued.attempts = queued.attempts.saturating_sub(1);
+            queued.first_attempt = queued.first_attempt.filter(|_| queued.attempts > 0);
         }
     }
 }

@@ -68,6 +68,7 @@ impl Scheduler {
             self.pod_gone(&gone);
         }
         self.claim_waits.remove(key);
+        self.gated.remove(key);
         if let Some(pod) = pod {
             self.pod_applied(pod);
         }
@@ -81,6 +82,9 @@ impl Scheduler {
             self.pod_assigned(pod);
         } else if pod.deleting || !self.may_schedule(&pod) {
             self.pod_gone(&pod.uid);
+        } else if self.is_gated(&pod) {
+            self.pod_gone(&pod.uid);
+            self.gated.insert(ObjectKey::new(&pod.namespace, &pod.name));
         } else if let Some(claim) = self.awaited_claim(&pod) {
             self.pod_gone(&pod.uid);
             self.claim_waits.add(ObjectKey::new(&pod.namespace, &pod.name), claim);
@@ -90,10 +94,14 @@ impl Scheduler {
         }
     }
 
-    /// Whether a profile schedules the Pod now.
+    /// Whether a profile schedules the Pod.
     fn may_schedule(&self, pod: &PodInfo) -> bool {
-        let profile = self.profiles.get(&pod.scheduler_name);
-        profile.is_some_and(|profile| !pod.gated || !profile.has_scheduling_gates)
+        self.profiles.contains_key(&pod.scheduler_name)
+    }
+
+    /// Whether the Pod is not tried before its scheduling gates are gone.
+    fn is_gated(&self, pod: &PodInfo) -> bool {
+        pod.gated && self.profiles.get(&pod.scheduler_name).is_some_and(|profile| profile.has_scheduling_gates)
     }
 
     /// Follows the Pod's `nominatedNodeName`: another scheduler, or this one before a restart, may have made room for the Pod.

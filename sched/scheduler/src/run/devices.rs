@@ -73,6 +73,11 @@ impl ClaimWaits {
         self.of_pod.insert(pod, claim);
     }
 
+    /// The number of Pods that wait.
+    pub fn len(&self) -> usize {
+        self.of_pod.len()
+    }
+
     /// The Pod does not wait any more.
     pub fn remove(&mut self, pod: &ObjectKey) {
         if self.of_pod.is_empty() {

@@ -159,7 +159,7 @@ impl Scheduler {
     /// Preempts the victims of the best candidate, if no extender has a say in that.
     pub(super) fn preempt_or_consult(&mut self, pod: Arc<PodInfo>, best: Arc<Preemption>, others: Vec<Arc<Preemption>>, error: FitError) {
         let Some(extension) = self.extension.as_mut().filter(|extension| extension.extenders.preempts(&pod)) else {
-            return self.preempt(pod, best, error.to_string(), error.events());
+            return self.preempt(pod, best, error.to_string(), error.rejectors());
         };
         let snapshot = self.cache.snapshot();
         let proposal = |preemption: Arc<Preemption>| Some(Proposal { node: Arc::clone(snapshot.node(&preemption.node)?), preemption });
@@ -179,24 +179,23 @@ impl Scheduler {
             return self.nothing_preempted(pod, error, "no candidate node for preemption");
         };
         let Some(running) = self.profiles.get_mut(&pod.scheduler_name) else { return };
-        let started = Instant::now();
         if let Some(message) = running.begin_cycle() {
-            return self.attempt_failed(pod, message, started);
+            return self.write_status(pod, Reason::SchedulerError, message, None, Next::Backoff);
         }
         let snapshot = self.cache.snapshot();
         let fits = snapshot.node(&best.node).is_none() || cycle::fits(&running.profile, &pod, snapshot, &mut running.progress, &best.node);
         if let Some(message) = running.external_failure() {
-            return self.attempt_failed(pod, message, started);
+            return self.write_status(pod, Reason::SchedulerError, message, None, Next::Backoff);
         }
         if fits {
             return self.queue.move_to_backoff(&pod.uid, Instant::now());
         }
-        self.preempt(pod, best, error.to_string(), error.events());
+        self.preempt(pod, best, error.to_string(), error.rejectors());
     }
 
     fn nothing_preempted(&mut self, pod: Arc<PodInfo>, mut error: FitError, why: &str) {
         error.set_post_filter(format!("preemption: {why}"));
-        self.write_status(pod, Reason::Unschedulable, error.to_string(), None, Next::Unschedulable(error.events()));
+        self.write_status(pod, Reason::Unschedulable, error.to_string(), None, Next::Unschedulable(error.rejectors()));
     }
 }
 

@@ -7,7 +7,7 @@
 
 mod preemption;
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use self::preemption::Preempting;
 use super::{Finished, Next, Scheduler, WRITES_IN_FLIGHT_MAX};
 use crate::bind::{GroupCondition, Reason};
 use crate::cycle;
-use crate::diagnosis::rejected;
+use crate::diagnosis::{Rejectors, rejected};
 use crate::metrics::{self, Attempt};
 use crate::plugins::{BindingError, Feasibility, placement_feasible};
 use crate::queue::Occurrence;
@@ -50,6 +50,16 @@ pub(super) struct GangCycle {
     nominated: Vec<(Arc<PodInfo>, String)>,
     /// The search for room, if the gang does not fit.
     preempting: Option<Box<Preempting>>,
+}
+
+impl GangCycle {
+    /// Counts the cycle, which has ended.
+    fn attempted(&self, attempt: Attempt) {
+        let placed = self.placed.iter().map(|(pod, _)| pod).chain(self.unplaced.iter().map(|one| &one.pod));
+        if let Some(pod) = self.remaining.iter().chain(placed).next() {
+            metrics::group_attempted(&pod.scheduler_name, attempt, self.started.elapsed());
+        }
+    }
 }
 
 /// A Pod that no node is feasible for, and why.
@@ -197,6 +207,7 @@ impl Scheduler {
             if self.queue.in_flight(&pod.uid).is_some()
                 && let Err(message) = self.assume_member(&mut cycle, pod)
             {
+                metrics::group_cycled(cycle.started.elapsed());
                 return self.gang_failed(cycle, message);
             }
         }
@@ -236,7 +247,7 @@ impl Scheduler {
         if let Some(message) = running.external_failure() {
             return Err(MemberError::Failed(message));
         }
-        let node = result.map_err(|error| MemberError::Unschedulable(error.to_string(), Next::Unschedulable(error.events())))?;
+        let node = result.map_err(|error| MemberError::Unschedulable(error.to_string(), Next::Unschedulable(error.rejectors())))?;
         self.cache.assume_pod(Arc::clone(pod), &node);
         match self.reserve(pod, &node) {
             Ok(()) => Ok(node),
@@ -262,6 +273,8 @@ impl Scheduler {
     /// Enough Pods are placed: they are bound. The Pods that were not tried are scheduled one by one.
     fn gang_placed(&mut self, cycle: GangCycle) {
         tracing::debug!(group = &*cycle.group, placed = cycle.placed.len(), "gang placed");
+        metrics::group_cycled(cycle.started.elapsed());
+        cycle.attempted(Attempt::Scheduled);
         self.group_scheduled(&cycle.group);
         for (pod, node) in cycle.placed {
             match self.queue.in_flight(&pod.uid) {
@@ -275,19 +288,25 @@ impl Scheduler {
 
     /// Too few Pods fit: all are taken back. Room may be made for them.
     fn gang_infeasible(&mut self, mut cycle: GangCycle, message: String) {
+        metrics::group_cycled(cycle.started.elapsed());
         self.take_all_back(&mut cycle);
         self.begin_preempting(cycle, message);
     }
 
     /// The Pods wait until something helps them, those that are `nominated` for the room that was made for them.
     fn gang_unschedulable(&mut self, mut cycle: GangCycle, message: &str, nominated: &Nominated) {
+        cycle.attempted(match nominated {
+            Nominated::None => Attempt::Unschedulable,
+            Nominated::AsBefore => Attempt::WaitingOnPreemption,
+        });
         let condition = self.condition(&cycle.group, "Unschedulable", message);
-        self.end_gang(&mut cycle, message, || Next::Unschedulable(HashSet::new()));
+        self.end_gang(&mut cycle, message, || Next::Unschedulable(Rejectors::default()));
         self.unplaced(cycle.unplaced, cycle.started, Reason::Unschedulable, condition, nominated);
     }
 
     /// A plugin failed, or the Pods cannot be scheduled together.
     fn gang_failed(&mut self, mut cycle: GangCycle, message: String) {
+        cycle.attempted(Attempt::Error);
         let condition = self.condition(&cycle.group, "SchedulerError", &message);
         self.end_gang(&mut cycle, &message, || Next::Backoff);
         self.unplaced(cycle.unplaced, cycle.started, Reason::SchedulerError, condition, &Nominated::None);

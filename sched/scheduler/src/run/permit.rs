@@ -118,12 +118,18 @@ impl Scheduler {
         decided.into_iter().for_each(|(waiting, decision)| self.permitted(waiting, decision));
     }
 
-    fn permitted(&mut self, WaitingPod { pod, node, started, .. }: WaitingPod, decision: Permitted) {
+    fn permitted(&mut self, waiting: WaitingPod, decision: Permitted) {
+        let waited = waiting.waited();
+        let WaitingPod { pod, node, started, .. } = waiting;
         let (attempt, reason, message) = match decision {
-            Permitted::Allowed => return self.pre_bind(pod, node, started),
+            Permitted::Allowed => {
+                waited.into_iter().for_each(|waited| metrics::permitted(Attempt::Scheduled, waited));
+                return self.pre_bind(pod, node, started);
+            }
             Permitted::Rejected(message) => (Attempt::Unschedulable, Reason::Unschedulable, message),
             Permitted::Failed(message) => (Attempt::Error, Reason::SchedulerError, message),
         };
+        waited.into_iter().for_each(|waited| metrics::permitted(attempt, waited));
         metrics::attempted(&pod.scheduler_name, attempt, started.elapsed());
         self.binding_cycle_failed(pod, reason, message);
     }
@@ -185,7 +191,9 @@ impl Scheduler {
             (Some(extension), Some(visit)) => (Some((Arc::clone(&extension.extenders), visit)), &mut extension.binds),
             _ => (None, &mut self.writes),
         };
+        let attempts = self.queue.attempts(&pod.uid);
         binds.spawn(api_tasks::named("scheduler/binding", async move {
+            let _counted = metrics::binding();
             let result = match &binder {
                 Some((extenders, _visit)) => extenders.bind(&writer, &pod, &node).await,
                 None => writer.bind(&pod, &node).await,
@@ -194,6 +202,9 @@ impl Scheduler {
             let is_bound = matches!(result, BindingResult::Bound);
             let attempt = if is_bound { Attempt::Scheduled } else { Attempt::Error };
             metrics::attempted(&pod.scheduler_name, attempt, started.elapsed());
+            if let Some((attempts, first)) = attempts.filter(|_| is_bound) {
+                metrics::bound(attempts, first);
+            }
             // The receiver is gone only at shutdown.
             let _gone = finished.send(Finished::Binding(pod, result)).await;
         }));

@@ -59,15 +59,20 @@ fn preempting(scheduler: &mut Scheduler) -> Arc<PodInfo> {
     Arc::clone(scheduler.queue.pod("p").expect("waiting"))
 }
 
+/// No plugin in particular ruled nodes out; these events may help.
+pub(super) fn waiting_for<const N: usize>(events: [ClusterEvent; N]) -> Rejectors {
+    Rejectors { events: events.into(), ..Rejectors::default() }
+}
+
 fn finished(is_complete: bool) -> PreemptionResult {
-    PreemptionResult { displaced: Vec::new(), events: [ClusterEvent::AssignedPodDelete].into(), is_complete }
+    PreemptionResult { displaced: Vec::new(), rejectors: waiting_for([ClusterEvent::AssignedPodDelete]), is_complete }
 }
 
 /// A Pod that no node is feasible for, whose status was written.
 fn unschedulable(scheduler: &mut Scheduler, pod: &Pod) {
     scheduler.pod_applied(pod);
     scheduler.schedule_one();
-    let (pod, events) = (PodInfo::new(pod), [ClusterEvent::AssignedPodDelete, ClusterEvent::UpdatePodScaleDown].into());
+    let (pod, events) = (PodInfo::new(pod), waiting_for([ClusterEvent::AssignedPodDelete, ClusterEvent::UpdatePodScaleDown]));
     scheduler.status_written(&pod, Next::Unschedulable(events));
 }
 

@@ -86,7 +86,7 @@ fn the_message_counts_what_plugins_and_extenders_reject() {
         "0/4 nodes are available: 1 Insufficient cpu, 2 no GPU. preemption: 0/4 nodes are available: 1 No preemption victims found for \
          incoming pod, 3 Preemption is not helpful for scheduling."
     );
-    assert!(failure.error.events().contains(&ClusterEvent::WildCard), "any change may help");
+    assert!(failure.error.rejectors().events.contains(&ClusterEvent::WildCard), "any change may help");
     let silent = offer(&cluster(&["a"]), &pod, &mut Progress::default());
     let failure = unschedulable(&Profile::default(), &pod, cluster(&["a"]).snapshot(), &mut Progress::default(), (silent, &[]));
     assert_eq!(

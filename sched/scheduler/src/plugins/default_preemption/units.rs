@@ -41,6 +41,13 @@ impl Unit {
     }
 }
 
+/// What the end of these Pods disrupts of groups: groups that are preempted as a whole, and single Pods of other groups.
+pub(crate) fn group_disruptions(victims: &[Arc<PodInfo>], snapshot: &Snapshot) -> usize {
+    let groups: Vec<_> = victims.iter().filter_map(|pod| pod.pod_group.as_ref()).collect();
+    let (whole, others): (Vec<_>, Vec<_>) = groups.into_iter().partition(|key| snapshot.indivisible_groups.contains(*key));
+    whole.into_iter().collect::<HashSet<_>>().len() + others.len()
+}
+
 /// The Pods on nodes of the groups whose Pods are preempted together, by the key of the group.
 pub(crate) struct IndivisibleGroups(HashMap<Arc<str>, Unit>);
 

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::*;
+use crate::plugins::DYNAMIC_RESOURCES;
 use crate::plugins::device_fixtures::{claim, devices_of, exactly, parsed, set_class, set_slice};
 use crate::run::tests::scheduler;
 use crate::run::{Finished, Next};
@@ -87,9 +88,11 @@ async fn the_end_of_a_write_that_failed_wakes_the_pods_that_wait_for_its_devices
     scheduler.finished = finished;
     scheduler.pod_applied(&pod("q", Some("d"), None));
     scheduler.schedule_one();
-    let Some(Finished::Status(pod, Next::Unschedulable(events))) = results.recv().await else { panic!("another result") };
+    let Some(Finished::Status(pod, Next::Unschedulable(rejectors))) = results.recv().await else { panic!("another result") };
+    let events = &rejectors.events;
     assert!(events.contains(&ClusterEvent::ResourceClaimUpdate) && !events.contains(&ClusterEvent::AssignedPodDelete), "{events:?}");
-    scheduler.status_written(&pod, Next::Unschedulable(events));
+    assert_eq!(rejectors.plugins, [DYNAMIC_RESOURCES].into());
+    scheduler.status_written(&pod, Next::Unschedulable(rejectors));
     tokio::time::advance(Duration::from_secs(1)).await;
     write.failed();
     assert_eq!(scheduler.queue.counts(), [0, 0, 1]);

@@ -11,6 +11,7 @@ use crate::cycle::Rejected;
 use crate::default_spread::DefaultSpread;
 use crate::extender::VISITS_MAX;
 use crate::plugins::Handle;
+use crate::run::tests::waiting_for;
 use api_client::informer::ObjectKey;
 use api_tasks::Tasks;
 use tokio_util::sync::CancellationToken;
@@ -133,7 +134,7 @@ async fn no_change_is_lost_while_extenders_are_called() {
         }
         let rejected = ["a", "b"].map(|node| Rejected { node: node.to_owned(), reason: "no".into() });
         answer(&mut scheduler, Arc::clone(&pod), offer, Evaluated::NoneAllowed(rejected.to_vec()));
-        scheduler.status_written(&pod, Next::Unschedulable([sched_framework::ClusterEvent::WildCard].into()));
+        scheduler.status_written(&pod, Next::Unschedulable(waiting_for([sched_framework::ClusterEvent::WildCard])));
         if !changes_meanwhile {
             assert_eq!(scheduler.queue.counts(), [0, 0, 1]);
             change(&mut scheduler);

@@ -7,13 +7,15 @@ use std::sync::Arc;
 
 use api_client::error::chain;
 use futures::future::join_all;
-use sched_framework::PodInfo;
+use sched_framework::{PodInfo, Snapshot};
+use tokio::time::Instant;
 
 use super::{Finished, GangCycle, Next, Nominated, STATUS_WRITES_MAX, Scheduler, Unplaced, sort_by_creation};
 use crate::bind::{GroupCondition, Preemptor, Reason, Writer};
+use crate::diagnosis::Rejectors;
 use crate::gang_preemption::{Budgets, Choice, Gang, GangPreemption, Ineligible, ineligible};
-use crate::metrics;
-use crate::plugins::DEFAULT_PREEMPTION;
+use crate::metrics::{self, Attempt, Disruption, EvaluationResult, PreemptorKind};
+use crate::plugins::{DEFAULT_PREEMPTION, group_disruptions, split_by_budget};
 
 /// A gang whose victims are being chosen.
 pub(super) struct Preempting {
@@ -21,6 +23,15 @@ pub(super) struct Preempting {
     /// Why the gang does not fit.
     message: String,
     min_count: usize,
+    started: Instant,
+}
+
+impl Preempting {
+    /// Counts the choice, which has ended.
+    fn ended(&self, result: EvaluationResult) {
+        metrics::workload_preemption_attempted(result);
+        metrics::preemption_evaluated(PreemptorKind::PodGroup, result, self.started.elapsed());
+    }
 }
 
 /// What became of a preemption.
@@ -86,6 +97,12 @@ fn is_leaving(deleted: &HashSet<String>) -> impl Fn(&PodInfo) -> bool {
     move |pod| pod.deleting && pod.preempted || deleted.contains(&pod.uid)
 }
 
+/// What the end of these Pods disrupts.
+fn disruption(victims: &[Arc<PodInfo>], snapshot: &Snapshot) -> Disruption {
+    let (violating, _) = split_by_budget(victims.iter().collect(), |victim| vec![victim.as_ref()], snapshot.budgets.values());
+    Disruption { victims: victims.len(), groups: group_disruptions(victims, snapshot), violations: violating.len() }
+}
+
 /// The message of a gang about which preemption has something to say.
 fn joined(message: &str, preemption: &str) -> String {
     format!("{message}, pod group preemption: {preemption}")
@@ -95,25 +112,31 @@ impl Scheduler {
     /// Looks for Pods to preempt for a gang all of whose Pods were taken back.
     pub(super) fn begin_preempting(&mut self, cycle: GangCycle, message: String) {
         let Some(gang) = self.preemptor(&cycle) else { return self.gang_unschedulable(cycle, &message, &Nominated::None) };
-        match ineligible(&gang, self.cache.snapshot(), is_leaving(&self.preempted_for_gangs)) {
+        let ineligible = ineligible(&gang, self.cache.snapshot(), is_leaving(&self.preempted_for_gangs));
+        match ineligible {
             Some(Ineligible::Waits) => {
+                metrics::workload_preemption_attempted(EvaluationResult::Success);
                 self.gang_unschedulable(cycle, &joined(&message, "ongoing preemption on nominated nodes"), &Nominated::AsBefore);
             }
             Some(Ineligible::Never) => {
+                metrics::workload_preemption_attempted(EvaluationResult::Unschedulable);
                 self.gang_unschedulable(cycle, &joined(&message, "not eligible due to preemptionPolicy=Never."), &Nominated::None);
             }
-            None => self.begin_choice(cycle, gang, message, Budgets::Respected),
+            None => self.begin_choice(cycle, gang, message, Budgets::Respected, Instant::now()),
         }
     }
 
-    fn begin_choice(&mut self, mut cycle: GangCycle, gang: Gang, message: String, budgets: Budgets) {
+    fn begin_choice(&mut self, mut cycle: GangCycle, gang: Gang, message: String, budgets: Budgets, started: Instant) {
         let min_count = gang.min_count;
         match GangPreemption::begin(gang, &self.cache, budgets, is_leaving(&self.preempted_for_gangs)) {
             Ok(choice) => {
-                cycle.preempting = Some(Box::new(Preempting { choice, message, min_count }));
+                cycle.preempting = Some(Box::new(Preempting { choice, message, min_count, started }));
                 self.gang_cycle = Some(cycle);
             }
-            Err(why) => self.gang_unschedulable(cycle, &joined(&message, &why.to_string()), &Nominated::None),
+            Err(why) => {
+                metrics::workload_preemption_attempted(EvaluationResult::Unschedulable);
+                self.gang_unschedulable(cycle, &joined(&message, &why.to_string()), &Nominated::None);
+            }
         }
     }
 
@@ -136,10 +159,12 @@ impl Scheduler {
         let first = cycle.unplaced.first().map(|one| &one.pod).or(cycle.remaining.front());
         let Some(running) = first.and_then(|pod| self.profiles.get_mut(&pod.scheduler_name)) else { return self.abandon_gang(cycle) };
         if let Some(message) = running.begin_cycle() {
+            preempting.ended(EvaluationResult::Error);
             return self.gang_failed(cycle, message);
         }
         let choice = preempting.choice.step(&running.profile);
         if let Some(message) = running.external_failure() {
+            preempting.ended(EvaluationResult::Error);
             return self.gang_failed(cycle, message);
         }
         match choice {
@@ -148,11 +173,20 @@ impl Scheduler {
                 self.gang_cycle = Some(cycle);
             }
             Some(Choice::Infeasible(_)) if preempting.choice.spares_pods() => match self.preemptor(&cycle) {
-                Some(gang) => self.begin_choice(cycle, gang, preempting.message, Budgets::Violated),
-                None => self.gang_unschedulable(cycle, &preempting.message, &Nominated::None),
+                Some(gang) => self.begin_choice(cycle, gang, preempting.message, Budgets::Violated, preempting.started),
+                None => {
+                    preempting.ended(EvaluationResult::Unschedulable);
+                    self.gang_unschedulable(cycle, &preempting.message, &Nominated::None);
+                }
             },
-            Some(Choice::Infeasible(why)) => self.gang_unschedulable(cycle, &joined(&preempting.message, &why), &Nominated::None),
-            Some(Choice::Feasible { placed, victims }) => self.preempt_for_gang(cycle, &preempting.message, placed, victims),
+            Some(Choice::Infeasible(why)) => {
+                preempting.ended(EvaluationResult::Unschedulable);
+                self.gang_unschedulable(cycle, &joined(&preempting.message, &why), &Nominated::None);
+            }
+            Some(Choice::Feasible { placed, victims }) => {
+                preempting.ended(EvaluationResult::Success);
+                self.preempt_for_gang(cycle, &preempting.message, placed, victims);
+            }
         }
     }
 
@@ -169,18 +203,20 @@ impl Scheduler {
         let victims: Vec<_> = victims.into_iter().filter(|victim| self.cache.pod(&victim.uid).is_some()).collect();
         let message = joined(message, &format!("found a placement for podgroup, preempting {} victims", victims.len()));
         tracing::debug!(group = &*cycle.group, victims = victims.len(), "room is made");
-        metrics::preempted(victims.len());
+        metrics::preempted(PreemptorKind::PodGroup, disruption(&victims, self.cache.snapshot()));
+        cycle.attempted(Attempt::WaitingOnPreemption);
         let condition = self.condition(&cycle.group, "Unschedulable", &message);
-        self.end_gang(&mut cycle, &message, || Next::Unschedulable(HashSet::new()));
+        self.end_gang(&mut cycle, &message, || Next::Unschedulable(Rejectors::default()));
         let mut unplaced = cycle.unplaced;
         self.count_unplaced(&mut unplaced, cycle.started, Reason::Unschedulable);
         let displaced = self.nominate_gang(&unplaced, &placed);
         let (rejected, victims) = self.reject_waiting(victims);
         let nodes = placed.into_iter().map(|(pod, node)| (pod.uid.clone(), node)).collect();
         let preemption = Preemption { preemptor, condition, unplaced, nodes, displaced, rejected, victims };
-        let (writer, finished) = (self.writer.clone(), self.finished.clone());
+        let (writer, finished, started) = (self.writer.clone(), self.finished.clone(), Instant::now());
         self.writes.spawn(api_tasks::named("scheduler/gang-preemption", async move {
             let ended = preemption.write(&writer).await;
+            metrics::preemption_executed(PreemptorKind::PodGroup, ended.is_complete, started.elapsed());
             // The receiver is gone only at shutdown.
             let _gone = finished.send(Finished::GangPreemption(ended)).await;
         }));

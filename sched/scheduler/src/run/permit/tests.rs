@@ -13,6 +13,7 @@ use crate::bind::Writer;
 use crate::config::KubeSchedulerConfiguration;
 use crate::default_spread::DefaultSpread;
 use crate::plugins::Handle;
+use crate::run::tests::waiting_for;
 
 /// A plugin that does what the test says.
 #[derive(Default)]
@@ -215,7 +216,7 @@ async fn a_new_version_of_a_plugin_is_called_for_nodes_that_did_not_change() {
     *plugin.rejects.lock().expect("whole") = true;
     scheduler.schedule_one();
     assert_eq!(scheduler.cache.pod_count(), 0);
-    let events = [ClusterEvent::ExternalPluginUpdate].into();
+    let events = waiting_for([ClusterEvent::ExternalPluginUpdate]);
     scheduler.status_written(&popped(&scheduler), Next::Unschedulable(events));
     *plugin.rejects.lock().expect("whole") = false;
     tokio::time::advance(Duration::from_secs(10)).await;

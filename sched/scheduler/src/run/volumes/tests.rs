@@ -1,4 +1,3 @@
-use std::collections::HashSet;
 use std::time::Duration;
 
 use api_client::informer::ObjectKey;
@@ -7,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::*;
-use crate::run::tests::scheduler;
+use crate::run::tests::{scheduler, waiting_for};
 
 fn object<K: DeserializeOwned>(name: &str, more: Value) -> Objects<K> {
     let mut object = json!({"metadata": {"name": name, "namespace": "default"}});
@@ -28,7 +27,7 @@ fn waiting(event: ClusterEvent) -> Scheduler {
     let pod = json!({"metadata": {"name": "p", "namespace": "default", "uid": "p"}, "spec": spec});
     scheduler.pod_applied(&serde_json::from_value(pod).expect("a Pod"));
     let pod = scheduler.queue.pop(api_clock::now()).expect("active");
-    scheduler.add_unschedulable(&pod, HashSet::from([event]));
+    scheduler.add_unschedulable(&pod, waiting_for([event]));
     scheduler
 }
 

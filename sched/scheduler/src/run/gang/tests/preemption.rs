@@ -173,3 +173,40 @@ async fn a_gang_that_lost_a_pod_or_its_group_during_the_choice_preempts_nothing(
         assert_eq!((deletions(&requests), run.placed("g")), (vec![], 0), "group gone: {is_group_gone}");
     }
 }
+
+/// A budget allows the disruption of one Pod. Two of the three victims are preempted as a whole.
+#[tokio::test(start_paused = true)]
+async fn preemptions_for_gangs_are_counted() {
+    let (client, requests) = client(0);
+    let mut run = Run::of(client, &[("n", 3)]);
+    let spec = json!({"schedulingPolicy": {"basic": {}}, "disruptionMode": {"all": {}}});
+    let whole = serde_json::from_value(json!({"metadata": {"name": "w", "namespace": "default", "uid": "w"}, "spec": spec}));
+    run.scheduler.group_changed(&ObjectKey::new("default", "w"), Some(&whole.expect("a group")));
+    run.on_node("low", "n");
+    ["w0", "w1"].into_iter().for_each(|name| run.pod_with("w", name, &json!({"nodeName": "n"})));
+    let budget = json!({"metadata": {"namespace": "default"}, "spec": {"selector": {}},
+        "status": {"disruptionsAllowed": 1, "currentHealthy": 3, "desiredHealthy": 2, "expectedPods": 3}});
+    let budget = sched_framework::DisruptionBudget::new(&serde_json::from_value(budget).expect("a budget"));
+    run.scheduler.cache.set_budget("default/b".to_owned(), Some(budget));
+    run.important_gang("never", 4);
+    run.important_pods("never", 0..4, &json!({}));
+    run.run().await;
+    run.important_gang("g", 3);
+    run.important_pods("g", 0..3, &json!({}));
+    run.run().await;
+    assert_eq!(deletions(&requests), ["delete low", "delete w0", "delete w1"]);
+    for (series, number) in [
+        ("scheduler_workload_preemption_attempts_total{result=\"Unschedulable\"}", 1),
+        ("scheduler_workload_preemption_attempts_total{result=\"Success\"}", 1),
+        ("scheduler_preemption_evaluation_duration_seconds_count{preemptor=\"podgroup\",result=\"Success\"}", 1),
+        ("scheduler_workload_preemption_victims_sum", 3),
+        ("scheduler_preemption_workload_disruptions_sum{preemptor=\"podgroup\"}", 1),
+        ("scheduler_preemption_pdb_violations_total{preemptor=\"podgroup\"}", 2),
+        ("scheduler_preemption_execution_duration_seconds_count{preemptor=\"podgroup\",result=\"success\"}", 1),
+        ("scheduler_podgroup_schedule_attempts_total{profile=\"default-scheduler\",result=\"unschedulable\"}", 1),
+        ("scheduler_podgroup_schedule_attempts_total{profile=\"default-scheduler\",result=\"waiting_on_preemption\"}", 1),
+    ] {
+        assert_eq!(metrics::lines(series), [format!("{series} {number}")]);
+    }
+    assert_eq!(metrics::lines("scheduler_preemption_victims_count"), [""; 0], "that is for single Pods");
+}
