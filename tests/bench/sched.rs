@@ -58,6 +58,7 @@ pub async fn run(kubeconfig: &str, pid: u32) {
     bind(&client, &table, pid, "plain", 2_000, &json!({}), "1,000 nodes").await;
     add_nodes(&client, 1_000..5_000).await;
     bind(&client, &table, pid, "plain-more", 2_000, &json!({}), "5,000 nodes").await;
+    bind(&client, &table, pid, "plain-many", 10_000, &json!({}), "10,000 of them, 5,000 nodes").await;
     bind(&client, &table, pid, "apart", 1_000, &apart("apart"), "required anti-affinity, 5,000 nodes").await;
     bind(&client, &table, pid, "spread", 1_000, &spread("spread"), "topology spread, 5,000 nodes").await;
     scale(&client, &table, pid, 10_000).await;

@@ -184,7 +184,7 @@ fn a_more_important_gang_preempts_pods(kubectl: &Kubectl<'_>) {
     until_bound(kubectl, "crew", 3);
     assert_eq!(ending(kubectl), [""; 0], "the Pod that does not stand in the way stays");
     for sample in [
-        "scheduler_workload_preemption_attempts_total{result=\"Success\"} 1",
+        "scheduler_preemption_evaluation_duration_seconds_count{preemptor=\"podgroup\",result=\"Success\"} 1",
         "scheduler_workload_preemption_victims_sum 2",
         "scheduler_preemption_workload_disruptions_sum{preemptor=\"podgroup\"} 2",
         "scheduler_preemption_pdb_violations_total{preemptor=\"podgroup\"} 0",
