@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use api_client::error::chain;
 use api_client::events::Recorder;
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 use k8s_openapi::api::scheduling::v1beta1::PodGroup;
@@ -10,6 +11,9 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use sched_framework::{POD_GROUP_INITIALLY_SCHEDULED, PodGroupInfo, PodInfo};
 use serde_json::{Map, Value, json};
+
+/// How often a Pod is read after a binding without an answer.
+const PRESENCE_READS: usize = 3;
 
 /// The result of a binding.
 #[derive(Debug)]
@@ -114,8 +118,25 @@ impl Writer {
                 BindingResult::Bound
             }
             Err(kube::Error::Api(status)) if status.code == 404 => BindingResult::PodGone,
-            Err(error) => BindingResult::Failed(error),
+            Err(kube::Error::Api(status)) if status.code < 500 => BindingResult::Failed(kube::Error::Api(status)),
+            Err(error) => self.unanswered(pod, node, error).await,
         }
+    }
+
+    /// The result of a binding without an answer: it may have been written, and the room of the Pod must not be given to another one then.
+    async fn unanswered(&self, pod: &PodInfo, node: &str, error: kube::Error) -> BindingResult {
+        for _ in 0..PRESENCE_READS {
+            match self.presence(pod).await {
+                Ok(Presence::Bound(on)) if on == node => {
+                    self.bound(pod, node);
+                    return BindingResult::Bound;
+                }
+                Ok(Presence::Gone) => return BindingResult::PodGone,
+                Ok(_) => break,
+                Err(error) => tracing::debug!(pod = pod.key(), error = chain(&error), "Pod not read"),
+            }
+        }
+        BindingResult::Failed(error)
     }
 
     /// Records in an event that the Pod is bound to the node.
@@ -265,5 +286,69 @@ fn reference(pod: &PodInfo) -> ObjectReference {
         uid: Some(pod.uid.clone()),
         resource_version: Some(pod.resource_version.clone()),
         ..ObjectReference::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::plugins::fixtures::pod;
+
+    /// The node in the answer to a read, `None` for a connection that broke, and a Pod that is gone.
+    #[derive(Clone, Copy)]
+    enum Read {
+        Broken,
+        On(&'static str),
+        Gone,
+    }
+
+    /// A writer whose bindings get no answer.
+    fn writer(reads: &[Read]) -> Writer {
+        let reads = Arc::new(Mutex::new(reads.iter().copied().collect::<VecDeque<_>>()));
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let reads = Arc::clone(&reads);
+            async move {
+                let read = if request.method() == http::Method::GET { reads.lock().pop_front() } else { None };
+                let (code, body) = match read {
+                    None | Some(Read::Broken) => return Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset)),
+                    Some(Read::Gone) => {
+                        (404, json!({"kind": "Status", "status": "Failure", "message": "", "reason": "NotFound", "code": 404}))
+                    }
+                    Some(Read::On(node)) => {
+                        (200, json!({"metadata": {"name": "p", "uid": "p"}, "spec": {"containers": [], "nodeName": node}}))
+                    }
+                };
+                let response = Response::builder().status(code).body(Body::from(body.to_string().into_bytes()));
+                Ok(response.expect("a response"))
+            }
+        });
+        Writer { client: kube::Client::new(service, "default"), recorders: Arc::default() }
+    }
+
+    #[tokio::test]
+    async fn a_binding_without_an_answer_is_read() {
+        for (reads, expected) in [
+            (&[Read::On("n")] as &[Read], "bound"),
+            (&[Read::Broken, Read::Broken, Read::On("n")], "bound"),
+            (&[Read::Broken; 3], "failed"),
+            (&[Read::On("other")], "failed"),
+            (&[Read::On("")], "failed"),
+            (&[Read::Gone], "gone"),
+        ] {
+            let result = writer(reads).bind(&pod("p", json!({})), "n").await;
+            let name = match result {
+                BindingResult::Bound => "bound",
+                BindingResult::PodGone => "gone",
+                BindingResult::Failed(_) => "failed",
+                BindingResult::Refused(_) => "refused",
+            };
+            assert_eq!(name, expected, "{} reads", reads.len());
+        }
     }
 }
