@@ -3,23 +3,21 @@
 //! The vectors of the `prometheus` crate identify a series by a hash of its joined label values, so that two series can
 //! merge (`a` + `bc` and `ab` + `c`). Here the label values themselves are the key.
 
+use std::array;
+use std::iter::Zip;
+
 use parking_lot::Mutex;
 
 use crate::families::{Families, HistogramSample, number};
 
 /// The counters of one family by the values of their labels.
 #[derive(Debug)]
-pub struct Counters<const N: usize> {
-    name: &'static str,
-    help: &'static str,
-    labels: [&'static str; N],
-    counts: Mutex<Series<N, u64>>,
-}
+pub struct Counters<const N: usize>(Family<N, u64>);
 
 impl<const N: usize> Counters<N> {
     /// None yet.
     pub const fn new(name: &'static str, help: &'static str, labels: [&'static str; N]) -> Self {
-        Self { name, help, labels, counts: Mutex::new(Series::new()) }
+        Self(Family::new(name, help, labels))
     }
 
     /// Counts one.
@@ -29,110 +27,135 @@ impl<const N: usize> Counters<N> {
 
     /// Counts a number at once.
     pub fn add(&self, values: [&str; N], number: u64) {
-        self.counts.lock().change(values, u64::default, |count| *count += number);
+        self.0.change(values, u64::default, |count| *count += number);
     }
 
     /// Adds the family.
     pub fn add_to(&self, families: &mut Families) {
-        let counts = self.counts.lock();
-        families.counter(self.name, self.help, counts.named(self.labels).map(|(labels, count)| (labels, number(*count))));
+        families.counter(self.0.name, self.0.help, self.0.series(|count| number(*count)));
     }
 }
 
 /// The numbers of things that there are now, in one family by the values of their labels.
 #[derive(Debug)]
-pub struct Gauges<const N: usize> {
-    name: &'static str,
-    help: &'static str,
-    labels: [&'static str; N],
-    numbers: Mutex<Series<N, u64>>,
-}
+pub struct Gauges<const N: usize>(Family<N, u64>);
 
 impl<const N: usize> Gauges<N> {
     /// None yet.
     pub const fn new(name: &'static str, help: &'static str, labels: [&'static str; N]) -> Self {
-        Self { name, help, labels, numbers: Mutex::new(Series::new()) }
+        Self(Family::new(name, help, labels))
     }
 
     /// Sets the number.
     pub fn set(&self, values: [&str; N], number: u64) {
-        self.numbers.lock().change(values, u64::default, |before| *before = number);
+        self.0.change(values, u64::default, |before| *before = number);
     }
 
     /// There is one more.
     pub fn increment(&self, values: [&str; N]) {
-        self.numbers.lock().change(values, u64::default, |number| *number += 1);
+        self.0.change(values, u64::default, |number| *number += 1);
     }
 
     /// There is one less.
     pub fn decrement(&self, values: [&str; N]) {
-        self.numbers.lock().change(values, u64::default, |number| *number = number.saturating_sub(1));
+        self.0.change(values, u64::default, |number| *number = number.saturating_sub(1));
     }
 
     /// Adds the family. A series stays when its number is 0 again.
     pub fn add_to(&self, families: &mut Families) {
-        let numbers = self.numbers.lock();
-        families.gauge(self.name, self.help, numbers.named(self.labels).map(|(labels, value)| (labels, number(*value))));
+        families.gauge(self.0.name, self.0.help, self.0.series(|value| number(*value)));
     }
 }
 
 /// The histograms of one family by the values of their labels.
 #[derive(Debug)]
 pub struct Histograms<const N: usize> {
-    name: &'static str,
-    help: &'static str,
-    labels: [&'static str; N],
+    family: Family<N, HistogramSample>,
     bounds: &'static [f64],
-    samples: Mutex<Series<N, HistogramSample>>,
 }
 
 impl<const N: usize> Histograms<N> {
     /// None yet; `bounds` are the upper bounds of the buckets, in rising order.
     pub const fn new(name: &'static str, help: &'static str, labels: [&'static str; N], bounds: &'static [f64]) -> Self {
-        Self { name, help, labels, bounds, samples: Mutex::new(Series::new()) }
+        Self { family: Family::new(name, help, labels), bounds }
     }
 
     /// Counts one value.
     pub fn observe(&self, values: [&str; N], value: f64) {
-        self.samples.lock().change(values, || HistogramSample::new(self.bounds), |sample| sample.observe(value));
+        self.family.change(values, || HistogramSample::new(self.bounds), |sample| sample.observe(value));
     }
 
     /// Adds the family.
     pub fn add_to(&self, families: &mut Families) {
-        let samples = self.samples.lock();
-        families.histogram(self.name, self.help, samples.named(self.labels).map(|(labels, sample)| (labels, sample.clone())));
+        families.histogram(self.family.name, self.family.help, self.family.series(HistogramSample::clone));
     }
 }
 
-/// The series of a family in the order of their label values. A value that has a series is counted without an allocation.
-#[derive(Debug)]
-struct Series<const N: usize, V>(Vec<([String; N], V)>);
+/// The names and the values of the labels of a series.
+type Labels<const N: usize> = Zip<array::IntoIter<&'static str, N>, array::IntoIter<String, N>>;
 
-impl<const N: usize, V> Series<N, V> {
-    const fn new() -> Self {
-        Self(Vec::new())
+/// A family with its series, in the order of their label values. A value that has a series is changed without an allocation.
+#[derive(Debug)]
+struct Family<const N: usize, V> {
+    name: &'static str,
+    help: &'static str,
+    labels: [&'static str; N],
+    series: Mutex<Vec<([String; N], V)>>,
+}
+
+impl<const N: usize, V> Family<N, V> {
+    const fn new(name: &'static str, help: &'static str, labels: [&'static str; N]) -> Self {
+        Self { name, help, labels, series: Mutex::new(Vec::new()) }
     }
 
     /// Changes the value of a series, which is `new` at first.
-    fn change(&mut self, values: [&str; N], new: impl FnOnce() -> V, change: impl FnOnce(&mut V)) {
-        let index = self.0.binary_search_by(|(of, _)| of.iter().map(String::as_str).cmp(values)).unwrap_or_else(|index| {
-            self.0.insert(index, (values.map(str::to_owned), new()));
+    fn change(&self, values: [&str; N], new: impl FnOnce() -> V, change: impl FnOnce(&mut V)) {
+        let mut series = self.series.lock();
+        let index = series.binary_search_by(|(of, _)| of.iter().map(String::as_str).cmp(values)).unwrap_or_else(|index| {
+            series.insert(index, (values.map(str::to_owned), new()));
             index
         });
-        if let Some((_, value)) = self.0.get_mut(index) {
+        if let Some((_, value)) = series.get_mut(index) {
             change(value);
         }
     }
 
-    /// The series with the names and the values of their labels.
-    fn named(&self, labels: [&'static str; N]) -> impl Iterator<Item = (impl Iterator<Item = (&'static str, String)>, &V)> {
-        self.0.iter().map(move |(values, value)| (labels.into_iter().zip(values.clone()), value))
+    /// What `sample` makes of each series, with the names and the values of the labels.
+    fn series<S>(&self, sample: impl Fn(&V) -> S) -> Vec<(Labels<N>, S)> {
+        let series = self.series.lock();
+        series.iter().map(|(values, value)| (self.labels.into_iter().zip(values.clone()), sample(value))).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn series_with_equal_joined_labels_stay_apart() {
+        let (counters, histograms) =
+            (Counters::new("c_total", "Cs.", ["a", "b"]), Histograms::new("h_seconds", "Hs.", ["a", "b"], &[1.0, 2.0]));
+        for values in [["p1", "1x"], ["p11", "x"], ["p11", "x"]] {
+            counters.count(values);
+            histograms.observe(values, 1.5);
+        }
+        counters.add(["p2", "x"], 7);
+        let mut families = Families::default();
+        counters.add_to(&mut families);
+        histograms.add_to(&mut families);
+        let text = families.text();
+        for line in [
+            "c_total{a=\"p1\",b=\"1x\"} 1",
+            "c_total{a=\"p11\",b=\"x\"} 2",
+            "c_total{a=\"p2\",b=\"x\"} 7",
+            "h_seconds_bucket{a=\"p11\",b=\"x\",le=\"1\"} 0",
+            "h_seconds_bucket{a=\"p11\",b=\"x\",le=\"2\"} 2",
+            "h_seconds_sum{a=\"p11\",b=\"x\"} 3",
+            "h_seconds_count{a=\"p1\",b=\"1x\"} 1",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in {text}");
+        }
+    }
 
     #[test]
     fn a_series_is_that_of_its_label_values_alone() {

@@ -300,7 +300,7 @@ mod tests {
     use super::*;
     use crate::plugins::fixtures::pod;
 
-    /// The node in the answer to a read, `None` for a connection that broke, and a Pod that is gone.
+    /// The answer to a read of the Pod.
     #[derive(Clone, Copy)]
     enum Read {
         Broken,

@@ -273,7 +273,7 @@ impl SchedulingQueue {
         let helps = |occurrence: &Occurrence| occurrence.may_help(&queued.pod, &waits, namespaces);
         // Of older changes the queue does not know any more whether they help.
         if self.occurrences.since(popped).is_none_or(|mut occurrences| occurrences.any(helps)) {
-            return self.move_to_backoff(uid, now);
+            return self.back_off(uid, now);
         }
         let (until, backoff) = (now + UNSCHEDULABLE_MAX, now + backoff(queued.attempts, self.backoff));
         queued.stage = Stage::Unschedulable { until, backoff, sequence, waits };
@@ -286,6 +286,12 @@ impl SchedulingQueue {
     pub fn move_to_backoff(&mut self, uid: &str, now: Instant) {
         let Some(queued) = self.pods.get_mut(uid).filter(|queued| matches!(queued.stage, Stage::InFlight(_))) else { return };
         queued.rejection = None;
+        self.back_off(uid, now);
+    }
+
+    /// Puts a Pod into back-off whose attempt failed.
+    fn back_off(&mut self, uid: &str, now: Instant) {
+        let Some(queued) = self.pods.get(uid) else { return };
         let due = now + backoff(queued.attempts, self.backoff);
         self.insert_backoff(uid, due);
         metrics::incoming(QueueName::Backoff, SCHEDULE_ATTEMPT_FAILURE);

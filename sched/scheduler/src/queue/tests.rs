@@ -179,6 +179,18 @@ async fn what_moves_pods_is_counted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_an_event_helped_meanwhile_was_still_ruled_out() {
+    let mut queue = SchedulingQueue::default();
+    update(&mut queue, queued("a", 0));
+    let tried = pop(&mut queue).expect("active");
+    happens(&mut queue, ClusterEvent::NodeAdd);
+    let rejectors = Rejectors { plugins: ["NodeAffinity"].into(), events: [ClusterEvent::NodeAdd].into() };
+    queue.add_unschedulable_if_not_present(&tried, rejectors, Instant::now(), &NamespaceLabels::default());
+    assert_eq!(queue.counts(), [0, 1, 0]);
+    assert_eq!(metrics::lines("scheduler_unschedulable_pods"), ["scheduler_unschedulable_pods{plugin=\"NodeAffinity\",profile=\"\"} 1"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_late_result_changes_nothing_of_a_pod_that_came_back() {
     let mut queue = SchedulingQueue::default();
     update(&mut queue, queued("a", 0));
