@@ -79,7 +79,9 @@ fn kind(report: &ModuleReport) -> String {
     let runs_as = match report.kind {
         Some(Kind::Module) => "a WASI preview 1 program",
         Some(Kind::Command) => "a program (wasi:cli/run)",
+        Some(Kind::AsyncCommand) => "a program (wasi:cli/run of WASI 0.3)",
         Some(Kind::Http) => "a server (wasi:http/incoming-handler)",
+        Some(Kind::Service) => "a server (wasi:http/handler of WASI 0.3)",
         Some(Kind::Plugin) | None => "nothing that a container runs",
     };
     format!("{what}, {runs_as}")

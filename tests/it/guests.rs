@@ -53,6 +53,9 @@ fn guests_get_what_they_are_made_for() {
     };
     import("exits", &components::command(&wat::parse_str(EXITS).expect("a module"), ""));
     import("interfaces", &components::interfaces());
+    import("later", &async_command());
+    import("service", &components::service());
+    import("draft", &wat::parse_str(DRAFT).expect("a component"));
     import("collects", &module(COLLECTS));
     import("threads", &module(THREADS));
     import("files", &module(FILES));
@@ -60,6 +63,7 @@ fn guests_get_what_they_are_made_for() {
     cluster.skiff(&["image", "import", "guests/image:v1", &image.display().to_string()]).ok();
 
     exit_codes_of_components_arrive(&kubectl);
+    components_of_wasi_0_3_run(&kubectl);
     values_of_config_maps_and_secrets_are_configuration(&kubectl);
     proposals_are_on_or_named(&kubectl);
     files_of_an_image_are_the_guests_root(&kubectl);
@@ -141,6 +145,40 @@ fn waits_with(kubectl: &Kubectl<'_>, name: &str, reason: &str, words: &str) {
 fn exit_codes_of_components_arrive(kubectl: &Kubectl<'_>) {
     kubectl.apply(&pod("exits", "exits", json!({}), json!({})).to_string()).ok();
     ends_with(kubectl, "exits", 4);
+}
+
+/// What a component of a draft of WASI 0.3 imports.
+const DRAFT: &str =
+    r#"(component (import "wasi:cli/environment@0.3.0-rc-2026-01-06" (instance (export "get-arguments" (func (result (list string)))))))"#;
+
+/// Writes two lines, the second one after it has returned an error.
+fn async_command() -> Vec<u8> {
+    let text = include_str!("../../runtimes/wasmtime/tests/guests/async-command.wat").replace("RESULT", "1");
+    let core = wat::parse_str(text).expect("a module");
+    components::async_command(&core, "cli/stdout@0.3.0 cli/exit@0.3.0 clocks/monotonic-clock@0.3.0")
+}
+
+fn components_of_wasi_0_3_run(kubectl: &Kubectl<'_>) {
+    for image in ["later", "draft"] {
+        kubectl.apply(&pod(image, image, json!({}), json!({})).to_string()).ok();
+    }
+    let probe = json!({"httpGet": {"port": 8080, "path": "/wait"}});
+    kubectl.apply(&pod("service", "service", json!({}), json!({"readinessProbe": probe, "livenessProbe": probe})).to_string()).ok();
+    assert_eq!(ends_with(kubectl, "later", 1), "at first\nand later\n");
+    waits_with(kubectl, "draft", "CreateContainerError", "wasi:cli/environment@0.3.0-rc-2026-01-06");
+    kubectl.until_ready("service");
+    let get = |path: &str| kubectl.run(&["get", "--raw", &format!("/api/v1/namespaces/default/pods/service:8080/proxy{path}")]);
+    assert_eq!(get("/hello").ok(), "hello from 0.3 1\n");
+    assert!(get("/trap").fails().contains("internal server error"));
+    let log = || kubectl.ok("logs service");
+    assert!(log().contains("request failed: ") && log().contains("wasm `unreachable` instruction executed"), "{}", log());
+    // The answer is whole, and its guest fails afterwards.
+    assert_eq!(get("/late").ok(), "hello from 0.3 1\n");
+    eventually("the failure after the answer is logged", || {
+        let log = log();
+        if log.contains("request failed: after its answer had begun: ") { Ok(()) } else { Err(log) }
+    });
+    kubectl.ok("delete pod service --wait=false");
 }
 
 fn values_of_config_maps_and_secrets_are_configuration(kubectl: &Kubectl<'_>) {

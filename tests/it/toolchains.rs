@@ -20,7 +20,7 @@ fn guests_of_every_toolchain_run_unchanged() {
     let work = tempfile::tempdir().expect("a directory");
     let guests = std::thread::scope(|scope| {
         let work = work.path();
-        let builds = ["web-py", "web-js", "hello-go", "hello-zig"].map(|name| (name, scope.spawn(move || built(work, name))));
+        let builds = ["web-py", "service-py", "web-js", "hello-go", "hello-zig"].map(|name| (name, scope.spawn(move || built(work, name))));
         builds.map(|(name, build)| (name, build.join().expect("a build that succeeds")))
     });
     let cluster = Cluster::up();
@@ -29,10 +29,15 @@ fn guests_of_every_toolchain_run_unchanged() {
     patiently(TIMES, || {
         for (name, module) in &guests {
             let output = cluster.skiff(&["image", "import", &format!("guests/{name}:v1"), &module.display().to_string()]).ok();
-            let kind = if name.starts_with("web") { "a server (wasi:http/incoming-handler)" } else { "a WASI preview 1 program" };
+            let kind = match name.split('-').next() {
+                Some("web") => "a server (wasi:http/incoming-handler)",
+                Some("service") => "a server (wasi:http/handler of WASI 0.3)",
+                _ => "a WASI preview 1 program",
+            };
             assert!(output.contains(kind), "{name}: {output}");
         }
         greets(&kubectl, "web-py", "Hello from Python! well/met?by=chance\n");
+        greets(&kubectl, "service-py", "three\ntwo\none\nHello from Python! well/met?by=chance\n");
         greets(&kubectl, "web-js", "Hello from JavaScript! well/met?by=chance\n");
         says_and_ends(&kubectl, "hello-go", 7, "Hello from Go! well\n");
         says_and_ends(&kubectl, "hello-zig", 7, "Hello from Zig! well\n");

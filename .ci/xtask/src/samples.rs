@@ -61,23 +61,25 @@ struct Package {
     manifest_path: PathBuf,
 }
 
-/// A directory for the toolchains of other languages: the worlds of the samples, and under `deps` the packages of WASI in the
-/// version that the runtime implements.
+/// A directory for the toolchains of other languages: the worlds of the samples, and under `deps` the packages of WASI 0.2 and 0.3 in the
+/// versions that the runtime implements.
 fn wit(worlds: &Path, out: &Path) -> Result<()> {
     let host = sh::host()?;
     let metadata = ["metadata", "--quiet", "--locked", "--format-version", "1", "--filter-platform", &host];
     let metadata: Metadata = serde_json::from_str(&sh::output(&mut sh::command("cargo", metadata))?)?;
     let implementer = metadata.packages.iter().find(|package| package.name == "wasmtime-wasi-http").context("no crate implements WASI")?;
-    let packages = implementer.manifest_path.with_file_name("wit").join("deps");
+    let [wasi_0_2, wasi_0_3] = ["wit/deps", "src/p3/wit/deps"].map(|dir| implementer.manifest_path.with_file_name(dir));
     // An earlier version of WASI may have had other files.
     if out.exists() {
         fs::remove_dir_all(out).with_context(|| format!("removing {}", out.display()))?;
     }
-    for (from, to) in [(worlds, out), (&packages, &out.join("deps"))] {
-        fs::create_dir_all(to).with_context(|| format!("creating {}", to.display()))?;
+    let deps = out.join("deps");
+    fs::create_dir_all(&deps).with_context(|| format!("creating {}", deps.display()))?;
+    for (from, to, prefix) in [(worlds, out, ""), (&wasi_0_2, &deps, ""), (&wasi_0_3, &deps, "0.3-")] {
         for file in fs::read_dir(from).with_context(|| format!("listing {}", from.display()))? {
             let file = file?;
-            fs::copy(file.path(), to.join(file.file_name())).with_context(|| format!("copying {}", file.path().display()))?;
+            let copy = to.join(format!("{prefix}{}", file.file_name().to_string_lossy()));
+            fs::copy(file.path(), copy).with_context(|| format!("copying {}", file.path().display()))?;
         }
     }
     Ok(())

@@ -22,6 +22,7 @@ mod make;
 mod sweep;
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,7 +37,7 @@ use runtimes_host::{Keyed, blocking};
 use sha2::{Digest as _, Sha256};
 
 use crate::compile::{LARGE_FROM, LONG_FROM, Optimization, Purpose, QUICK_FROM, Question, engine, fingerprint, hex, machine_bytes};
-use crate::kind::Kind;
+use crate::kind::{Abi, Kind};
 use backlog::Backlog;
 use fingerprints::Fingerprints;
 use look::{Checked, Look};
@@ -73,10 +74,19 @@ pub struct Artifact {
     pub path: PathBuf,
     /// How it is run.
     pub kind: Kind,
+    /// What the engine that runs it must have.
+    pub abi: Abi,
     /// How fast it is.
     pub optimization: Optimization,
     /// How long it took to compile.
     pub took: Duration,
+}
+
+impl Artifact {
+    /// What the shim has to know of it.
+    pub fn shim_args(&self) -> [OsString; 3] {
+        [self.path.clone().into(), self.kind.to_string().into(), self.abi.to_string().into()]
+    }
 }
 
 /// Machine code of a module of containers in a cache on disk, as its note says; it was not checked.
@@ -107,9 +117,9 @@ pub fn compiled_module(dir: &Path, digest: &str) -> Result<Option<CompiledModule
     Ok(None)
 }
 
-/// What machine code depends on, beside its module.
+/// What machine code depends on, beside its module, which decides the ABI.
 fn fingerprint_of(question: &Question) -> Result<String, RuntimeError> {
-    match engine(question) {
+    match engine(question, Abi::Sync) {
         Ok(engine) => Ok(fingerprint(&engine)),
         Err(error) if question.proposals.is_empty() => {
             Err(RuntimeError::Missing(format!("this CPU or kernel cannot run WebAssembly: {error:#}")))

@@ -1,6 +1,7 @@
 //! From WASM bytes to machine code. Pure but for CPU time: bytes go in, an artifact or an error about the image comes out. A
 //! confined process does it ([`process`]).
 
+mod abi;
 mod bounds;
 mod process;
 mod proposals;
@@ -10,9 +11,10 @@ use sha2::{Digest as _, Sha256};
 use wasmtime::{Engine, Module, OptLevel, component::Component};
 
 use crate::host::{component_linker, module_linker};
-use crate::kind::Kind;
+use crate::kind::{Abi, Kind};
 use crate::settings::{config, plugin_config};
 
+pub(crate) use abi::abi_of;
 pub(crate) use bounds::{LARGE_FROM, LONG_FROM, QUICK_FROM, bounds, low_priority, machine_bytes};
 pub use process::serve_compile;
 pub(crate) use process::{Answer, Question};
@@ -51,6 +53,8 @@ pub struct Compiled {
     pub code: Vec<u8>,
     /// How it is run.
     pub kind: Kind,
+    /// What the engine that runs it must have.
+    pub abi: Abi,
 }
 
 /// Why a file cannot be run; the image is at fault.
@@ -70,8 +74,8 @@ pub enum Complaint {
     Off(String),
     /// The module imports what the runtime does not provide.
     #[error(
-        "{0}; offered are wasi_snapshot_preview1 for modules; WASI 0.2 (cli, clocks, filesystem, http, io, random, sockets), \
-         wasi:config 0.2.0-rc.1, wasi:keyvalue 0.2.0-draft and 0.2.0-draft2, and wasi:logging 0.1.0-draft for components"
+        "{0}; offered are wasi_snapshot_preview1 for modules; WASI 0.2 (cli, clocks, filesystem, http, io, random, sockets), WASI 0.3 \
+         (cli, clocks, filesystem, http, random, sockets), wasi:config 0.2.0-rc.1, wasi:keyvalue 0.2.0-draft and 0.2.0-draft2, and wasi:logging 0.1.0-draft for components"
     )]
     Import(String),
     /// Exports nothing that can be run.
@@ -82,10 +86,11 @@ pub enum Complaint {
     CoreModule,
 }
 
-/// The engine that compiles. Its settings are those of what runs the code, except the optimization: an engine maps the code of both.
-pub(crate) fn engine(question: &Question) -> wasmtime::Result<Engine> {
+/// The engine that compiles what needs this ABI. Its settings are those of what runs the code, except the optimization: an engine maps
+/// the code of both.
+pub(crate) fn engine(question: &Question, abi: Abi) -> wasmtime::Result<Engine> {
     let mut settings = match question.purpose {
-        Purpose::Container => config(&question.proposals),
+        Purpose::Container => config(&question.proposals, abi),
         Purpose::Plugin => plugin_config(),
     };
     settings.cranelift_opt_level(match question.optimization {
@@ -122,12 +127,13 @@ pub fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Compiles, then checks that all imports are provided and that there is something to run. Takes seconds for large files.
-pub fn compile(engine: &Engine, purpose: Purpose, bytes: &[u8]) -> Result<Compiled, Complaint> {
+/// Compiles, then checks that all imports are provided and that there is something to run. Takes seconds for large files. The ABI is that
+/// of the engine.
+pub fn compile(engine: &Engine, abi: Abi, purpose: Purpose, bytes: &[u8]) -> Result<Compiled, Complaint> {
     match (bytes.first_chunk::<8>(), purpose) {
         (Some(b"\0asm\x01\0\0\0"), Purpose::Container) => module(engine, bytes),
         (Some(b"\0asm\x01\0\0\0"), Purpose::Plugin) => Err(Complaint::CoreModule),
-        (Some([b'\0', b'a', b's', b'm', _, _, 1, 0]), Purpose::Container) => component(engine, bytes),
+        (Some([b'\0', b'a', b's', b'm', _, _, 1, 0]), Purpose::Container) => component(engine, abi, bytes),
         (Some([b'\0', b'a', b's', b'm', _, _, 1, 0]), Purpose::Plugin) => plugin(engine, bytes),
         (Some([b'\0', b'a', b's', b'm', ..]), _) => Err(Complaint::Invalid("unknown version of the binary format".into())),
         _ => Err(Complaint::NotWasm(bytes.iter().copied().take(4).collect())),
@@ -141,29 +147,32 @@ fn module(engine: &Engine, bytes: &[u8]) -> Result<Compiled, Complaint> {
     module_linker(engine).and_then(|linker| linker.instantiate_pre(&module)).map_err(not_offered)?;
     match module.get_export("_start") {
         Some(wasmtime::ExternType::Func(start)) if start.params().len() == 0 && start.results().len() == 0 => {
-            Ok(Compiled { code, kind: Kind::Module })
+            Ok(Compiled { code, kind: Kind::Module, abi: Abi::Sync })
         }
         Some(_) => Err(Complaint::NoEntry("the module's export _start is not a function without parameters and results")),
         None => Err(Complaint::NoEntry("the module has nothing to run: it does not export _start")),
     }
 }
 
-fn component(engine: &Engine, bytes: &[u8]) -> Result<Compiled, Complaint> {
+fn component(engine: &Engine, abi: Abi, bytes: &[u8]) -> Result<Compiled, Complaint> {
     let code = engine.precompile_component(bytes).map_err(invalid)?;
     // SAFETY: the code was made by this engine just now.
     let component = unsafe { Component::deserialize(engine, &code) }.map_err(invalid)?;
-    component_linker(engine).and_then(|linker| linker.instantiate_pre(&component)).map_err(not_offered)?;
+    component_linker(engine, abi).and_then(|linker| linker.instantiate_pre(&component)).map_err(not_offered)?;
     let shape = component.component_type();
     let exports: Vec<_> = shape.exports(engine).map(|(name, _)| name.to_owned()).collect();
     match Kind::of_component(exports.iter().map(String::as_str)) {
-        Some(kind) => Ok(Compiled { code, kind }),
-        None => Err(Complaint::NoEntry("the component has nothing to run: it exports neither wasi:cli/run nor wasi:http/incoming-handler")),
+        Some(kind) => Ok(Compiled { code, kind, abi }),
+        None => Err(Complaint::NoEntry(
+            "the component has nothing to run: it exports neither wasi:cli/run, nor wasi:http/incoming-handler of WASI 0.2, \
+             nor wasi:http/handler of WASI 0.3",
+        )),
     }
 }
 
 /// The part that runs the plugin checks its imports and exports.
 fn plugin(engine: &Engine, bytes: &[u8]) -> Result<Compiled, Complaint> {
-    Ok(Compiled { code: engine.precompile_component(bytes).map_err(invalid)?, kind: Kind::Plugin })
+    Ok(Compiled { code: engine.precompile_component(bytes).map_err(invalid)?, kind: Kind::Plugin, abi: Abi::Sync })
 }
 
 fn invalid(error: wasmtime::Error) -> Complaint {

@@ -12,6 +12,7 @@ use wasmtime::component::Component;
 
 use crate::cache::{Cache, StoredModule};
 use crate::compile::{Optimization, Purpose, Question, engine};
+use crate::kind::Abi;
 
 /// The engine of the plugins, and the cache of their code.
 pub struct Components {
@@ -26,7 +27,8 @@ impl Components {
     /// When the directory cannot be made, or this CPU cannot run WebAssembly.
     pub fn open(dir: &Path, compiler: Helper) -> Result<Self, RuntimeError> {
         let cache = Cache::open(dir, compiler, Purpose::Plugin)?;
-        let engine = engine(&Question { purpose: Purpose::Plugin, optimization: Optimization::Full, proposals: BTreeSet::new() });
+        let question = Question { purpose: Purpose::Plugin, optimization: Optimization::Full, proposals: BTreeSet::new() };
+        let engine = engine(&question, Abi::Sync);
         let engine = engine.map_err(|error| RuntimeError::Missing(format!("this CPU or kernel cannot run WebAssembly: {error:#}")))?;
         Ok(Self { cache, engine })
     }

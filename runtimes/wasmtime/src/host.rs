@@ -13,6 +13,7 @@ use wasmtime_wasi::p1::WasiP1Ctx;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
+use crate::kind::Abi;
 #[cfg(feature = "shim")]
 use crate::limits::Limits;
 use crate::outgoing::Outgoing;
@@ -74,13 +75,18 @@ pub fn module_linker(engine: &Engine) -> wasmtime::Result<Linker<ModuleHost>> {
     Ok(linker)
 }
 
-/// WASI 0.2 whole (cli, clocks, filesystem, io, random, sockets), `wasi:http`, `wasi:config`, `wasi:keyvalue` and `wasi:logging`.
-pub fn component_linker(engine: &Engine) -> wasmtime::Result<component::Linker<ComponentHost>> {
+/// WASI 0.2 whole (cli, clocks, filesystem, io, random, sockets), `wasi:http`, `wasi:config`, `wasi:keyvalue` and `wasi:logging`; with the
+/// async ABI also WASI 0.3 whole, with `wasi:http`. The ABI is that of the engine.
+pub fn component_linker(engine: &Engine, abi: Abi) -> wasmtime::Result<component::Linker<ComponentHost>> {
     let mut linker = component::Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
     config::add_to_linker(&mut linker)?;
     keyvalue::add_to_linker(&mut linker)?;
     logging::add_to_linker(&mut linker)?;
+    if abi == Abi::Async {
+        wasmtime_wasi::p3::add_to_linker(&mut linker)?;
+        wasmtime_wasi_http::p3::add_to_linker(&mut linker)?;
+    }
     Ok(linker)
 }

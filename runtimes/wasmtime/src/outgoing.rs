@@ -14,6 +14,9 @@ use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 /// How long each step may take when the guest sets no limit, as in wasmtime.
 const STEP_TIMEOUT: Duration = Duration::from_secs(600);
 
+/// The most bytes of a body of WASI 0.3 that the host copies and holds until they are sent.
+const BODY_CHUNK_LEN: usize = 64 << 10;
+
 /// Ends when the connection behind a response has ended.
 type Connection = Box<dyn Future<Output = Result<(), Error>> + Send>;
 type Sent = Result<(http::Response<WasiBody>, Connection), Error>;
@@ -22,6 +25,10 @@ type Sent = Result<(http::Response<WasiBody>, Connection), Error>;
 pub struct Outgoing;
 
 impl WasiHttpHooks for Outgoing {
+    fn p3_outgoing_body_chunk_size(&mut self) -> usize {
+        BODY_CHUNK_LEN
+    }
+
     fn is_supported_scheme(&mut self, scheme: &Scheme) -> bool {
         *scheme == Scheme::HTTP
     }

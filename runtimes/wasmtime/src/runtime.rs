@@ -143,7 +143,8 @@ impl Runtime for WasmtimeRuntime {
         let artifact = self.artifact(&made.spec).await?;
         let group = self.shims.group(&made.spec)?;
         let dir = self.shims.state.dir(id);
-        let args: Vec<OsString> = vec![dir.clone().into(), artifact.path.into(), artifact.kind.to_string().into()];
+        let mut args: Vec<OsString> = vec![dir.clone().into()];
+        args.extend(artifact.shim_args());
         launch(&self.shim, args, &dir.join("shim.log"), Some(group), PidNamespace::Own).await
     }
 

@@ -10,6 +10,8 @@ use wasmtime::Config;
 #[cfg(feature = "shim")]
 use wasmtime::{InstanceAllocationStrategy, PoolingAllocationConfig};
 
+use crate::kind::Abi;
+
 /// Most guest instances that an HTTP component has at once, if its spec does not say another number; further requests wait.
 #[cfg(feature = "shim")]
 const HTTP_CONCURRENCY_DEFAULT: u32 = 64;
@@ -34,10 +36,17 @@ const STACK_LEN_MAX: usize = 4 << 20;
 #[cfg(feature = "shim")]
 const HOST_STACK_LEN: usize = 3 << 19;
 
+/// The stacks of an instance with the async ABI: each of its calls that waits has one, unless the function has a callback.
+#[cfg(feature = "shim")]
+const ASYNC_STACKS_MAX: u32 = 8;
+
 /// The settings that machine code depends on. Of the proposals, those that wasmtime calls stable (its tier 1) and has on by default are
 /// on: exceptions, GC and what they need are among them.
-pub fn config(proposals: &BTreeSet<WasmProposal>) -> Config {
+///
+/// Only code with the async ABI pays for it: its instances have more state, and calls between them do more.
+pub fn config(proposals: &BTreeSet<WasmProposal>, abi: Abi) -> Config {
     let mut config = Config::new();
+    config.concurrency_support(abi == Abi::Async);
     config.wasm_custom_page_sizes(proposals.contains(&WasmProposal::CustomPageSizes));
     config.wasm_stack_switching(proposals.contains(&WasmProposal::StackSwitching));
     config.wasm_wide_arithmetic(proposals.contains(&WasmProposal::WideArithmetic));
@@ -58,7 +67,7 @@ pub fn config(proposals: &BTreeSet<WasmProposal>) -> Config {
 /// same on every machine, and so are the results. Their interface needs no heap.
 #[cfg(feature = "compile")]
 pub fn plugin_config() -> Config {
-    let mut config = config(&BTreeSet::new());
+    let mut config = config(&BTreeSet::new(), Abi::Sync);
     config.wasm_exceptions(false).gc_support(false);
     config.consume_fuel(true);
     config.cranelift_nan_canonicalization(true);
@@ -68,8 +77,8 @@ pub fn plugin_config() -> Config {
 
 /// The settings for running a guest, which always has a stack of its own.
 #[cfg(feature = "shim")]
-pub fn guest_config(proposals: &BTreeSet<WasmProposal>) -> Config {
-    let mut config = config(proposals);
+pub fn guest_config(proposals: &BTreeSet<WasmProposal>, abi: Abi) -> Config {
+    let mut config = config(proposals, abi);
     config.max_wasm_stack(STACK_LEN_MAX);
     config.async_stack_size(STACK_LEN_MAX + HOST_STACK_LEN);
     config
@@ -78,12 +87,16 @@ pub fn guest_config(proposals: &BTreeSet<WasmProposal>) -> Config {
 /// The same for a guest with an instance for each request: slots are created once and reused. The pool has no shared memories, so
 /// a guest that may use them gets new memory for each request.
 #[cfg(feature = "shim")]
-pub fn pooled_config(proposals: &BTreeSet<WasmProposal>, concurrency: u32) -> Config {
-    let mut config = guest_config(proposals);
+pub fn pooled_config(proposals: &BTreeSet<WasmProposal>, abi: Abi, concurrency: u32) -> Config {
+    let mut config = guest_config(proposals, abi);
     if proposals.contains(&WasmProposal::Threads) {
         return config;
     }
     let instances = concurrency + HTTP_PROBE_INSTANCES_MAX;
+    let stacks = match abi {
+        Abi::Sync => 1,
+        Abi::Async => ASYNC_STACKS_MAX,
+    };
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(instances)
         .total_core_instances(instances * 8)
@@ -91,7 +104,7 @@ pub fn pooled_config(proposals: &BTreeSet<WasmProposal>, concurrency: u32) -> Co
         .total_memories(instances * 2)
         .total_gc_heaps(instances)
         .total_tables(instances * 2)
-        .total_stacks(instances)
+        .total_stacks(instances * stacks)
         .max_core_instances_per_component(64)
         .max_memories_per_component(4)
         .max_tables_per_component(32)
@@ -142,7 +155,7 @@ mod tests {
         }
 
         const SLOTS: usize = 16;
-        let engine = Engine::new(&pooled_config(&BTreeSet::new(), 16)).unwrap();
+        let engine = Engine::new(&pooled_config(&BTreeSet::new(), Abi::Sync, 16)).unwrap();
         let text = r#"(module (import "" "wait" (func $wait))
             (func $deep (export "deep") (param i32) (result i32)
               (if (result i32) (local.get 0)

@@ -13,6 +13,7 @@ mod confine;
 mod connection;
 mod further;
 mod guest;
+mod handler;
 mod http;
 mod idle;
 mod instances;
@@ -29,7 +30,7 @@ mod streams;
 mod ticker;
 mod workers;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -40,7 +41,7 @@ use runtimes_shim::state::Made;
 use serde::de::DeserializeOwned;
 use wasmtime::Engine;
 
-use crate::kind::Kind;
+use crate::kind::{Abi, Kind};
 use crate::settings::{guest_config, http_concurrency, pooled_config};
 use attached::Attached;
 use guest::Guest;
@@ -67,11 +68,27 @@ impl Failure {
     }
 }
 
-/// The agent's arguments: state directory, compiled file, kind.
+/// The agent's arguments: state directory, what to run.
 struct Args {
     dir: PathBuf,
+    program: ProgramArgs,
+}
+
+/// The agent's arguments about what to run: compiled file, kind, ABI.
+struct ProgramArgs {
     code: PathBuf,
-    kind: OsString,
+    kind: Kind,
+    abi: Abi,
+}
+
+impl ProgramArgs {
+    const USAGE: &str = "CODE KIND ABI";
+
+    fn parse(args: &mut impl Iterator<Item = OsString>) -> Option<Self> {
+        let code = args.next()?.into();
+        let (kind, abi) = (args.next()?, args.next()?);
+        Some(Self { code, kind: kind.to_str()?.parse().ok()?, abi: abi.to_str()?.parse().ok()? })
+    }
 }
 
 /// Runs one container, or with the argument `exec` a further guest in one; the process ends with it.
@@ -97,6 +114,7 @@ fn run() -> i32 {
 /// What is run.
 struct Program {
     kind: Kind,
+    abi: Abi,
     engine: Engine,
     code: guest::Code,
 }
@@ -129,13 +147,10 @@ fn prepare(channel: &Channel) -> Result<Container, Failure> {
     let log = Arc::new(Log::open(&spec.log_path, attached.clone())?);
 
     root::own_mounts()?;
-    let program = load(&spec, &args.code, &args.kind)?;
+    let program = load(&spec, args.program)?;
 
     root::join_namespaces(&spec)?;
-    let server = match program.kind {
-        Kind::Http => Some(serve::Endpoint::open(&spec, &args.dir)?),
-        Kind::Module | Kind::Command | Kind::Plugin => None,
-    };
+    let server = if program.kind.is_server() { Some(serve::Endpoint::open(&spec, &args.dir)?) } else { None };
     let preopens = root::enter(&spec, &args.dir.join("root"))?;
     channel.wait_for_go().map_err(Failure::io("waiting for the agent"))?;
     let records = Arc::new(claim.write_pid()?);
@@ -147,16 +162,18 @@ fn prepare(channel: &Channel) -> Result<Container, Failure> {
 }
 
 /// Maps the compiled file into an engine of its own. Signals stop the guest from then on.
-fn load(spec: &ContainerSpec, code: &Path, kind: &OsStr) -> Result<Program, Failure> {
-    let kind = kind.to_str().and_then(|kind| kind.parse().ok()).ok_or_else(|| Failure::new(Refusal::Io, "unknown kind of guest"))?;
-    let settings = if kind == Kind::Http { pooled_config(&spec.proposals, http_concurrency(spec)) } else { guest_config(&spec.proposals) };
+fn load(spec: &ContainerSpec, ProgramArgs { code, kind, abi }: ProgramArgs) -> Result<Program, Failure> {
+    let settings = match kind.is_server() {
+        true => pooled_config(&spec.proposals, abi, http_concurrency(spec)),
+        false => guest_config(&spec.proposals, abi),
+    };
     let engine = Engine::new(&settings).map_err(|error| Failure::new(Refusal::Missing, format!("making the engine: {error:#}")))?;
-    let code = guest::Code::map(&engine, code, kind)?;
+    let code = guest::Code::map(&engine, &code, kind)?;
     guest::check_memory(&code, spec)?;
     signals::install(&engine)?;
     // It is read from /proc at first use. Stacks of the stack-switching proposal need it where there is no /proc any more.
     let _page_size = rustix::param::page_size();
-    Ok(Program { kind, engine, code })
+    Ok(Program { kind, abi, engine, code })
 }
 
 impl Container {
@@ -171,15 +188,15 @@ impl Container {
 }
 
 fn run_program(program: Program, guest: Arc<Guest>, server: Option<serve::Endpoint>) -> Exit {
-    let Program { kind, engine, code } = program;
+    let Program { kind, abi, engine, code } = program;
     match workers::first_thread() {
         Ok(runtime) => runtime.block_on(async {
-            match (kind, code, server) {
-                (_, guest::Code::Module(module), _) => command::module(&engine, &module, &guest).await,
-                (Kind::Http, guest::Code::Component(component), Some(endpoint)) => {
-                    serve::component(&engine, &component, guest, endpoint).await
+            match (code, server) {
+                (guest::Code::Module(module), _) => command::module(&engine, &module, &guest).await,
+                (guest::Code::Component(component), Some(endpoint)) => {
+                    serve::component(&engine, &component, (kind, abi), guest, endpoint).await
                 }
-                (_, guest::Code::Component(component), _) => command::component(&engine, &component, &guest).await,
+                (guest::Code::Component(component), None) => command::component(&engine, &component, (kind, abi), &guest).await,
             }
         }),
         Err(error) => guest::failed(&guest, &format!("making the event loop: {error}")),
@@ -188,9 +205,9 @@ fn run_program(program: Program, guest: Arc<Guest>, server: Option<serve::Endpoi
 
 fn parse_args() -> Result<Args, Failure> {
     let mut args = std::env::args_os().skip(1);
-    let mut next =
-        || args.next().ok_or_else(|| Failure::new(Refusal::Io, "usage: skiff-shim-wasmtime DIR CODE KIND; the node agent starts it"));
-    Ok(Args { dir: next()?.into(), code: next()?.into(), kind: next()? })
+    let parsed = args.next().and_then(|dir| Some(Args { dir: dir.into(), program: ProgramArgs::parse(&mut args)? }));
+    let usage = || format!("usage: skiff-shim-wasmtime DIR {}; the node agent starts it", ProgramArgs::USAGE);
+    parsed.ok_or_else(|| Failure::new(Refusal::Io, usage()))
 }
 
 fn read_spec(args: &Args) -> Result<ContainerSpec, Failure> {

@@ -28,6 +28,8 @@ mod proposals;
 mod protocols;
 #[path = "battery/reuse.rs"]
 mod reuse;
+#[path = "battery/wasi_0_3.rs"]
+mod wasi_0_3;
 #[path = "battery/wasm.rs"]
 mod wasm;
 

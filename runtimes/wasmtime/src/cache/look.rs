@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{Artifact, sweep};
 use crate::compile::{Optimization, hex};
-use crate::kind::Kind;
+use crate::kind::{Abi, Kind};
 
 /// Files whose hash was right, as they were then, with their notes.
 pub(super) type Checked = Arc<Mutex<HashMap<String, (Identity, Note)>>>;
@@ -43,6 +43,9 @@ impl Identity {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Note {
     pub(super) kind: Kind,
+    /// Earlier versions had one ABI.
+    #[serde(default)]
+    pub(super) abi: Abi,
     pub(super) len: u64,
     pub(super) sha256: String,
     /// How long it took to compile.
@@ -136,7 +139,8 @@ impl Look {
     }
 
     fn artifact(&self, note: &Note) -> Artifact {
-        Artifact { path: self.code(), kind: note.kind, optimization: self.optimization, took: Duration::from_millis(note.took_ms) }
+        let took = Duration::from_millis(note.took_ms);
+        Artifact { path: self.code(), kind: note.kind, abi: note.abi, optimization: self.optimization, took }
     }
 
     fn distrust(&self, why: &str) -> Result<Option<Artifact>, RuntimeError> {

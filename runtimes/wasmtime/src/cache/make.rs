@@ -17,7 +17,6 @@ use runtimes_host::helper::{Fault, HelperError, Job};
 use super::look::{Look, Note, hashed, identity};
 use super::{Artifact, BYTES_MAX, Inner, StoredModule, sweep};
 use crate::compile::{ANSWER_LEN_MAX, Answer, MODULE_LEN_MAX, Question, bounds, low_priority, one_line};
-use crate::kind::Kind;
 
 /// Ends the name of a file that is being written; before it stands the writer's pid.
 const FRESH: &str = "new";
@@ -77,7 +76,7 @@ impl Inner {
         }
         let (look, took) = (look.clone(), begun.elapsed());
         blocking(move || {
-            let made = look.store(&fresh, answer.kind, took)?;
+            let made = look.store(&fresh, &answer, took)?;
             if let Err(error) = sweep::sweep(&look.dir, &look.key, BYTES_MAX, SystemTime::now()) {
                 tracing::warn!(dir = %look.dir.display(), %error, "compiled modules not swept");
             }
@@ -99,13 +98,14 @@ fn failed(error: HelperError) -> RuntimeError {
 
 impl Look {
     /// Renames the code and writes its note, so that a power failure leaves both or neither.
-    fn store(&self, fresh: &Fresh, kind: Kind, took: Duration) -> Result<Artifact, RuntimeError> {
+    fn store(&self, fresh: &Fresh, answer: &Answer, took: Duration) -> Result<Artifact, RuntimeError> {
         let store = || -> io::Result<Artifact> {
             let code = File::open(&fresh.0)?;
             code.sync_all()?;
             let (len, sha256) = hashed(code)?;
             let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-            let note = Note { kind, len, sha256, took_ms, superseded_by: self.superseded_by.clone() };
+            let &Answer { kind, abi, .. } = answer;
+            let note = Note { kind, abi, len, sha256, took_ms, superseded_by: self.superseded_by.clone() };
             // The note first: code without its note is not believed.
             write_atomic(&self.note(), &serde_json::to_vec(&note)?, PRIVATE)?;
             files::rename(&fresh.0, &self.code())?;

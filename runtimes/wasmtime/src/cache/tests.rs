@@ -178,8 +178,11 @@ fn large_machine_code_is_checked_without_having_it_in_memory() {
     let look = cache.inner.look(&stored("module.wasm", "sha256:test"), Optimization::Full).unwrap();
     File::options().create_new(true).write(true).mode(0o600).open(look.code()).unwrap().set_len(LEN).unwrap();
     let (len, sha256) = hashed(File::open(look.code()).unwrap()).unwrap();
-    fs::write(look.note(), serde_json::to_vec(&Note { kind: Kind::Module, len, sha256, took_ms: 0, superseded_by: None }).unwrap())
-        .unwrap();
+    fs::write(
+        look.note(),
+        serde_json::to_vec(&Note { kind: Kind::Module, abi: Abi::Sync, len, sha256, took_ms: 0, superseded_by: None }).unwrap(),
+    )
+    .unwrap();
     let grown = memory_growth_kib(|| assert!(look.find().unwrap().is_some()));
     assert_eq!(len, LEN);
     assert!(grown < 16 << 10, "{grown} KiB");

@@ -9,8 +9,8 @@ use runtimes_contract::WasmProposal;
 use runtimes_host::helper::{Fault, Rights, serve};
 use serde::{Deserialize, Serialize};
 
-use super::{MODULE_LEN_MAX, Optimization, Purpose, compile, engine, fingerprint, proposals::explained};
-use crate::kind::Kind;
+use super::{MODULE_LEN_MAX, Optimization, Purpose, abi_of, compile, engine, fingerprint, proposals::explained};
+use crate::kind::{Abi, Kind};
 
 /// What is compiled.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -28,7 +28,9 @@ pub(crate) struct Question {
 pub(crate) struct Answer {
     /// How the code is run.
     pub kind: Kind,
-    /// What the code depends on; see [`fingerprint`].
+    /// What the engine that runs it must have.
+    pub abi: Abi,
+    /// What code with [`Abi::Sync`] depends on; see [`fingerprint`]. That of the other ABI depends on the same.
     pub fingerprint: String,
 }
 
@@ -42,10 +44,15 @@ fn answer(question: Question, files: Vec<File>) -> Result<Answer, Fault> {
     let [module, code] = <[File; 2]>::try_from(files).map_err(|_| system(io::ErrorKind::InvalidInput.into()))?;
     let mut bytes = Vec::new();
     module.take(MODULE_LEN_MAX).read_to_end(&mut bytes).map_err(system)?;
-    let engine = engine(&question).map_err(|error| Fault::System(format!("{error:#}")))?;
-    let Question { purpose, proposals, .. } = question;
-    let compiled = compile(&engine, purpose, &bytes).map_err(|complaint| {
-        let explained = if purpose == Purpose::Container { explained(complaint, &bytes, &proposals) } else { complaint };
+    let abi = match question.purpose {
+        Purpose::Container => abi_of(&bytes),
+        Purpose::Plugin => Abi::Sync,
+    };
+    let engine_of = |abi| engine(&question, abi).map_err(|error| Fault::System(format!("{error:#}")));
+    let (usual, engine) = (engine_of(Abi::Sync)?, engine_of(abi)?);
+    let Question { purpose, ref proposals, .. } = question;
+    let compiled = compile(&engine, abi, purpose, &bytes).map_err(|complaint| {
+        let explained = if purpose == Purpose::Container { explained(complaint, &bytes, proposals) } else { complaint };
         Fault::Content(explained.to_string())
     })?;
     let written = (&code).write_all(&compiled.code);
@@ -54,5 +61,5 @@ fn answer(question: Question, files: Vec<File>) -> Result<Answer, Fault> {
         io::ErrorKind::FileTooLarge => Fault::Limit("its machine code is too large".to_owned()),
         _ => system(error),
     })?;
-    Ok(Answer { kind: compiled.kind, fingerprint: fingerprint(&engine) })
+    Ok(Answer { kind: compiled.kind, abi: compiled.abi, fingerprint: fingerprint(&usual) })
 }

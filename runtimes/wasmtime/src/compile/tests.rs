@@ -7,7 +7,7 @@ fn question(purpose: Purpose) -> Question {
 }
 
 fn complaint(bytes: &[u8]) -> String {
-    match compile(&engine(&question(Purpose::Container)).unwrap(), Purpose::Container, bytes) {
+    match compile(&engine(&question(Purpose::Container), abi_of(bytes)).unwrap(), abi_of(bytes), Purpose::Container, bytes) {
         Ok(compiled) => format!("fine: {}", compiled.kind),
         Err(complaint) => complaint.to_string(),
     }
@@ -37,7 +37,7 @@ fn the_kind_is_found_and_faults_are_named() {
 
 #[test]
 fn a_plugin_is_a_component() {
-    let plugin = |bytes: &[u8]| match compile(&engine(&question(Purpose::Plugin)).unwrap(), Purpose::Plugin, bytes) {
+    let plugin = |bytes: &[u8]| match compile(&engine(&question(Purpose::Plugin), Abi::Sync).unwrap(), Abi::Sync, Purpose::Plugin, bytes) {
         Ok(compiled) => format!("fine: {}", compiled.kind),
         Err(complaint) => complaint.to_string(),
     };
@@ -49,15 +49,17 @@ fn a_plugin_is_a_component() {
 
 #[test]
 fn plugins_have_settings_of_their_own() {
-    let [container, plugin] = [Purpose::Container, Purpose::Plugin].map(|purpose| fingerprint(&engine(&question(purpose)).unwrap()));
+    let [container, plugin] =
+        [Purpose::Container, Purpose::Plugin].map(|purpose| fingerprint(&engine(&question(purpose), Abi::Sync).unwrap()));
     assert_ne!(container, plugin);
 }
 
 #[test]
 fn the_fingerprint_is_the_same_in_every_engine_of_ours() {
-    let [one, two] = [Purpose::Container; 2].map(|purpose| engine(&question(purpose)).unwrap()).map(|engine| fingerprint(&engine));
+    let [one, two] =
+        [Purpose::Container; 2].map(|purpose| engine(&question(purpose), Abi::Sync).unwrap()).map(|engine| fingerprint(&engine));
     assert_eq!((one.len(), &one), (64, &two));
-    let mut other = crate::settings::config(&BTreeSet::new());
+    let mut other = crate::settings::config(&BTreeSet::new(), Abi::Sync);
     other.epoch_interruption(false);
     assert_ne!(fingerprint(&Engine::new(&other).unwrap()), one);
 }
@@ -65,13 +67,14 @@ fn the_fingerprint_is_the_same_in_every_engine_of_ours() {
 /// The shim's engine has the usual settings.
 #[test]
 fn code_without_optimization_has_a_key_of_its_own_and_runs_in_the_same_engine() {
-    let [quick, full] = [Optimization::None, Optimization::Full]
-        .map(|optimization| engine(&Question { purpose: Purpose::Container, optimization, proposals: BTreeSet::new() }).unwrap());
+    let [quick, full] = [Optimization::None, Optimization::Full].map(|optimization| {
+        engine(&Question { purpose: Purpose::Container, optimization, proposals: BTreeSet::new() }, Abi::Sync).unwrap()
+    });
     assert_ne!(fingerprint(&quick), fingerprint(&full));
-    let shim = Engine::new(&crate::settings::config(&BTreeSet::new())).unwrap();
+    let shim = Engine::new(&crate::settings::config(&BTreeSet::new(), Abi::Sync)).unwrap();
     let bytes = wat(r#"(module (func (export "_start")) (func (export "twice") (param i32) (result i32)
         (i32.add (local.get 0) (local.get 0))))"#);
-    let codes = [&quick, &full].map(|engine| compile(engine, Purpose::Container, &bytes).unwrap().code);
+    let codes = [&quick, &full].map(|engine| compile(engine, Abi::Sync, Purpose::Container, &bytes).unwrap().code);
     assert_ne!(codes[0], codes[1]);
     for code in codes {
         // SAFETY: the code was made by these engines just now.

@@ -29,8 +29,8 @@ impl WasmtimeRuntime {
         let text = serde_json::to_vec(&further).map_err(std::io::Error::other).map_err(RuntimeError::io("writing the exec's spec"))?;
         let path = files.path("json");
         blocking(move || write_atomic(&path, &text, PRIVATE).map_err(RuntimeError::io(format!("writing {}", path.display())))).await?;
-        let mut args: Vec<OsString> =
-            vec!["exec".into(), dir.into(), files.path("json").into(), artifact.path.into(), artifact.kind.to_string().into()];
+        let mut args: Vec<OsString> = vec!["exec".into(), dir.into(), files.path("json").into()];
+        args.extend(artifact.shim_args());
         args.extend(exec.outlives_session.then(|| "outlives".into()));
         let socket = launch_helper(&self.shim, args, Some(group), PidNamespace::Own, permit).await?;
         session(socket, exec, &[container.as_fd().as_raw_fd()], files).await.map_err(|error| match error {
@@ -58,8 +58,8 @@ impl WasmtimeRuntime {
     async fn program(&self, spec: &ContainerSpec, exec: &ExecSpec) -> Result<Artifact, RuntimeError> {
         let artifact = self.programs.artifact(spec, &exec.args).await?;
         match artifact.kind {
-            Kind::Module | Kind::Command => Ok(artifact),
-            Kind::Http | Kind::Plugin => {
+            Kind::Module | Kind::Command | Kind::AsyncCommand => Ok(artifact),
+            Kind::Http | Kind::Service | Kind::Plugin => {
                 let name = exec.args.first().map(String::as_str).unwrap_or_default();
                 Err(RuntimeError::Start(format!("exec: {name:?}: a {} component is no command", artifact.kind)))
             }

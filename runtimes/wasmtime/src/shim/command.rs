@@ -1,13 +1,16 @@
-//! Guests that run once, from start to end: preview 1 modules and preview 2 commands.
+//! Guests that run once, from start to end: preview 1 modules, and commands of WASI 0.2 and 0.3.
+
+use std::future::poll_fn;
 
 use runtimes_contract::Exit;
 use wasmtime::component::Component;
 use wasmtime::{Engine, Module, Store, UpdateDeadline};
-use wasmtime_wasi::p2::bindings::Command;
+use wasmtime_wasi::{p2, p3};
 
 use super::guest::{Guest, ended};
 use super::signals;
-use crate::host::{ModuleHost, component_linker, module_linker};
+use crate::host::{ComponentHost, ModuleHost, component_linker, module_linker};
+use crate::kind::{Abi, Kind};
 
 /// Runs a module's `_start`.
 pub async fn module(engine: &Engine, module: &Module, guest: &Guest) -> Exit {
@@ -15,8 +18,8 @@ pub async fn module(engine: &Engine, module: &Module, guest: &Guest) -> Exit {
 }
 
 /// Runs a component's `wasi:cli/run`.
-pub async fn component(engine: &Engine, component: &Component, guest: &Guest) -> Exit {
-    ended(guest, until_stopped(run_component(engine, component, guest)).await)
+pub async fn component(engine: &Engine, component: &Component, (kind, abi): (Kind, Abi), guest: &Guest) -> Exit {
+    ended(guest, until_stopped(run_component(engine, component, (kind, abi), guest)).await)
 }
 
 async fn run_module(engine: &Engine, module: &Module, guest: &Guest) -> wasmtime::Result<i32> {
@@ -31,17 +34,34 @@ async fn run_module(engine: &Engine, module: &Module, guest: &Guest) -> wasmtime
     Ok(0)
 }
 
-async fn run_component(engine: &Engine, component: &Component, guest: &Guest) -> wasmtime::Result<i32> {
-    let linker = component_linker(engine)?;
+async fn run_component(engine: &Engine, component: &Component, (kind, abi): (Kind, Abi), guest: &Guest) -> wasmtime::Result<i32> {
+    let linker = component_linker(engine, abi)?;
     let mut store = Store::new(engine, guest.component_host()?);
     store.limiter(|host| &mut host.limits);
     stop_at_signal(&mut store)?;
-    let command = Command::instantiate_async(&mut store, component, &linker).await?;
-    store.data_mut().limits.count_all();
-    match command.wasi_cli_run().call_run(&mut store).await? {
+    let result = if kind == Kind::AsyncCommand {
+        let command = p3::bindings::Command::instantiate_async(&mut store, component, &linker).await?;
+        store.data_mut().limits.count_all();
+        run_concurrently(&mut store, &command).await?
+    } else {
+        let command = p2::bindings::Command::instantiate_async(&mut store, component, &linker).await?;
+        store.data_mut().limits.count_all();
+        command.wasi_cli_run().call_run(&mut store).await?
+    };
+    match result {
         Ok(()) => Ok(0),
         Err(()) => Ok(1),
     }
+}
+
+/// Runs a command until it has nothing left to do: it may continue when its result is there.
+async fn run_concurrently(store: &mut Store<ComponentHost>, command: &p3::bindings::Command) -> wasmtime::Result<Result<(), ()>> {
+    let running = store.run_concurrent(async |accessor| {
+        let result = command.wasi_cli_run().call_run(accessor).await?;
+        poll_fn(|context| accessor.poll_no_interesting_tasks(context)).await;
+        Ok(result)
+    });
+    running.await?
 }
 
 /// A guest that waits in a host call stays there; the epoch stops one that computes.

@@ -1,7 +1,6 @@
 //! A further guest in a running container, for one client: as the container's own guest, but with the client's streams, without log and
 //! records, and it ends with the container. See [`runtimes_shim::exec`] for the other side.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd};
@@ -19,19 +18,18 @@ use runtimes_shim::launch::Refusal;
 
 use super::guest::Guest;
 use super::stdio::{Session, Stdio};
-use super::{Failure, Program, confine, load, read_json, root, run_program};
+use super::{Failure, Program, ProgramArgs, confine, load, read_json, root, run_program};
 
 /// The exit code of a guest whose container or session has ended: that of a process that was killed.
 const KILLED: i32 = 137;
 /// The thread polls.
 const STACK_LEN: usize = 64 << 10;
 
-/// The agent's arguments: state directory, description, compiled file, kind.
+/// The agent's arguments: state directory, description, what to run, whether it outlives its session.
 struct Args {
     dir: PathBuf,
     spec: PathBuf,
-    code: PathBuf,
-    kind: OsString,
+    program: ProgramArgs,
     outlives_session: bool,
 }
 
@@ -55,7 +53,7 @@ fn prepare(channel: &Arc<Channel>) -> Result<(Program, Arc<Guest>), Failure> {
     let spec: ContainerSpec = read_json(&args.spec)?;
     confine::take_oom_score(spec.oom_score_adj).map_err(Failure::io("writing /proc/self/oom_score_adj"))?;
     root::own_mounts()?;
-    let program = load(&spec, &args.code, &args.kind)?;
+    let program = load(&spec, args.program)?;
 
     let mut fds = channel.wait_for_go().map_err(Failure::io("waiting for the agent"))?.into_iter();
     let container = fds.next().ok_or_else(|| Failure::new(Refusal::Io, "the agent sent no descriptor of the container"))?;
@@ -73,17 +71,14 @@ fn prepare(channel: &Arc<Channel>) -> Result<(Program, Arc<Guest>), Failure> {
 }
 
 fn parse_args() -> Result<Args, Failure> {
-    let args: Vec<OsString> = std::env::args_os().skip(2).collect();
-    match args.as_slice() {
-        [dir, spec, code, kind, rest @ ..] => Ok(Args {
-            dir: dir.into(),
-            spec: spec.into(),
-            code: code.into(),
-            kind: kind.clone(),
-            outlives_session: rest.iter().any(|arg| arg == "outlives"),
-        }),
-        _ => Err(Failure::new(Refusal::Io, "usage: skiff-shim-wasmtime exec DIR SPEC CODE KIND [outlives]; the node agent starts it")),
-    }
+    let mut args = std::env::args_os().skip(2);
+    let mut parse = || {
+        let (dir, spec) = (args.next()?.into(), args.next()?.into());
+        let program = ProgramArgs::parse(&mut args)?;
+        Some(Args { dir, spec, program, outlives_session: args.any(|arg| arg == "outlives") })
+    };
+    let usage = || format!("usage: skiff-shim-wasmtime exec DIR SPEC {} [outlives]; the node agent starts it", ProgramArgs::USAGE);
+    parse().ok_or_else(|| Failure::new(Refusal::Io, usage()))
 }
 
 /// The agent's side of a terminal.

@@ -45,7 +45,9 @@ impl Code {
         let code = unsafe {
             match kind {
                 Kind::Module => Module::deserialize_file(engine, path).map(Self::Module),
-                Kind::Command | Kind::Http | Kind::Plugin => Component::deserialize_file(engine, path).map(Self::Component),
+                Kind::Command | Kind::AsyncCommand | Kind::Http | Kind::Service | Kind::Plugin => {
+                    Component::deserialize_file(engine, path).map(Self::Component)
+                }
             }
         };
         code.map_err(|error| Failure::new(Refusal::Io, format!("mapping {}: {error:#}", path.display())))

@@ -16,23 +16,18 @@ use parking_lot::Mutex;
 use runtimes_shim::requests::{InFlight, RequestCounters};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
-use wasmtime::component::ResourceTable;
 use wasmtime::{Engine, Store};
-use wasmtime_wasi_http::p2::bindings::http::types::{ErrorCode, Scheme};
-use wasmtime_wasi_http::p2::bindings::{Proxy, ProxyPre};
-use wasmtime_wasi_http::p2::body::{HostOutgoingBody, HyperOutgoingBody};
-use wasmtime_wasi_http::p2::types::HostResponseOutparam;
-use wasmtime_wasi_http::{Error, WasiBody, WasiHttpView as _};
+use wasmtime_wasi_http::{Error, WasiBody};
 
 use super::authority;
 use super::capacity::{Busy, Capacity, Instance};
 use super::guest::Guest;
-use super::idle::IdleBody;
+use super::handler::{Handler, Linked, Progress, Reply};
+use super::idle::{IdleBody, Writer};
 use super::instances::{Instances, Reusable};
 use super::leaving::PortUse;
 use super::ticker::Ticker;
 use super::workers::Workers;
-use crate::host::ComponentHost;
 
 /// The largest request body. Bodies are streamed; this limits what a client can make a guest read.
 const BODY_LEN_MAX: usize = 1 << 30;
@@ -51,8 +46,6 @@ const REJECTIONS_EVERY: Duration = Duration::from_secs(60);
 /// Open connections.
 pub const CONNECTIONS_MAX: usize = 1024;
 
-type Answer = Result<Response<HyperOutgoingBody>, ErrorCode>;
-
 /// What a request's connection says about it.
 #[derive(Clone, Copy)]
 pub struct Arrival {
@@ -65,10 +58,10 @@ pub struct Arrival {
 /// The state that all requests share.
 pub struct Server {
     engine: Engine,
-    proxy: ProxyPre<ComponentHost>,
+    component: Linked,
     guest: Arc<Guest>,
     /// Instances for further requests.
-    instances: Arc<Instances<Called>>,
+    instances: Arc<Instances<Handler>>,
     answer_timeout: Duration,
     request_timeout: Duration,
     /// The pool's own limit is an error, this one is a queue.
@@ -80,12 +73,6 @@ pub struct Server {
     /// When the log has the next line about rejected requests.
     rejections: Rarely,
     use_of_port: PortUse,
-}
-
-/// An instance with its state.
-struct Called {
-    store: Store<ComponentHost>,
-    proxy: Proxy,
 }
 
 /// Limits the lines about something that clients cause.
@@ -105,12 +92,12 @@ impl Rarely {
 
 impl Server {
     /// For a linked component.
-    pub fn new(engine: &Engine, proxy: ProxyPre<ComponentHost>, guest: Arc<Guest>, requests: RequestCounters) -> Self {
+    pub fn new(engine: &Engine, component: Linked, guest: Arc<Guest>, requests: RequestCounters) -> Self {
         let seconds = |value: Option<u32>, default| Duration::from_secs(value.unwrap_or(default).into());
         let http = guest.http();
         Self {
             engine: engine.clone(),
-            proxy,
+            component,
             instances: Arc::new(Instances::new(http.instance_requests.unwrap_or(1), seconds(http.instance_idle_s, INSTANCE_IDLE_S))),
             answer_timeout: seconds(http.answer_timeout_s, ANSWER_TIMEOUT_S),
             request_timeout: seconds(http.request_timeout_s, REQUEST_TIMEOUT_S),
@@ -155,9 +142,9 @@ impl Server {
             Err(busy) => return Ok(self.reject(busy, is_probe)),
         };
         let (send, receive) = oneshot::channel();
-        let running = timeout(self.request_timeout, self.clone().run(request.map(limited), send, instance));
-        let running = async { running.await.unwrap_or_else(|_| Err(wasmtime::Error::msg("the request took too long"))) };
-        let running = self.workers.run(running, is_probe);
+        let progress = Arc::<Progress>::default();
+        let reply = Reply::new(send, progress.clone());
+        let running = self.workers.run(self.clone().run_in_time(request.map(limited), reply, progress.clone(), instance), is_probe);
         // When the client disconnects before the answer, or the time is over, the guest is dropped.
         let guest = AbortOnDrop(Some(running.abort_handle()));
         let Ok(answer) = timeout(self.answer_timeout, receive).await else {
@@ -166,7 +153,7 @@ impl Server {
         };
         let problem = match answer {
             // From here on the guest streams its body, or does its remaining work.
-            Ok(Ok(response)) => return Ok(self.answered(response, guest, in_flight)),
+            Ok(Ok(response)) => return Ok(self.answered(response, progress, guest, in_flight)),
             Ok(Err(error)) => {
                 guest.release();
                 format!("the guest answered with an error: {error}")
@@ -198,52 +185,59 @@ impl Server {
         self.guest.say(&format!("request failed: {}\n", problem.trim_end()));
     }
 
-    async fn run(
+    /// Runs the guest of a request. A failure after the response has begun is written to the log here: nobody waits for it then.
+    async fn run_in_time(
         self: Arc<Self>,
         request: Request<WasiBody>,
-        answer: oneshot::Sender<Answer>,
+        reply: Reply,
+        progress: Arc<Progress>,
         _until_ended: Instance,
     ) -> wasmtime::Result<()> {
+        let running = timeout(self.request_timeout, self.run(request, reply)).await;
+        let ended = running.unwrap_or_else(|_| Err(wasmtime::Error::msg("the request took too long")));
+        if let Err(error) = &ended
+            && progress.has_begun()
+        {
+            self.say(&format!("after its answer had begun: {error:?}"));
+        }
+        ended
+    }
+
+    async fn run(&self, request: Request<WasiBody>, reply: Reply) -> wasmtime::Result<()> {
         let _ticking = self.ticker.run();
-        let mut called = match self.instances.take() {
-            Some(called) => called,
+        let mut handler = match self.instances.take() {
+            Some(handler) => handler,
             None => Reusable::new(self.instantiate().await?),
         };
-        let Called { store, proxy } = &mut called.instance;
-        store.set_epoch_deadline(1);
-        let request = store.data_mut().http().new_incoming_request(Scheme::Http, request)?;
-        let answer = store.data_mut().http().new_response_outparam(answer)?;
-        proxy.wasi_http_incoming_handler().call_handle(&mut *store, request, answer).await?;
-        if !has_unfinished_answer(&mut store.data_mut().table) {
-            self.instances.put(called);
+        if handler.instance.handle(request, reply).await? {
+            self.instances.put(handler);
         }
         Ok(())
     }
 
-    async fn instantiate(&self) -> wasmtime::Result<Called> {
+    async fn instantiate(&self) -> wasmtime::Result<Handler> {
         let mut store = Store::new(&self.engine, self.guest.component_host()?);
         store.limiter(|host| &mut host.limits);
         store.set_epoch_deadline(1);
         store.epoch_deadline_async_yield_and_update(1);
-        let proxy = self.proxy.instantiate_async(&mut store).await?;
-        store.data_mut().limits.count_all();
-        Ok(Called { store, proxy })
+        self.component.instantiate(store).await
     }
 
     /// The answer of the guest; the request is in flight until its last byte is passed on.
-    fn answered(&self, response: Response<HyperOutgoingBody>, guest: AbortOnDrop, in_flight: Option<InFlight>) -> Response<WasiBody> {
+    fn answered(
+        &self,
+        response: Response<WasiBody>,
+        progress: Arc<Progress>,
+        guest: AbortOnDrop,
+        in_flight: Option<InFlight>,
+    ) -> Response<WasiBody> {
         let declared = response.headers().get(http::header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
         let guest = guest.release();
         response.map(|body| {
-            let body = body.map_err(Error::from).boxed_unsync();
-            IdleBody::of_guest(body, self.answer_timeout, declared, guest, in_flight).boxed_unsync()
+            let writer = Writer { progress, task: guest };
+            IdleBody::of_guest(body, self.answer_timeout, declared, writer, in_flight).boxed_unsync()
         })
     }
-}
-
-/// Whether a guest that has returned did not answer, or did not end its answer. Its client waits until the instance is dropped.
-fn has_unfinished_answer(table: &mut ResourceTable) -> bool {
-    table.iter_mut().any(|entry| entry.is::<HostResponseOutparam>() || entry.is::<HostOutgoingBody>())
 }
 
 fn limited(body: Incoming) -> WasiBody {

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -14,6 +15,8 @@ use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, Sleep, sleep};
 use wasmtime_wasi_http::{Error, WasiBody};
+
+use super::handler::Progress;
 
 /// Counts the time without progress.
 struct Idle {
@@ -42,12 +45,19 @@ impl Idle {
     }
 }
 
+/// The guest that writes a body.
+pub struct Writer {
+    /// Whether it has failed: then the body has not ended, it was cut.
+    pub progress: Arc<Progress>,
+    /// The task that runs it, which is dropped with the body unless the body was written to its end.
+    pub task: Option<AbortHandle>,
+}
+
 /// A body whose next part must come within a limit.
 pub struct IdleBody {
     body: WasiBody,
     idle: Idle,
-    /// The writer of the body, which is dropped with it unless the body was written to its end.
-    guest: Option<AbortHandle>,
+    writer: Option<Writer>,
     /// The remaining bytes, if the length was declared: the reader does not ask for the end after them.
     left: Option<u64>,
     /// The request that the body answers.
@@ -57,12 +67,12 @@ pub struct IdleBody {
 impl IdleBody {
     /// The body of a client.
     pub fn of_client(body: WasiBody, limit: Duration) -> Self {
-        Self { body, idle: Idle::new(limit), guest: None, left: None, _request: None }
+        Self { body, idle: Idle::new(limit), writer: None, left: None, _request: None }
     }
 
     /// The body of a guest, which answers a request. A client that disconnects in the middle drops the guest.
-    pub fn of_guest(body: WasiBody, limit: Duration, declared: Option<u64>, guest: Option<AbortHandle>, request: Option<InFlight>) -> Self {
-        Self { body, idle: Idle::new(limit), guest, left: declared, _request: request }
+    pub fn of_guest(body: WasiBody, limit: Duration, declared: Option<u64>, writer: Writer, request: Option<InFlight>) -> Self {
+        Self { body, idle: Idle::new(limit), writer: Some(writer), left: declared, _request: request }
     }
 
     /// Whether the whole body has been passed on, as far as is known.
@@ -84,7 +94,10 @@ impl Body for IdleBody {
                     self.left = self.left.map(|left| left.saturating_sub(len));
                 }
                 Some(Err(_)) => {}
-                None => self.guest = None,
+                None if self.writer.take().is_some_and(|writer| writer.progress.has_failed()) => {
+                    return Poll::Ready(Some(Err(Error::HttpResponseIncomplete)));
+                }
+                None => {}
             }
             return Poll::Ready(frame);
         }
@@ -103,8 +116,9 @@ impl Body for IdleBody {
 
 impl Drop for IdleBody {
     fn drop(&mut self) {
-        if let Some(guest) = self.guest.take().filter(|_| !self.is_whole()) {
-            guest.abort();
+        let writer = self.writer.take().filter(|_| !self.is_whole());
+        if let Some(task) = writer.and_then(|writer| writer.task) {
+            task.abort();
         }
     }
 }
@@ -255,6 +269,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_end_of_a_guest_that_failed_is_not_the_end_of_its_answer() {
+        for has_failed in [false, true] {
+            let progress = Arc::<Progress>::default();
+            let writer = Writer { progress: progress.clone(), task: None };
+            let mut answer = IdleBody::of_guest(body(&["a"], true), LIMIT, None, writer, None);
+            assert!(answer.frame().await.unwrap().is_ok());
+            if has_failed {
+                progress.fail();
+                assert!(matches!(answer.frame().await.unwrap(), Err(Error::HttpResponseIncomplete)));
+            }
+            assert!(answer.frame().await.is_none());
+        }
+    }
+
+    #[tokio::test]
     async fn a_guest_ends_with_its_answer_unless_that_was_whole() {
         /// The parts that exist, whether the body ends, the declared length, the parts that the client reads; the guest lives
         /// on.
@@ -267,7 +296,8 @@ mod tests {
         ];
         for (parts, ends, declared, taken, lives) in cases {
             let guest = tokio::spawn(std::future::pending::<()>());
-            let mut answer = IdleBody::of_guest(body(parts, ends), LIMIT, declared, Some(guest.abort_handle()), None);
+            let writer = Writer { progress: Arc::default(), task: Some(guest.abort_handle()) };
+            let mut answer = IdleBody::of_guest(body(parts, ends), LIMIT, declared, writer, None);
             for _ in 0..taken {
                 let _part = answer.frame().await;
             }

@@ -1,4 +1,4 @@
-//! Serves a `wasi:http/proxy` component: HTTP on its ports, a fresh instance for each request. It accepts connections on the first
+//! Serves a `wasi:http` component: HTTP on its ports, a fresh instance for each request. It accepts connections on the first
 //! thread; [`Workers`](super::workers::Workers) says where they are served. The number of concurrent
 //! connections and instances has a limit; requests beyond it get an answer that asks to retry. SIGTERM lets the
 //! clients leave, closes the ports, waits for the requests in progress, and ends the shim.
@@ -16,13 +16,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use wasmtime::Engine;
 use wasmtime::component::Component;
-use wasmtime_wasi_http::p2::bindings::ProxyPre;
 
 use super::guest::{Guest, exit, failed};
+use super::handler::Linked;
 use super::http::{CONNECTIONS_MAX, Server};
 use super::listeners::{self, Listeners};
 use super::{Failure, connection, signals};
-use crate::host::component_linker;
+use crate::kind::{Abi, Kind};
 
 /// Additional connections, for probes and for answers that ask to retry; connections beyond wait in the kernel's queue.
 const CONNECTIONS_SPARE: usize = 64;
@@ -55,15 +55,15 @@ pub enum Phase {
 }
 
 /// Serves until a signal stops us.
-pub async fn component(engine: &Engine, component: &Component, guest: Arc<Guest>, endpoint: Endpoint) -> Exit {
+pub async fn component(engine: &Engine, component: &Component, (kind, abi): (Kind, Abi), guest: Arc<Guest>, endpoint: Endpoint) -> Exit {
     let Endpoint { listeners, requests } = endpoint;
-    let proxy = component_linker(engine).and_then(|linker| linker.instantiate_pre(component)).and_then(ProxyPre::new);
-    let (proxy, mut listeners) = match (proxy, Listeners::new(listeners)) {
-        (Ok(proxy), Ok(listeners)) => (proxy, listeners),
+    let linked = Linked::new(engine, component, kind, abi);
+    let (linked, mut listeners) = match (linked, Listeners::new(listeners)) {
+        (Ok(linked), Ok(listeners)) => (linked, listeners),
         (Err(error), _) => return failed(&guest, &format!("{error:?}")),
         (_, Err(error)) => return failed(&guest, &format!("listening: {error}")),
     };
-    let server = Arc::new(Server::new(engine, proxy, guest.clone(), requests));
+    let server = Arc::new(Server::new(engine, linked, guest.clone(), requests));
     let mut connections = Connections::new(server.clone());
     let signalled = tokio::select! {
         signalled = signals::stopped() => signalled,

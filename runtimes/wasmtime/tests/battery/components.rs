@@ -76,21 +76,37 @@ fn world(imports: &str, export: &str) -> String {
     format!("package test:guest;\n{}\nworld guest {{\n{imports}  export wasi:{export};\n}}\n", include_str!("../guests/packages.wit"))
 }
 
-/// Makes a component of a core module with the canonical names.
-pub fn component(mut core: Vec<u8>, world: &str) -> Vec<u8> {
+/// Bytes of a `wasi:http` component of WASI 0.3.
+pub fn service() -> Vec<u8> {
+    let core = wat::parse_str(include_str!("../guests/service.wat")).unwrap();
+    component_of("src/p3/wit", core, &world("http/types@0.3.0 clocks/monotonic-clock@0.3.0", "http/handler@0.3.0"))
+}
+
+/// A command component of WASI 0.3 of a core module, which imports these interfaces below `wasi:`.
+pub fn async_command(core: &[u8], imports: &str) -> Vec<u8> {
+    component_of("src/p3/wit", core.to_vec(), &world(imports, "cli/run@0.3.0"))
+}
+
+/// Makes a component of WASI 0.2 of a core module with the canonical names.
+pub fn component(core: Vec<u8>, world: &str) -> Vec<u8> {
+    component_of("wit", core, world)
+}
+
+/// The same with the WIT files of this directory of wasmtime-wasi-http.
+fn component_of(wit: &str, mut core: Vec<u8>, world: &str) -> Vec<u8> {
     let mut resolve = Resolve::default();
-    resolve.push_dir(wit_dir()).unwrap();
+    resolve.push_dir(package_dir().join(wit)).unwrap();
     let package = resolve.push_str("world.wit", world).unwrap();
     let world = resolve.select_world(&[package], None).unwrap();
     embed_component_metadata(&mut core, &resolve, world, StringEncoding::UTF8).unwrap();
     ComponentEncoder::default().module(&core).unwrap().validate(true).encode().unwrap()
 }
 
-/// The WIT files of WASI 0.2 that are part of wasmtime-wasi-http. A build downloads the packages of its own platform only, and
+/// The sources of wasmtime-wasi-http, which have the WIT files of WASI. A build downloads the packages of its own platform only, and
 /// must not request more.
-fn wit_dir() -> PathBuf {
+fn package_dir() -> PathBuf {
     let fetched = ["--offline", "--filter-platform", "host-tuple"].map(str::to_owned);
     let metadata = cargo_metadata::MetadataCommand::new().other_options(fetched).exec().unwrap();
     let package = metadata.packages.iter().find(|package| package.name.as_str() == "wasmtime-wasi-http").unwrap();
-    package.manifest_path.parent().unwrap().join("wit").into()
+    package.manifest_path.parent().unwrap().into()
 }

@@ -8,7 +8,7 @@ use runtimes_host::cgroup::Cgroups;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::harness::Wasmtime;
-use crate::{components, guests};
+use crate::{components, guests, wasi_0_3};
 
 /// A container that sleeps, with programs at `/tools`.
 struct Sleeper {
@@ -24,6 +24,8 @@ impl Sleeper {
         let mut files: Vec<(String, Vec<u8>)> = names.iter().map(|name| (format!("{name}.wasm"), guests::module(name))).collect();
         files.push(("web.wasm".to_owned(), components::http()));
         files.push(("broken.wasm".to_owned(), b"no module".to_vec()));
+        files.push(("later.wasm".to_owned(), wasi_0_3::command("", 1)));
+        files.push(("service.wasm".to_owned(), components::service()));
         let files: Vec<(&str, &[u8])> = files.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice())).collect();
         let mut spec = spec_of(&harness, "sleeper", Program::Sleep);
         spec.mounts.push(harness.tools(&files));
@@ -84,6 +86,7 @@ async fn a_further_guest_has_arguments_input_and_an_end_of_its_own() {
     assert_eq!(sleeper.run(&["echo.wasm", "a", "b c"], "").await, (0, "a b c\n".into(), String::new()));
     assert_eq!(sleeper.run(&["/tools/inside.wasm"], "").await.0, 7);
     assert_eq!(sleeper.run(&["filetype.wasm"], "").await.0, 0);
+    assert_eq!(sleeper.run(&["later.wasm"], "").await, (1, "at first\nand later\n".into(), String::new()));
     let much = "0123456789abcde\n".repeat(1 << 14);
     assert_eq!(sleeper.run(&["cat.wasm"], &much).await, (0, much, String::new()));
     let (code, _, stderr) = sleeper.run(&["trap.wasm"], "").await;
@@ -118,6 +121,7 @@ async fn what_is_no_program_is_named() {
         ("/nosuch.wasm", "exec: \"/nosuch.wasm\": no such file or directory"),
         ("/tools", "exec: \"/tools\": permission denied"),
         ("web.wasm", "exec: \"web.wasm\": a http component is no command"),
+        ("service.wasm", "exec: \"service.wasm\": a service component is no command"),
         ("broken.wasm", "exec: \"broken.wasm\": exec format error"),
     ];
     for (name, wanted) in cases {

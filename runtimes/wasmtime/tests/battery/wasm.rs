@@ -64,7 +64,10 @@ async fn what_cannot_run_is_named_at_create() {
         (b"", "not a WebAssembly binary"),
         (b"\0asm\x02\0\0\0", "unknown version"),
         (&wat::parse_str("(module)").unwrap(), "does not export _start"),
-        (&wat::parse_str("(component)").unwrap(), "neither wasi:cli/run nor wasi:http/incoming-handler"),
+        (
+            &wat::parse_str("(component)").unwrap(),
+            "neither wasi:cli/run, nor wasi:http/incoming-handler of WASI 0.2, nor wasi:http/handler of WASI 0.3",
+        ),
         (&guests::module("bad-import"), "`env::launch_missiles`"),
         (
             &wat::parse_str(r#"(module (import "wasi_snapshot_preview1" "fd_write" (func)) (func (export "_start")))"#).unwrap(),
