@@ -48,6 +48,7 @@ fn connections_reach_into_pods() {
     a_refused_port_is_reported(&cluster, &kubectl);
     containers_are_attached_to(&kubectl);
     pods_are_run_and_joined(&kubectl);
+    guests_are_run_on_a_terminal(&cluster, &kubectl);
     both_protocols_run_commands(&kubectl);
     proxies_lead_to_pods_services_and_nodes(&cluster, &kubectl);
     kube_rs_forwards_ports(&cluster);
@@ -169,6 +170,20 @@ fn pods_are_run_and_joined(kubectl: &Kubectl<'_>) {
     for pod in ["piped", "typed"] {
         assert!(kubectl.fails(&format!("get pod {pod}")).contains("NotFound"));
     }
+}
+
+/// A guest that writes the first line that it reads: its terminal has shown the line before.
+fn guests_are_run_on_a_terminal(cluster: &Cluster, kubectl: &Kubectl<'_>) {
+    let work = tempfile::tempdir().expect("a directory");
+    let text = include_str!("../../runtimes/wasmtime/tests/guests/cat.wat").replace("(br $next)", "");
+    let file = work.path().join("line.wasm");
+    std::fs::write(&file, wat::parse_str(text).expect("a module")).expect("written");
+    cluster.skiff(&["image", "import", "it/line:latest", &file.display().to_string()]).ok();
+    let run = ["run", "line", "-it", "--image=it/line:latest", "--image-pull-policy=Never", "--restart=Never"];
+    on_a_terminal(&kubectl.command(&run), "you\n").ok();
+    kubectl.until("pod/line", "/status/phase", "Succeeded");
+    assert_eq!(kubectl.ok("logs line"), "you\r\nyou\r\n");
+    kubectl.ok("delete pod line --timeout=60s");
 }
 
 /// Runs a command whose input and output are a terminal, and types the given text.

@@ -1,5 +1,8 @@
 //! The story of persistent volumes on one node: a claim without a class gets a directory, which outlives Pods and goes with the
-//! claim; WASM and Linux containers share it; StatefulSets find their data again; volumes of administrators are retained.
+//! claim; WASM and Linux containers share it; StatefulSets find their data again; volumes of administrators are retained; a volume may be
+//! a block device.
+
+mod block;
 
 use std::path::{Path, PathBuf};
 
@@ -115,9 +118,11 @@ fn data_outlives_pods_and_goes_with_its_claim() {
     until_event(&kubectl, "lost", "error processing PVC default/nobodys: failed to fetch PVC from API server: persistentvolumeclaims");
     kubectl.ok("delete pod lost --timeout=60s");
 
-    // A class that the user deleted does not come back.
-    kubectl.ok("delete storageclass local-path");
     drop(kubectl);
+    block::a_claim_may_be_a_device(&mut cluster, &node);
+
+    // A class that the user deleted does not come back.
+    cluster.kubectl().ok("delete storageclass local-path");
     cluster.stop();
     cluster.start();
     assert!(cluster.kubectl().fails("get storageclass local-path").contains("not found"));

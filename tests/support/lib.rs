@@ -21,6 +21,7 @@ pub mod etcd;
 #[cfg(target_arch = "x86_64")]
 pub mod inject;
 pub mod linear;
+pub mod loop_device;
 pub mod machine;
 pub mod net;
 pub mod recorder;

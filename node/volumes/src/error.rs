@@ -64,6 +64,9 @@ pub enum VolumeError {
     /// The path of a local volume does not exist; upstream's words.
     #[error("path {:?} does not exist", .0)]
     NoLocalPath(PathBuf),
+    /// The path of a local volume with `volumeMode: Block` is something else.
+    #[error("{} is not a block device", .0.display())]
+    NotABlockDevice(PathBuf),
     /// The path of a local volume is a file; upstream's words.
     #[error("only directory and block device are supported")]
     LocalType,
@@ -206,13 +209,15 @@ pub enum ClaimFault {
         /// The UID of the claim.
         claim: String,
     },
-    /// The PersistentVolume is a device.
-    #[error("volume {volume} has volumeMode {mode}, but is specified in volumeMounts")]
+    /// The PersistentVolume is a device and a container mounts it, or the reverse.
+    #[error("volume {volume} has volumeMode {mode}, but is specified in {field}")]
     Mode {
         /// The volume of the Pod.
         volume: String,
         /// The mode.
-        mode: String,
+        mode: &'static str,
+        /// The field of the container.
+        field: &'static str,
     },
 }
 

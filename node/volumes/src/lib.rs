@@ -4,8 +4,9 @@
 //! and tear down.
 //!
 //! Everything of a Pod is under `<root>/<Pod UID>/`, in the layout of upstream's kubelet: `volumes/kubernetes.io~<kind>/<name>`
-//! and `volume-subpaths/<name>/<container>/<index>`. So what a killed agent left is found by UID alone.
+//! `volumeDevices/kubernetes.io~local-volume/<name>` and `volume-subpaths/<name>/<container>/<index>`. So what a killed agent left is found by UID alone.
 
+mod block;
 mod config_map;
 mod downward;
 mod empty_dir;
@@ -28,7 +29,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod, Volume, VolumeMount};
-use runtimes_contract::{Mount, Propagation};
+use runtimes_contract::{Device, Mount, Propagation};
 use runtimes_host::blocking;
 
 pub use downward::{FieldError, metadata_field, resource_field};
@@ -166,6 +167,15 @@ impl Volumes {
         }
         mounts.sort_by_key(|mount| mount.target.components().count());
         Ok(mounts)
+    }
+
+    /// The block devices of one container. The volumes must be set up.
+    pub async fn devices(&self, pod: &Pod, container: &Container) -> Result<Vec<Device>, VolumeError> {
+        if container.volume_devices.iter().flatten().next().is_none() {
+            return Ok(Vec::new());
+        }
+        let (dir, pod, container) = (self.pod_dir(uid(pod)?), pod.clone(), container.clone());
+        blocking(move || block::devices(&dir, &pod, &container)).await
     }
 
     /// The shared memory of a Pod, one for all its containers, because they share one IPC namespace. The first call creates it.

@@ -1,5 +1,5 @@
 //! `persistentVolumeClaim` and `ephemeral` volumes: the directory (or file) of the node behind the claim's PersistentVolume, of
-//! source `hostPath` or `local`.
+//! source `hostPath` or `local`. Those that are devices are in [`block`].
 //!
 //! What the Pod has below its own directory is a symbolic link to it. The link is made once: a running Pod needs neither claim
 //! nor API server any more, and the links say which Pods use a directory.
@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod, Volume};
 use runtimes_host::blocking;
 
+use crate::block::{self, Usage};
 use crate::error::ClaimFault;
 use crate::kind::{Context, VolumeKind};
 use crate::local::{Local, NAME};
@@ -30,9 +31,10 @@ impl VolumeKind for PersistentVolumeKind {
 
     async fn set_up(&self, context: &Context<'_>, volume: &Volume) -> Result<Option<Timestamp>, VolumeError> {
         let link = self.path(&context.pod_dir, volume);
+        let device_link = block::link(&context.pod_dir, volume);
         // Through the link: what it leads to must exist.
-        let present = link.clone();
-        if blocking(move || Ok::<_, VolumeError>(present.exists())).await? {
+        let present = [link.clone(), device_link.clone()];
+        if blocking(move || Ok::<_, VolumeError>(present.iter().any(|link| link.exists()))).await? {
             return Ok(None);
         }
         let persistent = resolve(context, volume).await?;
@@ -41,6 +43,10 @@ impl VolumeKind for PersistentVolumeKind {
             && !context.source.selects_node(required)
         {
             return Err(VolumeError::NodeAffinity(name_of(&persistent).to_owned()));
+        }
+        if block::is_block(&persistent) {
+            blocking(move || block::connect(&persistent, &path, &device_link)).await?;
+            return Ok(None);
         }
         let local = context.local.clone();
         let group = context.fs_group().filter(|_| !is_read_only(volume)).map(|group| (group, context.fs_group_on_mismatch()));
@@ -57,7 +63,7 @@ impl VolumeKind for PersistentVolumeKind {
     }
 }
 
-fn is_read_only(volume: &Volume) -> bool {
+pub(crate) fn is_read_only(volume: &Volume) -> bool {
     volume.persistent_volume_claim.as_ref().is_some_and(|claim| claim.read_only == Some(true))
 }
 
@@ -91,7 +97,9 @@ async fn resolve(context: &Context<'_>, volume: &Volume) -> Result<PersistentVol
     }
     let persistent = context.source.volume(&name).await;
     let persistent = persistent.map_err(|source| failed(ClaimFault::FetchVolume { volume: name.clone(), source }))?;
-    check_volume(&persistent, &claim, volume).map_err(failed)?;
+    check_volume(&persistent, &claim)
+        .and_then(|()| Usage::of(context.pod, &volume.name).check(&volume.name, &persistent))
+        .map_err(failed)?;
     Ok(persistent)
 }
 
@@ -107,17 +115,14 @@ fn check_claim(claim: &PersistentVolumeClaim) -> Result<String, ClaimFault> {
     name.filter(|name| !name.is_empty()).ok_or(ClaimFault::NoVolumeName)
 }
 
-fn check_volume(persistent: &PersistentVolume, claim: &PersistentVolumeClaim, volume: &Volume) -> Result<(), ClaimFault> {
+fn check_volume(persistent: &PersistentVolume, claim: &PersistentVolumeClaim) -> Result<(), ClaimFault> {
     let (name, spec) = (name_of(persistent).to_owned(), persistent.spec.as_ref());
     let Some(reference) = spec.and_then(|spec| spec.claim_ref.as_ref()) else { return Err(ClaimFault::NoReference(name)) };
     if reference.uid != claim.metadata.uid {
         let uid = |uid: &Option<String>| uid.clone().unwrap_or_default();
         return Err(ClaimFault::OtherClaim { volume: name, refers_to: uid(&reference.uid), claim: uid(&claim.metadata.uid) });
     }
-    match spec.and_then(|spec| spec.volume_mode.as_deref()) {
-        Some(mode) if mode != "Filesystem" => Err(ClaimFault::Mode { volume: volume.name.clone(), mode: mode.to_owned() }),
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 fn owns(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
@@ -170,7 +175,7 @@ fn connect(persistent: &PersistentVolume, path: &Path, link: &Path, local: &Loca
     link_to(path, link)
 }
 
-fn link_to(path: &Path, link: &Path) -> Result<(), VolumeError> {
+pub(crate) fn link_to(path: &Path, link: &Path) -> Result<(), VolumeError> {
     let parent = link.parent().unwrap_or(link);
     fs::create_dir_all(parent).map_err(VolumeError::io("making", parent))?;
     match fs::remove_file(link) {

@@ -106,6 +106,7 @@ pub fn plain_spec(id: &str) -> ContainerSpec {
         env: Vec::new(),
         working_dir: "/".into(),
         mounts: Vec::new(),
+        devices: Vec::new(),
         user: User::default(),
         resources: Resources::default(),
         oom_score_adj: 0,

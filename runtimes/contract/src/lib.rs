@@ -15,8 +15,8 @@ use tokio::sync::mpsc;
 pub use error::RuntimeError;
 pub use proposals::WasmProposal;
 pub use spec::{
-    ContainerId, ContainerSpec, ContainerState, ContainerStatus, Content, ContentKind, ExecSpec, Exit, HttpRequests, HttpSettings, Mount,
-    Processes, Propagation, Resources, Sandbox, Seccomp, Security, Stats, TENANT_LABEL, TerminalSize, User,
+    ContainerId, ContainerSpec, ContainerState, ContainerStatus, Content, ContentKind, Device, ExecSpec, Exit, HttpRequests, HttpSettings,
+    Mount, Processes, Propagation, Resources, Sandbox, Seccomp, Security, Stats, TENANT_LABEL, TerminalSize, User,
 };
 
 /// Runs containers. One implementation a RuntimeClass handler.

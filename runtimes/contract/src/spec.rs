@@ -131,6 +131,17 @@ pub enum Propagation {
     BothWays,
 }
 
+/// A device of the node that the container may use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Device {
+    /// Absolute path on the node of a block or character device.
+    pub source: PathBuf,
+    /// Absolute path in the container.
+    pub target: PathBuf,
+    /// What the container may do with it: letters of `rwm` (read, write, make further nodes of it).
+    pub access: String,
+}
+
 /// Numbers that the container's process runs as.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
@@ -234,6 +245,11 @@ pub struct ContainerSpec {
     pub working_dir: PathBuf,
     /// Mounts, parents before children.
     pub mounts: Vec<Mount>,
+    /// Devices beside those that every container has. A runtime whose containers have none returns [`RuntimeError::Unsupported`].
+    ///
+    /// [`RuntimeError::Unsupported`]: crate::RuntimeError::Unsupported
+    #[serde(default)]
+    pub devices: Vec<Device>,
     /// User and groups.
     pub user: User,
     /// Limits.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 pub use mounts::RECURSIVE_READ_ONLY;
 use oci_spec::runtime::{Process, Spec};
-use runtimes_contract::{ContainerSpec, Content, ExecSpec, Processes, Resources, RuntimeError, Seccomp, Security};
+use runtimes_contract::{ContainerSpec, Content, ExecSpec, Processes, RuntimeError, Seccomp, Security};
 use runtimes_host::cgroup::{Mode, cpu_weight};
 use runtimes_host::process::ProcessRef;
 use runtimes_shim::record::TARGET_ANNOTATION;
@@ -44,6 +44,8 @@ pub struct Facts {
     pub limits_swap: bool,
     /// The node's devices, as OCI device objects; for privileged containers.
     pub devices: Vec<Value>,
+    /// The devices of the spec, in its order, as OCI device objects.
+    pub own_devices: Vec<Value>,
     /// The first process of the container whose PID namespace the container joins.
     pub target: Option<ProcessRef>,
 }
@@ -74,8 +76,8 @@ pub fn bundle(spec: &ContainerSpec, facts: &Facts) -> Result<Spec, RuntimeError>
             "cgroupsPath": format!("/{}", spec.cgroup),
             "rootfsPropagation": mounts::root_propagation(spec),
             "namespaces": namespaces(spec, facts),
-            "resources": resources(&spec.resources, facts, privileged),
-            "devices": if privileged { json!(facts.devices) } else { json!([]) },
+            "resources": resources(spec, facts),
+            "devices": devices(facts, privileged),
             "maskedPaths": if privileged { json!([]) } else { json!(MASKED_PATHS) },
             "readonlyPaths": if privileged { json!([]) } else { json!(READONLY_PATHS) },
             "seccomp": filter(&spec.security),
@@ -161,8 +163,26 @@ fn namespaces(spec: &ContainerSpec, facts: &Facts) -> Vec<Value> {
     all
 }
 
+/// The device nodes of the container. Its own ones take the place of the node's at the same path.
+fn devices(facts: &Facts, privileged: bool) -> Vec<Value> {
+    let is_own = |device: &&Value| facts.own_devices.iter().any(|own| own["path"] == device["path"]);
+    let of_node = facts.devices.iter().filter(|device| privileged && !is_own(device));
+    of_node.chain(&facts.own_devices).cloned().collect()
+}
+
+/// What the container may do with devices. runc adds the devices that every container has (null, zero, random, tty, …) by itself.
+fn device_rules(spec: &ContainerSpec, facts: &Facts) -> Vec<Value> {
+    let privileged = spec.security.privileged;
+    let own = spec.devices.iter().zip(&facts.own_devices).filter(|_| !privileged);
+    let own = own.map(|(device, node)| {
+        json!({ "allow": true, "type": node["type"], "major": node["major"], "minor": node["minor"], "access": device.access })
+    });
+    std::iter::once(json!({ "allow": privileged, "access": "rwm" })).chain(own).collect()
+}
+
 /// Absent values are null here, and the typed spec leaves them out.
-fn resources(wanted: &Resources, facts: &Facts, privileged: bool) -> Value {
+fn resources(spec: &ContainerSpec, facts: &Facts) -> Value {
+    let wanted = &spec.resources;
     // Memory plus swap is no more than memory: no swap.
     let swap = wanted.memory_limit_bytes.filter(|_| facts.limits_swap);
     let memory = wanted.memory_limit_bytes.map(|limit| json!({ "limit": limit, "swap": swap }));
@@ -171,8 +191,7 @@ fn resources(wanted: &Resources, facts: &Facts, privileged: bool) -> Value {
     // A container whose memory ran out dies as a whole, as upstream has it.
     let unified: BTreeMap<_, _> = weight.into_iter().chain([("memory.oom.group", "1".to_owned())]).collect();
     json!({
-        // runc adds the devices that every container has (null, zero, random, tty, …) by itself.
-        "devices": [{ "allow": privileged, "access": "rwm" }],
+        "devices": device_rules(spec, facts),
         "memory": memory,
         "cpu": { "shares": wanted.cpu_shares, "quota": wanted.cpu_quota_us, "period": wanted.cpu_period_us },
         "pids": wanted.pids_max.map(|limit| json!({ "limit": limit })),

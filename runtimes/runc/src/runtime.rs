@@ -12,7 +12,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use oci_spec::runtime::Spec;
 use runtimes_contract::{
-    AttachSession, ContainerId, ContainerSpec, ContainerState, ContainerStatus, Content, ContentKind, ExecSession, ExecSpec, Exit,
+    AttachSession, ContainerId, ContainerSpec, ContainerState, ContainerStatus, Content, ContentKind, Device, ExecSession, ExecSpec, Exit,
     HttpRequests, Preparation, Processes, Runtime, RuntimeError, Stats,
 };
 use runtimes_host::blocking;
@@ -214,7 +214,8 @@ fn create(shims: &Shims, runc: &Runc, spec: &ContainerSpec) -> Result<(), Runtim
 fn facts(shims: &Shims, spec: &ContainerSpec) -> Result<Facts, RuntimeError> {
     let devices = if spec.security.privileged { host_devices(Path::new("/dev")) } else { Vec::new() };
     let (mode, limits_swap) = (shims.cgroups.mode(), shims.cgroups.limits_swap());
-    Ok(Facts { cgroups: Some(mode), limits_swap, devices, target: target(shims, spec)? })
+    let own_devices = spec.devices.iter().map(own_device).collect::<Result<_, _>>()?;
+    Ok(Facts { cgroups: Some(mode), limits_swap, devices, own_devices, target: target(shims, spec)? })
 }
 
 fn furnish(dir: &Path, oci: &Spec, spec: &ContainerSpec) -> Result<(), RuntimeError> {
@@ -264,14 +265,28 @@ fn host_devices(dir: &Path) -> Vec<Value> {
         let own = ["/dev/pts", "/dev/shm", "/dev/mqueue", "/dev/console"].iter().any(|own| path == Path::new(own));
         if kind.is_dir() && !own {
             devices.extend(host_devices(&path));
-        } else if (kind.is_char_device() || kind.is_block_device()) && !own {
-            let (major, minor) = (nix::sys::stat::major(meta.rdev()), nix::sys::stat::minor(meta.rdev()));
-            let kind = if kind.is_char_device() { "c" } else { "b" };
-            let mode = meta.mode() & 0o7777;
-            devices.push(json!({
-                "path": path, "type": kind, "major": major, "minor": minor, "fileMode": mode, "uid": meta.uid(), "gid": meta.gid(),
-            }));
+        } else if !own {
+            devices.extend(oci_device(&path, &meta));
         }
     }
     devices
+}
+
+/// A device of the spec, with the owner and the mode that it has on the node.
+fn own_device(device: &Device) -> Result<Value, RuntimeError> {
+    let reading = || format!("reading the device {}", device.source.display());
+    let meta = fs::metadata(&device.source).map_err(RuntimeError::io(reading()))?;
+    oci_device(&device.target, &meta).ok_or_else(|| RuntimeError::Unsupported(format!("{} is not a device", device.source.display())))
+}
+
+/// A device node as an OCI device object with this path in the container; `None` for other files.
+fn oci_device(path: &Path, meta: &fs::Metadata) -> Option<Value> {
+    let kind = match meta.file_type() {
+        kind if kind.is_char_device() => "c",
+        kind if kind.is_block_device() => "b",
+        _ => return None,
+    };
+    let (major, minor) = (nix::sys::stat::major(meta.rdev()), nix::sys::stat::minor(meta.rdev()));
+    let mode = meta.mode() & 0o7777;
+    Some(json!({ "path": path, "type": kind, "major": major, "minor": minor, "fileMode": mode, "uid": meta.uid(), "gid": meta.gid() }))
 }

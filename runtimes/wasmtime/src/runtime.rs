@@ -129,6 +129,9 @@ impl Runtime for WasmtimeRuntime {
         if spec.processes != Processes::Own {
             return Err(RuntimeError::Unsupported("a WebAssembly container has no processes that it could share".into()));
         }
+        if !spec.devices.is_empty() {
+            return Err(RuntimeError::Unsupported("a WebAssembly container has no devices".into()));
+        }
         self.artifact(spec).await?;
         let shims = self.shims.clone();
         let spec = spec.clone();

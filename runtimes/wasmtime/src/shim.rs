@@ -27,6 +27,7 @@ mod signals;
 mod slices;
 mod stdio;
 mod streams;
+mod terminal;
 mod ticker;
 mod workers;
 
@@ -36,6 +37,7 @@ use std::sync::Arc;
 
 use runtimes_contract::{ContainerSpec, Exit};
 use runtimes_shim::channel::Channel;
+use runtimes_shim::cri::Stream;
 use runtimes_shim::launch::Refusal;
 use runtimes_shim::state::Made;
 use serde::de::DeserializeOwned;
@@ -43,11 +45,12 @@ use wasmtime::Engine;
 
 use crate::kind::{Abi, Kind};
 use crate::settings::{guest_config, http_concurrency, pooled_config};
-use attached::Attached;
+use attached::{Attached, FINISH_WITHIN};
 use guest::Guest;
 use log::Log;
 use records::{Claim, Records};
 use stdio::Stdio;
+use terminal::Copying;
 
 /// Why a container could not be started.
 #[derive(Debug)]
@@ -124,6 +127,8 @@ struct Container {
     program: Program,
     guest: Arc<Guest>,
     attached: Arc<Attached>,
+    /// Of the output of its terminal, if it has one.
+    copying: Option<Copying>,
     server: Option<serve::Endpoint>,
     records: Arc<Records>,
 }
@@ -157,8 +162,20 @@ fn prepare(channel: &Channel) -> Result<Container, Failure> {
     confine::drop_privileges(&spec.user)?;
     // A thread has no more privileges than the process.
     attached.serve_beside()?;
-    let guest = Arc::new(Guest::new(spec, preopens, Stdio::Container { log, attached: attached.clone() }));
-    Ok(Container { program, guest, attached, server, records })
+    let (stdio, copying) = stdio_of(log, &attached)?;
+    let guest = Arc::new(Guest::new(spec, preopens, stdio));
+    Ok(Container { program, guest, attached, copying, server, records })
+}
+
+/// The container's terminal, whose output is copied from now on, or its pipes.
+fn stdio_of(log: Arc<Log>, attached: &Arc<Attached>) -> Result<(Stdio, Option<Copying>), Failure> {
+    match attached.take_terminal() {
+        Some((session, master)) => {
+            let copying = Copying::begin(master, log.stream(Stream::Stdout))?;
+            Ok((Stdio::Session(session), Some(copying)))
+        }
+        None => Ok((Stdio::Container { log, attached: attached.clone() }, None)),
+    }
 }
 
 /// Maps the compiled file into an engine of its own. Signals stop the guest from then on.
@@ -178,9 +195,12 @@ fn load(spec: &ContainerSpec, ProgramArgs { code, kind, abi }: ProgramArgs) -> R
 
 impl Container {
     fn run(self) -> i32 {
-        let Self { program, guest, attached, server, records } = self;
+        let Self { program, guest, attached, copying, server, records } = self;
         let exit = run_program(program, guest, server);
         let code = exit.code;
+        if let Some(copying) = copying {
+            copying.finish(FINISH_WITHIN);
+        }
         records.write_exit(&exit);
         attached.finish();
         code

@@ -166,7 +166,7 @@ const CONTAINER: &[Field] = &[
     Field::by(NODE, "terminationMessagePath", SPEC_OF),
     Field::by(NODE, "terminationMessagePolicy", EFFECT),
     Field::by(NODE, "tty", SPEC_OF),
-    Field::nobody("volumeDevices").although("the node copies the fields of ephemeral containers"),
+    Field::by(NODE, "volumeDevices", "node/volumes/src/block.rs"),
     Field::by(NODE, "volumeMounts[].bindMountOptions", ENFORCE),
     Field::by(NODE, "volumeMounts[].mountPath", VOLUMES),
     Field::by(NODE, "volumeMounts[].mountPropagation", VOLUMES),

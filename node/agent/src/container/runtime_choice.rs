@@ -34,9 +34,15 @@ fn content_name(kind: ContentKind) -> &'static str {
     }
 }
 
-/// Rejects what a WASM container does not support: its mounts cannot be shared.
+/// Rejects what a WASM container does not support: its mounts cannot be shared, and it has no devices.
 pub(crate) fn check_abilities(container: &Container, kind: ContentKind) -> Result<(), ConfigError> {
     let propagates = |mount: &&VolumeMount| mount.mount_propagation.as_deref().is_some_and(|propagation| propagation != "None");
+    if let Some(device) = container.volume_devices.iter().flatten().next().filter(|_| kind == ContentKind::Wasm) {
+        return Err(ConfigError(format!(
+            "the device at {} of container \"{}\": a WebAssembly container cannot have devices; use a volume with volumeMode Filesystem",
+            device.device_path, container.name
+        )));
+    }
     match container.volume_mounts.iter().flatten().find(propagates) {
         Some(mount) if kind == ContentKind::Wasm => Err(ConfigError(format!(
             "the mount at {} of container \"{}\" has mountPropagation {}, which a WebAssembly container cannot have",

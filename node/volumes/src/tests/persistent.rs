@@ -274,6 +274,78 @@ async fn a_claim_that_is_not_ready_says_why_in_upstreams_words() {
 }
 
 #[tokio::test]
+async fn a_claim_with_a_device_is_no_directory() {
+    let node = Node::new();
+    let device = LoopDevice::over(&node.dir.path().join("disk"));
+    let local = |path: &std::path::Path| persistent("v", &json!({"spec": {"local": {"path": path}, "volumeMode": "Block"}}));
+    let with = |volume: Value, devices: Value| {
+        let mut pod = pod(json!([volume]), json!([]));
+        pod.spec.as_mut().expect("a spec").containers[0].volume_devices = Some(serde_json::from_value(devices).expect("devices"));
+        pod
+    };
+    let used = with(by_claim(), json!([{"name": "v", "devicePath": "/dev/xvda"}]));
+    let container = |pod: &Pod| pod.spec.as_ref().expect("a spec").containers[0].clone();
+
+    // What is not a device, or not there.
+    let file = node.dir.path().join("file");
+    fs::write(&file, "").expect("writing");
+    for (path, wanted) in [
+        (file.clone(), format!("MountVolume.SetUp failed for volume \"v\" : {} is not a block device", file.display())),
+        (PathBuf::from("/dev/null"), "MountVolume.SetUp failed for volume \"v\" : /dev/null is not a block device".to_owned()),
+        (PathBuf::from("/dev/absent"), "MountVolume.SetUp failed for volume \"v\" : path \"/dev/absent\" does not exist".to_owned()),
+    ] {
+        node.give(claim(&json!({})), local(&path));
+        assert_eq!(node.set_up(&used).await.expect_err("not set up").to_string(), wanted);
+    }
+    node.give(claim(&json!({})), persistent("v", &json!({"spec": {"hostPath": {"path": device.0}, "volumeMode": "Block"}})));
+    let wanted =
+        "MountVolume.SetUp failed for volume \"v\" : no volume plugin matched name: hostPath has no block devices; use a local volume";
+    assert_eq!(node.set_up(&used).await.expect_err("not set up").to_string(), wanted);
+    node.give(claim(&json!({})), persistent("v", &json!({"spec": {"local": {"path": node.dir.path()}, "volumeMode": "Filesystem"}})));
+    let error = node.set_up(&used).await.expect_err("not set up").to_string();
+    assert!(error.ends_with(": volume v has volumeMode Filesystem, but is specified in volumeDevices"), "{error}");
+
+    node.give(claim(&json!({})), local(&device.0));
+    for _ in 0..2 {
+        node.set_up(&used).await.expect("set up");
+        let devices = node.volumes.devices(&used, &container(&used)).await.expect("devices");
+        assert_eq!(devices, [Device { source: device.0.clone(), target: "/dev/xvda".into(), access: "rwm".to_owned() }]);
+    }
+    assert!(node.volumes.claims(&used).is_empty(), "nobody measures a device");
+    assert!(node.mounts(&used).await.expect("mounts").is_empty());
+    let claim_read_only = json!({"name": "v", "persistentVolumeClaim": {"claimName": "c", "readOnly": true}});
+    let read_only = with(claim_read_only, json!([{"name": "v", "devicePath": "/dev/xvda"}]));
+    assert_eq!(node.volumes.devices(&read_only, &container(&read_only)).await.expect("devices")[0].access, "r");
+
+    // The link leads to something else now.
+    let link = node.volumes.pod_dir("u-1").join("volumeDevices/kubernetes.io~local-volume/v");
+    fs::remove_file(&link).and_then(|()| symlink("/dev/null", &link)).expect("another link");
+    let error = node.volumes.devices(&used, &container(&used)).await.expect_err("no device").to_string();
+    assert!(error.contains("/dev/null is not a block device"), "{error}");
+    node.volumes.tear_down("u-1").await.expect("torn down");
+    assert!(device.0.exists() && !node.volumes.pod_dir("u-1").exists());
+}
+
+/// A loop device, which is detached when dropped.
+struct LoopDevice(PathBuf);
+
+impl LoopDevice {
+    fn over(file: &std::path::Path) -> Self {
+        fs::File::create_new(file).and_then(|file| file.set_len(1 << 20)).expect("a file");
+        let shown = std::process::Command::new("losetup").args(["--find", "--show"]).arg(file).output().expect("losetup");
+        assert!(shown.status.success(), "{shown:?}");
+        Self(String::from_utf8(shown.stdout).expect("a path").trim().into())
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let detached = std::process::Command::new("losetup").arg("--detach").arg(&self.0).status();
+        assert!(detached.is_ok_and(|status| status.success()) || std::thread::panicking());
+    }
+}
+
+#[tokio::test]
 async fn the_group_of_the_first_pod_is_given_to_a_local_volume() {
     let node = Node::new();
     let path = node.provision();

@@ -2,12 +2,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use runtimes_battery::plain_spec;
-use runtimes_contract::{Mount, Sandbox, User};
+use runtimes_contract::{Device, Mount, Resources, Sandbox, User};
 
 use super::*;
 
 fn v1() -> Facts {
-    Facts { cgroups: Some(Mode::Hybrid), limits_swap: true, devices: Vec::new(), target: None }
+    Facts { cgroups: Some(Mode::Hybrid), limits_swap: true, devices: Vec::new(), own_devices: Vec::new(), target: None }
 }
 
 fn spec() -> ContainerSpec {
@@ -101,6 +101,25 @@ fn a_privileged_container() {
     privileged.security.privileged = true;
     let devices = vec![json!({ "path": "/dev/kvm", "type": "c", "major": 10, "minor": 232, "fileMode": 432, "uid": 0, "gid": 0 })];
     insta::assert_snapshot!(text(&privileged, &Facts { devices, ..v1() }));
+}
+
+#[test]
+fn devices_of_the_spec_are_nodes_with_rules() {
+    let object =
+        |path: &str, minor: u32| json!({ "path": path, "type": "b", "major": 7, "minor": minor, "fileMode": 384, "uid": 0, "gid": 6 });
+    let device = |target: &str, access: &str| Device { source: "/dev/loop0".into(), target: target.into(), access: access.to_owned() };
+    let mut spec = ContainerSpec { devices: vec![device("/dev/xvda", "r"), device("/dev/xvdb", "rwm")], ..spec() };
+    let own_devices = vec![object("/dev/xvda", 0), object("/dev/xvdb", 1)];
+    let facts = Facts { devices: vec![object("/dev/loop5", 5), object("/dev/xvda", 9)], own_devices, ..v1() };
+    let linux = |spec: &ContainerSpec| serde_json::to_value(bundle(spec, &facts).unwrap()).unwrap()["linux"].clone();
+    let plain = linux(&spec);
+    assert_eq!(plain["devices"], json!([object("/dev/xvda", 0), object("/dev/xvdb", 1)]));
+    let rule = |minor: u32, access: &str| json!({ "allow": true, "type": "b", "major": 7, "minor": minor, "access": access });
+    assert_eq!(plain["resources"]["devices"], json!([{ "allow": false, "access": "rwm" }, rule(0, "r"), rule(1, "rwm")]));
+    spec.security.privileged = true;
+    let privileged = linux(&spec);
+    assert_eq!(privileged["devices"], json!([object("/dev/loop5", 5), object("/dev/xvda", 0), object("/dev/xvdb", 1)]));
+    assert_eq!(privileged["resources"]["devices"], json!([{ "allow": true, "access": "rwm" }]));
 }
 
 #[test]

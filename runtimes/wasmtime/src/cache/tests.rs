@@ -413,3 +413,11 @@ fn the_name_of_code_has_what_its_proposals_switch_on() {
         assert_eq!(cache.inner.look(&without, optimization).unwrap().key, without.key(&fingerprint(&without.proposals)));
     }
 }
+
+#[test]
+fn a_note_of_an_earlier_version_is_of_code_with_the_synchronous_abi() {
+    let note: Note = serde_json::from_str(r#"{"kind":"http","len":1,"sha256":"00"}"#).unwrap();
+    assert_eq!((note.kind, note.abi), (Kind::Http, Abi::Sync));
+    let note: Note = serde_json::from_str(r#"{"kind":"service","abi":"async","len":1,"sha256":"00"}"#).unwrap();
+    assert_eq!((note.kind, note.abi), (Kind::Service, Abi::Async));
+}

@@ -2,7 +2,7 @@
 //! compute without ever calling the host. The guest's output is sent from its own call, without blocking: a client that reads
 //! too slowly is disconnected.
 //!
-//! A guest has pipes, not a terminal: WASI has no terminal settings, sizes or signals.
+//! A guest has pipes, or a terminal if its container asks for one. WASI has no terminal settings, sizes or signals.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
@@ -19,17 +19,33 @@ use runtimes_shim::attach::Hub;
 use runtimes_shim::cri::Stream;
 
 use super::Failure;
+use super::stdio::Session;
+use super::terminal::{self, Master};
 
 /// The thread polls and copies.
 const STACK_LEN: usize = 128 << 10;
 /// How long clients may take to read the rest when the guest has ended.
-const FINISH_WITHIN: Duration = Duration::from_secs(2);
+pub const FINISH_WITHIN: Duration = Duration::from_secs(2);
+
+/// The terminal of a guest. What clients send goes there, if the container has stdin.
+fn open_terminal(hub: &mut Hub, spec: &ContainerSpec) -> std::io::Result<(Session, OwnedFd)> {
+    let (session, Master { fd, .. }) = terminal::open()?;
+    hub.set_terminal(fd.try_clone()?);
+    if spec.stdin {
+        hub.set_stdin(fd.try_clone()?, spec.stdin_once)?;
+    } else {
+        session.stdin.lock().take();
+    }
+    Ok((session, fd))
+}
 
 /// All attached clients, and the guest's stdin.
 pub struct Attached {
     hub: Mutex<Hub>,
     /// The guest's end of stdin, until it is taken.
     stdin: Mutex<Option<OwnedFd>>,
+    /// The guest's terminal in place of pipes, until it is taken.
+    terminal: Mutex<Option<(Session, OwnedFd)>>,
     /// Wakes the thread when something waits to be sent.
     wake: EventFd,
 }
@@ -39,14 +55,16 @@ impl Attached {
     pub fn listen(dir: &Path, spec: &ContainerSpec) -> Result<Self, Failure> {
         let listening = "listening for who attaches";
         let mut hub = Hub::listen(dir).map_err(Failure::io(listening))?;
-        let mut stdin = None;
-        if spec.stdin {
+        let (mut stdin, mut terminal) = (None, None);
+        if spec.tty {
+            terminal = Some(open_terminal(&mut hub, spec).map_err(Failure::io("opening a terminal"))?);
+        } else if spec.stdin {
             let (read, write) = pipe2(OFlag::O_CLOEXEC).map_err(Failure::io("making stdin"))?;
             hub.set_stdin(write, spec.stdin_once).map_err(Failure::io("making stdin"))?;
             stdin = Some(read);
         }
         let wake = EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC).map_err(Failure::io(listening))?;
-        Ok(Self { hub: Mutex::new(hub), stdin: Mutex::new(stdin), wake })
+        Ok(Self { hub: Mutex::new(hub), stdin: Mutex::new(stdin), terminal: Mutex::new(terminal), wake })
     }
 
     /// Starts the thread.
@@ -71,6 +89,11 @@ impl Attached {
     /// The guest's stdin, once; `None` when the container has none.
     pub fn take_stdin(&self) -> Option<OwnedFd> {
         self.stdin.lock().take()
+    }
+
+    /// The guest's terminal, once, with its other side, from which the guest's output is read; `None` when the container has pipes.
+    pub fn take_terminal(&self) -> Option<(Session, OwnedFd)> {
+        self.terminal.lock().take()
     }
 
     /// Sends the guest's output.

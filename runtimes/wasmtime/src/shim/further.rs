@@ -3,14 +3,12 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::pty::{OpenptyResult, openpty};
-use nix::sys::termios::{SpecialCharacterIndices, tcgetattr};
 use parking_lot::Mutex;
 use runtimes_contract::ContainerSpec;
 use runtimes_shim::channel::Channel;
@@ -18,6 +16,7 @@ use runtimes_shim::launch::Refusal;
 
 use super::guest::Guest;
 use super::stdio::{Session, Stdio};
+use super::terminal::{self, Master};
 use super::{Failure, Program, ProgramArgs, confine, load, read_json, root, run_program};
 
 /// The exit code of a guest whose container or session has ended: that of a process that was killed.
@@ -57,7 +56,10 @@ fn prepare(channel: &Arc<Channel>) -> Result<(Program, Arc<Guest>), Failure> {
 
     let mut fds = channel.wait_for_go().map_err(Failure::io("waiting for the agent"))?.into_iter();
     let container = fds.next().ok_or_else(|| Failure::new(Refusal::Io, "the agent sent no descriptor of the container"))?;
-    let streams = if spec.tty { Streams::open_terminal() } else { Streams::of_pipes(&mut fds) };
+    let streams = match spec.tty {
+        true => terminal::open().map(|(session, master)| Streams { session, terminal: Some(master) }),
+        false => Streams::of_pipes(&mut fds),
+    };
     let Streams { session, terminal } = streams.map_err(Failure::io("opening the streams"))?;
 
     root::join_namespaces(&spec)?;
@@ -81,13 +83,6 @@ fn parse_args() -> Result<Args, Failure> {
     parse().ok_or_else(|| Failure::new(Refusal::Io, usage()))
 }
 
-/// The agent's side of a terminal.
-struct Master {
-    fd: OwnedFd,
-    /// The character that ends the input.
-    end: u8,
-}
-
 struct Streams {
     session: Session,
     terminal: Option<Master>,
@@ -105,23 +100,6 @@ impl Streams {
             is_terminal: false,
         };
         Ok(Self { session, terminal: None })
-    }
-
-    /// A terminal, which controls this process: its interrupt character stops the guest.
-    fn open_terminal() -> io::Result<Self> {
-        let OpenptyResult { master, slave } = openpty(None, None)?;
-        // SAFETY: a terminal, and a request without a pointer.
-        nix::errno::Errno::result(unsafe { libc::ioctl(slave.as_raw_fd(), libc::TIOCSCTTY, 0) })?;
-        let end = tcgetattr(&slave)?.control_chars.get(SpecialCharacterIndices::VEOF as usize).copied().unwrap_or(4);
-        // Opened again, because output blocks and input must not.
-        let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-        // SAFETY: a terminal, and a request with flags instead of a pointer; the result is a new descriptor or -1.
-        let stdin = nix::errno::Errno::result(unsafe { libc::ioctl(master.as_raw_fd(), libc::TIOCGPTPEER, flags.bits()) })?;
-        // SAFETY: the kernel just made it for us.
-        let stdin = unsafe { OwnedFd::from_raw_fd(stdin) };
-        let stderr = Arc::new(File::from(slave.try_clone()?));
-        let session = Session { stdin: Mutex::new(Some(stdin)), stdout: File::from(slave), stderr, is_terminal: true };
-        Ok(Self { session, terminal: Some(Master { fd: master, end }) })
     }
 }
 

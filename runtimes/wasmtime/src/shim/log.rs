@@ -109,7 +109,12 @@ pub struct LogStream(Arc<Mutex<Lines>>);
 impl LogStream {
     /// Writes text now.
     pub fn say(&self, text: &str) {
-        self.0.lock().push(text.as_bytes());
+        self.push(text.as_bytes());
+    }
+
+    /// Writes bytes now.
+    pub fn push(&self, bytes: &[u8]) {
+        self.0.lock().push(bytes);
     }
 }
 

@@ -19,13 +19,13 @@ use super::log::Log;
 
 /// The three streams.
 pub enum Stdio {
-    /// Of the container: its log and the clients that are attached.
+    /// Pipes of the container: its log and the clients that are attached.
     Container { log: Arc<Log>, attached: Arc<Attached> },
-    /// Of one client.
+    /// Of one client, or the terminal of the container.
     Session(Session),
 }
 
-/// The descriptors that a client reads and writes at their other ends. Output blocks when the client does not read.
+/// The descriptors that somebody else reads and writes at their other ends. Output blocks when nobody reads.
 pub struct Session {
     /// It does not block. Taken by the guest.
     pub stdin: Mutex<Option<OwnedFd>>,

@@ -1,5 +1,7 @@
 //! What is particular to WASM: traps, complaints about modules, confinement.
 
+use std::time::Duration;
+
 use runtimes_battery::{Harness, Program, plain_spec, spec_of};
 use runtimes_contract::{ContainerSpec, ContainerState, Exit, Mount, RuntimeError};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -270,6 +272,73 @@ async fn a_guest_reads_what_the_one_who_is_attached_sends() {
     runtime.remove(&spec.id).await.unwrap();
     let log = std::fs::read_to_string(&spec.log_path).unwrap();
     assert_eq!(log.lines().map(|line| line.rsplit(' ').next().unwrap()).collect::<Vec<_>>(), ["first", "other"]);
+}
+
+#[tokio::test]
+async fn a_guest_may_have_a_terminal() {
+    let harness = Wasmtime::new();
+    let mut spec = spec(&harness, &guests::module("cat"));
+    (spec.stdin, spec.tty) = (true, true);
+    let runtime = harness.runtime();
+    runtime.create(&spec).await.unwrap();
+    runtime.start(&spec.id).await.unwrap();
+    for text in ["first", "other"] {
+        // The guest goes on when a client leaves.
+        let mut session = runtime.attach(&spec.id, true).await.unwrap();
+        let stdin = session.stdin.as_mut().unwrap();
+        // The terminal edits the line, shows it, and gives it to the guest as a whole.
+        stdin.write_all(format!("{text}x\x7f\r").as_bytes()).await.unwrap();
+        let wanted = format!("{text}x\x08 \x08\r\n{text}\r\n");
+        let mut said = vec![0; wanted.len()];
+        session.stdout.read_exact(&mut said).await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&said), wanted);
+    }
+    let mut session = runtime.attach(&spec.id, true).await.unwrap();
+    session.stdin.as_mut().unwrap().write_all(b"last\r\x04").await.unwrap();
+    assert_eq!(runtime.wait(&spec.id).await.unwrap().code, 0, "the end of the input ends the guest");
+    let mut rest = String::new();
+    session.stdout.read_to_string(&mut rest).await.unwrap();
+    assert!(rest.ends_with("last\r\nlast\r\n"), "{rest:?}");
+    runtime.remove(&spec.id).await.unwrap();
+    let log = std::fs::read_to_string(&spec.log_path).unwrap();
+    assert!(log.ends_with(" stdout F last\r\n") && log.matches("stdout F first\r\n").count() == 1, "{log:?}");
+}
+
+#[tokio::test]
+async fn the_interrupt_character_of_its_terminal_stops_a_guest() {
+    let harness = Wasmtime::new();
+    for program in ["spin", "sleep"] {
+        let mut spec = spec(&harness, &guests::module(program));
+        (spec.stdin, spec.tty) = (true, true);
+        let runtime = harness.runtime();
+        runtime.create(&spec).await.unwrap();
+        runtime.start(&spec.id).await.unwrap();
+        let mut session = runtime.attach(&spec.id, true).await.unwrap();
+        session.stdin.as_mut().unwrap().write_all(b"\x03").await.unwrap();
+        let exit = tokio::time::timeout(Duration::from_secs(20), runtime.wait(&spec.id)).await.unwrap().unwrap();
+        assert_eq!((exit.code, exit.signal), (130, Some(2)), "{program}");
+        runtime.remove(&spec.id).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn the_output_of_a_terminal_is_logged_to_its_end() {
+    let harness = Wasmtime::new();
+    for name in ["long-line", "hello", "trap"] {
+        let mut spec = spec(&harness, &guests::module(name));
+        spec.tty = true;
+        let (exit, log) = run(&harness, &spec).await;
+        assert!(!log.contains(" stderr "), "both streams are the terminal: {log}");
+        let text: String = log.lines().map(|line| line.splitn(4, ' ').nth(3).unwrap()).collect();
+        let (code, wanted) = match name {
+            "long-line" => (0, "xend"),
+            "hello" => (0, "hello"),
+            _ => (134, "unreachable"),
+        };
+        assert_eq!(exit.code, code, "{name}: {log}");
+        assert!(text.contains(wanted), "{name}: {}", &text[text.len().saturating_sub(200)..]);
+        std::fs::remove_file(&spec.log_path).unwrap();
+    }
 }
 
 #[tokio::test]

@@ -210,6 +210,8 @@ impl Effects {
         };
         let mut spec = spec::build(&self.pod, container, &self.node.layout, from);
         spec.probe_token = self.node.probe_token(&spec.id);
+        let devices = self.node.volumes.devices(&self.pod, container).await;
+        spec.devices = devices.map_err(|error| unmade("CreateContainerConfigError", volume_text(&error)))?;
         spec.http = settings.http;
         spec.proposals = settings.proposals;
         if spec.args.is_empty() {

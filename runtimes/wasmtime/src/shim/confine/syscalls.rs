@@ -88,7 +88,7 @@ fn conditional() -> Vec<(i64, Vec<Vec<When>>)> {
                 &[libc::F_DUPFD, libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_SETFD, libc::F_GETFL, libc::F_SETFL, libc::F_ADD_SEALS],
             ),
         ),
-        (libc::SYS_ioctl, [libc::FIONBIO, libc::FIONREAD, libc::TCGETS].map(|request| vec![(1, Op::Eq, request)]).into()),
+        (libc::SYS_ioctl, [libc::FIONBIO, libc::FIONREAD, libc::TCGETS, libc::TIOCSWINSZ].map(|request| vec![(1, Op::Eq, request)]).into()),
         (libc::SYS_socket, sockets()),
         // The pairs of tokio and of the standard library; a datagram pair could be connected to another socket.
         (libc::SYS_socketpair, vec![vec![(0, Op::Eq, bits(libc::AF_UNIX)), of_type(libc::SOCK_STREAM)]]),
