@@ -10,6 +10,7 @@ use ipnet::Ipv4Net;
 
 use crate::access::Access;
 use crate::autoscaling::Autoscaling;
+use crate::cpus::Cpus;
 use crate::data_dir::DataDir;
 use crate::duration;
 use crate::logging::Format;
@@ -257,6 +258,8 @@ pub struct NodeOptions {
     /// Resolver file for names outside the cluster.
     #[arg(long, default_value = "/etc/resolv.conf")]
     pub resolv_conf: PathBuf,
+    #[command(flatten)]
+    pub cpus: Cpus,
 }
 
 /// `skiff up`

@@ -7,6 +7,7 @@ mod admin;
 mod autoscaling;
 mod cli;
 mod control;
+mod cpus;
 mod data_dir;
 mod db;
 mod down;

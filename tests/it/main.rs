@@ -14,6 +14,7 @@ mod compiling;
 #[allow(dead_code, reason = "the guests of the runtimes' battery, of which the stories need a part")]
 mod components;
 mod convert;
+mod cpus;
 mod crash;
 mod curl;
 mod custom;

@@ -37,8 +37,11 @@ pub(crate) enum CleanupError {
     Interrupted,
 }
 
-/// Frees what a Pod has beside its containers. `qos` is `None` for a Pod of which only the UID is known.
+/// Frees what a Pod has beside its containers, of which none is left. `qos` is `None` for a Pod of which only the UID is known.
 pub(crate) async fn free_pod(node: &Node, names: &PodName, qos: Option<&str>, forget_logs: bool) -> Result<(), CleanupError> {
+    if let Some(cpus) = &node.cpu_manager {
+        cpus.release(&names.uid, &node.parts).await;
+    }
     node.parts.network.remove_pod(&names.uid).await?;
     node.volumes.tear_down(&names.uid).await?;
     node.parts.images.unmount(&Layout::volumes_key(&names.uid)).await?;
@@ -72,6 +75,7 @@ pub(crate) async fn remove_container(node: &Node, handler: &str, id: &ContainerI
     if let Some(runtime) = node.parts.by_handler(handler) {
         runtime.remove(id).await?;
     }
+    forget_cpus(node, id);
     Ok(node.parts.images.unmount(&id.0).await?)
 }
 
@@ -83,7 +87,15 @@ pub(crate) async fn remove_everywhere(node: &Node, id: &ContainerId) -> Result<(
             Err(source) => return Err(CleanupError::Container { id: id.clone(), source }),
         }
     }
+    forget_cpus(node, id);
     Ok(node.parts.images.unmount(&id.0).await?)
+}
+
+/// The container does not run on any CPU.
+fn forget_cpus(node: &Node, id: &ContainerId) {
+    if let Some(cpus) = &node.cpu_manager {
+        cpus.forget(id);
+    }
 }
 
 /// Removes the logs and termination messages of instances before the previous one. No request can read them

@@ -8,6 +8,7 @@ use std::time::Duration;
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::Taint;
 
+use crate::cpu_manager::CpuManagerConfig;
 use crate::eviction::Thresholds;
 
 /// The agent's settings. [`Config::new`] sets those that have an upstream default.
@@ -50,6 +51,10 @@ pub struct Config {
     pub pod_cidr: Option<Ipv4Net>,
     /// CPU and memory that Pods do not get: thousandths of a CPU, bytes.
     pub reserved: (i64, i64),
+    /// Which containers have CPUs of their own.
+    pub cpu_manager: CpuManagerConfig,
+    /// The directory in which the kernel shows the machine's CPUs.
+    pub sys_dir: PathBuf,
     /// The duration of the node's Lease.
     pub lease_duration: Duration,
     /// How often the Lease is renewed.
@@ -135,6 +140,8 @@ impl Config {
             pod_pids_max: None,
             pod_cidr: None,
             reserved: (0, 0),
+            cpu_manager: CpuManagerConfig::default(),
+            sys_dir: PathBuf::from("/sys/devices/system"),
             lease_duration: Duration::from_secs(40),
             lease_renew: Duration::from_secs(10),
             status_check: Duration::from_secs(10),

@@ -19,6 +19,22 @@ pub enum AgentError {
     /// The machine's cgroups cannot be used; the text says what is missing.
     #[error("cgroups: {0}")]
     Cgroups(String),
+    /// The CPU manager cannot begin; the text says what to do.
+    #[error("CPU manager: {0}")]
+    CpuManager(String),
+    /// More is reserved than the machine has; upstream's words.
+    #[error(
+        "invalid Node Allocatable configuration. Resource {resource:?} has a reservation of {reserved} but capacity of {capacity}. \
+         Expected capacity >= reservation."
+    )]
+    Reservation {
+        /// The resource.
+        resource: &'static str,
+        /// Thousandths of a CPU, or bytes.
+        reserved: i64,
+        /// In the same unit.
+        capacity: i64,
+    },
     /// A file or directory of the node.
     #[error("{doing} {}", .path.display())]
     Io {

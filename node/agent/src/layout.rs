@@ -47,6 +47,11 @@ impl Layout {
         self.kubelet().join("probe.key")
     }
 
+    /// Which CPUs containers have alone; upstream's name.
+    pub(crate) fn cpu_manager_state(&self) -> PathBuf {
+        self.kubelet().join("cpu_manager_state")
+    }
+
     /// The directory of the agent's data about Pods.
     pub(crate) fn kubelet(&self) -> PathBuf {
         self.data_dir.join("kubelet")

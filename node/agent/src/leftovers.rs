@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::backoff::{Backoff, go_duration};
 use crate::cleanup::{self, CleanupError};
 use crate::error::{AgentError, chain};
-use crate::layout::{Layout, PodName, label};
+use crate::layout::{Layout, PAUSE, PodName, label};
 use crate::node::Node;
 use crate::parts::Parts;
 use crate::worker::adopt::RuntimeContainer;
@@ -57,6 +57,22 @@ impl Leftovers {
             }
         }
         Ok(Self { pods })
+    }
+
+    /// Has the CPU manager bind the containers that run, whether their Pods still exist or not.
+    pub(crate) fn bind_to_cpus(&self, node: &Node) {
+        let Some(cpus) = &node.cpu_manager else { return };
+        for one in self.pods.values().flatten().filter(|one| matches!(one.status.state, ContainerState::Running { .. })) {
+            let label = |name: &str| one.status.labels.get(name).map(String::as_str).unwrap_or_default();
+            if label(label::CONTAINER) != PAUSE {
+                cpus.adopt(label(label::POD_UID), label(label::CONTAINER), &one.status.id, &one.handler);
+            }
+        }
+    }
+
+    /// The Pods of which a container is left.
+    pub(crate) fn with_containers(&self) -> impl Iterator<Item = String> + '_ {
+        self.pods.iter().filter(|(_, found)| !found.is_empty()).map(|(uid, _)| uid.clone())
     }
 
     /// Takes the leftovers of a Pod; its worker adopts them.

@@ -13,6 +13,7 @@ pub mod bootstrap;
 mod cleanup;
 mod config;
 mod container;
+mod cpu_manager;
 mod cpu_rates;
 mod devices;
 mod disk_usages;
@@ -69,11 +70,15 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 pub use config::{Config, Serving};
+pub use cpu_manager::{
+    CpuManagerConfig, CpuManagerError, CpuManagerPolicy, CpuPolicyOptions, CpuSet, CpuSetError, Reservation, ReservationError,
+};
 pub use error::AgentError;
 pub use eviction::{MinimumReclaim, ThresholdError, Thresholds};
 pub use parts::{Images, Networks, Parts};
 pub use run_dir::RunDir;
 
+use crate::cpu_manager::CpuManager;
 use crate::cpu_rates::CpuRates;
 use crate::disk_usages::DiskUsages;
 use crate::error::chain;
@@ -120,6 +125,7 @@ impl Agent {
         let port = server.as_ref().map_or(0, server::Server::port);
         let health = Arc::new(Health::default());
         let leftovers = Leftovers::find(&node).await?;
+        leftovers.bind_to_cpus(&node);
         if let Some(server) = server {
             tasks.own("node-agent/server", server.run(cancel.clone()));
         }
@@ -129,6 +135,9 @@ impl Agent {
         tasks.own("node-agent/routes", routes::run(node.clone(), health.clone(), cancel.clone()));
         tasks.own("node-agent/registrar", Registrar::new(node.clone(), health, port).run(cancel.clone()));
         tasks.own("node-agent/housekeeping", housekeeping::run(node.clone(), cancel.clone()));
+        if node.cpu_manager.is_some() {
+            tasks.own("node-agent/cpu-manager", bind_to_cpus(node.clone(), cancel.clone()));
+        }
         tasks.own("node-agent/eviction", eviction_manager::node_pressure::run(node.clone(), cancel.clone()));
         tasks.own("node-agent/local-storage", eviction_manager::local_storage::run(node.clone(), cancel.clone()));
         tasks.own("node-agent/background-work", background_work(node.clone(), cancel.clone()));
@@ -174,6 +183,10 @@ async fn manifests(node: &Arc<Node>, tasks: &Tasks, cancel: &CancellationToken) 
     Ok(receiver)
 }
 
+/// Why there is no policy `static` on some machines.
+const NO_CPUSETS: &str = "the policy static needs the cgroup controller cpuset, which this machine does not have beside its other \
+                          controllers; check the kernel command line for cgroup_disable, or use --cpu-manager-policy=none";
+
 /// The highest number of modules that are prepared at one time, of those that take long and of the others. Of the modules that must
 /// be compiled, no namespace puts more than these into the compiler's own queue.
 const PREPARATIONS: QueueLimits = QueueLimits { all: 64, of_namespace: 2, slow: 0, slow_after: Duration::from_secs(3_600) };
@@ -193,6 +206,13 @@ async fn background_work(node: Arc<Node>, cancel: CancellationToken) {
         std::future::pending::<()>().await;
     };
     cancel.run_until_cancelled(work).await;
+}
+
+/// Keeps the containers on their CPUs, until cancelled.
+async fn bind_to_cpus(node: Arc<Node>, cancel: CancellationToken) {
+    if let Some(cpus) = &node.cpu_manager {
+        cpus.run(&node.parts, node.config.cpu_manager.reconcile_period, cancel).await;
+    }
 }
 
 /// The secret of this node's probes. Containers that an earlier agent started have tokens derived from it.
@@ -225,7 +245,12 @@ fn make_node(
         private_dir(&path).map_err(|source| AgentError::Io { doing: "making", path, source })?;
     }
     let cgroups = if config.cgroups { Some(Cgroups::detect().map_err(|error| AgentError::Cgroups(chain(&error)))?) } else { None };
-    let machine = Machine::read(&config.data_dir);
+    let machine = Machine::read(&config.data_dir, &config.sys_dir);
+    machine.check_reservation(config.reserved)?;
+    let cpu_manager = CpuManager::open(&config.cpu_manager, config.reserved.0, &config.sys_dir, layout.cpu_manager_state())?;
+    if cpu_manager.is_some() && cgroups.as_ref().is_some_and(|cgroups| !cgroups.has_cpusets()) {
+        return Err(AgentError::CpuManager(NO_CPUSETS.to_owned()));
+    }
     if let Some(cgroups) = &cgroups {
         // Whatever Pods do, the node has processes left to end them.
         let limits = Resources { pids_max: Some(machine.all_pods_pids_max()), ..Resources::default() };
@@ -248,6 +273,7 @@ fn make_node(
         evictions,
         disk_usages: DiskUsages::default(),
         cpu_rates: CpuRates::default(),
+        cpu_manager,
         recursive_read_only: parts.runtimes.iter().all(|runtime| runtime.mounts_recursively_read_only()),
         cgroups,
         layout,

@@ -10,6 +10,8 @@ use nix::unistd::{SysconfVar, sysconf};
 use node_volumes::Allocatable;
 use runtimes_host::process::boot_id;
 
+use crate::cpu_manager::CpuSet;
+use crate::error::AgentError;
 use crate::eviction::Thresholds;
 
 /// Room for all of `/proc/meminfo`, in bytes.
@@ -53,13 +55,13 @@ pub(crate) struct FileSystem {
 }
 
 impl Machine {
-    /// Reads the machine; a fact that cannot be read is empty. `data_dir` is on the disk that Pods use.
-    pub(crate) fn read(data_dir: &Path) -> Self {
+    /// Reads the machine; a fact that cannot be read is empty. `data_dir` is on the disk that Pods use, `sys_dir` has the CPUs.
+    pub(crate) fn read(data_dir: &Path, sys_dir: &Path) -> Self {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
         let os_release = text("/etc/os-release");
         let pretty = os_release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
         Self {
-            cpus: count_cpus(&text("/sys/devices/system/cpu/online")),
+            cpus: count_cpus(&fs::read_to_string(sys_dir.join("cpu/online")).unwrap_or_default()),
             memory_bytes: Memory::read().total,
             disk_bytes: disk(data_dir).0,
             kernel: text("/proc/sys/kernel/osrelease"),
@@ -79,6 +81,19 @@ impl Machine {
             cpu_milli: number(self.cpus).saturating_mul(1_000).saturating_sub(reserved.0).max(0),
             memory_bytes: number(self.memory_bytes).saturating_sub(reserved.1).max(0),
             ephemeral_storage_bytes: number(self.disk_bytes.saturating_sub(thresholds.disk_reserved(self.disk_bytes))),
+        }
+    }
+}
+
+impl Machine {
+    /// Whether the machine has what is reserved of it.
+    pub(crate) fn check_reservation(&self, reserved: (i64, i64)) -> Result<(), AgentError> {
+        let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        let cpu = ("cpu", reserved.0, number(self.cpus).saturating_mul(1_000));
+        let memory = ("memory", reserved.1, number(self.memory_bytes));
+        match [cpu, memory].into_iter().find(|(_, reserved, capacity)| reserved > capacity) {
+            Some((resource, reserved, capacity)) => Err(AgentError::Reservation { resource, reserved, capacity }),
+            None => Ok(()),
         }
     }
 }
@@ -176,13 +191,10 @@ pub(crate) fn file_system(path: &Path) -> Option<FileSystem> {
     })
 }
 
-/// The number of CPUs in a list such as `0-3,8`.
+/// The number of CPUs in a list such as `0-3,8`; a machine has at least one.
 fn count_cpus(list: &str) -> u64 {
-    let parts = list.split(',').filter_map(|part| {
-        let (from, to) = part.split_once('-').unwrap_or((part, part));
-        Some(to.trim().parse::<u64>().ok()?.checked_sub(from.trim().parse().ok()?)? + 1)
-    });
-    parts.sum::<u64>().max(1)
+    let cpus = list.trim().parse::<CpuSet>().map_or(0, |cpus| cpus.len());
+    u64::try_from(cpus).unwrap_or(u64::MAX).max(1)
 }
 
 #[cfg(test)]
@@ -191,7 +203,7 @@ mod tests {
 
     #[test]
     fn cpus_are_counted() {
-        for (list, wanted) in [("0", 1), ("0-3", 4), ("0-1,4-7", 6), ("", 1)] {
+        for (list, wanted) in [("0", 1), ("0-3\n", 4), ("0-1,4-7", 6), ("", 1), ("?", 1)] {
             assert_eq!(count_cpus(list), wanted, "{list}");
         }
     }
@@ -215,7 +227,11 @@ mod tests {
 
     #[test]
     fn this_machine_is_one() {
-        let machine = Machine::read(Path::new("/nowhere/at/all"));
+        let machine = Machine::read(Path::new("/nowhere/at/all"), Path::new("/sys/devices/system"));
+        let milli = i64::try_from(machine.cpus).expect("few") * 1_000;
+        assert!(machine.check_reservation((milli, 1)).is_ok() && machine.check_reservation((0, i64::MAX)).is_err());
+        let error = machine.check_reservation((milli + 1, 0)).expect_err("too much").to_string();
+        assert!(error.starts_with("invalid Node Allocatable configuration. Resource \"cpu\" has a reservation of "), "{error}");
         assert!(machine.pod_pids_max() >= 1_024 && machine.all_pods_pids_max() < machine.pids_max);
         assert!(machine.cpus > 0 && machine.memory_bytes > 0 && machine.disk_bytes > 0 && !machine.kernel.is_empty());
     }

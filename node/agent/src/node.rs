@@ -19,6 +19,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::config::Config;
 use crate::container;
+use crate::cpu_manager::CpuManager;
 use crate::cpu_rates::CpuRates;
 use crate::disk_usages::DiskUsages;
 use crate::eviction::{Eviction, Pressure};
@@ -60,6 +61,8 @@ pub(crate) struct Node {
     pub(crate) disk_usages: DiskUsages,
     /// The CPU use of the node, Pods and containers.
     pub(crate) cpu_rates: CpuRates,
+    /// Assigns CPUs to containers; `None` when all containers run on all CPUs.
+    pub(crate) cpu_manager: Option<CpuManager>,
     /// The conditions of eviction.
     pub(crate) pressure: watch::Sender<Pressure>,
     /// To the Pod manager.

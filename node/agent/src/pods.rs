@@ -116,12 +116,22 @@ impl Manager {
         let mut turns = tokio::time::interval(self.node.config.sync_loop_max / SIGNS_OF_LIFE);
         turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let unreached = tokio::time::Instant::now() + STATIC_PODS_WAIT;
+        let mut waiting = Vec::new();
         loop {
             self.node.pulse.beat();
             tokio::select! {
                 () = self.cancel.cancelled() => break,
                 Batch { keys, synced } = pods.next() => {
-                    for key in keys {
+                    waiting.extend(keys);
+                    // Where containers have CPUs alone, those of Pods that are no more are returned before another Pod is admitted.
+                    if let Some(cpus) = self.node.cpu_manager.as_ref().filter(|_| !self.listed) {
+                        if !synced {
+                            continue;
+                        }
+                        let present = self.present(pods.informer());
+                        cpus.release_absent(|uid| present.contains(uid), &self.node.parts).await;
+                    }
+                    for key in waiting.drain(..) {
                         let pod = pods.informer().get(&key);
                         self.changed(key, pod).await;
                     }
@@ -149,6 +159,14 @@ impl Manager {
             }
         }
         while self.workers.join_next().await.is_some() {}
+    }
+
+    /// The UIDs of all Pods that exist, or of which a container is left.
+    fn present(&self, pods: &Informer<Pod>) -> BTreeSet<String> {
+        let uid = |pod: &Arc<Pod>| PodName::of(pod).uid;
+        let manifests: Vec<String> = self.manifests.borrow().iter().map(uid).collect();
+        let of_api = pods.list();
+        of_api.iter().map(uid).chain(manifests).chain(self.handles.keys().cloned()).chain(self.leftovers.with_containers()).collect()
     }
 
     /// The node's files have other Pods.
@@ -202,7 +220,7 @@ impl Manager {
         }
         let found = self.leftovers.take(&uid);
         let (sender, desired) = watch::channel(Desired { pod: pod.clone(), origin, gone: false, eviction: None });
-        let verdict = self.admission(&pod, &found);
+        let verdict = self.admission(&pod, &found).await;
         let taken = verdict.is_ok() && !is_over(&pod);
         let (node, cancel) = (self.node.clone(), self.cancel.child_token());
         self.handles.insert(uid.clone(), Handle { desired: sender, taken, rejection: verdict.clone().err(), finished: None });
@@ -282,15 +300,43 @@ impl Manager {
     }
 
     /// A Pod that already runs here, or has ended, is not weighed again.
-    fn admission(&self, pod: &Pod, found: &[RuntimeContainer]) -> Result<(), admit::Rejection> {
+    async fn admission(&self, pod: &Pod, found: &[RuntimeContainer]) -> Result<(), admit::Rejection> {
         let begun = pod.status.as_ref().is_some_and(|status| status.start_time.is_some());
-        if !found.is_empty() || begun || is_over(pod) || pod.metadata.deletion_timestamp.is_some() {
+        if is_over(pod) || pod.metadata.deletion_timestamp.is_some() {
             return Ok(());
+        }
+        if !found.is_empty() || begun {
+            return self.allocate_again(pod, found).await;
         }
         let refused = eviction::refusal(pod, *self.node.pressure.borrow()).or_else(|| enforce::rejection(pod, enforce::has_selinux()));
         if let Some(rejection) = refused {
             return Err(rejection);
         }
+        // As upstream, before the node's room is weighed.
+        let Some(cpus) = &self.node.cpu_manager else { return self.weigh(pod) };
+        cpus.allocate(pod).await?;
+        let weighed = self.weigh(pod);
+        if weighed.is_err() {
+            cpus.release(&PodName::of(pod).uid, &self.node.parts).await;
+        }
+        weighed
+    }
+
+    /// A Pod that was admitted earlier has its CPUs, unless the state file was deleted since. What runs is not ended for want of CPUs.
+    async fn allocate_again(&self, pod: &Pod, found: &[RuntimeContainer]) -> Result<(), admit::Rejection> {
+        let Some(cpus) = &self.node.cpu_manager else { return Ok(()) };
+        match cpus.allocate(pod).await {
+            Err(rejection) if !found.is_empty() => {
+                let message = format!("The containers stay on shared CPUs: {}", rejection.message);
+                self.node.note(pod, None, true, &rejection.reason, message);
+                Ok(())
+            }
+            allocated => allocated,
+        }
+    }
+
+    /// Weighs a Pod against the room of the node.
+    fn weigh(&self, pod: &Pod) -> Result<(), admit::Rejection> {
         let others: Vec<Arc<Pod>> =
             self.handles.values().filter(|handle| handle.taken).map(|handle| resize::counted(&handle.desired.borrow().pod)).collect();
         let others: Vec<&Pod> = others.iter().map(Arc::as_ref).collect();

@@ -60,6 +60,15 @@ pub(crate) async fn all(config: &Config, parts: &Parts) -> Result<(), AgentError
             Err(error) => failed(&error),
         }
     }
+    if failures.is_empty() {
+        // No container is left that it assigns CPUs to: the next start may have another policy.
+        let state = layout.cpu_manager_state();
+        if let Err(error) = std::fs::remove_file(&state)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            failures.push(format!("removing {}: {error}", state.display()));
+        }
+    }
     if failures.is_empty() { Ok(()) } else { Err(AgentError::Remove(failures.join("; "))) }
 }
 

@@ -3,6 +3,7 @@
 
 mod adoption;
 mod claims;
+mod cpus;
 mod debugging;
 mod evictions;
 mod finished;
@@ -42,7 +43,7 @@ use node_images::{Image, ImageError, PullPolicy, RegistryAuth, WritableLayer};
 use node_network::{HostPort, NetworkError, Peer, PodNetwork};
 use parking_lot::Mutex;
 use runtimes_contract::{Content, ContentKind, Sandbox};
-use runtimes_fake::{FakeRuntime, Operation, Script, World};
+use runtimes_fake::{FakeRuntime, Fault, Operation, Script, World};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 

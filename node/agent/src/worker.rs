@@ -3,6 +3,7 @@
 //! Pod's record.
 
 pub(crate) mod adopt;
+mod cpus;
 pub(crate) mod effect;
 pub(crate) mod finished;
 pub(crate) mod learn;
@@ -115,6 +116,7 @@ impl Worker {
             worker.record.containers.iter().filter_map(|(name, record)| Some((name.clone(), record.alive()?.clone()))).collect();
         for (name, alive) in alive {
             tracing::info!(pod = %worker.name, container = name, id = %alive.id, "container adopted");
+            worker.adopt_cpus(&name, &alive);
             worker.tasks.spawn(api_tasks::named("node-agent/pod-wait", worker.effects.clone().wait(name, alive)));
         }
         worker
@@ -183,6 +185,7 @@ impl Worker {
             self.note_ending(now);
             self.note_restart(now);
             self.weigh_resize(now);
+            self.return_cpus().await;
             let notes = self.record.look(&self.pod);
             self.announce(notes);
             match plan(&self.pod, &self.record, now) {

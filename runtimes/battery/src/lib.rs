@@ -3,6 +3,7 @@
 //! which makes each function a test of its own.
 #![expect(clippy::expect_used, clippy::panic, reason = "these functions are tests; a failed expectation is their result")]
 
+mod cpus;
 mod life;
 mod logs;
 mod recovery;
@@ -18,6 +19,7 @@ use runtimes_contract::{
 };
 use runtimes_contract::{Runtime, RuntimeError};
 
+pub use cpus::*;
 pub use life::*;
 pub use logs::*;
 pub use recovery::*;
@@ -142,6 +144,7 @@ macro_rules! battery {
             a_running_container_is_adopted, an_end_that_nobody_watched_is_learned, a_killed_shim_differs_from_an_end,
             no_descriptor_of_the_starter_is_inherited, a_created_container_is_found_again,
             broken_content_is_rejected_and_leaves_nothing, a_memory_hog_is_stopped, many_start_at_once, a_further_process_runs,
+            a_container_runs_on_its_cpus_and_then_on_others,
             output_reaches_everyone_who_is_attached, who_has_ended_or_not_begun_is_not_attached_to,
         );
     };

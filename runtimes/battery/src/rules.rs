@@ -29,6 +29,7 @@ pub async fn unknown_ids_are_not_found(harness: &dyn Harness) {
         assert!(is_not_found(within(runtime.stats(&id)).await));
         assert!(is_not_found(within(runtime.http_requests(&id)).await));
         assert!(is_not_found(within(runtime.reopen_log(&id)).await));
+        assert!(is_not_found(within(runtime.set_cpus(&id, "0")).await));
         assert!(is_not_found(within(runtime.exec(&id, Default::default())).await));
         within(runtime.remove(&id)).await.expect("removing nothing");
     }

@@ -78,6 +78,10 @@ pub trait Runtime: Send + Sync {
     /// Every container of this runtime's state directory, also incomplete ones.
     async fn list(&self) -> Result<Vec<ContainerStatus>, RuntimeError>;
 
+    /// Sets the CPUs on which the processes of a started container may run ([`Resources::cpuset_cpus`]), also those that run already.
+    /// It is no error when the container has ended.
+    async fn set_cpus(&self, id: &ContainerId, cpus: &str) -> Result<(), RuntimeError>;
+
     /// Makes the container write to a new file at its log path after the old one was renamed.
     async fn reopen_log(&self, id: &ContainerId) -> Result<(), RuntimeError>;
 

@@ -166,6 +166,9 @@ pub struct Resources {
     pub cpu_period_us: Option<u64>,
     /// Most processes and threads.
     pub pids_max: Option<i64>,
+    /// The CPUs on which its processes may run, as the kernel lists them (`0-3,8`); `None` leaves that to the runtime.
+    #[serde(default)]
+    pub cpuset_cpus: Option<String>,
 }
 
 /// The container's privileges beyond the default.

@@ -104,6 +104,11 @@ impl Runtime for FakeRuntime {
         Ok(self.world.list())
     }
 
+    async fn set_cpus(&self, id: &ContainerId, cpus: &str) -> Result<(), RuntimeError> {
+        self.world.pass(Operation::SetCpus).await?;
+        self.world.set_cpus(id, cpus)
+    }
+
     async fn reopen_log(&self, id: &ContainerId) -> Result<(), RuntimeError> {
         self.world.pass(Operation::ReopenLog).await?;
         self.world.check_exists(id)

@@ -82,6 +82,7 @@ pub enum Operation {
     Wait,
     Remove,
     List,
+    SetCpus,
     ReopenLog,
     Exec,
     Attach,

@@ -101,6 +101,21 @@ impl World {
         }
     }
 
+    /// The specs of all containers, with the CPUs that they have by now.
+    pub fn specs(&self) -> Vec<ContainerSpec> {
+        self.inner.lock().containers.values().map(|(container, _)| container.spec.clone()).collect()
+    }
+
+    pub(crate) fn set_cpus(&self, id: &ContainerId, cpus: &str) -> Result<(), RuntimeError> {
+        let mut inner = self.inner.lock();
+        let (container, _) = inner.containers.get_mut(id).ok_or_else(|| not_found(id))?;
+        if container.started.is_none() {
+            return Err(not_started(id));
+        }
+        container.spec.resources.cpuset_cpus = Some(cpus.to_owned());
+        Ok(())
+    }
+
     pub(crate) async fn pass(&self, operation: Operation) -> Result<(), RuntimeError> {
         let fault = {
             let mut inner = self.inner.lock();

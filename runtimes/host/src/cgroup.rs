@@ -7,6 +7,7 @@
 //!
 //! All calls block (attaching a process can take ten milliseconds); make them from a blocking thread.
 
+mod cpuset;
 mod group;
 mod layout;
 mod limits;
@@ -53,6 +54,11 @@ impl Cgroups {
                 self.layout.v1_dir("memory").is_some_and(|memory| memory.join("memory.memsw.limit_in_bytes").exists())
             }
         }
+    }
+
+    /// Whether groups can have CPUs of their own.
+    pub fn has_cpusets(&self) -> bool {
+        cpuset::is_available(&self.layout)
     }
 
     /// A group by its path from the root, for example `skiff/3f2a/burstable/pod1`. It need not exist. Paths that are empty,

@@ -193,7 +193,9 @@ fn resources(spec: &ContainerSpec, facts: &Facts) -> Value {
     json!({
         "devices": device_rules(spec, facts),
         "memory": memory,
-        "cpu": { "shares": wanted.cpu_shares, "quota": wanted.cpu_quota_us, "period": wanted.cpu_period_us },
+        "cpu": {
+            "shares": wanted.cpu_shares, "quota": wanted.cpu_quota_us, "period": wanted.cpu_period_us, "cpus": wanted.cpuset_cpus,
+        },
         "pids": wanted.pids_max.map(|limit| json!({ "limit": limit })),
         "unified": facts.v2().then_some(unified),
     })

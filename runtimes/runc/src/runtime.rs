@@ -156,6 +156,10 @@ impl Runtime for RuncRuntime {
         self.shims.list().await
     }
 
+    async fn set_cpus(&self, id: &ContainerId, cpus: &str) -> Result<(), RuntimeError> {
+        self.shims.set_cpus(id, cpus).await
+    }
+
     async fn reopen_log(&self, id: &ContainerId) -> Result<(), RuntimeError> {
         self.shims.reopen_log(id, None).await
     }

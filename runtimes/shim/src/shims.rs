@@ -107,6 +107,22 @@ impl Shims {
         .await
     }
 
+    /// Writes the container's cgroup. See [`runtimes_contract::Runtime::set_cpus`].
+    pub async fn set_cpus(&self, id: &ContainerId, cpus: &str) -> Result<(), RuntimeError> {
+        let shims = self.clone();
+        let (id, cpus) = (id.clone(), cpus.to_owned());
+        blocking(move || match shims.look(&id)? {
+            (_, ContainerState::Created) => Err(not_started(&id)),
+            (_, ContainerState::Exited(_)) => Ok(()),
+            (made, ContainerState::Running { .. }) => match shims.group(&made.spec)?.set_cpus(&cpus) {
+                // It ends at this moment.
+                Err(RuntimeError::NotFound(_)) => Ok(()),
+                set => set,
+            },
+        })
+        .await
+    }
+
     /// Attaches to a running container's shim. See [`runtimes_contract::Runtime::attach`].
     pub async fn attach(&self, id: &ContainerId, stdin: bool) -> Result<AttachSession, RuntimeError> {
         let shims = self.clone();

@@ -169,6 +169,10 @@ impl Runtime for WasmtimeRuntime {
         self.shims.list().await
     }
 
+    async fn set_cpus(&self, id: &ContainerId, cpus: &str) -> Result<(), RuntimeError> {
+        self.shims.set_cpus(id, cpus).await
+    }
+
     async fn reopen_log(&self, id: &ContainerId) -> Result<(), RuntimeError> {
         let state = self.shims.state.clone();
         let owned = id.clone();

@@ -20,7 +20,7 @@ spec:
       image: samples/IMAGE:latest
       imagePullPolicy: Never
       COMMAND
-      resources: { requests: { cpu: 100m }, limits: { memory: 48Mi, cpu: 200m } }
+      resources: { requests: { cpu: 0 }, limits: { memory: 48Mi, cpu: 200m } }
 ";
 
 /// Memory that the node reserves for itself, in MiB.
@@ -45,7 +45,8 @@ fn a_node_on_cgroup_v2_alone_limits_kills_and_resizes() {
     on_machines(4, || {
         let mut machine = Machine::new(2_000);
         machine.boot();
-        machine.start_skiff(&format!("'--eviction-hard=memory.available<{LEAST_MIB}Mi' --eviction-pressure-transition-period=10s"));
+        let cpus = "--cpu-manager-policy=static --reserved-cpus=0";
+        machine.start_skiff(&format!("'--eviction-hard=memory.available<{LEAST_MIB}Mi' --eviction-pressure-transition-period=10s {cpus}"));
         machine.load_samples(&["web.wasm", "tools.tar", "hello.wasm", "job.wasm"]);
         let hierarchies = machine.run("grep -c cgroup /proc/self/mountinfo").ok();
         assert_eq!(hierarchies.trim(), "1", "there is one hierarchy");
@@ -60,6 +61,7 @@ fn a_node_on_cgroup_v2_alone_limits_kills_and_resizes() {
             until_limited(&mut machine, name, "cpu.max", "20000 100000");
             until_limited(&mut machine, name, "memory.max", "50331648");
         }
+        cpus_are_exclusive(&mut machine);
         resize(&mut machine);
         who_takes_the_nodes_memory_goes(&mut machine);
         machine.kubectl().ok("apply -f tests/it/life/ends.yaml");
@@ -69,6 +71,29 @@ fn a_node_on_cgroup_v2_alone_limits_kills_and_resizes() {
         let left = machine.run("find /sys/fs/cgroup/skiff -type d -name 'pod*'").ok();
         assert_eq!(left, "", "of {} groups", groups.trim());
     });
+}
+
+/// The second of the machine's two CPUs belongs to one Pod, as long as the Pod exists. The others have no request that would not fit
+/// beside it.
+fn cpus_are_exclusive(machine: &mut Machine) {
+    for name in ["linux", "wasm"] {
+        until_limited(machine, name, "cpuset.cpus", "0-1");
+    }
+    for (runtime, image, command) in [("runc", "tools", "command: ['sleep', '1000000']"), ("wasmtime", "web", "")] {
+        let pod = LIMITED.replace("requests: { cpu: 0 }, limits: { memory: 48Mi, cpu: 200m }", "limits: { memory: 48Mi, cpu: 1 }");
+        let pod = pod.replace("NAME", "own").replace("RUNTIME", runtime).replace("IMAGE", image).replace("COMMAND", command);
+        machine.kubectl().apply(&pod).ok();
+        machine.kubectl().until_ready("own");
+        until_limited(machine, "own", "cpuset.cpus.effective", "1");
+        until_limited(machine, "own", "cpu.max", "max 100000");
+        for name in ["linux", "wasm"] {
+            until_limited(machine, name, "cpuset.cpus.effective", "0");
+        }
+        machine.kubectl().ok("delete pod own --timeout=240s");
+    }
+    for name in ["linux", "wasm"] {
+        until_limited(machine, name, "cpuset.cpus.effective", "0-1");
+    }
 }
 
 fn resize(machine: &mut Machine) {

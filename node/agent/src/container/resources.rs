@@ -121,6 +121,13 @@ fn guaranteed(resources: Option<&ResourceRequirements>) -> bool {
         && bytes(requests, "memory").is_none_or(|n| Some(n) == memory_limit)
 }
 
+/// The CPU that a container requests, in thousandths; without a request its limit counts.
+pub(crate) fn cpu_milli(container: &Container) -> i64 {
+    let resources = container.resources.as_ref();
+    let requested = cpu(resources.and_then(|resources| resources.requests.as_ref()));
+    requested.or_else(|| cpu(resources.and_then(|resources| resources.limits.as_ref()))).unwrap_or(0)
+}
+
 /// A container's `oom_score_adj`, in upstream's numbers, for the kernel's choice when the machine's memory runs out: the node's
 /// own programs come last, a container within its request late, one without a request first.
 pub(crate) fn oom_score_adj(pod: &Pod, container: &Container, machine_bytes: u64) -> i32 {
@@ -190,6 +197,7 @@ pub(crate) fn of_requirements(resources: Option<&ResourceRequirements>) -> Resou
         cpu_quota_us: limit.map(quota),
         cpu_period_us: limit.map(|_| CPU_PERIOD_US),
         pids_max: None,
+        cpuset_cpus: None,
     }
 }
 
@@ -219,6 +227,7 @@ pub(crate) fn of_pod(pod: &Pod) -> Resources {
         cpu_quota_us: cpu_limit.map(quota),
         cpu_period_us: cpu_limit.map(|_| CPU_PERIOD_US),
         pids_max: None,
+        cpuset_cpus: None,
     }
 }
 

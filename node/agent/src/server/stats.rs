@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 
+use crate::cpu_manager::{CpuManager, Figures};
 use crate::layout::PodName;
 use crate::node::Node;
 use crate::stats::{self, Usage};
@@ -35,6 +36,32 @@ pub(super) async fn metrics(State(node): State<Arc<Node>>) -> Response {
         "Current working set of the container in bytes",
         containers.iter().map(|(labels, stats)| (labels.clone(), number(stats.working_set_bytes))),
     );
+    add_cpu_manager(&mut families, node.cpu_manager.as_ref().map(CpuManager::figures).unwrap_or_default());
     api_metrics::add_process(&mut families);
     ([(header::CONTENT_TYPE, api_metrics::TEXT_FORMAT)], families.text()).into_response()
+}
+
+/// Upstream's metrics of the CPU manager; all are zero under the policy `none`.
+fn add_cpu_manager(families: &mut Families, figures: Figures) {
+    let Figures { requests, errors, shared_milli, exclusive } = figures;
+    families.counter(
+        "kubelet_cpu_manager_pinning_requests_total",
+        "The number of cpu core allocations which required pinning.",
+        [([], number(requests))],
+    );
+    families.counter(
+        "kubelet_cpu_manager_pinning_errors_total",
+        "The number of cpu core allocations which required pinning failed.",
+        [([], number(errors))],
+    );
+    families.gauge(
+        "kubelet_cpu_manager_shared_pool_size_millicores",
+        "The size of the shared CPU pool for non-guaranteed QoS pods, in millicores.",
+        [([], number(shared_milli))],
+    );
+    families.gauge(
+        "kubelet_cpu_manager_exclusive_cpu_allocation_count",
+        "The total number of CPUs exclusively allocated to containers running on this node",
+        [([], number(exclusive))],
+    );
 }

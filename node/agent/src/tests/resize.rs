@@ -5,14 +5,14 @@ fn asks(image: &str, requests: Value, limits: Value) -> Value {
 }
 
 impl Cluster {
-    async fn resize(&self, name: &str, resources: Value) {
+    pub(super) async fn resize(&self, name: &str, resources: Value) {
         let patch = json!({"spec": {"containers": [{"name": "c", "resources": resources}]}});
         let patched = self.pods().patch_subresource("resize", name, &PatchParams::default(), &Patch::Strategic(patch)).await;
         patched.expect("resized");
     }
 
     /// Waits until a resize is reported as pending for that reason; returns the condition.
-    async fn pending(&self, name: &str, reason: &str) -> Value {
+    pub(super) async fn pending(&self, name: &str, reason: &str) -> Value {
         let status = self.status(name, reason, |status| pending(status)["reason"] == reason).await;
         pending(&status)
     }

@@ -1,6 +1,7 @@
 //! The effects of a worker's steps. Each effect is a task that ends with one report; none decides the next step. One file a
-//! group of steps: [`sandbox`], [`pause`], [`pull`], [`prepare`], [`start`], [`stop`], [`resize`] and [`free`].
+//! group of steps: [`sandbox`], [`pause`], [`pull`], [`prepare`], [`cpus`], [`start`], [`stop`], [`resize`] and [`free`].
 
+mod cpus;
 mod free;
 mod pause;
 mod prepare;

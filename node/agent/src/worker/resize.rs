@@ -22,7 +22,7 @@ impl Worker {
         if !self.node.directory.is_complete() {
             return;
         }
-        let weighed = match self.fixed_memory() {
+        let weighed = match self.fixed_cpus().or_else(|| self.fixed_memory()) {
             Some(pending) => {
                 self.node.directory.content(&self.name.uid);
                 Err(pending)
@@ -53,6 +53,12 @@ impl Worker {
                 self.record.pending = Some(pending);
             }
         }
+    }
+
+    /// As upstream, no Guaranteed Pod is resized where some of them have CPUs alone.
+    fn fixed_cpus(&self) -> Option<Pending> {
+        let is_fixed = self.node.cpu_manager.is_some() && resources::qos(&self.wanted) == "Guaranteed";
+        is_fixed.then(|| Pending::infeasible("Resize is infeasible for Guaranteed Pods alongside CPU Manager static policy".to_owned()))
     }
 
     /// How far a WASM guest may grow is settled when it starts.

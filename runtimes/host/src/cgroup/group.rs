@@ -11,6 +11,7 @@ use cgroups_rs::fs::cpuacct::CpuAcctController;
 use cgroups_rs::fs::memory::MemController;
 use cgroups_rs::fs::pid::PidController;
 
+use super::cpuset;
 use super::layout::{Layout, Mode, V2_CONTROLLERS};
 use super::limits;
 use super::oom_kills;
@@ -42,11 +43,28 @@ impl Group {
         if let (Mode::V2, Some(root)) = (self.layout.mode, self.layout.unified()) {
             enable_controllers(root, &self.path)?;
         }
-        limits::apply(&group, resources, false, self.limits_swap())
+        limits::apply(&group, resources, false, self.limits_swap())?;
+        resources.cpuset_cpus.as_deref().map_or(Ok(()), |cpus| self.write_cpus(cpus))
+    }
+
+    /// Sets the CPUs on which the processes of a group may run, also those that run already. [`RuntimeError::NotFound`] when the group
+    /// does not exist.
+    pub fn set_cpus(&self, cpus: &str) -> Result<(), RuntimeError> {
+        if self.exists() { self.write_cpus(cpus) } else { Err(self.missing()) }
+    }
+
+    fn write_cpus(&self, cpus: &str) -> Result<(), RuntimeError> {
+        let is_new = cpuset::set(&self.layout, &self.path, cpus)?;
+        let pids = if is_new { self.pids() } else { Vec::new() };
+        pids.into_iter().try_for_each(|pid| cpuset::join(&self.layout, &self.path, pid))
+    }
+
+    fn missing(&self) -> RuntimeError {
+        RuntimeError::NotFound(format!("with cgroup {}", self.path))
     }
 
     /// Sets all limits of a group that exists. Limits that are not given are set to the kernel's defaults, except the limit of
-    /// pids.
+    /// pids and the CPUs.
     pub fn set(&self, resources: &Resources) -> Result<(), RuntimeError> {
         limits::apply(&self.layout.load(&self.path), resources, true, self.limits_swap())
     }
@@ -54,7 +72,8 @@ impl Group {
     /// Puts a process (with all its threads) into the group.
     pub fn add(&self, pid: i32) -> Result<(), RuntimeError> {
         let process = CgroupPid::from(u64::from(pid.unsigned_abs()));
-        self.layout.load(&self.path).add_task_by_tgid(process).map_err(failed(&self.path, &format!("putting process {pid} into")))
+        self.layout.load(&self.path).add_task_by_tgid(process).map_err(failed(&self.path, &format!("putting process {pid} into")))?;
+        cpuset::join(&self.layout, &self.path, pid)
     }
 
     /// Names of the groups directly below it, in any hierarchy.
@@ -82,7 +101,7 @@ impl Group {
     /// The use of the group, including groups below it.
     pub fn stats(&self) -> Result<Stats, RuntimeError> {
         if !self.exists() {
-            return Err(RuntimeError::NotFound(format!("with cgroup {}", self.path)));
+            return Err(self.missing());
         }
         let group = self.layout.load(&self.path);
         let memory = group.controller_of::<MemController>().map(MemController::memory_stat);

@@ -131,6 +131,7 @@ fn a_group_is_limited_joined_read_killed_and_removed() {
         cpu_quota_us: Some(50_000),
         cpu_period_us: Some(100_000),
         pids_max: Some(50),
+        cpuset_cpus: None,
     };
     group.create(&limits).unwrap();
     group.create(&limits).unwrap();
@@ -155,6 +156,44 @@ fn a_group_is_limited_joined_read_killed_and_removed() {
     assert!(matches!(group.stats(), Err(RuntimeError::NotFound(_))));
     group.remove().unwrap();
     pod.0.remove_tree().unwrap();
+}
+
+/// The CPUs that a process may use, as the kernel lists them.
+fn cpus_of(pid: i32) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim().to_owned()
+}
+
+#[test]
+fn the_processes_of_a_group_run_on_its_cpus() {
+    let cgroups = Cgroups::detect().unwrap();
+    if !cgroups.has_cpusets() {
+        return;
+    }
+    let all = cpus_of(std::process::id().cast_signed());
+    let last = all.rsplit([',', '-']).next().unwrap().to_owned();
+    let pod = Scratch::new(&cgroups, "cpuset");
+    let group = |name: &str| cgroups.group(&format!("{}/{name}", pod.0.path())).unwrap();
+    let (bound, free) = (group("bound"), group("free"));
+    bound.create(&Resources { cpuset_cpus: Some("0".into()), ..Resources::default() }).unwrap();
+    free.create(&Resources::default()).unwrap();
+    let sleepers = [Sleeper::new(), Sleeper::new()];
+    bound.add(sleepers[0].pid()).unwrap();
+    free.add(sleepers[1].pid()).unwrap();
+    assert_eq!([cpus_of(sleepers[0].pid()), cpus_of(sleepers[1].pid())], ["0", &all]);
+    if let Some(cpusets) = cgroups.layout.v1_dir("cpuset") {
+        assert!(!cpusets.join(free.path()).exists(), "a group without a cpuset is not made there");
+    }
+    bound.set_cpus(&last).unwrap();
+    // Limits and CPUs are set apart.
+    bound.set(&Resources::default()).unwrap();
+    assert_eq!(cpus_of(sleepers[0].pid()), last);
+    // A group whose processes run already gets a cpuset too.
+    free.set_cpus("0").unwrap();
+    assert_eq!(cpus_of(sleepers[1].pid()), "0");
+    assert!(bound.set_cpus("no list").is_err());
+    assert!(matches!(group("absent").set_cpus("0"), Err(RuntimeError::NotFound(_))));
+    assert!(!group("absent").exists());
 }
 
 #[test]

@@ -65,6 +65,7 @@ fn a_container_of_a_pod_with_everything() {
         cpu_quota_us: Some(50_000),
         cpu_period_us: Some(100_000),
         pids_max: Some(100),
+        cpuset_cpus: Some("0-3,8".into()),
     };
     full.security = Security {
         read_only_root: true,

@@ -10,7 +10,7 @@ use node_network::{HostPort, NetworkError, Protocol};
 use runtimes_contract::{Resources, RuntimeError, Sandbox};
 use thiserror::Error;
 
-use super::{Effects, volume_text};
+use super::{Effects, cpus, volume_text};
 use crate::container::files::FqdnTooLong;
 use crate::container::processes::PauseContainer;
 use crate::container::resolv::Cluster;
@@ -151,7 +151,10 @@ impl Effects {
     async fn cgroup(&self) -> Result<(), SandboxError> {
         let Some(cgroups) = self.node.cgroups.clone() else { return Ok(()) };
         let path = self.node.layout.pod_cgroup(resources::qos(&self.pod), &PodName::of(&self.pod).uid);
-        let limits = Resources { pids_max: Some(self.node.pod_pids_max()), ..resources::of_pod(&self.pod) };
+        let mut limits = Resources { pids_max: Some(self.node.pod_pids_max()), ..resources::of_pod(&self.pod) };
+        if self.node.cpu_manager.as_ref().is_some_and(|cpus| cpus.has_exclusive(&PodName::of(&self.pod).uid)) {
+            cpus::lift_quota(&mut limits);
+        }
         let made = api_tasks::blocking("node-agent/make-cgroup", move || cgroups.group(&path)?.create(&limits)).await;
         match made {
             Ok(Ok(())) => Ok(()),

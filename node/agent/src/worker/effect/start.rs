@@ -44,6 +44,7 @@ impl Effects {
         let result = self.begin(role, &container, &next).await;
         let NextInstance { name, attempt, leftover, .. } = next;
         let runs = result.is_ok();
+        self.bound(&container_id(&PodName::of(&self.pod).uid, &name, attempt), runs).await;
         self.report(Report::Started(name.clone(), result)).await;
         if let Some(id) = leftover.map(ContainerId)
             && let Err(error) = cleanup::remove_everywhere(&self.node, &id).await
@@ -225,6 +226,8 @@ impl Effects {
             Some(prepared) => prepared.map_err(fault)?,
             None => return Err(StartFault::Ending),
         }
+        // Last: others wait for a start that has begun on shared CPUs.
+        self.bind(&mut spec, &container.name, runtime.handler()).await;
         match runtime.create(&spec).await {
             Err(RuntimeError::NoTarget(_)) if processes::are_shared(&self.pod) => Err(StartFault::NoSandbox),
             Err(RuntimeError::Exists(_)) => {
