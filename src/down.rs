@@ -42,7 +42,13 @@ impl Networks for Remains {
         Ok(())
     }
 
-    async fn add_pod(&self, _uid: &str, _hostname: &str, _host_ports: &[HostPort]) -> Result<PodNetwork, NetworkError> {
+    async fn add_pod(
+        &self,
+        _uid: &str,
+        _hostname: &str,
+        _host_ports: &[HostPort],
+        _first_id: Option<u32>,
+    ) -> Result<PodNetwork, NetworkError> {
         Err(NetworkError::NoPodCidr)
     }
 

@@ -30,6 +30,7 @@ const MAY: &[(&str, &str)] = &[
     ("node/agent/src/server/port_forward/dial.rs", "a thread that enters another namespace; its answer is awaited"),
     ("node/network/src/sandbox.rs", "a thread that enters another namespace, joined at once"),
     ("node/images/src/lib.rs", "removes a temporary directory, for whoever was dropped"),
+    ("node/images/src/mapped.rs", "a thread with mounts of its own, joined at once; a panic is an error"),
     ("runtimes/host/src/blocking.rs", "its result is awaited, a panic is an error"),
     ("runtimes/shim/src/launch.rs", "a scoped thread, joined at once; the wait for a helper of an exec, in which nothing panics"),
     ("runtimes/host/src/helper/start.rs", "its result is awaited, or it removes a dropped process' cgroup"),

@@ -260,9 +260,9 @@ fn what_cannot_be_enforced_does_not_run(kubectl: &Kubectl<'_>) {
         assert_eq!(kubectl.field(&object, "/status/reason"), reason);
         assert!(kubectl.field(&object, "/status/message").to_string().contains(&message.replace('"', "\\\"")), "{pod}");
     }
-    eventually("a Pod with users of its own gets no sandbox", || {
+    eventually("no user of another Pod's range runs in a Pod with users of its own", || {
         let said = kubectl.ok("describe pod own-users");
-        if said.contains("FailedCreatePodSandBox") && said.contains("hostUsers: false") { Ok(()) } else { Err(said) }
+        if said.contains("hostUsers: false") && said.contains("the container runs as 70000") { Ok(()) } else { Err(said) }
     });
     assert_eq!(kubectl.field("pod/own-users", "/status/phase"), "Pending");
 }

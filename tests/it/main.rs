@@ -63,5 +63,6 @@ mod streams;
 mod tasks;
 mod toolchains;
 mod two_nodes;
+mod user_namespaces;
 mod volumes;
 mod webhooks;

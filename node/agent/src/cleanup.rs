@@ -44,6 +44,7 @@ pub(crate) async fn free_pod(node: &Node, names: &PodName, qos: Option<&str>, fo
     }
     node.parts.network.remove_pod(&names.uid).await?;
     node.volumes.tear_down(&names.uid).await?;
+    node.user_namespaces.release(&names.uid);
     node.parts.images.unmount(&Layout::volumes_key(&names.uid)).await?;
     if let Some(cgroups) = node.cgroups.clone() {
         let all = ["Guaranteed", "Burstable", "BestEffort"];

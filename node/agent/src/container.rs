@@ -19,6 +19,8 @@ pub(crate) mod spec;
 mod user_id;
 pub(crate) mod wasm_settings;
 
+pub(crate) use user_id::FIRST as FIRST_ID_OF_WASM;
+
 use std::borrow::Cow;
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
@@ -45,6 +47,11 @@ impl Role {
             Self::Ephemeral => format!("spec.ephemeralContainers{{{name}}}"),
         }
     }
+}
+
+/// Whether a Pod has a user namespace of its own.
+pub(crate) fn has_user_namespace(pod: &Pod) -> bool {
+    pod.spec.as_ref().and_then(|spec| spec.host_users) == Some(false)
 }
 
 /// Every container that a Pod was created with, with its role: init containers and sidecars in order, then the others.

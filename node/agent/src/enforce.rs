@@ -1,6 +1,7 @@
 //! Rejects Pods with security settings that this node cannot enforce. A Pod that runs without the protection that it requested
 //! is worse than a Pod that does not run. Pure; reasons and words are the kubelet's where it has them.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use k8s_openapi::api::core::v1::{AppArmorProfile, Container, Pod, PodSpec, SELinuxOptions, VolumeMount};
@@ -123,10 +124,19 @@ pub(crate) fn check_added(pod: &Pod, container: &Container, selinux: bool) -> Re
     Ok(())
 }
 
-/// Why the Pod gets no sandbox, if it gets none.
-pub(crate) fn sandbox_fault(pod: &Pod) -> Option<String> {
-    let host_users = pod.spec.as_ref().and_then(|spec| spec.host_users);
-    (host_users == Some(false)).then(|| "this node does not support user namespaces (hostUsers: false)".to_owned())
+/// Why no Pod with a user namespace can use the runtime of a handler, or for a Pod without a RuntimeClass any runtime; the kubelet's words.
+/// `without` has the reasons of runtimes that have none, `runtimes` is the number of all.
+pub(crate) fn user_namespace_fault(handler: Option<&str>, without: &BTreeMap<&'static str, String>, runtimes: usize) -> Option<String> {
+    match handler {
+        Some(handler) => without.get(handler).map(|why| {
+            format!("can't set `spec.hostUsers: false`, RuntimeClass handler {handler:?} does not support user namespaces: {why}")
+        }),
+        None if without.len() < runtimes => None,
+        None => {
+            let why = without.values().next().map(|why| format!(": {why}")).unwrap_or_default();
+            Some(format!("can't set `spec.hostUsers: false`, runtime does not support user namespaces{why}"))
+        }
+    }
 }
 
 /// Rejects mounts whose options this node cannot enforce. `recursive_read_only`: whether it can make what is mounted below a volume
@@ -229,9 +239,14 @@ mod tests {
 
     #[test]
     fn a_pod_with_users_of_its_own_gets_no_sandbox() {
-        assert!(sandbox_fault(&pod(json!({"hostUsers": false}), json!({}), json!({}))).is_some());
-        assert_eq!(sandbox_fault(&pod(json!({"hostUsers": true}), json!({}), json!({}))), None);
-        assert_eq!(sandbox_fault(&pod(json!({}), json!({}), json!({}))), None);
+        let without: BTreeMap<_, _> = [("runc", "Linux 6.3 is needed".to_owned())].into();
+        assert_eq!(user_namespace_fault(Some("wasmtime"), &without, 2), None);
+        assert_eq!(user_namespace_fault(None, &without, 2), None, "the image decides");
+        let fault =
+            "can't set `spec.hostUsers: false`, RuntimeClass handler \"runc\" does not support user namespaces: Linux 6.3 is needed";
+        assert_eq!(user_namespace_fault(Some("runc"), &without, 2).as_deref(), Some(fault));
+        let fault = "can't set `spec.hostUsers: false`, runtime does not support user namespaces: Linux 6.3 is needed";
+        assert_eq!(user_namespace_fault(None, &without, 1).as_deref(), Some(fault));
     }
 
     #[test]

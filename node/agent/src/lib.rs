@@ -52,8 +52,11 @@ mod status;
 #[cfg(test)]
 mod tests;
 mod traffic;
+mod user_namespaces;
 mod worker;
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,7 +66,7 @@ use api_tasks::{Pulse, Tasks};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use node_volumes::Volumes;
-use runtimes_contract::Resources;
+use runtimes_contract::{Resources, Runtime};
 use runtimes_host::cgroup::Cgroups;
 use runtimes_host::files::{PRIVATE, private_dir, write_atomic};
 use tokio::sync::{mpsc, watch};
@@ -92,6 +95,7 @@ use crate::node::{Directory, Node};
 use crate::objects::Objects;
 use crate::pods::{Inputs, Manager};
 use crate::register::Registrar;
+use crate::user_namespaces::UserNamespaces;
 
 /// Evictions that may wait for the Pod manager.
 const EVICTIONS_MAX: usize = 16;
@@ -232,6 +236,18 @@ fn probe_key(layout: &Layout) -> Result<String, AgentError> {
     Ok(key)
 }
 
+/// The runtimes that cannot run Pods with user namespaces on this machine, each with the reason.
+fn without_user_namespaces(parts: &Parts, layout: &Layout) -> BTreeMap<&'static str, String> {
+    let (pods, images) = (layout.pods(), parts.images.dir());
+    let dirs: Vec<&Path> = [Some(pods.as_path()), images.as_deref()].into_iter().flatten().collect();
+    let fault = |runtime: &Arc<dyn Runtime>| Some((runtime.handler(), chain(&runtime.supports_user_namespaces(&dirs).err()?)));
+    let faults: BTreeMap<_, _> = parts.runtimes.iter().filter_map(fault).collect();
+    for (handler, why) in &faults {
+        tracing::info!(handler, why, "no Pod with hostUsers: false can use this runtime");
+    }
+    faults
+}
+
 fn make_node(
     client: kube::Client,
     informers: &Informers,
@@ -274,6 +290,12 @@ fn make_node(
         disk_usages: DiskUsages::default(),
         cpu_rates: CpuRates::default(),
         cpu_manager,
+        user_namespaces: UserNamespaces::open(layout.pods(), config.pods_max).map_err(|source| AgentError::Io {
+            doing: "reading",
+            path: layout.pods(),
+            source,
+        })?,
+        without_user_namespaces: without_user_namespaces(&parts, &layout),
         recursive_read_only: parts.runtimes.iter().all(|runtime| runtime.mounts_recursively_read_only()),
         cgroups,
         layout,

@@ -30,6 +30,7 @@ use crate::objects::Objects;
 use crate::parts::Parts;
 use crate::probe_results::ProbeResults;
 use crate::resize::{self, Deferred, Pending};
+use crate::user_namespaces::UserNamespaces;
 
 /// Shared by all workers.
 pub(crate) struct Node {
@@ -43,6 +44,10 @@ pub(crate) struct Node {
     pub(crate) machine: Machine,
     /// Whether its runtimes make mounts read-only with all that is mounted below.
     pub(crate) recursive_read_only: bool,
+    /// The ids of Pods with user namespaces.
+    pub(crate) user_namespaces: UserNamespaces,
+    /// Why a runtime has no user namespaces, by its handler.
+    pub(crate) without_user_namespaces: BTreeMap<&'static str, String>,
     /// `None` when the node runs without cgroups (trials with many nodes on one machine).
     pub(crate) cgroups: Option<Cgroups>,
     /// The queue of image pulls.

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use ipnet::Ipv4Net;
 use node_images::{Image, ImageError, ImageStore, PullPolicy, RegistryAuth, WritableLayer};
 use node_network::{HostPort, Network, NetworkError, Peer, PodNetwork};
-use runtimes_contract::{Content, ContentKind, Runtime};
+use runtimes_contract::{Content, ContentKind, Runtime, UserNamespace};
 
 /// The parts that the agent drives.
 #[derive(Clone)]
@@ -44,9 +44,9 @@ pub trait Images: Send + Sync {
     /// All images.
     async fn list(&self) -> Result<Vec<Image>, ImageError>;
     /// The content that a runtime runs, mounted for `key` alone.
-    async fn mount(&self, image: &Image, key: &str) -> Result<Content, ImageError>;
+    async fn mount(&self, image: &Image, key: &str, user: Option<&UserNamespace>) -> Result<Content, ImageError>;
     /// Mounts the files of an image for reading at a directory of the Pod that `key` stands for.
-    async fn mount_files(&self, image: &Image, key: &str, at: &Path) -> Result<(), ImageError>;
+    async fn mount_files(&self, image: &Image, key: &str, at: &Path, user: Option<&UserNamespace>) -> Result<(), ImageError>;
     /// Undoes `mount`, and ends what `mount_files` needs.
     async fn unmount(&self, key: &str) -> Result<(), ImageError>;
     /// Keys of the mounts that exist.
@@ -73,12 +73,12 @@ impl Images for ImageStore {
         Self::list(self).await
     }
 
-    async fn mount(&self, image: &Image, key: &str) -> Result<Content, ImageError> {
-        Self::mount(self, image, key).await
+    async fn mount(&self, image: &Image, key: &str, user: Option<&UserNamespace>) -> Result<Content, ImageError> {
+        Self::mount(self, image, key, user).await
     }
 
-    async fn mount_files(&self, image: &Image, key: &str, at: &Path) -> Result<(), ImageError> {
-        Self::mount_files(self, image, key, at).await
+    async fn mount_files(&self, image: &Image, key: &str, at: &Path, user: Option<&UserNamespace>) -> Result<(), ImageError> {
+        Self::mount_files(self, image, key, at, user).await
     }
 
     async fn unmount(&self, key: &str) -> Result<(), ImageError> {
@@ -107,8 +107,9 @@ impl Images for ImageStore {
 pub trait Networks: Send + Sync {
     /// Sets the node's range of Pod addresses.
     async fn set_pod_cidr(&self, cidr: Ipv4Net) -> Result<(), NetworkError>;
-    /// Creates a Pod's namespaces and address, or finds the existing ones.
-    async fn add_pod(&self, uid: &str, hostname: &str, host_ports: &[HostPort]) -> Result<PodNetwork, NetworkError>;
+    /// Creates a Pod's namespaces and address, or finds the existing ones. With `first_id`, the node's id of the Pod's root, a user
+    /// namespace owns them.
+    async fn add_pod(&self, uid: &str, hostname: &str, host_ports: &[HostPort], first_id: Option<u32>) -> Result<PodNetwork, NetworkError>;
     /// Creates the IPC namespace of a Pod on the node's network, or finds the existing one.
     async fn add_host_network_pod(&self, uid: &str) -> Result<PathBuf, NetworkError>;
     /// The name of the node's end of the interface of the Pod with that address, if Pods have interfaces.
@@ -135,8 +136,8 @@ impl Networks for Network {
         Self::set_pod_cidr(self, cidr).await
     }
 
-    async fn add_pod(&self, uid: &str, hostname: &str, host_ports: &[HostPort]) -> Result<PodNetwork, NetworkError> {
-        Self::add_pod(self, uid, hostname, host_ports).await
+    async fn add_pod(&self, uid: &str, hostname: &str, host_ports: &[HostPort], first_id: Option<u32>) -> Result<PodNetwork, NetworkError> {
+        Self::add_pod(self, uid, hostname, host_ports, first_id).await
     }
 
     async fn add_host_network_pod(&self, uid: &str) -> Result<PathBuf, NetworkError> {

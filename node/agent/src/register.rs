@@ -158,6 +158,7 @@ impl Registrar {
             port: self.port,
             images,
             recursive_read_only: self.node.recursive_read_only,
+            without_user_namespaces: self.node.without_user_namespaces.keys().map(|handler| (*handler).to_owned()).collect(),
             handlers: self.node.parts.runtimes.iter().map(|runtime| runtime.handler().to_owned()).collect(),
             now: api_clock::now(),
         }

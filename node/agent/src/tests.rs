@@ -20,6 +20,7 @@ mod restarts;
 mod sandboxes;
 mod static_pods;
 mod streams;
+mod user_namespaces;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -42,7 +43,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use node_images::{Image, ImageError, PullPolicy, RegistryAuth, WritableLayer};
 use node_network::{HostPort, NetworkError, Peer, PodNetwork};
 use parking_lot::Mutex;
-use runtimes_contract::{Content, ContentKind, Sandbox};
+use runtimes_contract::{Content, ContentKind, Sandbox, UserNamespace};
 use runtimes_fake::{FakeRuntime, Fault, Operation, Script, World};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -96,7 +97,7 @@ impl Images for FakeImages {
         Ok(self.listed.lock().clone())
     }
 
-    async fn mount(&self, image: &Image, key: &str) -> Result<Content, ImageError> {
+    async fn mount(&self, image: &Image, key: &str, _user: Option<&UserNamespace>) -> Result<Content, ImageError> {
         self.mounts.lock().insert(key.to_owned(), image.id.clone());
         Ok(match image.kind {
             ContentKind::Wasm => Content::Wasm { module: "/m.wasm".into(), digest: image.id.clone() },
@@ -104,7 +105,7 @@ impl Images for FakeImages {
         })
     }
 
-    async fn mount_files(&self, image: &Image, key: &str, _at: &Path) -> Result<(), ImageError> {
+    async fn mount_files(&self, image: &Image, key: &str, _at: &Path, _user: Option<&UserNamespace>) -> Result<(), ImageError> {
         self.mounts.lock().insert(key.to_owned(), image.id.clone());
         Ok(())
     }
@@ -145,11 +146,12 @@ impl Networks for FakeNetwork {
         Ok(())
     }
 
-    async fn add_pod(&self, uid: &str, hostname: &str, _ports: &[HostPort]) -> Result<PodNetwork, NetworkError> {
+    async fn add_pod(&self, uid: &str, hostname: &str, _ports: &[HostPort], first_id: Option<u32>) -> Result<PodNetwork, NetworkError> {
         let mut pods = self.pods.lock();
         let next = u8::try_from(pods.len() + 2).expect("few Pods");
         let last = *pods.entry(uid.to_owned()).or_insert(next);
-        let sandbox = Sandbox { network: None, ipc: None, uts: None, hostname: hostname.to_owned() };
+        let user = first_id.map(|first_id| UserNamespace { path: "/run/ns/user".into(), first_id });
+        let sandbox = Sandbox { network: None, ipc: None, uts: None, user, hostname: hostname.to_owned() };
         Ok(PodNetwork { sandbox, ip: IpAddr::from([10, 244, 0, last]) })
     }
 

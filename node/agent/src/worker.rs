@@ -223,7 +223,8 @@ impl Worker {
             Step::Pull(name) => {
                 if let Some(record) = self.record.containers.get_mut(&name) {
                     record.image = ImageState::Pulling;
-                    self.tasks.spawn(api_tasks::named("node-agent/pod-pull", self.effects.clone().pull(name)));
+                    let user = self.record.ready_sandbox().and_then(|sandbox| sandbox.sandbox.user.clone());
+                    self.tasks.spawn(api_tasks::named("node-agent/pod-pull", self.effects.clone().pull(name, user)));
                 }
             }
             Step::Start(name) => self.start(name, now),

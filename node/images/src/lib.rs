@@ -14,6 +14,7 @@ mod error;
 mod import;
 mod index;
 mod manifest;
+mod mapped;
 mod mount;
 #[doc(hidden)]
 pub mod promises;
@@ -24,7 +25,7 @@ mod unpack;
 use std::path::{Path, PathBuf};
 
 use futures::future::BoxFuture;
-use runtimes_contract::{Content, ContentKind, RuntimeError};
+use runtimes_contract::{Content, ContentKind, RuntimeError, UserNamespace};
 use runtimes_host::Keyed;
 use runtimes_host::files::private_dir;
 use runtimes_host::helper::{Helper, Refused, Slots};
@@ -297,22 +298,23 @@ impl ImageStore {
     }
 
     /// The content that a runtime runs: the module's file, or a root file system mounted for `key` alone. A second call with
-    /// the same key returns the same.
+    /// the same key returns the same. With a user namespace, the files have its ids.
     ///
     /// # Errors
     /// When a layer cannot be unpacked or the overlay cannot be mounted.
-    pub async fn mount(&self, image: &Image, key: &str) -> Result<Content, ImageError> {
-        mount::mount(self, image, key).await
+    pub async fn mount(&self, image: &Image, key: &str, user: Option<&UserNamespace>) -> Result<Content, ImageError> {
+        mount::mount(self, image, key, user).await
     }
 
     /// Mounts the files of an image at a directory, which is made: nobody can change them or run a program in them. `key` stands for all
     /// directories of a Pod, and [`ImageStore::unmount`] ends what they need of the store, after they are unmounted. A second call with the
-    /// same image changes nothing; another image takes the place of the one that is mounted there.
+    /// same image changes nothing; another image takes the place of the one that is mounted there. With a user namespace, the files have
+    /// its ids.
     ///
     /// # Errors
     /// When the image is a module without files, a layer cannot be unpacked or the files cannot be mounted.
-    pub async fn mount_files(&self, image: &Image, key: &str, at: &Path) -> Result<(), ImageError> {
-        mount::mount_files(self, image, key, at).await
+    pub async fn mount_files(&self, image: &Image, key: &str, at: &Path, user: Option<&UserNamespace>) -> Result<(), ImageError> {
+        mount::mount_files(self, image, key, at, user).await
     }
 
     /// The directory of a container's writable layer; it does not exist without a mount.

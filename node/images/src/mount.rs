@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use nix::mount::{MntFlags, MsFlags, umount2};
 use parking_lot::Mutex;
-use runtimes_contract::{Content, ContentKind};
+use runtimes_contract::{Content, ContentKind, UserNamespace};
 
 use crate::blobs::malformed;
+use crate::mapped::Overlay;
 use crate::{Image, ImageError, ImageStore, WritableLayer, reference, unpack};
 use runtimes_host::blocking;
 
@@ -15,36 +16,61 @@ use runtimes_host::blocking;
 const OPTIONS_LEN_MAX: usize = 4_095;
 /// The directory of the mounts.
 const DIR: &str = "mounts";
+/// The directory of a mount below which its layers are attached while it is mounted.
+const LAYERS: &str = "layers";
+/// The flags of the files of an image.
+const OF_FILES: MsFlags = MsFlags::MS_RDONLY.union(MsFlags::MS_NOSUID).union(MsFlags::MS_NODEV).union(MsFlags::MS_NOEXEC);
 
-pub(crate) async fn mount(store: &ImageStore, image: &Image, key: &str) -> Result<Content, ImageError> {
+pub(crate) async fn mount(store: &ImageStore, image: &Image, key: &str, user: Option<&UserNamespace>) -> Result<Content, ImageError> {
     store.index.touch(image)?;
     match image.kind {
         ContentKind::Wasm => {
             let digest = image.module_digest().unwrap_or(&image.id);
             let module = store.blobs.path(digest).ok_or_else(|| malformed(digest))?;
             if image.has_guest_files() {
-                stack(store, image, key).await?;
+                stack(store, image, key, user).await?;
             }
             Ok(Content::Wasm { module, digest: digest.to_owned() })
         }
-        ContentKind::Linux => Ok(Content::Linux { rootfs: stack(store, image, key).await? }),
+        ContentKind::Linux => Ok(Content::Linux { rootfs: stack(store, image, key, user).await? }),
     }
 }
 
 /// Mounts the layers with a writable one on top.
-async fn stack(store: &ImageStore, image: &Image, key: &str) -> Result<PathBuf, ImageError> {
+async fn stack(store: &ImageStore, image: &Image, key: &str, user: Option<&UserNamespace>) -> Result<PathBuf, ImageError> {
     let dir = dir(store, key)?;
-    let options = options(store, image, &dir)?;
+    let lower = lower_dirs(store, image)?;
+    let (upper, work) = (dir.join("upper"), dir.join("work"));
+    let others = format!(",upperdir={},workdir={}", upper.display(), work.display());
+    let options = checked(image, format!("lowerdir={}{others}", lower.join(":")), lower.len())?;
     present(store, image).await?;
     let merged = dir.join("merged");
     let doing = format!("mounting the root file system at {}", merged.display());
-    blocking(move || overlay(&dir, &options)).await.map_err(ImageError::io(doing))?;
+    let user = user.cloned();
+    blocking(move || {
+        if !make_dirs(&dir)? {
+            return Ok(());
+        }
+        let merged = dir.join("merged");
+        let Some(user) = user else { return mount_overlay(&merged, MsFlags::empty(), &options) };
+        // The container's root directory has the owner of this one.
+        std::os::unix::fs::chown(&upper, Some(user.first_id), Some(user.first_id))?;
+        Overlay { lower: &lower, others: &others, flags: MsFlags::empty(), user: &user }.mount(&merged, &dir.join(LAYERS))
+    })
+    .await
+    .map_err(ImageError::io(doing))?;
     Ok(merged)
 }
 
 /// Mounts the files of an image for reading. What the store holds for it is below the directory of the key: an empty layer, because the
 /// kernel wants two, and the id of the image that is mounted at each place.
-pub(crate) async fn mount_files(store: &ImageStore, image: &Image, key: &str, at: &Path) -> Result<(), ImageError> {
+pub(crate) async fn mount_files(
+    store: &ImageStore,
+    image: &Image,
+    key: &str,
+    at: &Path,
+    user: Option<&UserNamespace>,
+) -> Result<(), ImageError> {
     store.index.touch(image)?;
     if image.layers.is_empty() {
         return Err(not_mountable(image, "it is a WebAssembly module without files, which cannot be a volume".to_owned()));
@@ -54,15 +80,21 @@ pub(crate) async fn mount_files(store: &ImageStore, image: &Image, key: &str, at
     lower.push(dir.join("empty").display().to_string());
     let options = checked(image, format!("lowerdir={}", lower.join(":")), lower.len())?;
     // From here on a sweep leaves the layers alone.
-    let empty = dir.join("empty");
-    blocking(move || std::fs::create_dir_all(empty)).await.map_err(ImageError::io(format!("making a directory for {key}")))?;
+    let of_store = [dir.join("empty"), dir.join(LAYERS)];
+    blocking(move || of_store.iter().try_for_each(std::fs::create_dir_all))
+        .await
+        .map_err(ImageError::io(format!("making a directory for {key}")))?;
     present(store, image).await?;
     let doing = format!("mounting an image at {}", at.display());
-    let (at, id) = (at.to_owned(), image.id.clone());
-    blocking(move || overlay_files(&dir, &at, &options, &id)).await.map_err(ImageError::io(doing))
+    let (at, id, user) = (at.to_owned(), image.id.clone(), user.cloned());
+    let mount = move |dir: &Path, at: &Path| match &user {
+        None => mount_overlay(at, OF_FILES, &options),
+        Some(user) => Overlay { lower: &lower, others: "", flags: OF_FILES, user }.mount(at, &dir.join(LAYERS)),
+    };
+    blocking(move || overlay_files(&dir, &at, &id, mount)).await.map_err(ImageError::io(doing))
 }
 
-fn overlay_files(dir: &Path, at: &Path, options: &str, id: &str) -> std::io::Result<()> {
+fn overlay_files(dir: &Path, at: &Path, id: &str, mount: impl Fn(&Path, &Path) -> std::io::Result<()>) -> std::io::Result<()> {
     /// Containers of one Pod start at the same time.
     static MOUNTING: Mutex<()> = Mutex::new(());
     let _alone = MOUNTING.lock();
@@ -75,8 +107,7 @@ fn overlay_files(dir: &Path, at: &Path, options: &str, id: &str) -> std::io::Res
         // Containers have mounts of their own, so those that run keep their files.
         umount2(at, MntFlags::MNT_DETACH)?;
     }
-    let flags = MsFlags::MS_RDONLY | MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-    nix::mount::mount(Some("overlay"), at, Some("overlay"), flags, Some(options))?;
+    mount(dir, at)?;
     std::fs::write(mounted, id)
 }
 
@@ -144,13 +175,6 @@ fn name(key: &str) -> String {
     key.replace('/', "_")
 }
 
-fn options(store: &ImageStore, image: &Image, dir: &Path) -> Result<String, ImageError> {
-    let lower = lower_dirs(store, image)?;
-    let (upper, work) = (dir.join("upper"), dir.join("work"));
-    let options = format!("lowerdir={},upperdir={},workdir={}", lower.join(":"), upper.display(), work.display());
-    checked(image, options, lower.len())
-}
-
 /// The unpacked layers, the highest first.
 fn lower_dirs(store: &ImageStore, image: &Image) -> Result<Vec<String>, ImageError> {
     let layers = image.layers.iter().rev();
@@ -169,16 +193,16 @@ fn not_mountable(image: &Image, reason: String) -> ImageError {
     ImageError::NotRunnable { image: image.references.first().cloned().unwrap_or_default(), reason }
 }
 
-fn overlay(dir: &Path, options: &str) -> std::io::Result<()> {
-    for sub in ["upper", "work", "merged"] {
+/// Makes the directories of a container's root file system. Whether it is not mounted yet.
+fn make_dirs(dir: &Path) -> std::io::Result<bool> {
+    for sub in ["upper", "work", "merged", LAYERS] {
         std::fs::create_dir_all(dir.join(sub))?;
     }
-    let merged = dir.join("merged");
-    if is_mounted(&merged)? {
-        return Ok(());
-    }
-    nix::mount::mount(Some("overlay"), &merged, Some("overlay"), MsFlags::empty(), Some(options))?;
-    Ok(())
+    Ok(!is_mounted(&dir.join("merged"))?)
+}
+
+fn mount_overlay(at: &Path, flags: MsFlags, options: &str) -> std::io::Result<()> {
+    Ok(nix::mount::mount(Some("overlay"), at, Some("overlay"), flags, Some(options))?)
 }
 
 /// Whether another file system is mounted there: its device differs from its parent's.

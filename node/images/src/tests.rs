@@ -91,6 +91,46 @@ fn saved(layers: &[Vec<u8>], entrypoint: &str) -> Vec<u8> {
     tar_of(&files)
 }
 
+/// Needs the right to mount.
+#[tokio::test]
+async fn the_files_of_an_image_have_the_ids_of_a_user_namespace() {
+    use std::os::unix::fs::MetadataExt as _;
+    let bench = bench();
+    let owned = runtimes_host::user_namespace::Owned::make(131_072, nix::sched::CloneFlags::empty()).expect("made");
+    let user = UserNamespace { path: owned.namespace("user"), first_id: 131_072 };
+    let layers = [tar_of(&[("etc/", b""), ("etc/gone", b"1"), ("etc/kept", b"2")]), tar_of(&[("etc/", b""), ("etc/.wh.gone", b"")])];
+    let image = bench.store.import("two", &bench.file("two.tar", &saved(&layers, "/bin/x"))).await.expect("imports");
+    let layer = unpack::dir(&bench.store, &image.layers[0]).expect("a digest");
+    std::os::unix::fs::chown(layer.join("etc/kept"), Some(7), Some(8)).expect("owned");
+    let owner = |path: &std::path::Path| std::fs::metadata(path).map(|state| (state.uid(), state.gid())).expect("there");
+    let mounts = || {
+        let table = std::fs::read_to_string("/proc/self/mountinfo").expect("read");
+        table.lines().filter(|line| line.contains(bench.dir.path().to_str().expect("UTF-8"))).count()
+    };
+    let at = bench.dir.path().join("volumes/v");
+    for _ in 0..2 {
+        let Content::Linux { rootfs } = bench.store.mount(&image, "k", Some(&user)).await.expect("mounts") else { panic!("not Linux") };
+        bench.store.mount_files(&image, "volumes_u", &at, Some(&user)).await.expect("mounts");
+        assert_eq!(mounts(), 2, "its layers are mounted nowhere");
+        for root in [&rootfs, &at] {
+            assert_eq!((owner(root), owner(&root.join("etc"))), ((131_072, 131_072), (131_072, 131_072)), "{}", root.display());
+            assert_eq!((owner(&root.join("etc/kept")), root.join("etc/gone").exists()), ((131_079, 131_080), false), "{}", root.display());
+        }
+        assert!(std::fs::write(at.join("etc/kept"), "x").is_err(), "for reading");
+        std::fs::write(rootfs.join("etc/kept"), "changed").expect("for writing");
+        assert_eq!(owner(&rootfs.join("etc/kept")), (131_079, 131_080), "also in the layer for writing");
+    }
+    assert_eq!((std::fs::read(layer.join("etc/kept")).expect("read"), owner(&layer.join("etc/kept"))), (b"2".to_vec(), (7, 8)));
+    nix::mount::umount2(&at, nix::mount::MntFlags::empty()).expect("one mount");
+    for key in ["k", "volumes_u"] {
+        bench.store.unmount(key).await.expect("unmounts");
+    }
+    assert_eq!((mounts(), bench.store.mounts().await.expect("lists").len()), (0, 0));
+    let gone = UserNamespace { path: bench.dir.path().join("nowhere"), first_id: 131_072 };
+    bench.store.mount(&image, "k", Some(&gone)).await.expect_err("no namespace");
+    assert_eq!(mounts(), 0);
+}
+
 #[tokio::test]
 async fn modules_come_in_as_text_and_as_binary() {
     let bench = bench();
@@ -100,7 +140,7 @@ async fn modules_come_in_as_text_and_as_binary() {
     assert_eq!(binary.kind, ContentKind::Wasm);
     let found = bench.store.pull("text", PullPolicy::Never, &[]).await.expect("is there");
     assert_eq!(found.references, ["docker.io/library/binary:v2", "docker.io/library/text:latest"]);
-    match bench.store.mount(&found, "k").await.expect("mounts") {
+    match bench.store.mount(&found, "k", None).await.expect("mounts") {
         Content::Wasm { module, digest } => {
             assert_eq!((std::fs::read(module).expect("reads"), digest), (EMPTY_MODULE.to_vec(), digest_of(EMPTY_MODULE)))
         }
@@ -132,17 +172,17 @@ async fn the_files_of_an_image_are_mounted_for_reading() {
     let module = bench.store.import("module", &bench.file("a.wasm", EMPTY_MODULE)).await.expect("imports");
     let at = bench.dir.path().join("volumes/v");
     for _ in 0..2 {
-        bench.store.mount_files(&two, "key", &at).await.expect("mounts");
+        bench.store.mount_files(&two, "key", &at, None).await.expect("mounts");
         assert_eq!(std::fs::read(at.join("etc/kept")).expect("reads"), b"2");
         assert!(!at.join("etc/gone").exists());
         let error = std::fs::write(at.join("etc/kept"), "x").expect_err("read-only");
         assert_eq!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
     }
-    bench.store.mount_files(&one, "key", &at).await.expect("another image");
+    bench.store.mount_files(&one, "key", &at, None).await.expect("another image");
     assert_eq!(std::fs::read_dir(&at).expect("lists").map(|entry| entry.expect("an entry").file_name()).collect::<Vec<_>>(), ["new"]);
     bench.store.remove("one").await.expect("removed");
     assert_eq!(std::fs::read(at.join("new")).expect("the layers stay"), b"3");
-    let error = bench.store.mount_files(&module, "key", &bench.dir.path().join("volumes/m")).await.expect_err("no files").to_string();
+    let error = bench.store.mount_files(&module, "key", &bench.dir.path().join("volumes/m"), None).await.expect_err("no files").to_string();
     assert!(error.contains("a WebAssembly module without files"), "{error}");
     nix::mount::umount2(&at, nix::mount::MntFlags::empty()).expect("one mount");
     assert!(std::fs::read_dir(&at).expect("lists").next().is_none(), "nothing was below it");
@@ -178,7 +218,7 @@ async fn the_other_files_of_a_wasm_image_stay_with_it() {
         assert_eq!(image.id, *id);
         assert_eq!(std::fs::read(bench.store.module(&image).expect("a module")).expect("reads"), EMPTY_MODULE);
         let key = format!("k{content}");
-        let Content::Wasm { module, digest } = bench.store.mount(&image, &key).await.expect("mounts") else { panic!("not WASM") };
+        let Content::Wasm { module, digest } = bench.store.mount(&image, &key, None).await.expect("mounts") else { panic!("not WASM") };
         assert_eq!((std::fs::read(module).expect("reads"), digest), (EMPTY_MODULE.to_vec(), digest_of(EMPTY_MODULE)));
         let root = bench.store.writable_layer(&key).merged;
         assert_eq!(std::fs::read_to_string(root.join("app/text")).expect("reads"), *content);
@@ -189,7 +229,7 @@ async fn the_other_files_of_a_wasm_image_stay_with_it() {
     // Removing one sweeps neither the module nor the layers of the other.
     bench.store.remove("files:1").await.expect("removes");
     let left = bench.store.pull("files:2", PullPolicy::Never, &[]).await.expect("is whole");
-    bench.store.mount(&left, "k").await.expect("mounts");
+    bench.store.mount(&left, "k", None).await.expect("mounts");
     assert_eq!(std::fs::read_to_string(bench.store.writable_layer("k").merged.join("app/text")).expect("reads"), "2");
     bench.store.unmount("k").await.expect("unmounts");
 }
@@ -204,7 +244,7 @@ async fn a_key_that_leads_to_no_directory_of_its_own_is_refused() {
     let others = mounts.join("k/merged");
     std::fs::create_dir_all(&others).expect("makes");
     for key in ["", ".", ".."] {
-        let error = bench.store.mount(&image, key).await.expect_err(key).to_string();
+        let error = bench.store.mount(&image, key, None).await.expect_err(key).to_string();
         assert!(error.contains(&format!("{key:?} is no key")), "{error}");
         bench.store.unmount(key).await.expect_err(key);
         assert!(others.exists() && bench.store.dir().join("blobs").exists(), "{key:?}");

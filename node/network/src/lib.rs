@@ -104,13 +104,20 @@ impl Network {
         .await
     }
 
-    /// Creates a Pod's namespaces and address, or finds the existing ones. Idempotent by `uid`.
-    pub async fn add_pod(&self, uid: &str, hostname: &str, host_ports: &[HostPort]) -> Result<PodNetwork, NetworkError> {
+    /// Creates a Pod's namespaces and address, or finds the existing ones. Idempotent by `uid`. With `first_id`, the node's id of the
+    /// Pod's root, a user namespace owns them; it must be the same in each call.
+    pub async fn add_pod(
+        &self,
+        uid: &str,
+        hostname: &str,
+        host_ports: &[HostPort],
+        first_id: Option<u32>,
+    ) -> Result<PodNetwork, NetworkError> {
         check_names(uid, hostname)?;
         let (shared, uid, hostname, host_ports) = (Arc::clone(&self.shared), uid.to_owned(), hostname.to_owned(), host_ports.to_vec());
         let has_ports = !host_ports.is_empty();
         let (plan, built) = in_thread(move || {
-            let plan = shared.reserve(&uid, &hostname, &host_ports)?;
+            let plan = Plan { first_id, ..shared.reserve(&uid, &hostname, &host_ports)? };
             let built = plan.is_built()?;
             if has_ports {
                 shared.write_rules()?;
@@ -283,6 +290,7 @@ impl Shared {
             gateway,
             veth: host::veth(&self.config.prefix, record.ip),
             bridge: self.config.bridge(),
+            first_id: None,
         })
     }
 

@@ -1,7 +1,8 @@
-//! A Pod's namespaces: network, IPC and UTS, created by a thread that ends at once and pinned as bind mounts of files, so that
-//! no process must keep them alive and they outlive their creator. The files are `<state_dir>/ns/<uid>/{net,ipc,uts}`; `ns` is
-//! a private mount of its own, so that pins are not copied into the mount namespaces that follow the machine's. After a kill at
-//! any point the sandbox is built again from nothing: an incomplete sandbox has never had a container in it.
+//! A Pod's namespaces: network, IPC and UTS, created by a thread that ends at once (with a user namespace that owns them, by a child of
+//! it) and pinned as bind mounts of files, so that no process must keep them alive and they outlive their creator. The files are
+//! `<state_dir>/ns/<uid>/{user,net,ipc,uts}`; `ns` is a private mount of its own, so that pins are not copied into the mount namespaces
+//! that follow the machine's. After a kill at any point the sandbox is built again from nothing: an incomplete sandbox has never had a
+//! container in it.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,10 +14,11 @@ use ipnet::Ipv4Net;
 use nix::errno::Errno;
 use nix::libc;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use nix::sched::{CloneFlags, unshare};
+use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::statfs::{FsType, statfs};
-use runtimes_contract::Sandbox;
+use runtimes_contract::{RuntimeError, Sandbox, UserNamespace};
 use runtimes_host::files::private_dir;
+use runtimes_host::user_namespace::{Owned, UserNamespaceError};
 
 use crate::NetworkError;
 use crate::netlink::message::{self, Target};
@@ -26,8 +28,9 @@ use crate::netlink::{Request, Socket};
 const NSFS: FsType = FsType(0x6e73_6673);
 /// The interface's name inside a Pod, as everywhere.
 const INSIDE: &str = "eth0";
-/// The namespaces of a Pod by the kernel's names for them.
+/// The namespaces of every Pod by the kernel's names for them, and the one that only some Pods have.
 const KINDS: [&str; 3] = ["net", "ipc", "uts"];
+const USER: &str = "user";
 /// Sysctls of a Pod's network namespace, each with its purpose. Those that the kernel does not have (no IPv6) are skipped.
 const SYSCTLS: &[(&str, &str)] = &[
     // Pods share a link but send through the node, where Services are translated.
@@ -53,18 +56,22 @@ pub(crate) struct Plan {
     /// Its interface on the node, and the bridge that it joins.
     pub(crate) veth: String,
     pub(crate) bridge: String,
+    /// The node's id of its root, if it has a user namespace.
+    pub(crate) first_id: Option<u32>,
 }
 
 impl Plan {
     /// The sandbox as runtimes take it.
     pub(crate) fn sandbox(&self) -> Sandbox {
         let pin = |kind: &str| Some(self.dir.join(kind));
-        Sandbox { network: pin("net"), ipc: pin("ipc"), uts: pin("uts"), hostname: self.hostname.clone() }
+        let user = self.first_id.map(|first_id| UserNamespace { path: self.dir.join(USER), first_id });
+        Sandbox { network: pin("net"), ipc: pin("ipc"), uts: pin("uts"), user, hostname: self.hostname.clone() }
     }
 
     /// Whether the sandbox is complete.
     pub(crate) fn is_built(&self) -> Result<bool, NetworkError> {
-        if !KINDS.iter().all(|kind| is_pinned(&self.dir.join(kind))) {
+        let has_user = is_pinned(&self.dir.join(USER));
+        if !KINDS.iter().all(|kind| is_pinned(&self.dir.join(kind))) || has_user != self.first_id.is_some() {
             return Ok(false);
         }
         let mut socket = Socket::open()?;
@@ -83,11 +90,15 @@ impl Plan {
             let doing = format!("{doing} of pod {}", self.uid);
             move |errno: Errno| NetworkError::Kernel { doing, source: errno.into() }
         };
-        unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWUTS).map_err(system("making the namespaces"))?;
-        nix::unistd::sethostname(&self.hostname).map_err(system("setting the hostname"))?;
-        for kind in KINDS {
-            pin(kind, &self.dir.join(kind))?;
+        let kinds = CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWUTS;
+        match self.first_id {
+            Some(first_id) => self.pin_owned(first_id, kinds)?,
+            None => {
+                unshare(kinds).map_err(system("making the namespaces"))?;
+                KINDS.iter().try_for_each(|kind| pin(Path::new(&format!("/proc/thread-self/ns/{kind}")), &self.dir.join(kind)))?;
+            }
         }
+        nix::unistd::sethostname(&self.hostname).map_err(system("setting the hostname"))?;
         for (name, value) in SYSCTLS {
             sysctl(name, value)?;
         }
@@ -102,6 +113,19 @@ impl Plan {
         self.configure_inside()?;
         // The first datagram to the Pod must not be lost: nobody sends it again.
         host.await_operational(&self.veth)
+    }
+
+    /// Creates and pins a user namespace and those that it owns. The thread enters the latter.
+    fn pin_owned(&self, first_id: u32, kinds: CloneFlags) -> Result<(), NetworkError> {
+        let making = || format!("making the user namespace of pod {}", self.uid);
+        let failed = |error: UserNamespaceError| NetworkError::kernel(making())(io::Error::other(RuntimeError::from(error)));
+        let owned = Owned::make(first_id, kinds).map_err(failed)?;
+        KINDS.iter().chain([&USER]).try_for_each(|kind| pin(&owned.namespace(kind), &self.dir.join(kind)))?;
+        for kind in KINDS {
+            let namespace = File::open(self.dir.join(kind)).map_err(NetworkError::io(making()))?;
+            setns(namespace, CloneFlags::empty()).map_err(|errno| NetworkError::kernel(making())(errno.into()))?;
+        }
+        Ok(())
     }
 
     /// Addresses and routes inside. The address has no range on the link: every packet goes to the node, which routes it and
@@ -132,7 +156,7 @@ pub(crate) fn build_ipc(uid: &str, dir: &Path) -> Result<PathBuf, NetworkError> 
     fs::create_dir_all(dir).map_err(NetworkError::io(format!("making {}", dir.display())))?;
     let failed = |errno: Errno| NetworkError::kernel(format!("making the IPC namespace of pod {uid}"))(errno.into());
     unshare(CloneFlags::CLONE_NEWIPC).map_err(failed)?;
-    pin("ipc", &path)?;
+    pin(Path::new("/proc/thread-self/ns/ipc"), &path)?;
     Ok(path)
 }
 
@@ -149,17 +173,16 @@ fn is_pinned(path: &Path) -> bool {
     statfs(path).is_ok_and(|stat| stat.filesystem_type() == NSFS)
 }
 
-/// Mounts a namespace of the calling thread on a file.
-fn pin(kind: &str, path: &Path) -> Result<(), NetworkError> {
+/// Mounts a namespace on a file.
+fn pin(namespace: &Path, path: &Path) -> Result<(), NetworkError> {
     File::create(path).map_err(NetworkError::io(format!("making {}", path.display())))?;
-    let own = format!("/proc/thread-self/ns/{kind}");
-    mount(Some(own.as_str()), path, None::<&str>, MsFlags::MS_BIND, None::<&str>)
+    mount(Some(namespace), path, None::<&str>, MsFlags::MS_BIND, None::<&str>)
         .map_err(|errno| NetworkError::io(format!("pinning a namespace as {}", path.display()))(errno.into()))
 }
 
 /// Removes the pins in `dir` and the Pod's interface on the node, as far as they exist.
 pub(crate) fn remove(dir: &Path, veth: Option<&str>) -> Result<(), NetworkError> {
-    for kind in KINDS {
+    for kind in KINDS.iter().chain([&USER]) {
         let path = dir.join(kind);
         unmount(&path)?;
         match fs::remove_file(&path) {

@@ -138,8 +138,8 @@ fn pods_reach_each_other_and_the_node_and_leave_no_trace() {
         uplink();
         let before = traces();
         let network = node("sk1", "10.244.0.0/24").await;
-        let a = network.add_pod("uid-a", "web-0", &[]).await.expect("added");
-        let b = network.add_pod("uid-b", "web-1", &[]).await.expect("added");
+        let a = network.add_pod("uid-a", "web-0", &[], None).await.expect("added");
+        let b = network.add_pod("uid-b", "web-1", &[], None).await.expect("added");
         assert_eq!(a.ip.to_string(), "10.244.0.2");
         assert_eq!(in_pod(&a.sandbox, || run("hostname")), "web-0\n");
         assert_ne!(run("hostname"), "web-0\n");
@@ -161,13 +161,13 @@ fn pods_reach_each_other_and_the_node_and_leave_no_trace() {
         assert_eq!(ask_from(&a, to_b).as_deref(), Ok("10.244.0.2"));
         assert_eq!(ask_from(&b, to_b).as_deref(), Ok("10.244.0.3"));
         assert_eq!(ask(to_b).as_deref(), Ok("10.244.0.1"));
-        assert_eq!(network.add_pod("uid-a", "web-0", &[]).await.expect("again"), a);
+        assert_eq!(network.add_pod("uid-a", "web-0", &[], None).await.expect("again"), a);
         assert_eq!(network.pods().await.expect("listed"), ["uid-a", "uid-b"]);
 
         // The next process finds everything, and running Pods notice nothing.
         drop(network);
         let network = node("sk1", "10.244.0.0/24").await;
-        assert_eq!(network.add_pod("uid-b", "web-1", &[]).await.expect("adopted"), b);
+        assert_eq!(network.add_pod("uid-b", "web-1", &[], None).await.expect("adopted"), b);
         assert_eq!(ask_from(&a, to_b).as_deref(), Ok("10.244.0.2"));
 
         network.remove_pod("uid-a").await.expect("removed");
@@ -179,12 +179,60 @@ fn pods_reach_each_other_and_the_node_and_leave_no_trace() {
     });
 }
 
+/// Runs a shell line as root of a Pod's user namespace, in its other namespaces.
+fn as_root_in_pod(sandbox: &Sandbox, line: &str) -> String {
+    let pin = |path: &Option<PathBuf>| path.as_ref().expect("pinned").display().to_string();
+    let user = sandbox.user.as_ref().expect("a user namespace").path.display();
+    let (net, ipc, uts) = (pin(&sandbox.network), pin(&sandbox.ipc), pin(&sandbox.uts));
+    run(&format!("nsenter --user={user} --net={net} --ipc={ipc} --uts={uts} sh -ec '{line}'"))
+}
+
+#[test]
+fn a_user_namespace_owns_the_others_of_its_pod() {
+    isolated(|| async {
+        uplink();
+        let before = traces();
+        let network = node("sk1", "10.244.0.0/24").await;
+        let plain = network.add_pod("uid-a", "plain", &[], None).await.expect("added");
+        assert_eq!(plain.sandbox.user, None);
+        let pod = network.add_pod("uid-b", "own", &[], Some(131_072)).await.expect("added");
+        assert_eq!(pod.sandbox.user.as_ref().map(|user| user.first_id), Some(131_072));
+        let sysctls = [("net.ipv4.ip_local_port_range", "20000 20100"), ("kernel.shm_rmid_forced", "1")];
+        set_sysctls(&pod.sandbox, sysctls.map(|(name, value)| (name.to_owned(), value.to_owned())).into()).await.expect("set");
+        // Its root may do in them what root does: the name, addresses, rules, low ports.
+        let line = "cat /proc/self/uid_map; hostname; hostname other; hostname; ip address add 192.0.2.77/32 dev lo;
+                    cat /proc/sys/net/ipv4/ip_local_port_range /proc/sys/kernel/shm_rmid_forced";
+        let words: Vec<String> = as_root_in_pod(&pod.sandbox, line).split_whitespace().map(str::to_owned).collect();
+        assert_eq!(words, ["0", "131072", "65536", "own", "other", "20000", "20100", "1"]);
+        serve(&plain, 80);
+        assert_eq!(ask_from(&pod, SocketAddr::new(plain.ip, 80)).as_deref(), Ok(pod.ip.to_string().as_str()));
+
+        drop(network);
+        let network = node("sk1", "10.244.0.0/24").await;
+        let user = |sandbox: &Sandbox| {
+            std::fs::metadata(&sandbox.user.as_ref().expect("one").path).map(|state| std::os::unix::fs::MetadataExt::ino(&state))
+        };
+        let of_first = user(&pod.sandbox).expect("pinned");
+        let again = network.add_pod("uid-b", "own", &[], Some(131_072)).await.expect("adopted");
+        assert_eq!((&again, user(&again.sandbox).expect("pinned")), (&pod, of_first), "the same namespace");
+        // A half-made sandbox is made again with all of its namespaces.
+        nix::mount::umount2(&pod.sandbox.user.as_ref().expect("one").path, nix::mount::MntFlags::MNT_DETACH).expect("unpinned");
+        let made = network.add_pod("uid-b", "own", &[], Some(131_072)).await.expect("made again");
+        assert!(as_root_in_pod(&made.sandbox, "hostname third; hostname").starts_with("third"));
+        network.remove_pod("uid-b").await.expect("removed");
+        assert!(!made.sandbox.user.expect("one").path.exists());
+        network.add_pod("uid-c", "left", &[], Some(196_608)).await.expect("added");
+        network.remove_all().await.expect("removed");
+        assert_eq!(traces(), before);
+    });
+}
+
 #[test]
 fn what_nobody_programmed_never_leaves_the_node() {
     isolated(|| async {
         uplink();
         let network = node("sk1", "10.244.0.0/24").await;
-        let pod = network.add_pod("uid-a", "web-0", &[]).await.expect("added");
+        let pod = network.add_pod("uid-a", "web-0", &[], None).await.expect("added");
         for ip in [[10, 96, 5, 5], [10, 111, 255, 254], [10, 244, 9, 9], [10, 244, 255, 255]] {
             let started = Instant::now();
             let (from_pod, from_node) = (ask_from(&pod, at(ip, 80)), ask(at(ip, 80)));
@@ -222,8 +270,8 @@ fn host_ports_lead_to_their_pod_from_everywhere() {
             HostPort { host_ip: None, protocol: Protocol::Tcp, host_port: 8080, container_port: 80 },
             HostPort { host_ip: Some(Ipv4Addr::new(192, 0, 2, 1)), protocol: Protocol::Tcp, host_port: 8081, container_port: 80 },
         ];
-        let web = network.add_pod("uid-a", "web-0", &ports).await.expect("added");
-        let other = network.add_pod("uid-b", "web-1", &[]).await.expect("added");
+        let web = network.add_pod("uid-a", "web-0", &ports, None).await.expect("added");
+        let other = network.add_pod("uid-b", "web-1", &[], None).await.expect("added");
         serve(&web, 80);
         assert_eq!(ask(at([127, 0, 0, 1], 8080)).as_deref(), Ok("10.244.0.1"));
         assert_eq!(ask(at([192, 0, 2, 1], 8080)).as_deref(), Ok("192.0.2.1"));
@@ -231,7 +279,7 @@ fn host_ports_lead_to_their_pod_from_everywhere() {
         assert_eq!(ask(at([127, 0, 0, 1], 8081)), Err(ErrorKind::ConnectionRefused));
         assert_eq!(ask_from(&other, at([192, 0, 2, 1], 8080)).as_deref(), Ok("10.244.0.3"));
         assert_eq!(ask_from(&web, at([192, 0, 2, 1], 8080)).as_deref(), Ok("10.244.0.1"), "to itself");
-        let taken = network.add_pod("uid-c", "web-2", &ports).await.expect_err("taken");
+        let taken = network.add_pod("uid-c", "web-2", &ports, None).await.expect_err("taken");
         assert_eq!(taken.to_string(), "host port 8080/tcp is already taken by another Pod on this node");
         network.remove_pod("uid-a").await.expect("removed");
         assert_eq!(ask(at([192, 0, 2, 1], 8080)), Err(ErrorKind::ConnectionRefused));
@@ -278,10 +326,10 @@ fn a_host_port_takes_nothing_from_the_cluster_or_the_node() {
             (tcp(None, 2379), "host port 2379/tcp is in use: a program of the node listens at 127.0.0.1"),
             (tcp(Some([192, 0, 2, 1]), 10250), "host port 10250/tcp is in use: a program of the node listens at 0.0.0.0"),
         ] {
-            assert_eq!(network.add_pod("uid-e", "evil", &[port]).await.expect_err("refused").to_string(), why);
+            assert_eq!(network.add_pod("uid-e", "evil", &[port], None).await.expect_err("refused").to_string(), why);
         }
         // Ports that only the cluster's addresses have are free on the node's.
-        let evil = network.add_pod("uid-e", "evil", &[tcp(None, 53), tcp(None, 81)]).await.expect("added");
+        let evil = network.add_pod("uid-e", "evil", &[tcp(None, 53), tcp(None, 81)], None).await.expect("added");
         serve(&evil, 80);
         let own = Ok("the node's own");
         for port in [53, 81] {
@@ -294,7 +342,7 @@ fn a_host_port_takes_nothing_from_the_cluster_or_the_node() {
         answer(at([127, 0, 0, 1], 53));
         drop(network);
         let network = node("sk1", "10.244.0.0/24").await;
-        assert_eq!(network.add_pod("uid-e", "evil", &[tcp(None, 53), tcp(None, 81)]).await.expect("kept").ip, evil.ip);
+        assert_eq!(network.add_pod("uid-e", "evil", &[tcp(None, 53), tcp(None, 81)], None).await.expect("kept").ip, evil.ip);
     });
 }
 
@@ -304,7 +352,7 @@ fn a_host_port_goes_with_its_pod_also_when_the_rules_fail_once() {
     isolated(|| async {
         uplink();
         let network = node("sk1", "10.244.0.0/24").await;
-        network.add_pod("uid-a", "web", &[tcp(None, 8080)]).await.expect("added");
+        network.add_pod("uid-a", "web", &[tcp(None, 8080)], None).await.expect("added");
         let leads = || run("nft list table ip sk1-net").contains("8080");
         assert!(leads());
         run(
@@ -325,7 +373,7 @@ fn names_are_for_pods_and_the_node() {
              ip address add 192.0.2.1/24 dev up0; ip route add default via 192.0.2.9
              ip netns exec lan sh -c 'ip link set lo up; ip link set up0 up; ip address add 192.0.2.9/24 dev up0; ip route add 10.96.0.0/12 via 192.0.2.1'");
         let network = node("sk1", "10.244.0.0/24").await;
-        let pod = network.add_pod("uid-a", "web", &[]).await.expect("added");
+        let pod = network.add_pod("uid-a", "web", &[], None).await.expect("added");
         let dns = at([10, 96, 0, 10], 53);
         answer(dns);
         answer(at([192, 0, 2, 1], 8000));
@@ -362,8 +410,8 @@ fn a_pod_speaks_under_its_own_addresses_to_the_node_alone() {
     isolated(|| async {
         uplink();
         let network = node("sk1", "10.244.0.0/24").await;
-        let evil = network.add_pod("uid-a", "evil", &[]).await.expect("added");
-        let other = network.add_pod("uid-b", "other", &[]).await.expect("added");
+        let evil = network.add_pod("uid-a", "evil", &[], None).await.expect("added");
+        let other = network.add_pod("uid-b", "other", &[], None).await.expect("added");
         serve(&other, 80);
         let node = UdpSocket::bind("10.244.0.1:9999").expect("bound");
         node.set_read_timeout(Some(Duration::from_secs(5))).expect("set");

@@ -27,4 +27,8 @@ impl VolumeKind for ImageVolume {
     fn no_exec(&self) -> bool {
         true
     }
+
+    fn ids_mapped(&self) -> bool {
+        true
+    }
 }

@@ -96,6 +96,11 @@ pub trait VolumeKind: Send + Sync {
         false
     }
 
+    /// Whether its files have the ids of the Pod's user namespace: the agent, which mounts them, has mapped them.
+    fn ids_mapped(&self) -> bool {
+        false
+    }
+
     /// What is behind [`VolumeKind::path`] if that is a link, once the volume is set up. Blocks.
     fn target(&self, path: PathBuf) -> Result<PathBuf, VolumeError> {
         Ok(path)

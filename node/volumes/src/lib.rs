@@ -163,7 +163,7 @@ impl Volumes {
             };
             let recursive_read_only = read_only && asks_for_recursive_read_only(wanted);
             let mount = Mount::new(source, &wanted.mount_path, read_only);
-            mounts.push(Mount { propagation, recursive_read_only, no_exec: kind.no_exec(), ..mount });
+            mounts.push(Mount { propagation, recursive_read_only, no_exec: kind.no_exec(), ids_mapped: kind.ids_mapped(), ..mount });
         }
         mounts.sort_by_key(|mount| mount.target.components().count());
         Ok(mounts)

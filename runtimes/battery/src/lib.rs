@@ -100,7 +100,7 @@ pub fn plain_spec(id: &str) -> ContainerSpec {
     ContainerSpec {
         id: ContainerId(id.into()),
         labels: [("name".to_owned(), id.to_owned())].into(),
-        sandbox: Sandbox { network: None, ipc: None, uts: None, hostname: "pod".into() },
+        sandbox: Sandbox { network: None, ipc: None, uts: None, user: None, hostname: "pod".into() },
         processes: Processes::Own,
         cgroup: format!("skiff-test/{id}"),
         content: Content::Linux { rootfs: "/".into() },

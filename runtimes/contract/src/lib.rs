@@ -6,6 +6,7 @@ mod error;
 mod proposals;
 mod spec;
 
+use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,7 +17,8 @@ pub use error::RuntimeError;
 pub use proposals::WasmProposal;
 pub use spec::{
     ContainerId, ContainerSpec, ContainerState, ContainerStatus, Content, ContentKind, Device, ExecSpec, Exit, HttpRequests, HttpSettings,
-    Mount, Processes, Propagation, Resources, Sandbox, Seccomp, Security, Stats, TENANT_LABEL, TerminalSize, User,
+    Mount, Processes, Propagation, Resources, Sandbox, Seccomp, Security, Stats, TENANT_LABEL, TerminalSize, USER_NAMESPACE_IDS, User,
+    UserNamespace,
 };
 
 /// Runs containers. One implementation a RuntimeClass handler.
@@ -44,6 +46,10 @@ pub trait Runtime: Send + Sync {
     /// Whether the runtime and the kernel make mounts read-only with all that is mounted below
     /// ([`Mount::recursive_read_only`]). Final after [`Runtime::check`] has succeeded.
     fn mounts_recursively_read_only(&self) -> bool;
+
+    /// Whether containers can have the ids of a user namespace ([`Sandbox::user`]), also on the files of mounts from these directories.
+    /// The error says what is missing. Blocks for a moment.
+    fn supports_user_namespaces(&self, dirs: &[&Path]) -> Result<(), RuntimeError>;
 
     /// The slow part of a container's first start that [`Runtime::prepare`] would do now. `None` when nothing of it is left to do,
     /// or when the content was rejected and is not tried again yet.

@@ -29,8 +29,30 @@ pub struct Sandbox {
     pub ipc: Option<PathBuf>,
     /// UTS namespace (hostname); `None` is the node's own.
     pub uts: Option<PathBuf>,
+    /// User namespace, which owns the others; `None` is the node's own.
+    #[serde(default)]
+    pub user: Option<UserNamespace>,
     /// The Pod's hostname.
     pub hostname: String,
+}
+
+/// The number of ids in a user namespace of a Pod, upstream's default.
+pub const USER_NAMESPACE_IDS: u32 = 65_536;
+
+/// A user namespace: the ids from 0 to [`USER_NAMESPACE_IDS`] inside are as many ids of the node, the same for users and groups.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserNamespace {
+    /// Where it is pinned.
+    pub path: PathBuf,
+    /// The node's id of its id 0.
+    pub first_id: u32,
+}
+
+impl UserNamespace {
+    /// The node's id of an id in the namespace. `None` when the namespace does not have it.
+    pub fn id_on_node(&self, id: u32) -> Option<u32> {
+        (id < USER_NAMESPACE_IDS).then(|| self.first_id.checked_add(id)).flatten()
+    }
 }
 
 /// The processes that a container sees and may signal.
@@ -65,7 +87,7 @@ pub enum Content {
         /// `sha256:…` of the file: the key of the compile cache.
         digest: String,
     },
-    /// A mounted, writable root file system.
+    /// A mounted, writable root file system. Its files have the ids of the sandbox's user namespace, if it has one.
     Linux {
         /// The path at which it is mounted.
         rootfs: PathBuf,
@@ -103,6 +125,10 @@ pub struct Mount {
     /// Which later mounts below it are visible on both sides.
     #[serde(default)]
     pub propagation: Propagation,
+    /// Whether its files have the ids of the sandbox's user namespace already. Those of any other mount have the node's, and the
+    /// runtime maps them.
+    #[serde(default)]
+    pub ids_mapped: bool,
 }
 
 impl Mount {
@@ -115,6 +141,7 @@ impl Mount {
             recursive_read_only: false,
             no_exec: false,
             propagation: Propagation::Private,
+            ids_mapped: false,
         }
     }
 }
@@ -187,6 +214,9 @@ pub struct Security {
     /// The system calls that it may make, unless it is privileged.
     #[serde(default)]
     pub seccomp: Seccomp,
+    /// Whether all of `/proc` can be seen and written. Only with a user namespace of the sandbox, which is what protects the node then.
+    #[serde(default)]
+    pub unmasked_proc: bool,
 }
 
 /// The system calls that a container may make.

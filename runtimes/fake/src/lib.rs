@@ -8,6 +8,7 @@ mod container;
 mod script;
 mod world;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,6 +56,10 @@ impl Runtime for FakeRuntime {
 
     fn mounts_recursively_read_only(&self) -> bool {
         true
+    }
+
+    fn supports_user_namespaces(&self, _dirs: &[&Path]) -> Result<(), RuntimeError> {
+        self.world.supports_user_namespaces(self.handler)
     }
 
     async fn check(&self) -> Result<(), RuntimeError> {

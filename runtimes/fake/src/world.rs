@@ -1,6 +1,6 @@
 //! The world of simulated containers: what the state directory and the kernel are for a real runtime.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io::Cursor;
 use std::sync::Arc;
 
@@ -30,6 +30,7 @@ struct Inner {
     containers: BTreeMap<ContainerId, (Container, Arc<Notify>)>,
     http_requests: BTreeMap<ContainerId, HttpRequests>,
     preparation: Option<Preparation>,
+    without_user_namespaces: BTreeSet<&'static str>,
     faults: HashMap<Operation, VecDeque<Fault>>,
     calls: Vec<Operation>,
     last_pid: i32,
@@ -79,6 +80,16 @@ impl World {
     /// From now on each content needs this preparation; without it none does.
     pub fn set_preparation(&self, preparation: Option<Preparation>) {
         self.inner.lock().preparation = preparation;
+    }
+
+    /// From now on the runtime of that handler has no user namespaces.
+    pub fn forget_user_namespaces(&self, handler: &'static str) {
+        self.inner.lock().without_user_namespaces.insert(handler);
+    }
+
+    pub(crate) fn supports_user_namespaces(&self, handler: &str) -> Result<(), RuntimeError> {
+        let is_without = self.inner.lock().without_user_namespaces.contains(handler);
+        if is_without { Err(RuntimeError::Missing("this world has no user namespaces".into())) } else { Ok(()) }
     }
 
     pub(crate) fn preparation(&self) -> Option<Preparation> {

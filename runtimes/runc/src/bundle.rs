@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 pub use mounts::RECURSIVE_READ_ONLY;
 use oci_spec::runtime::{Process, Spec};
-use runtimes_contract::{ContainerSpec, Content, ExecSpec, Processes, RuntimeError, Seccomp, Security};
+use runtimes_contract::{ContainerSpec, Content, ExecSpec, Processes, RuntimeError, Seccomp, Security, USER_NAMESPACE_IDS};
 use runtimes_host::cgroup::{Mode, cpu_weight};
 use runtimes_host::process::ProcessRef;
 use runtimes_shim::record::TARGET_ANNOTATION;
@@ -66,6 +66,10 @@ pub fn bundle(spec: &ContainerSpec, facts: &Facts) -> Result<Spec, RuntimeError>
         return Err(RuntimeError::Unsupported(format!("invalid target container: no process of container \"{id}\" runs")));
     }
     let privileged = spec.security.privileged;
+    if spec.security.unmasked_proc && spec.sandbox.user.is_none() {
+        return Err(RuntimeError::Unsupported("procMount Unmasked needs a user namespace (hostUsers: false)".into()));
+    }
+    let hides_nothing = privileged || spec.security.unmasked_proc;
     let whole = json!({
         "ociVersion": "1.0.2",
         "process": process(spec),
@@ -76,10 +80,12 @@ pub fn bundle(spec: &ContainerSpec, facts: &Facts) -> Result<Spec, RuntimeError>
             "cgroupsPath": format!("/{}", spec.cgroup),
             "rootfsPropagation": mounts::root_propagation(spec),
             "namespaces": namespaces(spec, facts),
+            "uidMappings": id_mappings(spec),
+            "gidMappings": id_mappings(spec),
             "resources": resources(spec, facts),
             "devices": devices(facts, privileged),
-            "maskedPaths": if privileged { json!([]) } else { json!(MASKED_PATHS) },
-            "readonlyPaths": if privileged { json!([]) } else { json!(READONLY_PATHS) },
+            "maskedPaths": if hides_nothing { json!([]) } else { json!(MASKED_PATHS) },
+            "readonlyPaths": if hides_nothing { json!([]) } else { json!(READONLY_PATHS) },
             "seccomp": filter(&spec.security),
         },
     });
@@ -154,7 +160,8 @@ fn namespaces(spec: &ContainerSpec, facts: &Facts) -> Vec<Value> {
     };
     let mut all: Vec<Value> = processes.into_iter().chain([json!({ "type": "mount" })]).collect();
     let sandbox = &spec.sandbox;
-    let shared = [("network", &sandbox.network), ("ipc", &sandbox.ipc), ("uts", &sandbox.uts)];
+    let user = sandbox.user.as_ref().map(|user| user.path.clone());
+    let shared = [("user", &user), ("network", &sandbox.network), ("ipc", &sandbox.ipc), ("uts", &sandbox.uts)];
     // A namespace that is not named is the node's own.
     all.extend(shared.into_iter().filter_map(|(kind, path)| path.as_ref().map(|path| json!({ "type": kind, "path": path }))));
     if facts.v2() {
@@ -178,6 +185,12 @@ fn device_rules(spec: &ContainerSpec, facts: &Facts) -> Vec<Value> {
         json!({ "allow": true, "type": node["type"], "major": node["major"], "minor": node["minor"], "access": device.access })
     });
     std::iter::once(json!({ "allow": privileged, "access": "rwm" })).chain(own).collect()
+}
+
+/// Of a user namespace that is joined too: runc then knows which of the node's ids is root inside.
+fn id_mappings(spec: &ContainerSpec) -> Option<Value> {
+    let user = spec.sandbox.user.as_ref()?;
+    Some(json!([{ "containerID": 0, "hostID": user.first_id, "size": USER_NAMESPACE_IDS }]))
 }
 
 /// Absent values are null here, and the typed spec leaves them out.

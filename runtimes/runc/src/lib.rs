@@ -8,6 +8,7 @@ mod errors;
 mod exec;
 pub mod pause;
 mod runtime;
+pub mod stage;
 mod tool;
 mod version;
 

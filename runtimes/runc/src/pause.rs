@@ -26,7 +26,10 @@ pub(crate) fn furnish(dir: &Path, group: &Group, spec: &ContainerSpec) -> Result
 /// The arguments of its shim.
 pub(crate) fn args(dir: &Path, spec: &ContainerSpec) -> Vec<OsString> {
     let mut args: Vec<OsString> = vec!["pause".into(), dir.into(), spec.oom_score_adj.to_string().into()];
-    let namespaces = [("network=", &spec.sandbox.network), ("ipc=", &spec.sandbox.ipc), ("uts=", &spec.sandbox.uts)];
+    let sandbox = &spec.sandbox;
+    let user = sandbox.user.as_ref().map(|user| user.path.clone());
+    // The user namespace first: it owns the others, and only its processes may join them then.
+    let namespaces = [("user=", &user), ("network=", &sandbox.network), ("ipc=", &sandbox.ipc), ("uts=", &sandbox.uts)];
     args.extend(namespaces.into_iter().filter_map(|(kind, path)| {
         let mut argument = OsString::from(kind);
         argument.push(path.as_ref()?);
@@ -38,6 +41,7 @@ pub(crate) fn args(dir: &Path, spec: &ContainerSpec) -> Vec<OsString> {
 #[cfg(test)]
 mod tests {
     use runtimes_battery::plain_spec;
+    use runtimes_contract::UserNamespace;
 
     use super::*;
 
@@ -49,5 +53,7 @@ mod tests {
         spec.sandbox.uts = None;
         spec.sandbox.ipc = Some("/run/ipc".into());
         assert_eq!(args(Path::new("/d"), &spec), ["pause", "/d", "-998", "network=/run/net", "ipc=/run/ipc"]);
+        spec.sandbox.user = Some(UserNamespace { path: "/run/user".into(), first_id: 65_536 });
+        assert_eq!(args(Path::new("/d"), &spec), ["pause", "/d", "-998", "user=/run/user", "network=/run/net", "ipc=/run/ipc"]);
     }
 }

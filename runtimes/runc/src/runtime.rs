@@ -23,9 +23,11 @@ use runtimes_shim::exec::Permits;
 use runtimes_shim::launch::{PidNamespace, launch};
 use runtimes_shim::shims::Shims;
 use runtimes_shim::state::open_log;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::bundle::{Facts, RECURSIVE_READ_ONLY, bundle, exec_process};
+use crate::stage::{self, Stage};
 use crate::tool::{Runc, flags};
 use crate::{errors, exec, pause};
 
@@ -76,6 +78,10 @@ impl Runtime for RuncRuntime {
         self.has_rro.load(Ordering::Relaxed) && have_recursive_attributes()
     }
 
+    fn supports_user_namespaces(&self, dirs: &[&Path]) -> Result<(), RuntimeError> {
+        self.shims.check_user_namespaces(dirs)
+    }
+
     async fn check(&self) -> Result<(), RuntimeError> {
         let (shim, runc, has_rro) = (self.shim.clone(), self.runc.clone(), self.has_rro.clone());
         blocking(move || {
@@ -119,7 +125,9 @@ impl Runtime for RuncRuntime {
         let dir = self.shims.state.dir(id);
         if made.spec.content == Content::Pause {
             let args = pause::args(&dir, &made.spec);
-            return launch(&self.shim, args, &dir.join("shim.log"), Some(group), PidNamespace::Own).await;
+            // In a user namespace it makes its PID namespace itself, which only then belongs to the user namespace.
+            let pids = if made.spec.sandbox.user.is_some() { PidNamespace::OfChild } else { PidNamespace::Own };
+            return launch(&self.shim, args, &dir.join("shim.log"), Some(group), pids).await;
         }
         let counter = group.oom_counter();
         let mut args: Vec<OsString> = vec!["run".into()];
@@ -201,10 +209,12 @@ impl RuncRuntime {
 
 fn create(shims: &Shims, runc: &Runc, spec: &ContainerSpec) -> Result<(), RuntimeError> {
     let group = shims.group(spec)?;
-    let oci = if spec.content == Content::Pause { None } else { Some(bundle(spec, &facts(shims, spec)?)?) };
+    let (stage, staged) = staged(shims, runc, spec)?.unzip();
+    let staged = staged.as_ref().unwrap_or(spec);
+    let oci = if spec.content == Content::Pause { None } else { Some(bundle(staged, &facts(shims, spec)?)?) };
     let dir = shims.state.create(spec)?;
     let made = match &oci {
-        Some(oci) => furnish(&dir, oci, spec),
+        Some(oci) => furnish(&dir, oci, stage.as_ref(), spec),
         None => pause::furnish(&dir, &group, spec),
     };
     if made.is_err()
@@ -215,6 +225,15 @@ fn create(shims: &Shims, runc: &Runc, spec: &ContainerSpec) -> Result<(), Runtim
     made
 }
 
+/// The stage of a container with a user namespace, and its spec for runc.
+fn staged(shims: &Shims, runc: &Runc, spec: &ContainerSpec) -> Result<Option<(Stage, ContainerSpec)>, RuntimeError> {
+    if spec.sandbox.user.is_none() {
+        return Ok(None);
+    }
+    let needed = [shims.state.dir(&spec.id), runc.root.clone(), runc.binary.clone(), spec.log_path.clone()];
+    stage::stage(spec, stage::mount_point(&needed)?)
+}
+
 fn facts(shims: &Shims, spec: &ContainerSpec) -> Result<Facts, RuntimeError> {
     let devices = if spec.security.privileged { host_devices(Path::new("/dev")) } else { Vec::new() };
     let (mode, limits_swap) = (shims.cgroups.mode(), shims.cgroups.limits_swap());
@@ -222,11 +241,18 @@ fn facts(shims: &Shims, spec: &ContainerSpec) -> Result<Facts, RuntimeError> {
     Ok(Facts { cgroups: Some(mode), limits_swap, devices, own_devices, target: target(shims, spec)? })
 }
 
-fn furnish(dir: &Path, oci: &Spec, spec: &ContainerSpec) -> Result<(), RuntimeError> {
-    let writing = || format!("writing {}/config.json", dir.display());
-    let text = serde_json::to_vec(oci).map_err(io::Error::other).map_err(RuntimeError::io(writing()))?;
-    write_atomic(&dir.join("config.json"), &text, PRIVATE).map_err(RuntimeError::io(writing()))?;
+fn furnish(dir: &Path, oci: &Spec, stage: Option<&Stage>, spec: &ContainerSpec) -> Result<(), RuntimeError> {
+    write_json(&dir.join("config.json"), oci)?;
+    if let Some(stage) = stage {
+        write_json(&dir.join(stage::FILE), stage)?;
+    }
     open_log(&spec.log_path, None).map(|_| ())
+}
+
+fn write_json(path: &Path, value: &impl Serialize) -> Result<(), RuntimeError> {
+    let writing = || format!("writing {}", path.display());
+    let text = serde_json::to_vec(value).map_err(io::Error::other).map_err(RuntimeError::io(writing()))?;
+    write_atomic(path, &text, PRIVATE).map_err(RuntimeError::io(writing()))
 }
 
 /// The first process of the container whose PID namespace a container joins. The shim checks, before anything of the container

@@ -8,5 +8,7 @@ mod harness;
 mod oci;
 #[path = "battery/processes.rs"]
 mod processes;
+#[path = "battery/user_namespaces.rs"]
+mod user_namespaces;
 
 runtimes_battery::battery!(harness::Runc::new());

@@ -62,6 +62,8 @@ pub enum PidNamespace {
     Node,
     /// Itself alone, as the first process of a namespace of its own.
     Own,
+    /// Those of the node. It starts the container's process in a namespace which it makes, as another child of ours, and ends.
+    OfChild,
 }
 
 /// Starts `program` with `args` and waits until it reports that the container runs. On an error the shim has ended and is
@@ -85,7 +87,12 @@ pub async fn launch(
     let heard = tokio::time::timeout(READY_TIMEOUT, hear(&mut socket)).await;
     let answer = heard.as_deref().unwrap_or_default().to_owned();
     let failure = match heard {
-        Ok(answer) if answer == "ready\n" => return Ok(()),
+        Ok(answer) if answer == "ready\n" => {
+            if pids == PidNamespace::OfChild {
+                shim.ended().await.map_err(RuntimeError::io(format!("waiting for shim {}", shim.pid)))?;
+            }
+            return Ok(());
+        }
         Ok(answer) => understand(&answer, || std::fs::read_to_string(&errors).unwrap_or_default()),
         Err(_) => RuntimeError::Tool { tool: "the shim", message: format!("said nothing for {} s", READY_TIMEOUT.as_secs()) },
     };
@@ -177,7 +184,7 @@ fn spawn(
 /// The namespace of a thread's children can be set only once, so each one needs a thread of its own.
 fn spawn_in(command: &mut Command, pids: PidNamespace) -> io::Result<Child> {
     match pids {
-        PidNamespace::Node => command.spawn(),
+        PidNamespace::Node | PidNamespace::OfChild => command.spawn(),
         PidNamespace::Own => {
             let spawn = || {
                 unshare(CloneFlags::CLONE_NEWPID)?;

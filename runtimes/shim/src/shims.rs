@@ -35,6 +35,12 @@ impl Shims {
         self.cgroups.group(&spec.cgroup)
     }
 
+    /// See [`runtimes_contract::Runtime::supports_user_namespaces`]. The state directory is tried too. Blocks.
+    pub fn check_user_namespaces(&self, dirs: &[&Path]) -> Result<(), RuntimeError> {
+        let dirs: Vec<&Path> = dirs.iter().copied().chain([self.state.containers()]).collect();
+        Ok(runtimes_host::user_namespace::check(&dirs)?)
+    }
+
     /// See [`runtimes_contract::Runtime::list`].
     pub async fn list(&self) -> Result<Vec<ContainerStatus>, RuntimeError> {
         let shims = self.clone();

@@ -47,6 +47,11 @@ impl StateDir {
         Ok(Self { containers })
     }
 
+    /// The directory of all containers.
+    pub(crate) fn containers(&self) -> &Path {
+        &self.containers
+    }
+
     /// The directory of one container.
     pub fn dir(&self, id: &ContainerId) -> PathBuf {
         self.containers.join(&id.0)

@@ -23,7 +23,7 @@ use runtimes_shim::state::open_log;
 
 use crate::cache::{Artifact, Cache, StoredModule};
 use crate::compile::Purpose;
-use crate::user::ids;
+use crate::user::{node_ids, owner};
 use program::Programs;
 
 /// The threads of one container: the shim has about a hundred when all of its helpers are busy on a machine of many cores. As many are for
@@ -93,6 +93,10 @@ impl Runtime for WasmtimeRuntime {
         have_recursive_attributes()
     }
 
+    fn supports_user_namespaces(&self, dirs: &[&Path]) -> Result<(), RuntimeError> {
+        self.shims.check_user_namespaces(dirs)
+    }
+
     async fn check(&self) -> Result<(), RuntimeError> {
         let shim = self.shim.clone();
         blocking(move || {
@@ -132,6 +136,7 @@ impl Runtime for WasmtimeRuntime {
         if !spec.devices.is_empty() {
             return Err(RuntimeError::Unsupported("a WebAssembly container has no devices".into()));
         }
+        node_ids(spec)?;
         self.artifact(spec).await?;
         let shims = self.shims.clone();
         let spec = spec.clone();
@@ -177,7 +182,7 @@ impl Runtime for WasmtimeRuntime {
         let state = self.shims.state.clone();
         let owned = id.clone();
         let made = blocking(move || state.made(&owned)).await?;
-        self.shims.reopen_log(id, Some(ids(&made.spec.user))).await
+        self.shims.reopen_log(id, Some(owner(&made.spec)?)).await
     }
 
     async fn prepare_exec(&self, id: &ContainerId, exec: &ExecSpec) -> Result<(), RuntimeError> {
@@ -220,7 +225,7 @@ fn furnish(dir: &Path, spec: &ContainerSpec) -> Result<(), RuntimeError> {
     let making = || format!("making {}", dir.display());
     // The shim mounts its own root there, in its own mount namespace.
     fs::create_dir(dir.join("root")).map_err(RuntimeError::io(making()))?;
-    open_log(&spec.log_path, Some(ids(&spec.user)))?;
+    open_log(&spec.log_path, Some(owner(spec)?))?;
     Ok(())
 }
 

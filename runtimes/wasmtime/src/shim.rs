@@ -159,7 +159,7 @@ fn prepare(channel: &Channel) -> Result<Container, Failure> {
     let preopens = root::enter(&spec, &args.dir.join("root"))?;
     channel.wait_for_go().map_err(Failure::io("waiting for the agent"))?;
     let records = Arc::new(claim.write_pid()?);
-    confine::drop_privileges(&spec.user)?;
+    confine::drop_privileges(&spec)?;
     // A thread has no more privileges than the process.
     attached.serve_beside()?;
     let (stdio, copying) = stdio_of(log, &attached)?;

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext, SecurityContext};
-use runtimes_contract::{ContentKind, Seccomp, Security, User};
+use runtimes_contract::{ContentKind, Seccomp, Security, USER_NAMESPACE_IDS, User};
 
-use super::{ConfigError, inside, user_id};
+use super::{ConfigError, has_user_namespace, inside, user_id};
 use crate::layout::PodName;
 
 /// Most bytes of an image's `/etc/passwd` or `/etc/group` that are read.
@@ -26,6 +26,7 @@ pub(crate) fn privileges(container: &Container) -> Security {
         capabilities_add: names(capabilities.and_then(|capabilities| capabilities.add.as_ref())),
         capabilities_drop: names(capabilities.and_then(|capabilities| capabilities.drop.as_ref())),
         seccomp: Seccomp::RuntimeDefault,
+        unmasked_proc: context.proc_mount.as_deref() == Some("Unmasked"),
     }
 }
 
@@ -109,10 +110,23 @@ pub(crate) fn user(
         groups.extend(number(Some(group))?);
     }
     let requested = User { uid, gid, groups };
+    check_in_namespace(pod, &requested)?;
     Ok(match kind {
         ContentKind::Linux => requested,
-        ContentKind::Wasm => user_id::never_root(requested, &PodName::of(pod).uid),
+        ContentKind::Wasm => user_id::never_root(requested, &PodName::of(pod).uid, has_user_namespace(pod)),
     })
+}
+
+/// Rejects ids that the Pod's user namespace does not have.
+fn check_in_namespace(pod: &Pod, user: &User) -> Result<(), ConfigError> {
+    let ids = user.uid.iter().chain(&user.gid).chain(&user.groups);
+    match ids.copied().find(|id| *id >= USER_NAMESPACE_IDS).filter(|_| has_user_namespace(pod)) {
+        Some(id) => Err(ConfigError(format!(
+            "the user namespace of the Pod (hostUsers: false) has the users and groups 0 to {}, but the container runs as {id}",
+            USER_NAMESPACE_IDS - 1
+        ))),
+        None => Ok(()),
+    }
 }
 
 #[expect(clippy::too_many_arguments, reason = "the rule looks at all of these and nothing else needs them together")]
@@ -226,6 +240,21 @@ mod tests {
         ] {
             assert_eq!(run(pod.clone(), own, image, ContentKind::Linux, Some(root.path())), wanted, "{pod} {image}");
         }
+    }
+
+    #[test]
+    fn a_user_namespace_has_65536_ids() {
+        let user = |host_users: Value, id: i64| {
+            let context = json!({"runAsUser": 5, "supplementalGroups": [id]});
+            let spec = json!({"hostUsers": host_users, "securityContext": context, "containers": [{"name": "c"}]});
+            let pod: Pod = serde_json::from_value(json!({"spec": spec})).expect("a pod");
+            let container = &pod.spec.as_ref().expect("a spec").containers[0];
+            user(&pod, container, "", ContentKind::Linux, None).map(|user| user.groups).map_err(|error| error.0)
+        };
+        assert_eq!(user(json!(false), 65_535), Ok(vec![65_535]));
+        assert_eq!(user(json!(true), 65_536), Ok(vec![65_536]));
+        let refused = user(json!(false), 65_536).expect_err("refused");
+        assert!(refused.contains("has the users and groups 0 to 65535, but the container runs as 65536"), "{refused}");
     }
 
     #[test]

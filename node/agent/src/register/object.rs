@@ -32,6 +32,8 @@ pub(crate) struct Facts {
     pub(crate) handlers: Vec<String>,
     /// Whether all of them make mounts read-only with all that is mounted below.
     pub(crate) recursive_read_only: bool,
+    /// Those of them that have no user namespaces.
+    pub(crate) without_user_namespaces: Vec<String>,
     pub(crate) now: Timestamp,
 }
 
@@ -112,7 +114,10 @@ fn status(config: &Config, facts: &Facts, present: Option<&Node>) -> NodeStatus 
 
 /// The empty name stands for the handler of Pods without a RuntimeClass.
 fn runtime_handler(name: String, facts: &Facts) -> NodeRuntimeHandler {
-    let features = NodeRuntimeHandlerFeatures { recursive_read_only_mounts: Some(facts.recursive_read_only), user_namespaces: Some(false) };
+    let without = &facts.without_user_namespaces;
+    let user_namespaces = if name.is_empty() { without.len() < facts.handlers.len() } else { !without.contains(&name) };
+    let features =
+        NodeRuntimeHandlerFeatures { recursive_read_only_mounts: Some(facts.recursive_read_only), user_namespaces: Some(user_namespaces) };
     NodeRuntimeHandler { name: Some(name), features: Some(features) }
 }
 
@@ -221,6 +226,7 @@ mod tests {
             images: Vec::new(),
             handlers: Vec::new(),
             recursive_read_only: false,
+            without_user_namespaces: Vec::new(),
             now: Timestamp::from_second(1_700_000_000).expect("in range"),
         };
         let mut present = node(&config, &facts, None);
@@ -249,6 +255,7 @@ mod tests {
             images: vec![ContainerImage { names: Some(vec!["docker.io/library/web:latest".to_owned()]), size_bytes: Some(7) }],
             handlers: vec!["wasmtime".to_owned(), "runc".to_owned()],
             recursive_read_only: true,
+            without_user_namespaces: vec!["runc".to_owned()],
             now: Timestamp::from_second(1_700_000_000).expect("in range"),
         };
         let made = node(&config, &facts, None);

@@ -160,6 +160,11 @@ fn end_all<'a>(runs: impl Iterator<Item = (&'a str, &'a InstanceState)>, end: im
     waits.then_some(Step::Wait(None))
 }
 
+/// Whether the files of images that are volumes have ids of the Pod's user namespace, which its sandbox has.
+fn mounts_images_in_sandbox(spec: &PodSpec) -> bool {
+    spec.host_users == Some(false) && spec.volumes.iter().flatten().any(|volume| volume.image.is_some())
+}
+
 /// The step that one container needs.
 fn drive(spec: &PodSpec, role: Role, container: &Container, record: &ContainerRecord, pod_record: &PodRecord, now: Timestamp) -> Step {
     match &record.run {
@@ -185,9 +190,11 @@ fn drive(spec: &PodSpec, role: Role, container: &Container, record: &ContainerRe
         };
     }
     match &record.image {
-        ImageState::Unknown => Step::Pull(container.name.clone()),
+        ImageState::Unknown if pod_record.ready_sandbox().is_some() || !mounts_images_in_sandbox(spec) => {
+            Step::Pull(container.name.clone())
+        }
         ImageState::Ready(_) if pod_record.ready_sandbox().is_some() => Step::Start(container.name.clone()),
-        ImageState::Pulling | ImageState::Ready(_) => Step::Wait(None),
+        ImageState::Unknown | ImageState::Pulling | ImageState::Ready(_) => Step::Wait(None),
     }
 }
 

@@ -7,7 +7,7 @@ fn two_clusters_live_side_by_side() {
     isolated(|| async {
         uplink();
         let first = node("sk1", "10.244.0.0/24").await;
-        let pod = first.add_pod("uid-a", "web-0", &[]).await.expect("added");
+        let pod = first.add_pod("uid-a", "web-0", &[], None).await.expect("added");
         let clash = Network::new(config("sk2")).await.err().expect("same ranges");
         assert!(clash.to_string().contains("--service-cluster-ip-range"), "{clash}");
         assert_eq!(run("ip -o link").matches("sk2").count(), 0, "nothing is half made");
@@ -16,7 +16,7 @@ fn two_clusters_live_side_by_side() {
         (own.cluster_cidr, own.service_cidr, own.dns_ip) = (range("10.45.0.0/16"), range("10.112.0.0/12"), Ipv4Addr::new(10, 112, 0, 10));
         let second = Network::new(own).await.expect("checked");
         second.set_pod_cidr(range("10.45.0.0/24")).await.expect("other ranges");
-        let other = second.add_pod("uid-a", "web-0", &[]).await.expect("added");
+        let other = second.add_pod("uid-a", "web-0", &[], None).await.expect("added");
         serve(&other, 80);
         assert_eq!(ask(SocketAddr::new(other.ip, 80)).as_deref(), Ok("10.45.0.1"));
         first.remove_all().await.expect("removed");
@@ -31,7 +31,7 @@ fn nodes_reach_each_others_pods_under_their_own_addresses() {
         run("ip netns add n2; ip link add up0 type veth peer name up0 netns n2; ip link set up0 up; ip address add 192.0.2.1/24 dev up0
              ip netns exec n2 sh -c 'ip link set lo up; ip link set up0 up; ip address add 192.0.2.2/24 dev up0'");
         let one = node("sk1", "10.244.1.0/24").await;
-        let a = one.add_pod("uid-a", "a", &[]).await.expect("added");
+        let a = one.add_pod("uid-a", "a", &[], None).await.expect("added");
         let second = std::thread::spawn(|| {
             setns(File::open("/run/netns/n2").expect("opened"), CloneFlags::CLONE_NEWNET).expect("entered");
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -42,7 +42,7 @@ fn nodes_reach_each_others_pods_under_their_own_addresses() {
                 two.set_pod_cidr(range("10.244.2.0/24")).await.expect("a range of its own");
                 let peers = [Peer { pod_cidr: range("10.244.1.0/24"), via: Ipv4Addr::new(192, 0, 2, 1) }];
                 two.set_routes(&peers).await.expect("routes");
-                two.add_pod("uid-b", "b", &[]).await.expect("added")
+                two.add_pod("uid-b", "b", &[], None).await.expect("added")
             })
         });
         let b = second.join().expect("the second node");
@@ -69,7 +69,7 @@ fn half_built_pods_are_built_anew() {
     isolated(|| async {
         uplink();
         let network = node("sk1", "10.244.0.0/24").await;
-        let whole = network.add_pod("uid-a", "web-0", &[]).await.expect("added");
+        let whole = network.add_pod("uid-a", "web-0", &[], None).await.expect("added");
         let breakages = [
             "ip link del sk1vf40002",
             "umount /tmp/sk1/ns/uid-a/uts",
@@ -79,7 +79,7 @@ fn half_built_pods_are_built_anew() {
         ];
         for breakage in breakages {
             run(breakage);
-            let again = network.add_pod("uid-a", "web-0", &[]).await.expect("added again");
+            let again = network.add_pod("uid-a", "web-0", &[], None).await.expect("added again");
             assert_eq!(again, whole, "after {breakage}");
             assert_eq!(in_pod(&again.sandbox, || run("hostname; ip -4 -o address show eth0 | wc -l")), "web-0\n1\n", "after {breakage}");
         }
@@ -87,7 +87,7 @@ fn half_built_pods_are_built_anew() {
         run("rm /tmp/sk1/pods/uid-a.json /tmp/sk1/pods/last-address");
         let network = node("sk1", "10.244.0.0/24").await;
         assert_eq!(network.pods().await.expect("listed"), ["uid-a"]);
-        let other = network.add_pod("uid-b", "web-1", &[]).await.expect("takes the address over");
+        let other = network.add_pod("uid-b", "web-1", &[], None).await.expect("takes the address over");
         assert_eq!(other.ip, whole.ip);
         network.remove_pod("uid-a").await.expect("removed");
         // A bridge that was removed is created again with its Pods.
@@ -106,7 +106,7 @@ fn adding_a_pod_takes_milliseconds() {
         let mut took: Vec<Duration> = Vec::new();
         for at in 0..40 {
             let started = Instant::now();
-            network.add_pod(&format!("uid-{at}"), "web", &[]).await.expect("added");
+            network.add_pod(&format!("uid-{at}"), "web", &[], None).await.expect("added");
             took.push(started.elapsed());
         }
         took.sort_unstable();

@@ -12,7 +12,7 @@ fn the_bridge_keeps_its_carrier_as_pods_come_and_go() {
         let changes = || run("cat /tmp/sys/class/net/sk1-br/carrier_changes");
         let before = changes();
         for uid in ["uid-a", "uid-b"] {
-            let pod = network.add_pod(uid, "web", &[]).await.expect("added");
+            let pod = network.add_pod(uid, "web", &[], None).await.expect("added");
             answer_udp(&pod, 514, uid);
             let sender = UdpSocket::bind("10.244.0.1:0").expect("bound");
             sender.set_read_timeout(Some(Duration::from_secs(2))).expect("set");
@@ -40,7 +40,7 @@ fn a_udp_sender_that_keeps_its_port_finds_the_next_pod() {
         sender.send(b"?").expect("sent");
         assert_eq!(sender.recv(&mut answer).map_err(|error| error.kind()), Err(ErrorKind::ConnectionRefused));
         for uid in ["uid-a", "uid-b"] {
-            let pod = network.add_pod(uid, "logs", &ports).await.expect("added");
+            let pod = network.add_pod(uid, "logs", &ports, None).await.expect("added");
             answer_udp(&pod, 514, uid);
             let len = sender.send(b"?").and_then(|_| sender.recv(&mut answer)).unwrap_or_else(|error| panic!("{uid}: {error}"));
             assert_eq!(&answer[..len], uid.as_bytes());

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use runtimes_battery::plain_spec;
-use runtimes_contract::{Device, Mount, Resources, Sandbox, User};
+use runtimes_contract::{Device, Mount, Resources, Sandbox, User, UserNamespace};
 
 use super::*;
 
@@ -48,6 +48,7 @@ fn a_container_of_a_pod_with_everything() {
         network: Some("/run/netns/a".into()),
         ipc: Some("/run/ipc/a".into()),
         uts: Some("/run/uts/a".into()),
+        user: None,
         hostname: "web-0".into(),
     };
     full.args = vec!["nginx".into(), "-g".into(), "daemon off;".into()];
@@ -193,4 +194,31 @@ fn propagation_needs_a_root_that_lets_it_through() {
     assert_eq!(with(&[none]), ("rprivate".to_owned(), None));
     assert_eq!(with(&[none, from]), ("rprivate rslave".to_owned(), Some("rslave".to_owned())));
     assert_eq!(with(&[both, from]), ("rshared rslave".to_owned(), Some("rshared".to_owned())));
+}
+
+#[test]
+fn a_user_namespace_is_joined_with_its_ids() {
+    let mut of_pod = spec();
+    of_pod.sandbox.user = Some(UserNamespace { path: "/run/user/a".into(), first_id: 131_072 });
+    of_pod.sandbox.ipc = Some("/run/ipc/a".into());
+    let config = |spec: &ContainerSpec| serde_json::to_value(bundle(spec, &v1()).expect("a spec")).expect("JSON");
+    let linux = &config(&of_pod)["linux"];
+    for map in ["uidMappings", "gidMappings"] {
+        assert_eq!(linux[map], json!([{"containerID": 0, "hostID": 131_072, "size": 65_536}]), "{map}");
+    }
+    let namespaces = linux["namespaces"].as_array().expect("a list");
+    let position = |kind: &str| namespaces.iter().position(|namespace| namespace["type"] == kind).expect("listed");
+    assert_eq!(namespaces[position("user")]["path"], "/run/user/a");
+    assert!(config(&spec())["linux"].get("uidMappings").is_none());
+}
+
+#[test]
+fn an_unmasked_proc_needs_a_user_namespace() {
+    let mut unmasked = spec();
+    unmasked.security.unmasked_proc = true;
+    let refused = bundle(&unmasked, &v1()).expect_err("the node's files of the kernel").to_string();
+    assert!(refused.contains("hostUsers: false"), "{refused}");
+    unmasked.sandbox.user = Some(UserNamespace { path: "/run/user/a".into(), first_id: 131_072 });
+    let config = serde_json::to_value(bundle(&unmasked, &v1()).expect("a spec")).expect("JSON");
+    assert_eq!((&config["linux"]["maskedPaths"], &config["linux"]["readonlyPaths"]), (&json!([]), &json!([])));
 }

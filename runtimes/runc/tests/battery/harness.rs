@@ -34,7 +34,9 @@ impl Runc {
             std::fs::create_dir_all(root.join(dir)).unwrap();
         }
         std::fs::copy("/usr/bin/busybox", root.join("bin/busybox")).expect("busybox-static is installed");
-        for name in ["cat", "echo", "head", "id", "ls", "mount", "seq", "sh", "sleep", "stty", "tail", "tr", "true", "tty", "yes"] {
+        for name in
+            ["cat", "chown", "echo", "grep", "head", "id", "ls", "mount", "seq", "sh", "sleep", "stty", "tail", "tr", "true", "tty", "yes"]
+        {
             symlink("busybox", root.join("bin").join(name)).unwrap();
         }
         std::fs::write(root.join("etc/passwd"), "root:x:0:0::/:/bin/sh\n").unwrap();

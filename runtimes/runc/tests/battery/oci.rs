@@ -19,7 +19,8 @@ fn script(harness: &Runc, text: &str) -> ContainerSpec {
     spec
 }
 
-async fn run(harness: &Runc, spec: &ContainerSpec) -> (Exit, Vec<String>) {
+/// Its end and its lines.
+pub async fn run(harness: &Runc, spec: &ContainerSpec) -> (Exit, Vec<String>) {
     let runtime = harness.runtime();
     runtime.create(spec).await.unwrap();
     runtime.start(&spec.id).await.unwrap();

@@ -16,13 +16,13 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 use parking_lot::Mutex;
-use runtimes_contract::{ContainerSpec, RuntimeError, TENANT_LABEL, User};
+use runtimes_contract::{ContainerSpec, Mount, RuntimeError, TENANT_LABEL, User};
 use runtimes_host::files::open_in_root;
 use runtimes_host::{Keyed, blocking};
 
 use crate::cache::{Artifact, Cache, Identity, StoredModule, hashed};
 use crate::compile::MODULE_LEN_MAX;
-use crate::user::ids;
+use crate::user::{ids, node_ids};
 
 /// Where a program is looked up whose name has no slash, if the container has no `PATH`.
 const DEFAULT_PATH: &str = "/";
@@ -106,13 +106,13 @@ fn find(spec: &ContainerSpec, args: &[String]) -> Result<Program, RuntimeError> 
     let mut denied = false;
     for path in candidates(spec, name) {
         let opening = || format!("opening {}", path.display());
-        let file = match open_in_mounts(spec, &path) {
-            Ok(file) => file,
+        let (mount, file) = match open_in_mounts(spec, &path) {
+            Ok(opened) => opened,
             Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP | Errno::ENAMETOOLONG) => continue,
             Err(errno) => return Err(RuntimeError::io(opening())(errno.into())),
         };
         let state = file.metadata().map_err(RuntimeError::io(opening()))?;
-        if !state.is_file() || !may_read(&spec.user, &state) {
+        if !state.is_file() || !may_read(&user_of(spec, mount)?, &state) {
             denied = true;
             continue;
         }
@@ -144,21 +144,30 @@ fn candidates(spec: &ContainerSpec, name: &str) -> Vec<PathBuf> {
 }
 
 /// Looks a file up in the innermost mount that has the path. Links and `..` end at the root of that mount.
-fn open_in_mounts(spec: &ContainerSpec, path: &Path) -> nix::Result<File> {
+fn open_in_mounts<'a>(spec: &'a ContainerSpec, path: &Path) -> nix::Result<(&'a Mount, File)> {
     let innermost = spec.mounts.iter().filter(|mount| path.starts_with(&mount.target)).max_by_key(|mount| mount.target.as_os_str().len());
     let mount = innermost.ok_or(Errno::ENOENT)?;
     let below = path.strip_prefix(&mount.target).map_err(|_| Errno::ENOENT)?;
     let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
     let source = open(&mount.source, flags | OFlag::O_NOFOLLOW, Mode::empty())?;
-    if below.as_os_str().is_empty() { Ok(source.into()) } else { open_in_root(source, below, flags).map(File::from) }
+    let file = if below.as_os_str().is_empty() { source } else { open_in_root(source, below, flags)? };
+    Ok((mount, file.into()))
 }
 
-/// Whether the container's user may read a file, by the file's mode.
+/// The container's user as the owners of the files of a mount are written on the node.
+fn user_of(spec: &ContainerSpec, mount: &Mount) -> Result<User, RuntimeError> {
+    if mount.ids_mapped {
+        return node_ids(spec);
+    }
+    let (uid, gid) = ids(&spec.user);
+    Ok(User { uid: Some(uid), gid: Some(gid), groups: spec.user.groups.clone() })
+}
+
+/// Whether a user may read a file, by the file's mode.
 fn may_read(user: &User, file: &Metadata) -> bool {
-    let (uid, gid) = ids(user);
-    let bit = if file.uid() == uid {
+    let bit = if Some(file.uid()) == user.uid {
         0o400
-    } else if file.gid() == gid || user.groups.contains(&file.gid()) {
+    } else if Some(file.gid()) == user.gid || user.groups.contains(&file.gid()) {
         0o040
     } else {
         0o004

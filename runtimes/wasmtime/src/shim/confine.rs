@@ -9,10 +9,10 @@ use caps::CapSet;
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
-use runtimes_contract::User;
+use runtimes_contract::ContainerSpec;
 
 use super::Failure;
-use crate::user::ids;
+use crate::user::node_ids;
 
 /// The open files and sockets of one container.
 const FILES_MAX: u64 = 65_536;
@@ -23,8 +23,9 @@ pub fn take_oom_score(adj: i32) -> io::Result<()> {
 }
 
 /// Switches to the spec's user, or to nobody, permanently.
-pub fn drop_privileges(user: &User) -> Result<(), Failure> {
+pub fn drop_privileges(spec: &ContainerSpec) -> Result<(), Failure> {
     let dropping = "giving up privileges";
+    let user = node_ids(spec).map_err(Failure::io(dropping))?;
     prctl::set_no_new_privs().map_err(Failure::io(dropping))?;
     caps::clear(None, CapSet::Bounding).map_err(Failure::io(dropping))?;
     limit_resources().map_err(Failure::io(dropping))?;
@@ -33,8 +34,8 @@ pub fn drop_privileges(user: &User) -> Result<(), Failure> {
     nix::errno::Errno::result(unsafe { libc::dup2(libc::STDOUT_FILENO, libc::STDERR_FILENO) }).map_err(Failure::io(dropping))?;
     let groups: Vec<Gid> = user.groups.iter().copied().map(Gid::from_raw).collect();
     setgroups(&groups).map_err(Failure::io(dropping))?;
-    let (uid, gid) = ids(user);
-    let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+    // Both are set. The kernel has no user of the number that stands for none.
+    let (uid, gid) = (Uid::from_raw(user.uid.unwrap_or(u32::MAX)), Gid::from_raw(user.gid.unwrap_or(u32::MAX)));
     setresgid(gid, gid, gid).map_err(Failure::io(dropping))?;
     setresuid(uid, uid, uid).map_err(Failure::io(dropping))?;
     for set in [CapSet::Ambient, CapSet::Effective, CapSet::Permitted, CapSet::Inheritable] {

@@ -64,7 +64,7 @@ fn prepare(channel: &Arc<Channel>) -> Result<(Program, Arc<Guest>), Failure> {
 
     root::join_namespaces(&spec)?;
     let preopens = root::enter(&spec, &args.dir.join("root"))?;
-    confine::drop_privileges(&spec.user)?;
+    confine::drop_privileges(&spec)?;
     let master = terminal.as_ref().map(|terminal| terminal.fd.try_clone()).transpose().map_err(Failure::io("opening the terminal"))?;
     let outliving = args.outlives_session.then(|| Outliving { terminal, _outputs: fds.collect() });
     watch(channel.clone(), container, outliving)?;

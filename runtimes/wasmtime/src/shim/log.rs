@@ -15,6 +15,7 @@ use std::time::SystemTime;
 use nix::fcntl::{AT_FDCWD, OFlag, openat};
 use nix::sys::stat::Mode;
 use parking_lot::Mutex;
+use runtimes_host::mounts::detached;
 use runtimes_shim::cri::{LineWriter, Stream};
 use runtimes_shim::launch::Refusal;
 use tokio::io::AsyncWrite;
@@ -22,7 +23,6 @@ use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 
 use super::attached::Attached;
-use super::root::detached;
 use super::{Failure, signals};
 
 /// The most bytes that a guest may write at once.

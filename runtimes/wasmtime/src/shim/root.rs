@@ -6,15 +6,12 @@
 //! path in the spec can lead back to the node. The working directory is looked up once, within the mount that has it, and attached
 //! at a path of its own: it cannot lead out of that mount, and nothing that the guest does later changes what it is.
 
-use std::ffi::{CStr, CString};
 use std::fs::{self, File};
-use std::io;
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, OFlag, open};
+use nix::fcntl::{OFlag, open};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::stat::Mode;
@@ -22,7 +19,7 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::{chdir, pivot_root};
 use runtimes_contract::{ContainerSpec, Mount};
 use runtimes_host::files::open_in_root;
-use runtimes_host::mounts::make_read_only;
+use runtimes_host::mounts::{attach, detached, detached_at, make_read_only, map_ids};
 use runtimes_shim::launch::Refusal;
 use wasmtime_wasi::FsPerms;
 
@@ -77,13 +74,15 @@ pub fn own_mounts() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Leaves the node's file system for one that contains only the spec's mounts, after [`own_mounts`]. `root` is an empty directory to build it
-/// on.
+/// Leaves the node's file system for one that contains only the spec's mounts, after [`own_mounts`]. `root` is an empty directory to
+/// build it on.
 pub fn enter(spec: &ContainerSpec, root: &Path) -> Result<Vec<Preopen>, Failure> {
     let building = "building the root file system";
+    let user_namespace = spec.sandbox.user.as_ref().map(|user| File::open(&user.path)).transpose();
+    let user_namespace = user_namespace.map_err(Failure::io("opening the user namespace"))?;
     let mut taken = Vec::new();
     for wanted in &spec.mounts {
-        taken.push((wanted, take(wanted)?));
+        taken.push((wanted, take(wanted, user_namespace.as_ref())?));
     }
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     mount(Some("tmpfs"), root, Some("tmpfs"), flags, Some("mode=755,size=1m,nr_inodes=4k")).map_err(Failure::io(building))?;
@@ -111,23 +110,15 @@ struct Taken {
     is_dir: bool,
 }
 
-fn take(wanted: &Mount) -> Result<Taken, Failure> {
+/// With the ids of the Pod's user namespace, if it has one.
+fn take(wanted: &Mount, user_namespace: Option<&File>) -> Result<Taken, Failure> {
     let taking = || format!("mounting {}", wanted.source.display());
-    let source = CString::new(wanted.source.as_os_str().as_bytes()).map_err(Failure::io(taking()))?;
-    let tree = detached(AT_FDCWD, &source, libc::AT_RECURSIVE.cast_unsigned()).map_err(Failure::io(taking()))?;
+    let tree = detached_at(&wanted.source, true).map_err(Failure::io(taking()))?;
+    if let Some(namespace) = user_namespace.filter(|_| !wanted.ids_mapped) {
+        map_ids(&tree, namespace, &wanted.source).map_err(|error| Failure::new(Refusal::Start, error.to_string()))?;
+    }
     let is_dir = fs::metadata(&wanted.source).map_err(Failure::io(taking()))?.is_dir();
     Ok(Taken { tree, is_dir })
-}
-
-/// A copy of a mount (with `AT_RECURSIVE` also of those below) from this path on, which is not attached: there is nothing above
-/// it to walk to. The path begins at `dir`.
-pub fn detached(dir: BorrowedFd<'_>, path: &CStr, flags: libc::c_uint) -> io::Result<OwnedFd> {
-    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | flags;
-    // SAFETY: a descriptor and a path that live through the call; the result is a new descriptor or -1.
-    let tree = unsafe { libc::syscall(libc::SYS_open_tree, dir.as_raw_fd(), path.as_ptr(), flags) };
-    let tree = i32::try_from(tree).ok().filter(|&fd| fd >= 0).ok_or_else(io::Error::last_os_error)?;
-    // SAFETY: the kernel just made it for us.
-    Ok(unsafe { OwnedFd::from_raw_fd(tree) })
 }
 
 /// A path of the guest in our root.
@@ -155,17 +146,6 @@ fn set_down(wanted: &Mount, source: &Taken) -> Result<(), Failure> {
         make_read_only(target).map_err(Failure::io(mounting()))?;
     }
     Ok(())
-}
-
-/// Attaches a copy of a mount at a path that exists.
-fn attach(tree: &OwnedFd, target: &Path) -> io::Result<()> {
-    let path = CString::new(target.as_os_str().as_bytes())?;
-    // SAFETY: a descriptor and paths that live through the call.
-    let moved = unsafe {
-        let from = tree.as_raw_fd();
-        libc::syscall(libc::SYS_move_mount, from, c"".as_ptr(), libc::AT_FDCWD, path.as_ptr(), libc::MOVE_MOUNT_F_EMPTY_PATH)
-    };
-    if moved == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// No program runs from a volume and no device is in it. A read-only mount stays read-only.

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use nix::sched::CloneFlags;
 use runtimes_battery::{Harness, Program, plain_spec, spec_of};
-use runtimes_contract::{ContainerSpec, ContainerState, Exit, Mount, RuntimeError};
+use runtimes_contract::{ContainerSpec, ContainerState, Exit, Mount, RuntimeError, USER_NAMESPACE_IDS, User, UserNamespace};
+use runtimes_host::user_namespace::Owned;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::guests;
@@ -137,6 +139,63 @@ async fn mounts_are_at_their_paths_and_read_only_ones_stay_so() {
         assert_eq!(data.join("made").exists(), wanted == 0, "{target} {read_only}");
         let _ = std::fs::remove_file(data.join("made"));
     }
+}
+
+/// Its process has the Pod's ids of the node, and no other Pod's; its files have the ids that the spec names.
+#[tokio::test]
+async fn a_guest_of_a_user_namespace_has_the_ids_of_its_pod() {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt, chown};
+    let harness = Wasmtime::new();
+    assert!(harness.runtime().supports_user_namespaces(&[harness.dir()]).is_ok());
+    let owned =
+        Owned::make(3 * USER_NAMESPACE_IDS, CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWUTS).unwrap();
+    let in_pod = |spec: &mut ContainerSpec| {
+        spec.sandbox.network = Some(owned.namespace("net"));
+        spec.sandbox.ipc = Some(owned.namespace("ipc"));
+        spec.sandbox.uts = Some(owned.namespace("uts"));
+        spec.sandbox.user = Some(UserNamespace { path: owned.namespace("user"), first_id: 3 * USER_NAMESPACE_IDS });
+    };
+    let data = harness.dir().join("data");
+    std::fs::create_dir(&data).unwrap();
+    // Its user alone may write there.
+    chown(&data, Some(1000), Some(1000)).unwrap();
+    std::fs::set_permissions(&data, PermissionsExt::from_mode(0o700)).unwrap();
+    let mut writer = spec(&harness, &guests::creating("/data", "made"));
+    in_pod(&mut writer);
+    writer.user = User { uid: Some(1000), gid: Some(1001), groups: vec![7] };
+    writer.mounts = vec![Mount::new(&data, "/data", false)];
+    let (exit, log) = run(&harness, &writer).await;
+    assert_eq!(exit.code, 0, "{log}");
+    let made = std::fs::metadata(data.join("made")).unwrap();
+    assert_eq!((made.uid(), made.gid()), (1000, 1001));
+    // Without the namespace's ids on the files, it is a stranger there.
+    std::fs::remove_file(data.join("made")).unwrap();
+    writer.mounts = vec![Mount { ids_mapped: true, ..Mount::new(&data, "/data", false) }];
+    let (exit, _) = run(&harness, &writer).await;
+    assert!(exit.code != 0 && !data.join("made").exists(), "{exit:?}");
+
+    let mut sleeper = spec_of(&harness, "sleeper", Program::Sleep);
+    in_pod(&mut sleeper);
+    sleeper.user = User { uid: Some(1000), gid: None, groups: vec![7] };
+    let runtime = harness.runtime();
+    runtime.create(&sleeper).await.unwrap();
+    runtime.start(&sleeper.id).await.unwrap();
+    let ContainerState::Running { pid } = runtime.list().await.unwrap()[0].state else { panic!("not running") };
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().split_whitespace().collect::<Vec<_>>();
+    assert_eq!((field("Uid:"), field("Gid:"), field("Groups:")), (vec!["197608"; 4], vec!["262142"; 4], vec!["196615"]));
+    assert_eq!(std::fs::metadata(&sleeper.log_path).unwrap().uid(), 197_608, "its log is its own");
+    runtime.remove(&sleeper.id).await.unwrap();
+    sleeper.user.groups = vec![USER_NAMESPACE_IDS];
+    let refused = runtime.create(&sleeper).await.unwrap_err().to_string();
+    assert!(refused.contains("has no user or group 65536"), "{refused}");
+    let mut unmappable = spec(&harness, &guests::creating("/data", "made"));
+    in_pod(&mut unmappable);
+    unmappable.mounts = vec![Mount::new("/proc/sys", "/data", false)];
+    runtime.create(&unmappable).await.unwrap();
+    let refused = runtime.start(&unmappable.id).await.unwrap_err().to_string();
+    assert!(refused.contains("failed to set MOUNT_ATTR_IDMAP on /proc/sys"), "{refused}");
+    runtime.remove(&unmappable.id).await.unwrap();
 }
 
 /// A mount that ends with the test.

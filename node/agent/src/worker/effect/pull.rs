@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use k8s_openapi::api::core::v1::Container;
 use node_images::{Image, ImageError};
+use runtimes_contract::UserNamespace;
 
 use super::Effects;
 use crate::container::{self, pull};
@@ -15,9 +16,10 @@ use crate::worker::learn::Report;
 
 impl Effects {
     /// The image of a container, after those of the volumes that it mounts.
-    pub(crate) async fn pull(self, name: String) {
+    /// `user` is the Pod's user namespace.
+    pub(crate) async fn pull(self, name: String, user: Option<UserNamespace>) {
         let Some((_, container)) = container::find_any(&self.pod, &name) else { return };
-        let result = match self.mount_images(&container).await {
+        let result = match self.mount_images(&container, user.as_ref()).await {
             Ok(()) => {
                 let reference = container.image.as_deref().unwrap_or_default();
                 self.fetch(reference, container.image_pull_policy.as_deref(), Some(&container.name)).await
@@ -28,13 +30,13 @@ impl Effects {
     }
 
     /// Mounts the images that are volumes of the container.
-    async fn mount_images(&self, container: &Container) -> Result<(), Reason> {
+    async fn mount_images(&self, container: &Container, user: Option<&UserNamespace>) -> Result<(), Reason> {
         for (volume, at) in self.node.volumes.images(&self.pod, container) {
             let Some(source) = &volume.image else { continue };
             let reference = source.reference.as_deref().unwrap_or_default();
             let image = self.fetch(reference, source.pull_policy.as_deref(), None).await?;
             let key = Layout::volumes_key(&PodName::of(&self.pod).uid);
-            let mounted = self.node.parts.images.mount_files(&image, &key, &at).await;
+            let mounted = self.node.parts.images.mount_files(&image, &key, &at, user).await;
             mounted.map_err(|error| Reason::new("CreateContainerError", format!("image volume {:?}: {}", volume.name, chain(&error))))?;
         }
         Ok(())

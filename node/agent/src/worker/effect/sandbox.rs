@@ -21,6 +21,7 @@ use crate::error::chain;
 use crate::layout::PodName;
 use crate::reason::Reason;
 use crate::record::PodSandbox;
+use crate::user_namespaces::RangeError;
 use crate::worker::learn::Report;
 
 /// How long a starting agent may take to learn its Pod range.
@@ -41,6 +42,8 @@ enum SandboxError {
     NoRuntime(String),
     #[error(transparent)]
     HostName(#[from] FqdnTooLong),
+    #[error(transparent)]
+    UserNamespace(#[from] RangeError),
     #[error(transparent)]
     Network(#[from] NetworkError),
     #[error(transparent)]
@@ -68,10 +71,8 @@ impl Effects {
     }
 
     async fn create_sandbox(&self, pause: Option<PauseContainer>) -> Result<PodSandbox, Reason> {
-        if let Some(fault) = enforce::sandbox_fault(&self.pod) {
-            return Err(SandboxError::Unsupported(fault).into());
-        }
         let class = self.runtime_class().await?;
+        let first_id = self.first_id(class.as_ref().map(|(_, handler)| handler.as_str())).await?;
         devices::prepare(&self.pod, &self.node.objects).await?;
         let volumes = async {
             let set_up = self.node.volumes.set_up(&self.pod, self.node.allocatable(), &self.node.objects).await;
@@ -79,7 +80,7 @@ impl Effects {
         };
         // Each task runs to its end, whatever the results of the others are: a dropped one would leave threads that work while
         // the next cleanup runs.
-        let (network, volumes, cgroup) = tokio::join!(self.network(), volumes, self.cgroup());
+        let (network, volumes, cgroup) = tokio::join!(self.network(first_id), volumes, self.cgroup());
         let ((sandbox, ip), volumes_due, ()) = (network?, volumes?, cgroup?);
         let sysctls = node_network::set_sysctls(&sandbox, enforce::sysctls_of(&self.pod)).await;
         sysctls.map_err(SandboxError::Network)?;
@@ -113,9 +114,22 @@ impl Effects {
         Ok(Some((class, handler)))
     }
 
-    async fn network(&self) -> Result<(Sandbox, IpAddr), SandboxError> {
+    /// The node's id of the root of the Pod's user namespace, if the Pod has one. It is recorded on disk.
+    async fn first_id(&self, handler: Option<&str>) -> Result<Option<u32>, SandboxError> {
+        if !container::has_user_namespace(&self.pod) {
+            return Ok(None);
+        }
+        if let Some(fault) = enforce::user_namespace_fault(handler, &self.node.without_user_namespaces, self.node.parts.runtimes.len()) {
+            return Err(SandboxError::Unsupported(fault));
+        }
+        let (node, uid) = (self.node.clone(), PodName::of(&self.pod).uid);
+        let range = api_tasks::blocking("node-agent/user-namespace", move || node.user_namespaces.first_id(&uid)).await;
+        Ok(Some(range.map_err(|_| SandboxError::Interrupted)??))
+    }
+
+    async fn network(&self, first_id: Option<u32>) -> Result<(Sandbox, IpAddr), SandboxError> {
         let spec = self.pod.spec.as_ref();
-        let (mut sandbox, ip) = if files::on_host_network(spec) { self.host_network().await? } else { self.pod_network().await? };
+        let (mut sandbox, ip) = if files::on_host_network(spec) { self.host_network().await? } else { self.pod_network(first_id).await? };
         if spec.and_then(|spec| spec.host_ipc) == Some(true) {
             sandbox.ipc = None;
         }
@@ -127,15 +141,15 @@ impl Effects {
         let uid = PodName::of(&self.pod).uid;
         let ipc = self.node.parts.network.add_host_network_pod(&uid).await?;
         let hostname = self.node.config.node_name.clone();
-        Ok((Sandbox { network: None, ipc: Some(ipc), uts: None, hostname }, self.node.config.node_ip))
+        Ok((Sandbox { network: None, ipc: Some(ipc), uts: None, user: None, hostname }, self.node.config.node_ip))
     }
 
-    async fn pod_network(&self) -> Result<(Sandbox, IpAddr), SandboxError> {
+    async fn pod_network(&self, first_id: Option<u32>) -> Result<(Sandbox, IpAddr), SandboxError> {
         let hostname = files::kernel_host_name(&self.pod, &self.node.config.cluster_domain)?;
         let ports = host_ports(&self.pod);
         let uid = PodName::of(&self.pod).uid;
         self.pod_range().await;
-        let made = self.node.parts.network.add_pod(&uid, &hostname, &ports).await?;
+        let made = self.node.parts.network.add_pod(&uid, &hostname, &ports, first_id).await?;
         Ok((made.sandbox, made.ip))
     }
 

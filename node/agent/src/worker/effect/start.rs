@@ -64,6 +64,11 @@ impl Effects {
         let reference = container.image.as_deref().unwrap_or_default();
         let runtime = runtime_choice::choose(&self.node.parts, class, reference, image.kind).map_err(config_fault)?;
         runtime_choice::check_abilities(container, image.kind).map_err(config_fault)?;
+        if sandbox.sandbox.user.is_some()
+            && let Some(fault) = enforce::user_namespace_fault(Some(runtime.handler()), &self.node.without_user_namespaces, 0)
+        {
+            return Err(unmade("CreateContainerConfigError", fault));
+        }
         enforce::check_mounts(container, self.node.recursive_read_only).map_err(config_fault)?;
         if role == Role::Ephemeral {
             enforce::check_added(&self.pod, container, enforce::has_selinux()).map_err(|error| unmade("CreateContainerError", error.0))?;
@@ -77,7 +82,7 @@ impl Effects {
         volumes.iter_mut().for_each(|mount| mount.recursive_read_only &= self.node.recursive_read_only);
         let volumes = self.with_shared_memory(sandbox, image.kind, volumes).await?;
         let id = container_id(&PodName::of(&self.pod).uid, &container.name, attempt);
-        let content = self.node.parts.images.mount(image, &id.0).await;
+        let content = self.node.parts.images.mount(image, &id.0, sandbox.sandbox.user.as_ref()).await;
         let content = content.map_err(|error| unmade("CreateContainerError", chain(&error)))?;
         let volumes = self.with_image_files(container, image, &id, volumes);
         let made = self.make(container, next, &runtime, processes, content, variables, volumes).await;
@@ -127,7 +132,8 @@ impl Effects {
         let root = Path::new("/");
         let files = if volumes.iter().any(|mount| mount.target == root) { None } else { self.guest_files(image, id) };
         if let Some(files) = files {
-            volumes.push(Mount::new(files, root, security::privileges(container).read_only_root));
+            let mount = Mount::new(files, root, security::privileges(container).read_only_root);
+            volumes.push(Mount { ids_mapped: true, ..mount });
         }
         volumes
     }

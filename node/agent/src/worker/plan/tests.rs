@@ -32,7 +32,7 @@ fn merge(into: &mut Value, from: Value) {
 }
 
 fn ready_sandbox() -> SandboxState {
-    let sandbox = Sandbox { network: None, ipc: None, uts: None, hostname: "p".to_owned() };
+    let sandbox = Sandbox { network: None, ipc: None, uts: None, user: None, hostname: "p".to_owned() };
     let ip = "10.0.0.2".parse().expect("an address");
     SandboxState::Ready(PodSandbox { sandbox, ip, volumes_due: None, pause: None, class: None })
 }
@@ -437,4 +437,18 @@ fn a_sandbox_that_ends_again_and_again_waits() {
     assert_eq!(next(NOW + 1), SandboxState::Failed { until: at(NOW + 11) });
     assert_eq!(next(NOW + 12), SandboxState::Failed { until: at(NOW + 32) });
     assert_eq!(next(NOW + 2_000), SandboxState::Absent, "after a quiet time it begins at once");
+}
+
+/// The files of an image that is a volume have ids of the user namespace, which comes with the sandbox.
+#[test]
+fn images_of_volumes_wait_for_the_user_namespace() {
+    let volume = json!([{"name": "v", "image": {"reference": "i:1"}}]);
+    for (spec, waits) in
+        [(json!({"hostUsers": false, "volumes": volume}), true), (json!({"hostUsers": false}), false), (json!({"volumes": volume}), false)]
+    {
+        let pod = pod(spec.clone(), json!({}));
+        let wanted = if waits { Step::Wait(None) } else { Step::Pull("a".to_owned()) };
+        assert_eq!(plan(&pod, &pod_record(&pod, "making"), at(NOW)), wanted, "{spec}");
+        assert_eq!(plan(&pod, &pod_record(&pod, "base"), at(NOW)), Step::Pull("a".to_owned()), "{spec}");
+    }
 }

@@ -11,11 +11,12 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::signalfd::SignalFd;
 use nix::sys::termios::{SpecialCharacterIndices, tcgetattr};
 use nix::unistd::{Pid, setsid, write};
+use runtimes_runc::stage;
 use runtimes_shim::channel::Channel;
 
 use crate::console::Console;
 use crate::runc::{self, Runc};
-use crate::{Failure, signals};
+use crate::{Failure, mounts, signals};
 
 struct Args<'a> {
     dir: &'a Path,
@@ -66,6 +67,8 @@ fn start(channel: &Channel, args: &Args<'_>) -> Result<Started, Failure> {
     setsid().map_err(Failure::io("becoming a session leader"))?;
     prctl::set_child_subreaper(true).map_err(Failure::io("becoming a subreaper"))?;
     let mut stdio = channel.wait_for_go().map_err(Failure::io("waiting for the agent"))?.into_iter();
+    let stage = stage::read(args.dir).map_err(Failure::io("reading the container's mounts"))?;
+    let node = stage.as_ref().map(mounts::enter_empty).transpose()?;
     let file = |kind: &str| args.dir.join(format!("{}.{kind}", args.name));
     let mut command_args: Vec<OsString> =
         vec!["--detach".into(), "--process".into(), file("json").into(), "--pid-file".into(), file("pid").into()];
@@ -79,10 +82,14 @@ fn start(channel: &Channel, args: &Args<'_>) -> Result<Started, Failure> {
         let (Some(stdin), Some(stdout), Some(stderr)) = (stdio.next(), stdio.next(), stdio.next()) else {
             return Err(Failure { kind: "io", message: "the agent sent no pipes".into() });
         };
+        if let Some(stage) = &stage {
+            [&stdin, &stdout, &stderr].into_iter().try_for_each(|pipe| mounts::give(pipe, &stage.user))?;
+        }
         command.stdin(stdin).stdout(stdout).stderr(stderr);
         runc::call(&mut command)?;
         None
     };
+    node.map_or(Ok(()), mounts::Node::back)?;
     let signals = signals::open()?;
     Ok(Started { pid: runc::read_pid(&file("pid"))?, signals, terminal, _outputs: stdio.collect() })
 }

@@ -9,15 +9,19 @@
 use std::convert::Infallible;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
+use std::io::{Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, open};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
-use nix::unistd::{chdir, dup2_stderr, execve, setsid};
+use nix::sys::stat::Mode;
+use nix::unistd::{Gid, Uid, chdir, dup2_stderr, execveat, setgroups, setresgid, setresuid, setsid};
 use runtimes_host::confine;
 use runtimes_host::files::{PRIVATE, write_atomic};
 use runtimes_host::process::ProcessRef;
@@ -31,6 +35,8 @@ use crate::{Failure, runc};
 pub const NAME: &str = "/pause";
 /// The user and group of other pause containers.
 const USER: u32 = 65_535;
+/// The argument of a user namespace begins with it.
+const USER_NAMESPACE: &str = "user=";
 
 /// What the second step does from its last privilege on: it answers the agent, then waits and reaps.
 #[rustfmt::skip]
@@ -47,6 +53,7 @@ pub fn prepare(channel: Channel, args: &[OsString]) -> i32 {
     }
 }
 
+/// In a user namespace, a child takes over in the PID namespace, and this process ends.
 fn become_pause(channel: &Channel, args: &[OsString]) -> Result<Infallible, Failure> {
     let [dir, oom_score_adj, namespaces @ ..] = args else {
         return Err(Failure { kind: "io", message: "usage: skiff-shim-runc pause DIR OOM_SCORE_ADJ [KIND=PATH]…".into() });
@@ -59,19 +66,72 @@ fn become_pause(channel: &Channel, args: &[OsString]) -> Result<Infallible, Fail
         join(namespace)?;
     }
     let own = ProcessRef::current().map_err(Failure::io("reading /proc"))?;
-    let record = PidRecord { shim: own.clone(), init: own, started_at_ms: now_ms() };
-    write_atomic(&dir.join("pid"), record.encode().as_bytes(), PRIVATE).map_err(Failure::io("writing the pid record"))?;
+    let has_user_namespace = namespaces.iter().any(|namespace| namespace.as_bytes().starts_with(USER_NAMESPACE.as_bytes()));
+    if has_user_namespace {
+        continue_in_child(dir)?;
+    } else {
+        write_record(dir, own)?;
+    }
     let program = leave_mounts(dir).map_err(Failure::io("making its root"))?;
+    let program = open(&program, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()).map_err(Failure::io("opening its program"))?;
     // The log of errors is a file of the node.
     dup2_stderr(std::io::stdout()).map_err(Failure::io("closing the log"))?;
+    if has_user_namespace {
+        become_root().map_err(Failure::io("becoming the root of the user namespace"))?;
+    }
     let name = CString::new(NAME).map_err(Failure::io("naming itself"))?;
-    execve(&program, &[name], &[] as &[CString]).map_err(Failure::io("starting the second step"))
+    // By its descriptor: the root of a user namespace may not walk to it.
+    execveat(&program, c"", &[name], &[] as &[CString], AtFlags::AT_EMPTY_PATH).map_err(Failure::io("starting the second step"))
 }
 
-/// Joins one of the Pod's namespaces, given as `network=PATH`, `ipc=PATH` or `uts=PATH`.
+fn write_record(dir: &Path, process: ProcessRef) -> Result<(), Failure> {
+    let record = PidRecord { shim: process.clone(), init: process, started_at_ms: now_ms() };
+    write_atomic(&dir.join("pid"), record.encode().as_bytes(), PRIVATE).map_err(Failure::io("writing the pid record"))
+}
+
+/// Makes a PID namespace and returns in its first process, whose parent is the agent, as soon as its record is written. This process ends.
+fn continue_in_child(dir: &Path) -> Result<(), Failure> {
+    let starting = "starting its child";
+    let (mut recorded, to_child) = std::io::pipe().map_err(Failure::io(starting))?;
+    unshare(CloneFlags::CLONE_NEWPID).map_err(Failure::io("making a PID namespace"))?;
+    let flags = libc::c_long::from(libc::CLONE_PARENT | libc::SIGCHLD);
+    let none: libc::c_long = 0;
+    // SAFETY: without CLONE_VM the child has its own copy of the memory, and this process has one thread, so that the copy is whole.
+    let child = unsafe { libc::syscall(libc::SYS_clone, flags, none, none, none, none) };
+    let child = i32::try_from(Errno::result(child).map_err(Failure::io(starting))?).map_err(Failure::io(starting))?;
+    if child == 0 {
+        drop(to_child);
+        let mut word = [0];
+        // Without a record, nobody would know of this process: its starter reports why there is none.
+        if recorded.read_exact(&mut word).is_err() {
+            std::process::exit(1);
+        }
+        return setsid().map(drop).map_err(Failure::io("becoming a session leader"));
+    }
+    drop(recorded);
+    let process = ProcessRef::read(child).map_err(Failure::io("reading /proc"))?;
+    write_record(dir, process)?;
+    (&to_child).write_all(b"\n").map_err(Failure::io(starting))?;
+    std::process::exit(0)
+}
+
+/// Takes the ids that are root's in the user namespace. The node's root has none there, and loses its rights when it starts a program.
+fn become_root() -> nix::Result<()> {
+    let (user, group) = (Uid::from_raw(0), Gid::from_raw(0));
+    setgroups(&[])?;
+    setresgid(group, group, group)?;
+    setresuid(user, user, user)
+}
+
+/// Joins one of the Pod's namespaces, given as `user=PATH`, `network=PATH`, `ipc=PATH` or `uts=PATH`.
 fn join(argument: &OsStr) -> Result<(), Failure> {
     let joining = || format!("joining the namespace {}", argument.display());
-    let kinds = [("network=", CloneFlags::CLONE_NEWNET), ("ipc=", CloneFlags::CLONE_NEWIPC), ("uts=", CloneFlags::CLONE_NEWUTS)];
+    let kinds = [
+        (USER_NAMESPACE, CloneFlags::CLONE_NEWUSER),
+        ("network=", CloneFlags::CLONE_NEWNET),
+        ("ipc=", CloneFlags::CLONE_NEWIPC),
+        ("uts=", CloneFlags::CLONE_NEWUTS),
+    ];
     let found = kinds.iter().find_map(|(kind, flag)| Some((argument.as_bytes().strip_prefix(kind.as_bytes())?, *flag)));
     let Some((path, flag)) = found else { return Err(Failure { kind: "io", message: format!("{}: no such kind", joining()) }) };
     let namespace = File::open(OsStr::from_bytes(path)).map_err(Failure::io(&joining()))?;
@@ -80,7 +140,7 @@ fn join(argument: &OsStr) -> Result<(), Failure> {
 
 /// Makes mounts that the node does not see: the program, which a neighbour with many rights could otherwise reach through
 /// `/proc` and write to, and an empty root, which becomes the working directory. Returns the program's path.
-fn leave_mounts(dir: &Path) -> std::io::Result<CString> {
+fn leave_mounts(dir: &Path) -> std::io::Result<PathBuf> {
     unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWCGROUP)?;
     confine::make_mounts_private()?;
     let program = dir.join(PROGRAM);
@@ -91,7 +151,7 @@ fn leave_mounts(dir: &Path) -> std::io::Result<CString> {
     let root = dir.join(ROOT);
     confine::mount_empty(&root)?;
     chdir(&root)?;
-    CString::new(program.into_os_string().into_encoded_bytes()).map_err(std::io::Error::other)
+    Ok(program)
 }
 
 /// The second step: gives up all rights, answers the agent and reaps for ever. Returns our exit code when it fails.

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -14,10 +14,11 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
 use nix::sys::signalfd::SignalFd;
 use nix::unistd::{pipe2, setsid};
-use runtimes_contract::Exit;
+use runtimes_contract::{Exit, UserNamespace};
 use runtimes_host::cgroup::{Cgroups, oom_kills};
 use runtimes_host::files::{PRIVATE, write_atomic};
 use runtimes_host::process::ProcessRef;
+use runtimes_runc::stage;
 use runtimes_shim::attach::Hub;
 use runtimes_shim::channel::Channel;
 use runtimes_shim::cri::Stream;
@@ -27,7 +28,7 @@ use crate::console::Console;
 use crate::log::{Log, Source};
 use crate::runc::{self, Ended, Runc};
 use crate::verify::verify;
-use crate::{Failure, signals};
+use crate::{Failure, mounts, signals};
 
 /// How long output is read after the container's end: another process may hold the pipe.
 const DRAIN_MS: u16 = 2000;
@@ -107,8 +108,11 @@ fn start(channel: &Channel, args: &Args<'_>) -> Result<Container, Failure> {
     let exit = file("exit")?;
     let log = Log::open(args.log).map_err(Failure::io("opening the log"))?;
     let mut hub = Hub::listen(args.dir).map_err(Failure::io("listening for who attaches"))?;
+    let stage = stage::read(args.dir).map_err(Failure::io("reading the container's mounts"))?;
+    let node = stage.as_ref().map(mounts::enter).transpose()?;
     // Reported only now: runc's own children are waited for one by one before.
-    let sources = create(args, &mut hub)?;
+    let sources = create(args, stage.as_ref().map(|stage| &stage.user), &mut hub)?;
+    node.map_or(Ok(()), mounts::Node::back)?;
     let signals = signals::open()?;
     let init = begin(args).inspect_err(|_| {
         // It was created and cannot be used; the agent expects that the container does not exist then.
@@ -118,7 +122,7 @@ fn start(channel: &Channel, args: &Args<'_>) -> Result<Container, Failure> {
 }
 
 /// `runc create`: the container is created and waits.
-fn create(args: &Args<'_>, hub: &mut Hub) -> Result<Vec<Source>, Failure> {
+fn create(args: &Args<'_>, user: Option<&UserNamespace>, hub: &mut Hub) -> Result<Vec<Source>, Failure> {
     let piping = "making pipes";
     let mut command_args: Vec<OsString> = vec!["--bundle".into(), args.dir.into(), "--pid-file".into(), pid_file(args).into()];
     if args.tty {
@@ -135,10 +139,13 @@ fn create(args: &Args<'_>, hub: &mut Hub) -> Result<Vec<Source>, Failure> {
     }
     let (from_stdout, stdout) = pipe2(OFlag::O_CLOEXEC).map_err(Failure::io(piping))?;
     let (from_stderr, stderr) = pipe2(OFlag::O_CLOEXEC).map_err(Failure::io(piping))?;
+    let give = |pipe: &OwnedFd| user.map_or(Ok(()), |user| mounts::give(pipe, user));
+    give(&stdout).and_then(|()| give(&stderr))?;
     let mut command = args.runc.command("create", command_args);
     command.stdout(stdout).stderr(stderr);
     if args.stdin {
         let (stdin, to_stdin) = pipe2(OFlag::O_CLOEXEC).map_err(Failure::io(piping))?;
+        give(&stdin)?;
         command.stdin(Stdio::from(stdin));
         hub.set_stdin(to_stdin, args.stdin_once).map_err(Failure::io(piping))?;
     }
