@@ -38,6 +38,7 @@ const MAY: &[(&str, &str)] = &[
     ("runtimes/shim/src/exec.rs", "one exec; its result is awaited, a panic is an error"),
     ("runtimes/wasmtime/src/runtime/program.rs", "one compilation, which goes on without its caller; a panic is the caller's error"),
     ("runtimes/wasmtime/src/shim/further.rs", "a shim, which a panic ends"),
+    ("runtimes/wasmtime/src/shim/terminal.rs", "a shim, which a panic ends"),
     ("runtimes/wasmtime/src/shim/ticker.rs", "a shim, which a panic ends"),
     ("sched/wasm/src/ticker.rs", "counts and sleeps: nothing in it panics"),
     ("runtimes/wasmtime/src/shim/attached.rs", "a shim, which a panic ends"),

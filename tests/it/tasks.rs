@@ -44,8 +44,9 @@ fn fails(cluster: &mut Cluster, fault: &str, task: &str) {
 
 #[test]
 fn a_task_that_fails_ends_the_process_and_the_next_start_goes_on() {
-    // Without the flag the manifests of static Pods have no task.
-    let mut cluster = Cluster::prepared(Net::alone(), &["up", "--pod-manifest-path=/nonexistent/manifests"]);
+    // Without the flags, the manifests of static Pods and the CPUs of containers have no task.
+    let flags = ["up", "--pod-manifest-path=/nonexistent/manifests", "--cpu-manager-policy=static", "--reserved-cpus=0"];
+    let mut cluster = Cluster::prepared(Net::alone(), &flags);
     cluster.take_faults();
     cluster.start();
     cluster.load_samples();

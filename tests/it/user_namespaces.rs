@@ -209,7 +209,7 @@ fn proc_is_whole_where_the_spec_says_so(kubectl: &Kubectl<'_>) {
     assert!(refused.contains("`hostUsers` must be false to use `Unmasked`"), "{refused}");
     let on_node = document(2).replace("hostUsers: false", "hostUsers: false\n  hostNetwork: true").replace("name: guest", "name: on-node");
     let refused = kubectl.apply(&on_node).fails();
-    assert!(refused.contains("when `pod.Spec.HostUsers` is false"), "{refused}");
+    assert!(refused.contains("when `hostUsers` is false"), "{refused}");
 }
 
 fn a_guest_has_a_user_of_the_range(kubectl: &Kubectl<'_>) {

@@ -15,8 +15,8 @@ impl LoopDevice {
     /// Over a new file of that size.
     pub fn over(file: &Path, bytes: u64) -> Self {
         File::create_new(file).and_then(|file| file.set_len(bytes)).expect("a file");
-        let shown = run(Command::new("losetup").args(["--find", "--show"]).arg(file), None).ok();
-        Self { path: shown.trim().into() }
+        let printed = run(Command::new("losetup").args(["--find", "--show"]).arg(file), None).ok();
+        Self { path: printed.trim().into() }
     }
 
     /// The device.

@@ -43,6 +43,7 @@ pub const OF_UP: &[&str] = &[
     "node-agent/routes",
     "node-agent/registrar",
     "node-agent/housekeeping",
+    "node-agent/cpu-manager",
     "node-agent/eviction",
     "node-agent/local-storage",
     "node-agent/background-work",

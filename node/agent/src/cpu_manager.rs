@@ -162,7 +162,7 @@ impl CpuManager {
                 return;
             }
             if let Err(error) = self.store(next.clone()).await {
-                // The next start finds that the Pod is gone.
+                // The next start finds that the Pod is gone, or returns the CPUs of a Pod that has ended once more.
                 tracing::warn!(uid, error, "the CPUs of a Pod that is gone are free, but the file still has them");
                 self.inner.lock().assigned = next;
             }

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_with_users_of_its_own_gets_no_sandbox() {
+    fn a_runtime_without_user_namespaces_is_named() {
         let without: BTreeMap<_, _> = [("runc", "Linux 6.3 is needed".to_owned())].into();
         assert_eq!(user_namespace_fault(Some("wasmtime"), &without, 2), None);
         assert_eq!(user_namespace_fault(None, &without, 2), None, "the image decides");

@@ -116,10 +116,12 @@ impl UserNamespaces {
 
     /// The first id of a Pod's range, which is its own from now on. Blocks.
     pub(crate) fn first_id(&self, uid: &str) -> Result<u32, RangeError> {
-        let (dir, mut ranges) = (self.pods.join(uid), self.ranges.lock());
+        let dir = self.pods.join(uid);
         let path = dir.join(FILE);
         let invalid = |fault| RangeError::Invalid { path: path.clone(), fault };
-        if let Some(range) = read(&path).map_err(invalid)? {
+        let recorded = read(&path).map_err(invalid)?;
+        let mut ranges = self.ranges.lock();
+        if let Some(range) = recorded {
             ranges.record(uid, range).map_err(invalid)?;
             return Ok(range * USER_NAMESPACE_IDS);
         }
@@ -129,9 +131,16 @@ impl UserNamespaces {
         // One whose file is gone keeps its range.
         let known = ranges.0.get(uid).copied().flatten();
         let range = known.or_else(|| ranges.free(self.count)).ok_or(RangeError::None(self.count))?;
-        let written = private_dir(&dir).and_then(|()| write(&path, range));
-        written.map_err(|source| RangeError::Write { path, source })?;
+        // Nobody else gets it while the file is written, and nobody waits for that.
         ranges.0.insert(uid.to_owned(), Some(range));
+        drop(ranges);
+        let written = private_dir(&dir).and_then(|()| write(&path, range));
+        written.map_err(|source| {
+            if known.is_none() {
+                self.release(uid);
+            }
+            RangeError::Write { path, source }
+        })?;
         Ok(range * USER_NAMESPACE_IDS)
     }
 

@@ -24,6 +24,11 @@ pub(crate) struct Overlay<'a> {
     pub(crate) user: &'a UserNamespace,
 }
 
+/// Where the layers are attached below a directory, in their order.
+pub(crate) fn places(below: &Path, count: usize) -> Vec<String> {
+    (0..count).map(|number| below.join(number.to_string()).display().to_string()).collect()
+}
+
 impl Overlay<'_> {
     /// Mounts it at a directory. `below` is an empty directory for the layers.
     pub(crate) fn mount(&self, at: &Path, below: &Path) -> io::Result<()> {
@@ -39,16 +44,15 @@ impl Overlay<'_> {
         mount(none, "/", none, private, none)?;
         mount(Some("tmpfs"), below, Some("tmpfs"), MsFlags::empty(), Some("mode=700,size=1m"))?;
         let namespace = File::open(&self.user.path)?;
-        let mut lower = Vec::new();
-        for (number, layer) in self.lower.iter().enumerate() {
-            let (layer, target) = (Path::new(layer), below.join(number.to_string()));
+        let places = places(below, self.lower.len());
+        for (layer, target) in self.lower.iter().zip(&places) {
+            let (layer, target) = (Path::new(layer), Path::new(target));
             let tree = detached_at(layer, false)?;
             map_ids(&tree, &namespace, layer).map_err(io::Error::other)?;
-            fs::create_dir(&target)?;
-            attach(&tree, &target)?;
-            lower.push(target.display().to_string());
+            fs::create_dir(target)?;
+            attach(&tree, target)?;
         }
-        let options = format!("lowerdir={}{}", lower.join(":"), self.others);
+        let options = format!("lowerdir={}{}", places.join(":"), self.others);
         mount(Some("overlay"), at, Some("overlay"), self.flags, Some(options.as_str()))?;
         detached_at(at, false)
     }

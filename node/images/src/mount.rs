@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use runtimes_contract::{Content, ContentKind, UserNamespace};
 
 use crate::blobs::malformed;
-use crate::mapped::Overlay;
+use crate::mapped::{Overlay, places};
 use crate::{Image, ImageError, ImageStore, WritableLayer, reference, unpack};
 use runtimes_host::blocking;
 
@@ -42,7 +42,9 @@ async fn stack(store: &ImageStore, image: &Image, key: &str, user: Option<&UserN
     let lower = lower_dirs(store, image)?;
     let (upper, work) = (dir.join("upper"), dir.join("work"));
     let others = format!(",upperdir={},workdir={}", upper.display(), work.display());
-    let options = checked(image, format!("lowerdir={}{others}", lower.join(":")), lower.len())?;
+    let mapped = user.map(|_| places(&dir.join(LAYERS), lower.len()));
+    let options = format!("lowerdir={}{others}", mapped.as_ref().unwrap_or(&lower).join(":"));
+    let options = checked(image, options, lower.len())?;
     present(store, image).await?;
     let merged = dir.join("merged");
     let doing = format!("mounting the root file system at {}", merged.display());
@@ -78,7 +80,8 @@ pub(crate) async fn mount_files(
     let dir = dir(store, key)?;
     let mut lower = lower_dirs(store, image)?;
     lower.push(dir.join("empty").display().to_string());
-    let options = checked(image, format!("lowerdir={}", lower.join(":")), lower.len())?;
+    let mapped = user.map(|_| places(&dir.join(LAYERS), lower.len()));
+    let options = checked(image, format!("lowerdir={}", mapped.as_ref().unwrap_or(&lower).join(":")), lower.len())?;
     // From here on a sweep leaves the layers alone.
     let of_store = [dir.join("empty"), dir.join(LAYERS)];
     blocking(move || of_store.iter().try_for_each(std::fs::create_dir_all))

@@ -197,7 +197,8 @@ fn a_user_namespace_owns_the_others_of_its_pod() {
         assert_eq!(plain.sandbox.user, None);
         let pod = network.add_pod("uid-b", "own", &[], Some(131_072)).await.expect("added");
         assert_eq!(pod.sandbox.user.as_ref().map(|user| user.first_id), Some(131_072));
-        let sysctls = [("net.ipv4.ip_local_port_range", "20000 20100"), ("kernel.shm_rmid_forced", "1")];
+        let sysctls =
+            [("net.ipv4.ip_local_port_range", "20000 20100"), ("net.ipv4.ping_group_range", "5 700"), ("kernel.shm_rmid_forced", "1")];
         set_sysctls(&pod.sandbox, sysctls.map(|(name, value)| (name.to_owned(), value.to_owned())).into()).await.expect("set");
         // Its root may do in them what root does: the name, addresses, rules, low ports.
         let line = "cat /proc/self/uid_map; hostname; hostname other; hostname; ip address add 192.0.2.77/32 dev lo;

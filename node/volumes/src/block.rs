@@ -11,10 +11,9 @@ use k8s_openapi::api::core::v1::{Container, PersistentVolume, Pod, Volume};
 use runtimes_contract::Device;
 
 use crate::error::ClaimFault;
-use crate::kind::VolumeKind as _;
+use crate::kind::claim_is_read_only;
 use crate::local::NAME;
-use crate::persistent::{self, PersistentVolumeKind, link_to};
-use crate::{VolumeError, spec_volumes};
+use crate::{VolumeError, link, spec_volumes};
 
 /// How the containers of a Pod use a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +55,7 @@ pub(crate) fn is_block(persistent: &PersistentVolume) -> bool {
 }
 
 /// Where the link to the device of a volume is, in the layout of upstream's kubelet.
-pub(crate) fn link(pod_dir: &Path, volume: &Volume) -> PathBuf {
+pub(crate) fn device_link(pod_dir: &Path, volume: &Volume) -> PathBuf {
     pod_dir.join("volumeDevices").join(format!("kubernetes.io~{NAME}")).join(&volume.name)
 }
 
@@ -66,7 +65,7 @@ pub(crate) fn connect(persistent: &PersistentVolume, path: &Path, link: &Path) -
         return Err(VolumeError::Unsupported("hostPath has no block devices; use a local volume".to_owned()));
     }
     check(path)?;
-    link_to(path, link)
+    link::make(path, link)
 }
 
 fn check(path: &Path) -> Result<(), VolumeError> {
@@ -84,10 +83,10 @@ pub(crate) fn devices(pod_dir: &Path, pod: &Pod, container: &Container) -> Resul
         let volume = spec_volumes(pod).iter().find(|volume| volume.name == wanted.name);
         let no_such = || VolumeError::NoSuchVolume { volume: wanted.name.clone(), container: container.name.clone() };
         let volume = volume.ok_or_else(no_such)?;
-        let source = PersistentVolumeKind.target(link(pod_dir, volume)).map_err(|error| error.in_volume(&volume.name))?;
+        let source = link::read(&device_link(pod_dir, volume)).map_err(|error| error.in_volume(&volume.name))?;
         // It may have gone since the Pod was set up, and something else may be at its path.
         check(&source).map_err(|error| error.in_volume(&volume.name))?;
-        let access = if persistent::is_read_only(volume) { "r" } else { "rwm" };
+        let access = if claim_is_read_only(volume) { "r" } else { "rwm" };
         Ok(Device { source, target: PathBuf::from(&wanted.device_path), access: access.to_owned() })
     };
     container.volume_devices.iter().flatten().map(device).collect()

@@ -106,3 +106,8 @@ pub trait VolumeKind: Send + Sync {
         Ok(path)
     }
 }
+
+/// Whether the Pod wants to read the claim only.
+pub(crate) fn claim_is_read_only(volume: &Volume) -> bool {
+    volume.persistent_volume_claim.as_ref().is_some_and(|claim| claim.read_only == Some(true))
+}

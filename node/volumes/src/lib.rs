@@ -15,6 +15,7 @@ mod host_path;
 mod image;
 pub mod kind;
 mod kinds;
+mod link;
 mod local;
 mod mount_table;
 mod ownership;

@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, symlink};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
@@ -16,9 +16,9 @@ use runtimes_host::blocking;
 
 use crate::block::{self, Usage};
 use crate::error::ClaimFault;
-use crate::kind::{Context, VolumeKind};
+use crate::kind::{self, Context, VolumeKind};
 use crate::local::{Local, NAME};
-use crate::{VolumeError, host_path, ownership};
+use crate::{VolumeError, host_path, link, ownership};
 
 /// The kind.
 pub(crate) struct PersistentVolumeKind;
@@ -31,7 +31,7 @@ impl VolumeKind for PersistentVolumeKind {
 
     async fn set_up(&self, context: &Context<'_>, volume: &Volume) -> Result<Option<Timestamp>, VolumeError> {
         let link = self.path(&context.pod_dir, volume);
-        let device_link = block::link(&context.pod_dir, volume);
+        let device_link = block::device_link(&context.pod_dir, volume);
         // Through the link: what it leads to must exist.
         let present = [link.clone(), device_link.clone()];
         if blocking(move || Ok::<_, VolumeError>(present.iter().any(|link| link.exists()))).await? {
@@ -49,22 +49,18 @@ impl VolumeKind for PersistentVolumeKind {
             return Ok(None);
         }
         let local = context.local.clone();
-        let group = context.fs_group().filter(|_| !is_read_only(volume)).map(|group| (group, context.fs_group_on_mismatch()));
+        let group = context.fs_group().filter(|_| !kind::claim_is_read_only(volume)).map(|group| (group, context.fs_group_on_mismatch()));
         blocking(move || connect(&persistent, &path, &link, &local, group)).await?;
         Ok(None)
     }
 
     fn read_only(&self, volume: &Volume) -> bool {
-        is_read_only(volume)
+        kind::claim_is_read_only(volume)
     }
 
     fn target(&self, path: PathBuf) -> Result<PathBuf, VolumeError> {
-        fs::read_link(&path).map_err(VolumeError::io("reading the link", &path))
+        link::read(&path)
     }
-}
-
-pub(crate) fn is_read_only(volume: &Volume) -> bool {
-    volume.persistent_volume_claim.as_ref().is_some_and(|claim| claim.read_only == Some(true))
 }
 
 fn name_of(volume: &PersistentVolume) -> &str {
@@ -155,7 +151,7 @@ fn connect(persistent: &PersistentVolume, path: &Path, link: &Path, local: &Loca
     let is_provisioned = local.is_provisioned(persistent, path)?;
     if let Some(host) = persistent.spec.as_ref().and_then(|spec| spec.host_path.as_ref()) {
         host_path::check(path, host.type_.as_deref().unwrap_or_default())?;
-        return link_to(path, link);
+        return link::make(path, link);
     }
     if !is_provisioned {
         check_local(path)?;
@@ -172,17 +168,7 @@ fn connect(persistent: &PersistentVolume, path: &Path, link: &Path, local: &Loca
     {
         ownership::give_to_group(path, group, false)?;
     }
-    link_to(path, link)
-}
-
-pub(crate) fn link_to(path: &Path, link: &Path) -> Result<(), VolumeError> {
-    let parent = link.parent().unwrap_or(link);
-    fs::create_dir_all(parent).map_err(VolumeError::io("making", parent))?;
-    match fs::remove_file(link) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(VolumeError::io("removing", link)(error)),
-        _ => {}
-    }
-    symlink(path, link).map_err(VolumeError::io("linking", link))
+    link::make(path, link)
 }
 
 /// A local volume is a directory; a block device would have to be mounted first.

@@ -214,7 +214,7 @@ pub struct Security {
     /// The system calls that it may make, unless it is privileged.
     #[serde(default)]
     pub seccomp: Seccomp,
-    /// Whether all of `/proc` can be seen and written. Only with a user namespace of the sandbox, which is what protects the node then.
+    /// Whether all of `/proc`, and of `/sys` what is hidden otherwise, can be seen and written. Only with a user namespace of the sandbox, which is what protects the node then.
     #[serde(default)]
     pub unmasked_proc: bool,
 }

@@ -51,6 +51,23 @@ pub fn detached_at(path: &Path, recursive: bool) -> io::Result<OwnedFd> {
     detached(AT_FDCWD, &path, if recursive { libc::AT_RECURSIVE.cast_unsigned() } else { 0 })
 }
 
+/// An empty file system in memory that is not attached.
+pub fn detached_tmpfs() -> io::Result<OwnedFd> {
+    let take = |result: libc::c_long| {
+        let fd = i32::try_from(result).ok().filter(|&fd| fd >= 0).ok_or_else(io::Error::last_os_error)?;
+        // SAFETY: the kernel just made it for us.
+        Ok::<_, io::Error>(unsafe { OwnedFd::from_raw_fd(fd) })
+    };
+    // SAFETY: a name that lives through the call; the result is a new descriptor or -1.
+    let context = take(unsafe { libc::syscall(libc::SYS_fsopen, c"tmpfs".as_ptr(), libc::FSOPEN_CLOEXEC) })?;
+    let (fd, none) = (context.as_raw_fd(), std::ptr::null::<libc::c_char>());
+    // SAFETY: a descriptor, and a command without a name and a value.
+    let made = unsafe { libc::syscall(libc::SYS_fsconfig, fd, libc::FSCONFIG_CMD_CREATE, none, none, 0) };
+    nix::errno::Errno::result(made)?;
+    // SAFETY: a descriptor and numbers; the result is a new descriptor or -1.
+    take(unsafe { libc::syscall(libc::SYS_fsmount, fd, libc::FSMOUNT_CLOEXEC, 0) })
+}
+
 /// Attaches a copy of a mount at a path that exists.
 pub fn attach(tree: &OwnedFd, target: &Path) -> io::Result<()> {
     let path = CString::new(target.as_os_str().as_bytes())?;

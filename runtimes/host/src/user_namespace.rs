@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use runtimes_contract::{RuntimeError, USER_NAMESPACE_IDS};
 use thiserror::Error;
 
-use crate::mounts::{IdMapError, detached_at, map_ids};
+use crate::mounts::{IdMapError, detached_at, detached_tmpfs, map_ids};
 
 /// The first id of no Pod's: that of the namespace by which [`check`] tries.
 const TRIAL: u32 = USER_NAMESPACE_IDS;
@@ -85,6 +85,10 @@ impl Drop for Owned {
 pub fn check(dirs: &[&Path]) -> Result<(), UserNamespaceError> {
     let trial = Owned::make(TRIAL, CloneFlags::empty())?;
     let namespace = fs::File::open(trial.namespace("user")).map_err(UserNamespaceError::Make)?;
+    // Each Linux container has its shared memory on one, since Linux 6.3.
+    let memory = Path::new("tmpfs");
+    let tree = detached_tmpfs().map_err(|source| UserNamespaceError::Mount { path: memory.to_owned(), source })?;
+    map_ids(&tree, &namespace, memory)?;
     for dir in dirs {
         let tree = detached_at(dir, false).map_err(|source| UserNamespaceError::Mount { path: dir.to_path_buf(), source })?;
         map_ids(&tree, &namespace, dir)?;
@@ -160,7 +164,11 @@ mod tests {
             assert_ne!(of(owned.namespace(kind)), of(format!("/proc/self/ns/{kind}").into()), "{kind}");
         }
         assert_eq!(of(owned.namespace("uts")), of("/proc/self/ns/uts".into()));
-        assert_eq!(fs::read_dir(proc.join("fd")).expect("its descriptors").count(), 0);
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while fs::read_dir(proc.join("fd")).expect("its descriptors").count() > 0 {
+            assert!(std::time::Instant::now() < deadline, "it keeps no file open");
+            std::thread::yield_now();
+        }
         drop(owned);
         assert!(!proc.exists());
     }

@@ -46,6 +46,12 @@ pub fn stage(spec: &ContainerSpec, mount_point: &Path) -> Result<Option<(Stage, 
             mount.target.display()
         )));
     }
+    if let Some(device) = spec.devices.first() {
+        return Err(RuntimeError::Unsupported(format!(
+            "the device at {}: a container with a user namespace (hostUsers: false) cannot have devices",
+            device.target.display()
+        )));
+    }
     let mut staged = spec.clone();
     staged.content = Content::Linux { rootfs: mount_point.join(ROOT) };
     for (index, mount) in staged.mounts.iter_mut().enumerate() {
@@ -90,6 +96,7 @@ fn free_mount_point(needed: &[PathBuf], is_dir: impl Fn(&Path) -> bool) -> Optio
 #[cfg(test)]
 mod tests {
     use runtimes_battery::plain_spec;
+    use runtimes_contract::Device;
 
     use super::*;
 
@@ -110,6 +117,10 @@ mod tests {
         spec.mounts = vec![Mount { propagation: Propagation::BothWays, ..volume }];
         let refused = stage(&spec, Path::new("/s")).expect_err("impossible").to_string();
         assert!(refused.contains("mount at /data has mountPropagation Bidirectional"), "{refused}");
+        spec.mounts.clear();
+        spec.devices = vec![Device { source: "/dev/loop0".into(), target: "/dev/xvda".into(), access: "r".to_owned() }];
+        let refused = stage(&spec, Path::new("/s")).expect_err("impossible").to_string();
+        assert!(refused.contains("device at /dev/xvda: a container with a user namespace"), "{refused}");
     }
 
     #[test]

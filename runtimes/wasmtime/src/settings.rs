@@ -36,7 +36,8 @@ const STACK_LEN_MAX: usize = 4 << 20;
 #[cfg(feature = "shim")]
 const HOST_STACK_LEN: usize = 3 << 19;
 
-/// The stacks of an instance with the async ABI: each of its calls that waits has one, unless the function has a callback.
+/// The stacks of an instance with the async ABI: each of its calls that waits has one, unless the function has a callback. All instances
+/// share them, those of probes too: an instance with more calls than this takes them from others.
 #[cfg(feature = "shim")]
 const ASYNC_STACKS_MAX: u32 = 8;
 

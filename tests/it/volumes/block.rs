@@ -51,7 +51,7 @@ const DEVICES: &str = "volumeDevices: [{name: data, devicePath: /dev/xvda}]";
 
 fn pod(name: &str, usage: &str, read_only: bool) -> String {
     let pod = POD.replace("NAME", name).replace("USE", usage).replace("READONLY", &read_only.to_string());
-    pod.replace("IMAGE", "samples/tools:latest").replace("COMMAND", r#"sleep, "1000""#)
+    pod.replace("IMAGE", "samples/tools:latest").replace("COMMAND", r#"sh, -c, "until [ -e /stop ]; do sleep 0.1; done""#)
 }
 
 pub fn a_claim_may_be_a_device(cluster: &mut Cluster, node: &str) {
@@ -73,7 +73,7 @@ pub fn a_claim_may_be_a_device(cluster: &mut Cluster, node: &str) {
     cluster.stop();
     cluster.start();
     let kubectl = cluster.kubectl();
-    kubectl.run(&["exec", "writer", "--", "kill", "1"]);
+    kubectl.ok("exec writer -- touch /stop");
     kubectl.until("pod/writer", "/status/containerStatuses/0/restartCount", 1);
     kubectl.until_ready("writer");
     assert_eq!(kubectl.ok("exec writer -- head -c 7 /dev/xvda"), "written");

@@ -43,7 +43,7 @@ pub fn validate_pod(spec: &At<'_>, checks: &mut Checks) {
     if spec.get("hostUsers").value() == Some(&serde_json::Value::Bool(false)) {
         for (field, name) in [("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")] {
             if spec.get(field).flag() {
-                checks.forbidden(&spec.get(name), "when `pod.Spec.HostUsers` is false");
+                checks.forbidden(&spec.get(name), "when `hostUsers` is false");
             }
         }
     }

@@ -213,6 +213,7 @@ fn the_pods_own_fields_are_checked() {
         "securityContext: {runAsUser: -1, fsGroup: 4294967296, supplementalGroups: [-1], sysctls: [{name: 'a b', value: x}, {name: kernel.shm_rmid_forced, value: '0'}], fsGroupChangePolicy: x, seccompProfile: {type: ''}}",
         "hostPID: true\nshareProcessNamespace: true",
         "hostUsers: false\nhostNetwork: true",
+        "hostUsers: false\ncontainers: [{name: c, image: i, volumeDevices: [{name: v, devicePath: /d}]}]\nvolumes: [{name: v, persistentVolumeClaim: {claimName: p}}]",
         "readinessGates: [{conditionType: 'a b'}]\nschedulingGates: [{name: a/b}, {name: a/b}]",
         "schedulingGates: [{name: a/b}]\nnodeName: n",
         "schedulingGroup: {}",

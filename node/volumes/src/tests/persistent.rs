@@ -332,9 +332,9 @@ struct LoopDevice(PathBuf);
 impl LoopDevice {
     fn over(file: &std::path::Path) -> Self {
         fs::File::create_new(file).and_then(|file| file.set_len(1 << 20)).expect("a file");
-        let shown = std::process::Command::new("losetup").args(["--find", "--show"]).arg(file).output().expect("losetup");
-        assert!(shown.status.success(), "{shown:?}");
-        Self(String::from_utf8(shown.stdout).expect("a path").trim().into())
+        let printed = std::process::Command::new("losetup").args(["--find", "--show"]).arg(file).output().expect("losetup");
+        assert!(printed.status.success(), "{printed:?}");
+        Self(String::from_utf8(printed.stdout).expect("a path").trim().into())
     }
 }
 

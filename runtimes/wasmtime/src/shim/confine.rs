@@ -22,7 +22,7 @@ pub fn take_oom_score(adj: i32) -> io::Result<()> {
     std::fs::write("/proc/self/oom_score_adj", adj.to_string())
 }
 
-/// Switches to the spec's user, or to nobody, permanently.
+/// Switches to the spec's user, or to the one of a spec without a user, permanently.
 pub fn drop_privileges(spec: &ContainerSpec) -> Result<(), Failure> {
     let dropping = "giving up privileges";
     let user = node_ids(spec).map_err(Failure::io(dropping))?;

@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::pty::{OpenptyResult, openpty};
-use nix::sys::termios::{SpecialCharacterIndices, tcgetattr};
+use nix::sys::termios::{InputFlags, SetArg, SpecialCharacterIndices, tcgetattr, tcsetattr};
 use nix::unistd::read;
 use parking_lot::Mutex;
 
@@ -38,7 +38,11 @@ pub fn open() -> io::Result<(Session, Master)> {
     let OpenptyResult { master, slave } = openpty(None, None)?;
     // SAFETY: a terminal, and a request without a pointer.
     Errno::result(unsafe { libc::ioctl(slave.as_raw_fd(), libc::TIOCSCTTY, 0) })?;
-    let end = tcgetattr(&slave)?.control_chars.get(SpecialCharacterIndices::VEOF as usize).copied().unwrap_or(4);
+    let mut settings = tcgetattr(&slave)?;
+    // Ctrl-S would stop the guest in the middle of a write, where no signal reaches it. A guest cannot change the setting itself.
+    settings.input_flags.remove(InputFlags::IXON);
+    tcsetattr(&slave, SetArg::TCSANOW, &settings)?;
+    let end = settings.control_chars.get(SpecialCharacterIndices::VEOF as usize).copied().unwrap_or(4);
     // Opened again, because output blocks and input must not.
     let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
     // SAFETY: a terminal, and a request with flags instead of a pointer; the result is a new descriptor or -1.

@@ -345,9 +345,9 @@ async fn a_guest_may_have_a_terminal() {
         // The guest goes on when a client leaves.
         let mut session = runtime.attach(&spec.id, true).await.unwrap();
         let stdin = session.stdin.as_mut().unwrap();
-        // The terminal edits the line, shows it, and gives it to the guest as a whole.
-        stdin.write_all(format!("{text}x\x7f\r").as_bytes()).await.unwrap();
-        let wanted = format!("{text}x\x08 \x08\r\n{text}\r\n");
+        // The terminal edits the line, shows it, and gives it to the guest as a whole. Ctrl-S is a character like others.
+        stdin.write_all(format!("\x13\x7f{text}x\x7f\r").as_bytes()).await.unwrap();
+        let wanted = format!("^S\x08 \x08\x08 \x08{text}x\x08 \x08\r\n{text}\r\n");
         let mut said = vec![0; wanted.len()];
         session.stdout.read_exact(&mut said).await.unwrap();
         assert_eq!(String::from_utf8_lossy(&said), wanted);
@@ -360,7 +360,7 @@ async fn a_guest_may_have_a_terminal() {
     assert!(rest.ends_with("last\r\nlast\r\n"), "{rest:?}");
     runtime.remove(&spec.id).await.unwrap();
     let log = std::fs::read_to_string(&spec.log_path).unwrap();
-    assert!(log.ends_with(" stdout F last\r\n") && log.matches("stdout F first\r\n").count() == 1, "{log:?}");
+    assert!(log.ends_with(" stdout F last\r\n") && log.matches(" stdout F first\r\n").count() == 1, "{log:?}");
 }
 
 #[tokio::test]

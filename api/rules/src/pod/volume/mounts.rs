@@ -72,8 +72,12 @@ fn propagation(container: &At<'_>, mounts: &At<'_>, mount: &At<'_>, checks: &mut
 /// Checks `volumeDevices` of a container.
 pub fn validate_devices(container: &At<'_>, context: &Context<'_>, checks: &mut Checks) {
     let mounts = container.get("volumeMounts");
+    let devices = container.get("volumeDevices");
+    if !context.host_users && devices.len() > 0 {
+        checks.forbidden(&devices, "when `hostUsers` is false");
+    }
     let (mut names, mut paths) = (HashSet::new(), HashSet::new());
-    for device in container.get("volumeDevices").items() {
+    for device in devices.items() {
         let (name, path) = (device.get("name"), device.get("devicePath"));
         required(&device, &["name"], checks);
         if !names.insert(name.text()) {

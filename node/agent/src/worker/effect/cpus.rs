@@ -11,7 +11,8 @@ pub(super) fn lift_quota(limits: &mut Resources) {
 }
 
 impl Effects {
-    /// Sets the CPUs of a container that is created next. If it has them alone, nobody else runs on them when this returns.
+    /// Sets the CPUs of a container that is created next. If it has them alone, the others have left them when this returns, unless the start
+    /// of another container took too long or a container could not be moved: the log says so then.
     pub(super) async fn bind(&self, spec: &mut ContainerSpec, name: &str, handler: &str) {
         let Some(cpus) = &self.node.cpu_manager else { return };
         let (own, is_exclusive) = cpus.begin(&PodName::of(&self.pod).uid, name, &spec.id, handler);

@@ -233,7 +233,8 @@ impl Effects {
             None => return Err(StartFault::Ending),
         }
         // Last: others wait for a start that has begun on shared CPUs.
-        self.bind(&mut spec, &container.name, runtime.handler()).await;
+        let binding = self.bind(&mut spec, &container.name, runtime.handler());
+        self.ending.run_until_cancelled(binding).await.ok_or(StartFault::Ending)?;
         match runtime.create(&spec).await {
             Err(RuntimeError::NoTarget(_)) if processes::are_shared(&self.pod) => Err(StartFault::NoSandbox),
             Err(RuntimeError::Exists(_)) => {

@@ -89,9 +89,12 @@ fn start(channel: &Channel, args: &Args<'_>) -> Result<Started, Failure> {
         runc::call(&mut command)?;
         None
     };
-    node.map_or(Ok(()), mounts::Node::back)?;
-    let signals = signals::open()?;
-    Ok(Started { pid: runc::read_pid(&file("pid"))?, signals, terminal, _outputs: stdio.collect() })
+    let pid = runc::read_pid(&file("pid"))?;
+    let signals = node.map_or(Ok(()), mounts::Node::back).and_then(|()| signals::open()).inspect_err(|_| {
+        // Nobody would watch it. Our child and not reaped: the pid is its own.
+        let _killed = kill(Pid::from_raw(pid), Signal::SIGKILL);
+    })?;
+    Ok(Started { pid, signals, terminal, _outputs: stdio.collect() })
 }
 
 /// Waits for the process. When the agent has ended the session, a process that outlives it reads the end of its

@@ -112,9 +112,8 @@ fn start(channel: &Channel, args: &Args<'_>) -> Result<Container, Failure> {
     let node = stage.as_ref().map(mounts::enter).transpose()?;
     // Reported only now: runc's own children are waited for one by one before.
     let sources = create(args, stage.as_ref().map(|stage| &stage.user), &mut hub)?;
-    node.map_or(Ok(()), mounts::Node::back)?;
-    let signals = signals::open()?;
-    let init = begin(args).inspect_err(|_| {
+    let begun = node.map_or(Ok(()), mounts::Node::back).and_then(|()| Ok((signals::open()?, begin(args)?)));
+    let (signals, init) = begun.inspect_err(|_| {
         // It was created and cannot be used; the agent expects that the container does not exist then.
         let _deleted = runc::call(&mut args.runc.command("delete", ["--force".into()]));
     })?;
