@@ -1,11 +1,11 @@
 //! Components of WASI 0.3: commands and servers by the async ABI.
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use runtimes_battery::Harness;
-use runtimes_contract::{ContainerSpec, HttpRequests, HttpSettings};
+use runtimes_contract::{ContainerSpec, HttpRequests, HttpSettings, Mount};
 
 use crate::components;
 use crate::harness::Wasmtime;
@@ -223,4 +223,32 @@ async fn a_guest_that_hoards_streams_ends_within_its_limit() {
     let (exit, log) = run(&harness, &spec).await;
     assert_eq!((exit.code, exit.oom_killed), (134, false), "{exit:?} {log}");
     assert!(exit.message.contains("handle limit exceeded"), "{exit:?}");
+}
+
+#[tokio::test]
+async fn files_and_sockets_are_those_of_the_container() {
+    let (harness, network) = (Wasmtime::new(), Network::new("world"));
+    let text = include_str!("../guests/async-world.wat");
+    let imports = "cli/stdout@0.3.0 cli/exit@0.3.0 filesystem/preopens@0.3.0 filesystem/types@0.3.0 sockets/types@0.3.0";
+    let mut spec = spec(&harness, &components::async_command(&wat::parse_str(text).unwrap(), imports));
+    let data = harness.dir().join("data");
+    std::fs::create_dir(&data).unwrap();
+    std::fs::write(data.join("text"), "of a volume\n").unwrap();
+    std::os::unix::fs::chown(&data, Some(runtimes_wasmtime::NOBODY), None).unwrap();
+    spec.mounts.push(Mount::new(data.clone(), "/data", false));
+    spec.sandbox.network = Some(network.path());
+    let listener = network.inside(|| TcpListener::bind("127.0.0.1:7000").unwrap()).await;
+    let peer = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut said = [0; 5];
+        stream.read_exact(&mut said).unwrap();
+        stream.write_all(b"pong\n").unwrap();
+        said
+    });
+    let (exit, log) = run(&harness, &spec).await;
+    assert_eq!(exit.code, 0, "the step that went wrong: {exit:?} {log}");
+    let lines: Vec<_> = log.lines().map(|line| line.split_once(' ').unwrap().1).collect();
+    assert_eq!(lines, ["stdout F of a volume", "stdout F pong"]);
+    assert_eq!(&peer.join().unwrap(), b"ping\n");
+    assert_eq!(std::fs::read_to_string(data.join("made")).unwrap(), "pong\n");
 }
