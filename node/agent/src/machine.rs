@@ -83,9 +83,7 @@ impl Machine {
             ephemeral_storage_bytes: number(self.disk_bytes.saturating_sub(thresholds.disk_reserved(self.disk_bytes))),
         }
     }
-}
 
-impl Machine {
     /// Whether the machine has what is reserved of it.
     pub(crate) fn check_reservation(&self, reserved: (i64, i64)) -> Result<(), AgentError> {
         let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);

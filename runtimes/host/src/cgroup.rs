@@ -7,6 +7,7 @@
 //!
 //! All calls block (attaching a process can take ten milliseconds); make them from a blocking thread.
 
+mod controllers;
 mod cpuset;
 mod group;
 mod layout;

@@ -12,10 +12,11 @@ use runtimes_contract::RuntimeError;
 use runtimes_host::blocking;
 use runtimes_host::helper::{Fault, Helper, HelperError, Job, Rights, serve};
 use serde::{Deserialize, Serialize};
-use wasmparser::{Encoding, Error, Parser, Payload, Validator, WasmFeatures};
+use wasmparser::{Error, Parser, Validator, WasmFeatures};
 
 use crate::compile::{ANSWER_LEN_MAX, ERROR_LEN_MAX, MODULE_LEN_MAX, bounds, machine_bytes, one_line};
 use crate::kind::Kind;
+use crate::outline::{Name, each_name};
 
 /// The most names in a list, and the most characters of one.
 const NAMES_MAX: usize = 500;
@@ -141,46 +142,23 @@ fn report(bytes: &[u8], detail: Detail) -> Result<ModuleReport, Error> {
     Ok(report)
 }
 
-/// The names of the outermost module or component; nested ones are its own affair.
+/// The names of the outermost module or component.
 fn names(bytes: &[u8]) -> Result<ModuleReport, Error> {
     let (mut imports, mut exports) = (Listing::default(), Listing::default());
-    let (mut is_component, mut has_start, mut component_exports) = (false, false, Vec::new());
-    let mut depth = 0_usize;
-    for payload in Parser::new(0).parse_all(bytes) {
-        match payload? {
-            Payload::Version { encoding, .. } => {
-                is_component |= depth == 0 && encoding == Encoding::Component;
-                depth += 1;
-            }
-            Payload::End(_) => depth -= 1,
-            Payload::ImportSection(section) if depth == 1 => {
-                for import in section.into_imports() {
-                    let import = import?;
-                    imports.add(&format!("{} {}", import.module, import.name));
-                }
-            }
-            Payload::ExportSection(section) if depth == 1 => {
-                for export in section {
-                    let export = export?;
-                    has_start |= export.name == "_start";
-                    exports.add(export.name);
-                }
-            }
-            Payload::ComponentImportSection(section) if depth == 1 => {
-                for import in section {
-                    imports.add(import?.name.name);
-                }
-            }
-            Payload::ComponentExportSection(section) if depth == 1 => {
-                for export in section {
-                    let name = export?.name.name;
-                    component_exports.push(name);
-                    exports.add(name);
-                }
-            }
-            _ => {}
+    let (mut has_start, mut component_exports) = (false, Vec::new());
+    each_name(bytes, |name| match name {
+        Name::ModuleImport(module, name) => imports.add(&format!("{module} {name}")),
+        Name::ModuleExport(name) => {
+            has_start |= name == "_start";
+            exports.add(name);
         }
-    }
+        Name::ComponentImport(name) => imports.add(name),
+        Name::ComponentExport(name) => {
+            component_exports.push(name);
+            exports.add(name);
+        }
+    })?;
+    let is_component = Parser::is_component(bytes);
     // By all exports: not all are in the list.
     let kind = match is_component {
         true => Kind::of_component(component_exports.into_iter()),

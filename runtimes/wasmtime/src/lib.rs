@@ -29,6 +29,8 @@ mod components;
 #[cfg(feature = "compile")]
 mod inspect;
 #[cfg(feature = "compile")]
+mod outline;
+#[cfg(feature = "compile")]
 mod runtime;
 #[cfg(feature = "shim")]
 pub mod shim;

@@ -7,8 +7,9 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use super::controllers;
 use super::layout::{Layout, Mode};
 use runtimes_contract::RuntimeError;
 
@@ -23,7 +24,7 @@ const NEEDED_ON_V1: [&str; 2] = [CPUS, "cpuset.mems"];
 pub(super) fn is_available(layout: &Layout) -> bool {
     match root(layout) {
         None => false,
-        Some(root) if layout.mode == Mode::V2 => passes_on(&root.join("cgroup.controllers")).unwrap_or(false),
+        Some(root) if layout.mode == Mode::V2 => controllers::is_offered(root, CONTROLLER),
         Some(_) => true,
     }
 }
@@ -38,7 +39,8 @@ pub(super) fn set(layout: &Layout, path: &str, cpus: &str) -> Result<bool, Runti
         ));
     }
     let Some(root) = root(layout) else { return Ok(false) };
-    let is_new = if layout.mode == Mode::V2 { pass_on(root, path).map(|()| false)? } else { make_on_v1(root, path)? };
+    let is_new =
+        if layout.mode == Mode::V2 { controllers::enable(root, path, &[CONTROLLER]).map(|()| false)? } else { make_on_v1(root, path)? };
     let file = root.join(path).join(CPUS);
     fs::write(&file, cpus).map_err(RuntimeError::io(format!("writing {cpus} to {}", file.display())))?;
     Ok(is_new)
@@ -85,25 +87,6 @@ fn fill(parent: &Path, file: &Path) -> Result<(), RuntimeError> {
     }
     let value = read(parent)?;
     fs::write(file, value.trim()).map_err(RuntimeError::io(format!("writing {} to {}", value.trim(), file.display())))
-}
-
-/// Enables the controller below each parent of the group.
-fn pass_on(root: &Path, path: &str) -> Result<(), RuntimeError> {
-    let mut dir: PathBuf = root.to_owned();
-    for part in path.split('/') {
-        let file = dir.join("cgroup.subtree_control");
-        if !passes_on(&file)? {
-            fs::write(&file, format!("+{CONTROLLER}")).map_err(RuntimeError::io(format!("enabling {CONTROLLER} in {}", file.display())))?;
-        }
-        dir.push(part);
-    }
-    Ok(())
-}
-
-/// Whether a list of controllers has this one.
-fn passes_on(file: &Path) -> Result<bool, RuntimeError> {
-    let text = fs::read_to_string(file).map_err(RuntimeError::io(format!("reading {}", file.display())))?;
-    Ok(text.split_whitespace().any(|name| name == CONTROLLER))
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use cgroups_rs::fs::cpuacct::CpuAcctController;
 use cgroups_rs::fs::memory::MemController;
 use cgroups_rs::fs::pid::PidController;
 
+use super::controllers;
 use super::cpuset;
 use super::layout::{Layout, Mode, V2_CONTROLLERS};
 use super::limits;
@@ -41,7 +42,7 @@ impl Group {
         let group = self.layout.load(&self.path);
         group.create().map_err(failed(&self.path, "making"))?;
         if let (Mode::V2, Some(root)) = (self.layout.mode, self.layout.unified()) {
-            enable_controllers(root, &self.path)?;
+            controllers::enable(root, &self.path, &V2_CONTROLLERS)?;
         }
         limits::apply(&group, resources, false, self.limits_swap())?;
         resources.cpuset_cpus.as_deref().map_or(Ok(()), |cpus| self.write_cpus(cpus))
@@ -155,24 +156,6 @@ impl Group {
 pub(super) fn failed(path: &str, doing: &str) -> impl FnOnce(cgroups_rs::fs::error::Error) -> RuntimeError {
     let doing = format!("{doing} cgroup {path}");
     |error| RuntimeError::io(doing)(io::Error::other(error))
-}
-
-/// cgroups-rs enables controllers when it creates the directories, and returns no error when it cannot.
-fn enable_controllers(root: &Path, path: &str) -> Result<(), RuntimeError> {
-    let offered = fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default();
-    let mut dir = root.to_owned();
-    for part in path.split('/') {
-        let file = dir.join("cgroup.subtree_control");
-        let enabled = fs::read_to_string(&file).map_err(RuntimeError::io(format!("reading {}", file.display())))?;
-        for name in V2_CONTROLLERS {
-            let has = |text: &str| text.split_whitespace().any(|one| one == name);
-            if has(&offered) && !has(&enabled) {
-                fs::write(&file, format!("+{name}")).map_err(RuntimeError::io(format!("switching on {name} in {}", file.display())))?;
-            }
-        }
-        dir.push(part);
-    }
-    Ok(())
 }
 
 fn collect_pids(dir: &Path, pids: &mut Vec<i32>) {

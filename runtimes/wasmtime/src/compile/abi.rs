@@ -1,9 +1,10 @@
 //! Which ABI a component needs. Pure; the bodies of functions are not looked at, so it takes little time.
 
-use wasmparser::{Parser, Payload, Validator, WasmFeatures};
+use wasmparser::{Parser, Validator, WasmFeatures};
 
 use crate::compile::proposals;
 use crate::kind::{Abi, is_wasi_0_3};
+use crate::outline::{Name, each_name};
 
 /// The ABI of a file. One that is no valid component with either ABI counts as [`Abi::Sync`]: the compiler then says what is wrong.
 pub(crate) fn abi_of(bytes: &[u8]) -> Abi {
@@ -18,33 +19,13 @@ pub(crate) fn abi_of(bytes: &[u8]) -> Abi {
     }
 }
 
-/// Whether the outermost component imports or exports an interface of WASI 0.3: not every one has a function with the async ABI.
+/// Whether the component imports or exports an interface of WASI 0.3: not every one has a function with the async ABI.
 fn names_wasi_0_3(bytes: &[u8]) -> bool {
-    let mut depth = 0_usize;
-    for payload in Parser::new(0).parse_all(bytes) {
-        let is_named = match payload {
-            Ok(Payload::Version { .. }) => {
-                depth += 1;
-                false
-            }
-            Ok(Payload::End(_)) => {
-                depth = depth.saturating_sub(1);
-                false
-            }
-            Ok(Payload::ComponentImportSection(section)) if depth == 1 => {
-                section.into_iter().flatten().any(|import| is_wasi_0_3(import.name.name))
-            }
-            Ok(Payload::ComponentExportSection(section)) if depth == 1 => {
-                section.into_iter().flatten().any(|export| is_wasi_0_3(export.name.name))
-            }
-            Ok(_) => false,
-            Err(_) => return false,
-        };
-        if is_named {
-            return true;
-        }
-    }
-    false
+    let mut is_named = false;
+    let read = each_name(bytes, |name| {
+        is_named |= matches!(name, Name::ComponentImport(name) | Name::ComponentExport(name) if is_wasi_0_3(name));
+    });
+    read.is_ok() && is_named
 }
 
 /// Whether all is valid but for the bodies of functions, which are not looked at.

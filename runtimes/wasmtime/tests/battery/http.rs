@@ -173,26 +173,30 @@ async fn spinning_requests_do_not_stop_others() {
     runtime.remove(&spec.id).await.unwrap();
 }
 
+/// How many of so many clients at the same time get an answer that is right.
+pub async fn answered_at_once(network: &Network, path: &'static str, clients: usize, is_right: fn(&str) -> bool) -> usize {
+    let exchange = move || {
+        let mut streams: Vec<_> = (0..clients).map(|_| TcpStream::connect("127.0.0.1:8080").unwrap()).collect();
+        for stream in &mut streams {
+            write!(stream, "GET {path} HTTP/1.1\r\nHost: web\r\nConnection: close\r\n\r\n").unwrap();
+        }
+        let answers = streams.into_iter().map(|mut stream| {
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            is_right(&answer)
+        });
+        answers.filter(|&is_right| is_right).count()
+    };
+    network.inside(exchange).await
+}
+
 #[tokio::test]
 async fn more_connections_than_instances_wait() {
     let (harness, network) = (Wasmtime::new(), Network::new("many"));
     let spec = web(&harness, &network, "web");
     let runtime = harness.runtime();
     serve(&*runtime, &spec).await;
-    let served = network
-        .inside(|| {
-            let mut streams: Vec<_> = (0..200).map(|_| TcpStream::connect("127.0.0.1:8080").unwrap()).collect();
-            for stream in &mut streams {
-                write!(stream, "GET / HTTP/1.1\r\nHost: web\r\nConnection: close\r\n\r\n").unwrap();
-            }
-            let answers = streams.into_iter().map(|mut stream| {
-                let mut answer = String::new();
-                stream.read_to_string(&mut answer).unwrap();
-                answer.starts_with("HTTP/1.1 200 OK")
-            });
-            answers.filter(|&fine| fine).count()
-        })
-        .await;
+    let served = answered_at_once(&network, "/", 200, |answer| answer.starts_with("HTTP/1.1 200 OK")).await;
     assert_eq!(served, 200);
     runtime.remove(&spec.id).await.unwrap();
 }

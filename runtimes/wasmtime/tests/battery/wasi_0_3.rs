@@ -4,12 +4,12 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-use runtimes_battery::Harness;
+use runtimes_battery::{Harness, until};
 use runtimes_contract::{ContainerSpec, HttpRequests, HttpSettings, Mount};
 
 use crate::components;
 use crate::harness::Wasmtime;
-use crate::http::{Network, until_counted, web_of};
+use crate::http::{Network, answered_at_once, until_counted, web_of};
 use crate::wasm::{run, spec};
 
 const ADDRESS: &str = "127.0.0.1:8080";
@@ -29,12 +29,7 @@ fn log_of(spec: &ContainerSpec) -> String {
 
 /// Waits until so many lines of the log contain the text.
 async fn until_logged(spec: &ContainerSpec, wanted: &str, times: usize) {
-    let logged = async {
-        while log_of(spec).matches(wanted).count() < times {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), logged).await.unwrap_or_else(|_| panic!("{wanted}: {}", log_of(spec)));
+    until(wanted, || log_of(spec).matches(wanted).count() >= times).await;
 }
 
 /// A command that does this after its first line, and then returns a result.
@@ -197,20 +192,7 @@ async fn an_instance_handles_as_many_requests_as_allowed() {
 async fn many_clients_at_once_are_answered() {
     let (harness, network) = (Wasmtime::new(), Network::new("crowd"));
     let spec = serve(&harness, &network, HttpSettings::default()).await;
-    let answered = network
-        .inside(|| {
-            let mut streams: Vec<_> = (0..200).map(|_| TcpStream::connect(ADDRESS).unwrap()).collect();
-            for stream in &mut streams {
-                write!(stream, "GET /wait HTTP/1.1\r\nHost: web\r\nConnection: close\r\n\r\n").unwrap();
-            }
-            let answers = streams.into_iter().map(|mut stream| {
-                let mut answer = String::new();
-                stream.read_to_string(&mut answer).unwrap();
-                answer.contains(TEXT)
-            });
-            answers.filter(|&fine| fine).count()
-        })
-        .await;
+    let answered = answered_at_once(&network, "/wait", 200, |answer| answer.contains(TEXT)).await;
     assert_eq!(answered, 200);
     harness.runtime().remove(&spec.id).await.unwrap();
 }
