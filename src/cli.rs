@@ -145,6 +145,9 @@ pub struct ControlPlane {
     /// API server's.
     #[arg(long, value_delimiter = ',')]
     pub triggers_may_reach: Vec<ipnet::IpNet>,
+    /// Prefix length of the Pod range of each node, for example 23 for 509 Pods a node. A Node that has a range keeps it.
+    #[arg(long, default_value_t = 24)]
+    pub node_cidr_mask_size: u8,
     /// Whether to run the scheduler.
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
     pub scheduler: bool,

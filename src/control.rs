@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::data_dir::DataDir;
 use crate::process::Process;
-use crate::{access, admin, cli, external_metrics, plugins, store};
+use crate::{access, admin, cli, external_metrics, plugins, pod_ranges, store};
 
 /// Names of scheduler and controllers: upstream's, because clients read in `managedFields` who wrote a field.
 const SCHEDULER: &str = "kube-scheduler";
@@ -233,6 +233,7 @@ fn controllers_config(control: &ControlPlane, pki: Arc<Pki>) -> anyhow::Result<s
     let mut config = sched_controllers::Config {
         controllers: control.options.controllers.clone(),
         cluster_cidr: control.ranges.cluster_cidr,
+        node_cidr_mask_size: pod_ranges::checked(control.ranges.cluster_cidr, control.options.node_cidr_mask_size)?,
         service_cidr: Some(control.ranges.service_cluster_ip_range),
         reserved: reserved(control)?,
         root_ca_pem,

@@ -22,6 +22,7 @@ mod logging;
 mod memory;
 mod node;
 mod plugins;
+mod pod_ranges;
 mod process;
 mod renewal;
 mod say;

@@ -18,13 +18,15 @@ use crate::control::{ControlPlane, Running};
 use crate::node::{Identity, NodeSettings};
 use crate::process::Process;
 use crate::renewal::{CertificateStore, Renewal};
-use crate::{control, node, renewal, say};
+use crate::{control, node, pod_ranges, renewal, say};
 
 /// After this time a message says that the node is not ready yet.
 const NODE_READY_LIMIT: Duration = Duration::from_secs(30);
 
 /// Runs until a signal.
 pub async fn run(options: Up) -> anyhow::Result<()> {
+    let (range, mask_size) = (options.ranges.cluster_cidr, options.control.node_cidr_mask_size);
+    pod_ranges::check_max_pods(range, mask_size, options.node.max_pods)?;
     let data_dir = options.data_dir.open()?;
     let _locks = (data_dir.lock("node")?, data_dir.lock("server")?);
     let process = Process::begin()?;

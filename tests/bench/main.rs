@@ -15,6 +15,7 @@
 mod api;
 mod jobs;
 mod load;
+mod many;
 mod memory;
 mod pods;
 mod process;
@@ -29,7 +30,7 @@ use std::time::Duration;
 use tests::{Cluster, Net};
 
 /// The parts, in the order they are measured.
-const PARTS: &[&str] = &["api", "scale", "sched", "pods", "jobs", "memory"];
+const PARTS: &[&str] = &["api", "scale", "sched", "pods", "many", "jobs", "memory"];
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -52,27 +53,39 @@ fn main() -> ExitCode {
 
 /// Starts the cluster of a part, measures inside its namespace, and returns the printed text.
 fn outside(part: &str) -> String {
-    let (cluster, began) = match part {
+    let (mut cluster, began) = match part {
         "api" | "sched" => {
             started(&["server", "--controllers=*,-node-lifecycle-controller,-taint-eviction-controller,-node-ipam-controller"])
         }
         "scale" => started(scale::SERVER),
         "jobs" => started(jobs::CLUSTER),
-        _ => started(&["up", "--max-pods=1000"]),
+        "many" => started(many::CLUSTER),
+        _ => started(&["up", "--max-pods=250"]),
     };
-    if matches!(part, "pods" | "jobs" | "memory") {
+    if matches!(part, "pods" | "many" | "jobs" | "memory") {
         cluster.load_samples();
     }
+    let mut text = format!("\n## {part}\n\nReady {} ms after its start on an empty directory.\n", began.as_millis());
+    text.push_str(&measured(&cluster, part));
+    if part == "many" {
+        text.push_str(&many::adopt(&mut cluster));
+        text.push_str(&measured(&cluster, "more"));
+    }
+    println!("{text}");
+    text
+}
+
+/// Runs this program inside the cluster's namespace; returns what it printed.
+fn measured(cluster: &Cluster, part: &str) -> String {
     let kubeconfig = cluster.data_dir().join("admin.kubeconfig").display().to_string();
     let program = std::env::current_exe().expect("this program").display().to_string();
     let mut command = cluster.net.command(&program);
     command.args(["inside", part, &kubeconfig, &cluster.pid().to_string()]).stdout(Stdio::piped());
     let mut child = command.spawn().expect("the bench runs");
-    let mut text = format!("\n## {part}\n\nReady {} ms after its start on an empty directory.\n", began.as_millis());
+    let mut text = String::new();
     child.stdout.take().expect("piped").read_to_string(&mut text).expect("text");
     let status = child.wait().expect("the bench runs");
-    println!("{text}");
-    assert!(status.success(), "the bench failed; skiff's log:\n{}", cluster.log());
+    assert!(status.success(), "the bench failed after:\n{text}\nskiff's log:\n{}", cluster.log());
     text
 }
 
@@ -91,6 +104,8 @@ fn inside(part: &str, kubeconfig: &str, pid: u32) {
             "scale" => scale::run(kubeconfig, pid).await,
             "sched" => sched::run(kubeconfig, pid).await,
             "pods" => pods::run(kubeconfig, pid).await,
+            "many" => many::run(kubeconfig, pid).await,
+            "more" => many::more(kubeconfig, pid).await,
             "jobs" => jobs::run(kubeconfig, pid).await,
             _ => memory::run(kubeconfig, pid).await,
         }

@@ -17,7 +17,8 @@ use crate::scale::post;
 /// The first Pods compile the guest and load what every later Pod shares.
 const FIRST: usize = 10;
 const MORE: usize = 50;
-const IDLE: Duration = Duration::from_secs(20);
+/// How long an idle process is observed.
+pub const IDLE: Duration = Duration::from_secs(20);
 const LIMIT: Duration = Duration::from_secs(60);
 /// Pods of a Node that does not run, and the Services that select them.
 const PODS: usize = 10_000;
@@ -87,13 +88,13 @@ async fn run_until(pods: &Api<Pod>, count: usize) {
 
 /// Waits until caches have settled, and writes dirty pages of new files to disk: until then they count as private
 /// memory.
-async fn settle() {
+pub async fn settle() {
     nix::unistd::sync();
     tokio::time::sleep(IDLE).await;
 }
 
 /// Memory of all shims of WASM containers.
-fn shims_kib() -> u64 {
+pub fn shims_kib() -> u64 {
     let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
     processes
         .filter_map(|entry| {

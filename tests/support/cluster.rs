@@ -213,7 +213,7 @@ impl Cluster {
         );
         let ran = run(Command::new("sh").args(["-c", &script]), None);
         assert!(self.shims().is_empty(), "{ran}");
-        self.net.run("ip", &["link", "del", &format!("{prefix}-br")]);
+        self.net.run("sh", &["-c", &format!("ip -o link | grep -o '{prefix}-br[0-9a-f]*' | xargs -rn1 ip link del")]);
         self.net.run("nft", &["flush", "ruleset"]);
     }
 

@@ -74,6 +74,10 @@ async fn program_own(node: &Node) -> Result<Option<Ipv4Net>, NetworkError> {
     let Some(cidr) = node.config.pod_cidr.or(assigned) else { return Ok(None) };
     node.parts.network.set_pod_cidr(cidr).await?;
     tracing::info!(%cidr, "Pod range programmed");
+    let (addresses, max_pods) = (node_network::pod_addresses(cidr), node.config.pods_max);
+    if addresses < max_pods {
+        tracing::warn!(%cidr, addresses, max_pods, "fewer addresses than --max-pods: further Pods fail until others are gone. A new Node gets its range by --node-cidr-mask-size of the server");
+    }
     Ok(Some(cidr))
 }
 

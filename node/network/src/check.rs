@@ -26,7 +26,7 @@ pub(crate) fn check(config: &Config) -> Result<(), NetworkError> {
     })?;
     let own = std::fs::File::open("/proc/thread-self/ns/net").map_err(NetworkError::io("opening the namespace of a thread"))?;
     let mut socket = Socket::open()?;
-    let bridge = message::add_bridge(&config.bridge(), config.dns_ip, 1_500);
+    let bridge = message::add_bridge("bridge", config.dns_ip, 1_500);
     socket.apply(vec![bridge]).map_err(|error| missing(&format!("{}: load the kernel module bridge (CONFIG_BRIDGE)", cause(&error))))?;
     let veth = message::add_veth("veth", "peer", std::os::fd::AsFd::as_fd(&own), Ipv4Addr::LOCALHOST, 1_500);
     socket.apply(vec![veth]).map_err(|error| missing(&format!("{}: load the kernel module veth (CONFIG_VETH)", cause(&error))))?;

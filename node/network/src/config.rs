@@ -58,19 +58,14 @@ impl Config {
         }
     }
 
-    /// The bridge that the node's Pods hang on.
-    pub fn bridge(&self) -> String {
-        format!("{}-br", self.prefix)
+    /// A pattern of nftables for the bridges that the node's Pods hang on.
+    pub(crate) fn bridges(&self) -> String {
+        format!("{}-br*", self.prefix)
     }
 
     /// The interface that carries the cluster DNS address.
     pub fn dns_interface(&self) -> String {
         format!("{}-dns", self.prefix)
-    }
-
-    /// The bridge's permanent port, which keeps the bridge's carrier, and the other end of it.
-    pub(crate) fn carrier(&self) -> [String; 2] {
-        [format!("{}-port", self.prefix), format!("{}-peer", self.prefix)]
     }
 
     /// The nftables table of this crate (family `ip`).

@@ -1,4 +1,4 @@
-//! The node's own side: the bridge of its Pods, the interface with the cluster DNS address, and the routes. Packets to
+//! The node's own side: the bridges of its Pods, the interface with the cluster DNS address, and the routes. Packets to
 //! addresses without a Pod or Service end here: the Pod range is unreachable but for the routes to known nodes, and the Service
 //! range ends in an interface without a link, where the rules reject packets. (The node's own programs need *some* route there:
 //! without one the kernel would reject their connections before Services are translated.)
@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use crate::netlink::message::{self, ROUTE_PROTOCOL, Target};
 use crate::netlink::{Address, Link, Request, Route, Socket};
 use crate::sandbox::sysctl;
+use crate::segment::{self, Segment};
 use crate::{Config, NetworkError, Peer, ledger};
 
 /// The flags that change each range.
@@ -37,7 +38,7 @@ pub(crate) fn veth(prefix: &str, ip: Ipv4Addr) -> String {
 /// Whether an interface is this cluster's.
 pub(crate) fn owns(prefix: &str, name: &str) -> bool {
     let is_veth = |rest: &str| rest.strip_prefix('v').is_some_and(|hex| hex.len() == 6 && hex.bytes().all(|b| b.is_ascii_hexdigit()));
-    name.strip_prefix(prefix).is_some_and(|rest| matches!(rest, "-br" | "-dns" | "-port" | "-peer") || is_veth(rest))
+    name.strip_prefix(prefix).is_some_and(|rest| rest == "-dns" || segment::owns(rest) || is_veth(rest))
 }
 
 /// The machine as it is.
@@ -54,6 +55,11 @@ impl Present {
 
     fn name(&self, index: u32) -> &str {
         self.links.iter().find(|link| link.index == index).map_or("?", |link| link.name.as_str())
+    }
+
+    fn index(&self, name: &str) -> Result<u32, NetworkError> {
+        let missing = || NetworkError::kernel(format!("finding interface {name}"))(std::io::ErrorKind::NotFound.into());
+        self.links.iter().find(|link| link.name == name).map(|link| link.index).ok_or_else(missing)
     }
 
     /// Whether a route is this cluster's, by its mark or by its interface.
@@ -117,46 +123,20 @@ pub(crate) fn configure(config: &Config, pod_cidr: Ipv4Net, pods: &[(Ipv4Addr, S
     let gateway = ledger::gateway(pod_cidr)
         .filter(|_| config.cluster_cidr.contains(&pod_cidr) && pod_cidr.prefix_len() <= 30)
         .ok_or_else(|| NetworkError::Invalid(format!("Pod range {pod_cidr} is too small or outside {POD_FLAG} {}", config.cluster_cidr)))?;
-    let (bridge, dns) = (config.bridge(), config.dns_interface());
-    let mtu = present.mtu(config.node_ip);
-    let interfaces = [(&bridge, gateway), (&dns, config.dns_ip)];
-    socket.apply(interfaces.iter().flat_map(|(name, ip)| interface(name, *ip, mtu)).collect())?;
-    give_carrier(&mut socket, config, mtu)?;
-    socket.apply(interfaces.iter().map(|(name, _)| message::up(name)).collect())?;
-    let [port, _] = config.carrier();
-    socket.await_operational(&port)?;
-    socket.await_operational(&bridge)?;
+    let segments = segment::all(&config.prefix, pod_cidr);
+    make_interfaces(&mut socket, config, &segments, gateway, present.mtu(config.node_ip))?;
     sysctl("ipv4/ip_forward", "1")?;
-    // Lets the node reach host ports by its localhost; the rules keep Pods out of it.
-    sysctl(&format!("ipv4/conf/{bridge}/route_localnet"), "1")?;
-    sysctl(&format!("ipv4/conf/{bridge}/send_redirects"), "0")?;
-
+    for Segment { bridge, .. } in &segments {
+        // Lets the node reach host ports by its localhost; the rules keep Pods out of it.
+        sysctl(&format!("ipv4/conf/{bridge}/route_localnet"), "1")?;
+        sysctl(&format!("ipv4/conf/{bridge}/send_redirects"), "0")?;
+    }
     let present = Present::read(&mut socket)?;
-    let index = |name: &str| {
-        let missing = || NetworkError::kernel(format!("finding interface {name}"))(std::io::ErrorKind::NotFound.into());
-        present.links.iter().find(|link| link.name == name).map(|link| link.index).ok_or_else(missing)
-    };
-    let (bridge, dns) = (index(&bridge)?, index(&dns)?);
-    let wanted = [
-        Address { index: bridge, ip: gateway, prefix_len: pod_cidr.prefix_len() },
-        Address { index: dns, ip: config.dns_ip, prefix_len: 32 },
-    ];
-    let mut requests: Vec<Request> = present
-        .addresses
-        .iter()
-        .filter(|address| (address.index == bridge || address.index == dns) && !wanted.contains(address))
-        .map(|address| message::delete_address(address.index, address.ip, address.prefix_len))
-        .collect();
-    requests.extend(wanted.iter().map(|address| message::add_address(address.index, address.ip, address.prefix_len)));
-    let source = match config.node_ip {
-        IpAddr::V4(ip) if present.addresses.iter().any(|address| address.ip == ip) => Some(ip),
-        _ => None,
-    };
-    requests.push(message::set_route(config.cluster_cidr, Target::Unreachable, metric(&config.prefix)));
-    requests.push(message::set_route(config.service_cidr, Target::Interface(dns, source), metric(&config.prefix)));
+    let mut requests = addresses_and_routes(config, pod_cidr, gateway, &segments, &present)?;
     for (ip, uid) in pods {
         let name = veth(&config.prefix, *ip);
         let Some(link) = present.links.iter().find(|link| link.name == name) else { continue };
+        let bridge = present.index(&segment::bridge(&config.prefix, pod_cidr, *ip))?;
         if link.controller != Some(bridge) {
             requests.push(message::attach(&name, bridge, uid));
         }
@@ -165,13 +145,75 @@ pub(crate) fn configure(config: &Config, pod_cidr: Ipv4Net, pods: &[(Ipv4Addr, S
     socket.apply(requests)
 }
 
-/// Removes the neighbour entry of a Pod.
-pub(crate) fn forget_pod(config: &Config, ip: Ipv4Addr) -> Result<(), NetworkError> {
+/// Creates the bridges and the DNS interface, each up.
+fn make_interfaces(socket: &mut Socket, config: &Config, segments: &[Segment], gateway: Ipv4Addr, mtu: u32) -> Result<(), NetworkError> {
+    let dns = config.dns_interface();
+    let bridges = segments.iter().map(|segment| (&segment.bridge, gateway));
+    let interfaces: Vec<_> = bridges.chain([(&dns, config.dns_ip)]).collect();
+    socket.apply(interfaces.iter().flat_map(|(name, ip)| interface(name, *ip, mtu)).collect())?;
+    segments.iter().try_for_each(|segment| give_carrier(socket, segment, mtu))?;
+    socket.apply(interfaces.iter().map(|(name, _)| message::up(name)).collect())?;
+    segments.iter().try_for_each(|Segment { bridge, carrier: [port, _], .. }| {
+        socket.await_operational(port)?;
+        socket.await_operational(bridge)
+    })
+}
+
+/// The requests for the node's addresses, and for the routes that do not lead to other nodes. Each bridge has the address of the
+/// gateway, the first one with the route to the whole Pod range; narrower routes lead to the others.
+fn addresses_and_routes(
+    config: &Config,
+    pod_cidr: Ipv4Net,
+    gateway: Ipv4Addr,
+    segments: &[Segment],
+    present: &Present,
+) -> Result<Vec<Request>, NetworkError> {
+    let metric = metric(&config.prefix);
+    let dns = present.index(&config.dns_interface())?;
+    let bridges: Vec<u32> = segments.iter().map(|segment| present.index(&segment.bridge)).collect::<Result<_, _>>()?;
+    let mut wanted = vec![Address { index: dns, ip: config.dns_ip, prefix_len: 32 }];
+    // What the node itself sends to a Pod has the address of the Pod's bridge.
+    let prefix_lens = std::iter::once(pod_cidr.prefix_len()).chain(std::iter::repeat(Ipv4Net::from(gateway).prefix_len()));
+    wanted.extend(bridges.iter().zip(prefix_lens).map(|(index, prefix_len)| Address { index: *index, ip: gateway, prefix_len }));
+    let mut requests: Vec<Request> = present
+        .addresses
+        .iter()
+        .filter(|address| (bridges.contains(&address.index) || address.index == dns) && !wanted.contains(address))
+        .map(|address| message::delete_address(address.index, address.ip, address.prefix_len))
+        .collect();
+    requests.extend(wanted.iter().map(|address| message::add_address(address.index, address.ip, address.prefix_len)));
+    let source = match config.node_ip {
+        IpAddr::V4(ip) if present.addresses.iter().any(|address| address.ip == ip) => Some(ip),
+        _ => None,
+    };
+    requests.push(message::set_route(config.cluster_cidr, Target::Unreachable, metric));
+    requests.push(message::set_route(config.service_cidr, Target::Interface(dns, source), metric));
+    let others = || segments.iter().zip(&bridges).skip(1);
+    // The routes of a range that the node had before.
+    let of_segment = |route: &&Route| {
+        route.protocol == ROUTE_PROTOCOL
+            && route.metric == metric
+            && route.oif.is_some_and(|index| segment_of(config, present.name(index)))
+            && !others().any(|(segment, index)| segment.range == route.destination && route.oif == Some(*index))
+    };
+    requests.extend(present.routes.iter().filter(of_segment).map(|route| message::delete_route(route.destination, metric)));
+    requests.extend(others().map(|(segment, index)| message::set_route(segment.range, Target::Interface(*index, Some(gateway)), metric)));
+    Ok(requests)
+}
+
+/// Whether an interface belongs to a segment of this cluster.
+fn segment_of(config: &Config, name: &str) -> bool {
+    name.strip_prefix(&config.prefix).is_some_and(segment::owns)
+}
+
+/// Removes the neighbour entry of a Pod, whose segment is unknown while the node has no Pod range.
+pub(crate) fn forget_pod(config: &Config, pod_cidr: Option<Ipv4Net>, ip: Ipv4Addr) -> Result<(), NetworkError> {
     let mut socket = Socket::open()?;
-    match socket.link(&config.bridge())? {
-        Some(bridge) => socket.apply(vec![message::delete_neighbour(bridge.index, ip)]),
-        None => Ok(()),
-    }
+    let bridges: Vec<Link> = match pod_cidr {
+        Some(pod_cidr) => socket.link(&segment::bridge(&config.prefix, pod_cidr, ip))?.into_iter().collect(),
+        None => socket.links()?.into_iter().filter(|link| segment_of(config, &link.name)).collect(),
+    };
+    socket.apply(bridges.iter().map(|link| message::delete_neighbour(link.index, ip)).collect())
 }
 
 /// A bridge; the one for DNS never gets a port. (A dummy interface would do, but not every kernel
@@ -182,13 +224,13 @@ fn interface(name: &str, ip: Ipv4Addr, mtu: u32) -> [Request; 3] {
 
 /// Gives the bridge a port that is always there. A bridge without a port has no carrier, and the kernel drops what is sent to
 /// the first Pod until it has noticed the new carrier, up to a second later.
-fn give_carrier(socket: &mut Socket, config: &Config, mtu: u32) -> Result<(), NetworkError> {
-    let (bridge, [port, peer]) = (config.bridge(), config.carrier());
+fn give_carrier(socket: &mut Socket, segment: &Segment, mtu: u32) -> Result<(), NetworkError> {
+    let Segment { bridge, carrier: [port, peer], .. } = segment;
     let missing = || NetworkError::kernel(format!("finding interface {bridge}"))(std::io::ErrorKind::NotFound.into());
-    let controller = socket.link(&bridge)?.ok_or_else(missing)?.index;
-    let mut requests = vec![message::add_pair(&port, &peer, mtu)];
-    requests.extend([&port, &peer].map(|name| message::without_ipv6_addresses(name)));
-    requests.extend([message::up(&peer), message::attach(&port, controller, &bridge), message::closed_port(&port)]);
+    let controller = socket.link(bridge)?.ok_or_else(missing)?.index;
+    let mut requests = vec![message::add_pair(port, peer, mtu)];
+    requests.extend([port, peer].map(|name| message::without_ipv6_addresses(name)));
+    requests.extend([message::up(peer), message::attach(port, controller, bridge), message::closed_port(port)]);
     socket.apply(requests)
 }
 

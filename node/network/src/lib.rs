@@ -1,9 +1,9 @@
 //! The node's network: a namespace, an address and a hostname for each Pod without any process to
-//! hold them, the bridge between them, host ports, and routes to the Pods of other nodes.
+//! hold them, the bridges that they hang on, host ports, and routes to the Pods of other nodes.
 //!
 //! The input is the cluster's ranges, the node's own Pod range, Pods to add and remove, and the other nodes. The output is
-//! namespaces pinned as files (the runtimes join them) and the machine's network: interfaces `<prefix>-br` with a permanent
-//! port, `<prefix>-dns` and one veth a Pod, the nftables table `<prefix>-net`, and routes with a protocol number and a metric
+//! namespaces pinned as files (the runtimes join them) and the machine's network: interfaces `<prefix>-br`, `<prefix>-br1` and
+//! so on with a permanent port each, `<prefix>-dns` and one veth a Pod, the nftables table `<prefix>-net`, and routes with a protocol number and a metric
 //! of the cluster's own.
 //! Every operation reads the present state and adds what is missing, so each may be interrupted anywhere and repeated. Left to
 //! others: Services (the proxy), names (dns), which Pod runs when (the agent).
@@ -22,6 +22,7 @@ mod listeners;
 mod netlink;
 mod rules;
 mod sandbox;
+mod segment;
 mod sysctl;
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -84,7 +85,7 @@ impl Network {
         .await
     }
 
-    /// Sets the node's range of Pod addresses: bridge, DNS address, routes, rules. Idempotent; it repairs what other programs
+    /// Sets the node's range of Pod addresses: bridges, DNS address, routes, rules. Idempotent; it repairs what other programs
     /// removed.
     pub async fn set_pod_cidr(&self, pod_cidr: Ipv4Net) -> Result<(), NetworkError> {
         let shared = Arc::clone(&self.shared);
@@ -175,7 +176,8 @@ impl Network {
             // The kernel removes the veth with its namespace, later and many at once.
             sandbox::remove(&shared.pins(&uid), None)?;
             if let Some(record) = &record {
-                host::forget_pod(&shared.config, record.ip)?;
+                let pod_cidr = shared.state.lock().pod_cidr;
+                host::forget_pod(&shared.config, pod_cidr, record.ip)?;
             }
             let record = record.filter(|record| !record.host_ports.is_empty());
             let rules_failed = {
@@ -243,6 +245,11 @@ impl Network {
     }
 }
 
+/// The number of Pods that a range has addresses for.
+pub fn pod_addresses(range: Ipv4Net) -> u32 {
+    u32::try_from(ledger::usable(range).count()).unwrap_or(u32::MAX)
+}
+
 /// [`Network::remove_all`] without a [`Network`]: needs nothing of the machine, and works with an incomplete state directory.
 pub async fn remove(prefix: &str, state_dir: &Path) -> Result<(), NetworkError> {
     let (prefix, state_dir) = (prefix.to_owned(), state_dir.to_owned());
@@ -289,7 +296,7 @@ impl Shared {
             ip: record.ip,
             gateway,
             veth: host::veth(&self.config.prefix, record.ip),
-            bridge: self.config.bridge(),
+            bridge: segment::bridge(&self.config.prefix, pod_cidr, record.ip),
             first_id: None,
         })
     }

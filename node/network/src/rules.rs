@@ -37,7 +37,7 @@ pub(crate) fn removal(table: &str) -> String {
 }
 
 fn masquerade(config: &Config, inputs: &Inputs) -> String {
-    let (pods, cluster, bridge) = (inputs.pod_cidr, config.cluster_cidr, config.bridge());
+    let (pods, cluster, bridges) = (inputs.pod_cidr, config.cluster_cidr, config.bridges());
     let mut text = "  chain postrouting {\n    type nat hook postrouting priority srcnat; policy accept;\n".to_owned();
     // A Pod that reaches itself through a host port would answer past the translation.
     let mut own: Vec<Ipv4Addr> = inputs.host_ports.iter().map(|(_, pod)| *pod).collect();
@@ -48,7 +48,7 @@ fn masquerade(config: &Config, inputs: &Inputs) -> String {
         let _ = writeln!(text, "    ct status dnat ip saddr . ip daddr {{ {pairs} }} masquerade");
     }
     // The node to itself by localhost, through a host port.
-    let _ = writeln!(text, "    oifname \"{bridge}\" ip saddr 127.0.0.0/8 masquerade");
+    let _ = writeln!(text, "    oifname \"{bridges}\" ip saddr 127.0.0.0/8 masquerade");
     if !inputs.nodes.is_empty() {
         let nodes = join(inputs.nodes.iter().map(ToString::to_string));
         let _ = writeln!(text, "    ip saddr {pods} ip daddr {{ {nodes} }} return");
@@ -77,7 +77,7 @@ fn host_ports(config: &Config, ports: &[(HostPort, Ipv4Addr)]) -> String {
     rule("ip daddr . meta l4proto . th dport", ports.iter().filter_map(|p| element(p, true)).collect());
     rule("meta l4proto . th dport", ports.iter().filter_map(|p| element(p, false)).collect());
     let mut text = format!("  chain host-ports {{\n{rules}  }}\n");
-    // Cluster DNS and the bridge are local addresses too, but not for host ports. The proxy's table comes first (-100), its
+    // Cluster DNS and the bridges are local addresses too, but not for host ports. The proxy's table comes first (-100), its
     // addresses from outside of the cluster after this one (-98).
     let (pods, services) = (config.cluster_cidr, config.service_cidr);
     for hook in ["prerouting", "output"] {
@@ -91,25 +91,25 @@ fn host_ports(config: &Config, ports: &[(HostPort, Ipv4Addr)]) -> String {
 }
 
 fn refuse(config: &Config) -> String {
-    let (services, dns, bridge) = (config.service_cidr, config.dns_ip, config.bridge());
+    let (services, dns, bridges) = (config.service_cidr, config.dns_ip, config.bridges());
     let unassigned = format!("ip daddr {services} ip daddr != {dns} reject with icmp host-unreachable");
-    // `route_localnet` is on for the bridge; packets of Pods to the node's localhost are dropped.
+    // `route_localnet` is on for the bridges; packets of Pods to the node's localhost are dropped.
     let mut text = format!(
         "  chain localhost {{\n    type filter hook prerouting priority raw; policy accept;\n    \
-         iifname \"{bridge}\" ip daddr 127.0.0.0/8 drop\n  }}\n"
+         iifname \"{bridges}\" ip daddr 127.0.0.0/8 drop\n  }}\n"
     );
     // Names are for the node and its Pods, not for other senders that have a route to the address.
     let _ = writeln!(
         text,
         "  chain input {{\n    type filter hook input priority filter; policy accept;\n    \
-         ip daddr {dns} iifname != {{ \"lo\", \"{bridge}\" }} reject with icmp host-unreachable\n  }}"
+         ip daddr {dns} iifname != \"lo\" iifname != \"{bridges}\" reject with icmp host-unreachable\n  }}"
     );
     let _ = writeln!(text, "  chain forward {{\n    type filter hook forward priority filter; policy accept;\n    {unassigned}\n  }}");
     // Pods are one hop from each other on the link and never use it; see the sandbox.
     let _ = writeln!(
         text,
         "  chain local {{\n    type filter hook output priority filter; policy accept;\n    {unassigned}\n    \
-         oifname \"{bridge}\" icmp type redirect drop\n  }}"
+         oifname \"{bridges}\" icmp type redirect drop\n  }}"
     );
     text
 }

@@ -2,6 +2,7 @@
 //! its thread. Without root they say so and pass: there is nothing they could try.
 
 mod nodes;
+mod segments;
 mod udp;
 
 use std::fs::File;
