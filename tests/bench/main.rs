@@ -65,13 +65,18 @@ fn outside(part: &str) -> String {
     if matches!(part, "pods" | "many" | "jobs" | "memory") {
         cluster.load_samples();
     }
-    let mut text = format!("\n## {part}\n\nReady {} ms after its start on an empty directory.\n", began.as_millis());
-    text.push_str(&measured(&cluster, part));
+    let mut text = String::new();
+    // At once, so that a part that fails has printed what it measured.
+    let mut print = |piece: String| {
+        println!("{piece}");
+        text.push_str(&piece);
+    };
+    print(format!("\n## {part}\n\nReady {} ms after its start on an empty directory.\n", began.as_millis()));
+    print(measured(&cluster, part));
     if part == "many" {
-        text.push_str(&many::adopt(&mut cluster));
-        text.push_str(&measured(&cluster, "more"));
+        print(many::adopt(&mut cluster));
+        print(measured(&cluster, "more"));
     }
-    println!("{text}");
     text
 }
 

@@ -22,13 +22,15 @@ pub(crate) fn admit(pod: &Pod, others: &[&Pod], node: Option<&Node>, allocatable
     if node.is_some_and(|node| !fits_node(pod, node)) {
         return Err(predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector"));
     }
-    let taken: Vec<_> = others.iter().flat_map(|other| host_ports(other)).collect();
+    let wanted = host_ports(pod);
+    // Most Pods have none, and a node has many Pods.
+    let taken: Vec<_> = if wanted.is_empty() { Vec::new() } else { others.iter().flat_map(|other| host_ports(other)).collect() };
     let clash = |(ip, protocol, port): &(String, String, i32)| {
         taken.iter().any(|(other, protocol_taken, port_taken)| {
             port == port_taken && protocol == protocol_taken && (ip == other || ip == "0.0.0.0" || other == "0.0.0.0")
         })
     };
-    if host_ports(pod).iter().any(clash) {
+    if wanted.iter().any(clash) {
         return Err(predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports"));
     }
     Ok(())

@@ -31,7 +31,8 @@ const INSIDE: &str = "eth0";
 /// The namespaces of every Pod by the kernel's names for them, and the one that only some Pods have.
 const KINDS: [&str; 3] = ["net", "ipc", "uts"];
 const USER: &str = "user";
-/// Sysctls of a Pod's network namespace, each with its purpose. Those that the kernel does not have (no IPv6) are skipped.
+/// Sysctls of a Pod's network namespace, each with its purpose. Those that the kernel does not have are skipped. Few: each is
+/// looked up among those of all namespaces.
 const SYSCTLS: &[(&str, &str)] = &[
     // Pods share a link but send through the node, where Services are translated.
     ("ipv4/conf/all/accept_redirects", "0"),
@@ -39,9 +40,6 @@ const SYSCTLS: &[(&str, &str)] = &[
     // As containerd: containers without root may listen on port 80 and send pings.
     ("ipv4/ip_unprivileged_port_start", "0"),
     ("ipv4/ping_group_range", "0 2147483647"),
-    // No addresses that the node did not allocate.
-    ("ipv6/conf/default/addr_gen_mode", "1"),
-    ("ipv6/conf/default/accept_ra", "0"),
 ];
 
 /// The input of a Pod's sandbox.
@@ -135,6 +133,8 @@ impl Plan {
         let missing = || NetworkError::kernel(format!("finding {INSIDE} of pod {}", self.uid))(io::ErrorKind::NotFound.into());
         let inside = own.link(INSIDE)?.ok_or_else(missing)?.index;
         let requests: Vec<Request> = vec![
+            // No addresses that the node did not allocate. No router answers on the link: the guard lets no IPv6 pass.
+            message::without_ipv6_addresses(INSIDE),
             message::up("lo"),
             message::up(INSIDE),
             message::add_address(inside, self.ip, Ipv4Net::from(self.ip).prefix_len()),

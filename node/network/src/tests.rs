@@ -144,6 +144,7 @@ fn pods_reach_each_other_and_the_node_and_leave_no_trace() {
         assert_eq!(a.ip.to_string(), "10.244.0.2");
         assert_eq!(in_pod(&a.sandbox, || run("hostname")), "web-0\n");
         assert_ne!(run("hostname"), "web-0\n");
+        assert_eq!(in_pod(&a.sandbox, || run("ip -6 -o address show dev eth0 | wc -l")), "0\n", "no address that nobody allocated");
 
         let port_range = |sandbox: &Sandbox| in_pod(sandbox, || run("cat /proc/sys/net/ipv4/ip_local_port_range"));
         let of_others = (port_range(&b.sandbox), run("cat /proc/sys/net/ipv4/ip_local_port_range"));

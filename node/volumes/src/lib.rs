@@ -23,6 +23,7 @@ mod payload;
 mod persistent;
 mod projected;
 mod secret;
+mod shared_read;
 mod source;
 mod sub_path;
 
@@ -253,9 +254,12 @@ async fn set_up_one(context: &Context<'_>, volume: &Volume) -> Result<Option<Tim
 
 /// Unmounts what is mounted below `dir`, deepest first, then removes it. Never enters a mount.
 fn remove_tree(dir: &Path) -> Result<(), VolumeError> {
-    unmount_below(dir)?;
-    if let Some(left) = mount_table::below(dir)?.first() {
-        return Err(VolumeError::StillMounted(left.clone()));
+    let mounts = mount_table::below(dir)?;
+    if !mounts.is_empty() {
+        mounts.iter().rev().try_for_each(|mount| mount_table::unmount(mount))?;
+        if let Some(left) = mount_table::below(dir)?.first() {
+            return Err(VolumeError::StillMounted(left.clone()));
+        }
     }
     match runtimes_host::files::remove_tree(dir) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(VolumeError::io("removing", dir)(error)),

@@ -6,16 +6,22 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use rustix::fs::{AtFlags, StatxAttributes, StatxFlags};
+use rustix::io::Errno;
 
 use crate::VolumeError;
+use crate::shared_read::SharedRead;
 
-/// The mounts that this process sees.
+/// The mounts that this process sees. The kernel writes the table anew for each reader, mount by mount.
 const TABLE: &str = "/proc/self/mountinfo";
+
+/// Pods that come and go together read the table together.
+static READS: SharedRead = SharedRead::new();
 
 /// Mount points at or below a directory, in the order they were mounted.
 pub(crate) fn below(dir: &Path) -> Result<Vec<PathBuf>, VolumeError> {
     let table = Path::new(TABLE);
-    let text = std::fs::read(table).map_err(VolumeError::io("reading", table))?;
+    let text = READS.fresh(|| std::fs::read(table)).map_err(VolumeError::io("reading", table))?;
     let real = match std::fs::canonicalize(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         other => other.map_err(VolumeError::io("resolving", dir))?,
@@ -25,10 +31,16 @@ pub(crate) fn below(dir: &Path) -> Result<Vec<PathBuf>, VolumeError> {
 
 /// Whether something is mounted exactly there.
 pub(crate) fn is_mount_point(path: &Path) -> Result<bool, VolumeError> {
-    match std::fs::canonicalize(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        other => Ok(below(path)?.contains(&other.map_err(VolumeError::io("resolving", path))?)),
+    let attributes = match rustix::fs::statx(rustix::fs::CWD, path, AtFlags::empty(), StatxFlags::empty()) {
+        Err(Errno::NOENT) => return Ok(false),
+        other => other.map_err(|errno| VolumeError::io("reading the attributes of", path)(errno.into()))?,
+    };
+    if attributes.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT) {
+        return Ok(attributes.stx_attributes.contains(StatxAttributes::MOUNT_ROOT));
     }
+    // A kernel before 5.8.
+    let real = std::fs::canonicalize(path).map_err(VolumeError::io("resolving", path))?;
+    Ok(below(path)?.contains(&real))
 }
 
 /// Mounts an empty tmpfs, without devices and without programs that change their user; without a size the kernel's default (half of memory) holds.
