@@ -263,6 +263,21 @@ pub struct NodeOptions {
     pub resolv_conf: PathBuf,
     #[command(flatten)]
     pub cpus: Cpus,
+    /// Directory in which device plugins have their sockets, one for each agent of a machine; empty disables device plugins.
+    #[arg(long, default_value = "/var/lib/kubelet/device-plugins")]
+    pub device_plugin_dir: String,
+}
+
+impl NodeOptions {
+    /// The directory of device plugins; `None` for a node without them.
+    pub fn device_plugin_dir(&self) -> anyhow::Result<Option<PathBuf>> {
+        let dir = PathBuf::from(&self.device_plugin_dir);
+        if dir.as_os_str().is_empty() {
+            return Ok(None);
+        }
+        anyhow::ensure!(dir.is_absolute(), "--device-plugin-dir {}: it must be an absolute path", dir.display());
+        Ok(Some(dir))
+    }
 }
 
 /// `skiff up`

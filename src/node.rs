@@ -152,6 +152,7 @@ pub fn agent_config(settings: &NodeSettings, serving: Option<watch::Receiver<Ser
     config.pods_max = settings.options.max_pods;
     config.pod_pids_max = settings.options.pod_max_pids;
     settings.options.cpus.apply(&mut config)?;
+    config.device_plugin_dir = settings.options.device_plugin_dir()?;
     let reclaim = settings.options.eviction_minimum_reclaim.clone();
     config.eviction_hard = settings.options.eviction_hard.clone().with_minimum_reclaim(reclaim);
     config.eviction_pressure_transition_period = settings.options.eviction_pressure_transition_period;

@@ -75,6 +75,7 @@ const OURS: &[(&str, &[&str])] = &[
     ("runtimes-fake", &["runtimes-contract"]),
     ("node-images", &["api-clock", "api-model", "runtimes-contract", "runtimes-host"]),
     ("node-volumes", &["api-clock", "api-model", "runtimes-contract", "runtimes-host"]),
+    ("node-device-plugins", &["api-files", "api-metrics", "api-model", "api-tasks"]),
     ("node-netfilter", &[]),
     ("node-network", &["node-netfilter", "runtimes-contract", "runtimes-host"]),
     ("node-spdy", &[]),
@@ -89,6 +90,7 @@ const OURS: &[(&str, &[&str])] = &[
             "api-rules",
             "api-tasks",
             "api-tls",
+            "node-device-plugins",
             "node-images",
             "node-volumes",
             "node-network",
@@ -109,8 +111,8 @@ const TOPS: &[&str] = &["skiff", "tests", "tests-fuzz", "tests-sim", "xtask"];
 /// too.
 const DOORS: &[(&str, &[&str])] = &[
     ("sqlx", &["api-store"]),
-    ("tonic", &["api-store"]),
-    ("prost", &["api-store"]),
+    ("tonic", &["api-store", "node-device-plugins"]),
+    ("prost", &["api-store", "node-device-plugins"]),
     ("axum", &["api-server", "api-upstream", "api-wire", "node-agent"]),
     ("cel", &["api-cel"]),
     ("prometheus", &["api-metrics"]),

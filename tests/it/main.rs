@@ -19,6 +19,7 @@ mod crash;
 mod curl;
 mod custom;
 mod debug;
+mod device_plugins;
 mod devices;
 mod etcd;
 mod extenders;

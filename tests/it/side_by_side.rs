@@ -64,7 +64,10 @@ fn refused(net: &Net, flags: &[&str]) -> String {
     let dir = tempfile::Builder::new().prefix("skiff-it-").tempdir().expect("a directory");
     let skiff = cluster::programs().join("skiff").display().to_string();
     // The time limit is for a start that wrongly succeeds and would run for ever.
-    let ran: Ran = run::run(net.command("timeout").arg("20").arg(skiff).arg("up").args(flags).arg("--data-dir").arg(dir.path()), None);
+    let ran: Ran = run::run(
+        net.command("timeout").arg("20").arg(skiff).args(["up", "--device-plugin-dir="]).args(flags).arg("--data-dir").arg(dir.path()),
+        None,
+    );
     let mounts = std::fs::read_to_string("/proc/self/mounts").expect("mounts");
     assert!(!mounts.contains(&dir.path().display().to_string()), "a directory that is simply removed: {mounts}");
     ran.fails()
@@ -145,7 +148,7 @@ fn a_missing_tool_and_a_newer_database_are_named() {
     let skiff = cluster::programs().join("skiff");
     let data_dir = cluster.data_dir().to_owned();
     let mut command = cluster.net.command("unshare");
-    command.args(["--mount", "sh", "-c", &script, "sh"]).arg(skiff).args(["up", "--data-dir"]).arg(&data_dir);
+    command.args(["--mount", "sh", "-c", &script, "sh"]).arg(skiff).args(["up", "--device-plugin-dir=", "--data-dir"]).arg(&data_dir);
     let missing = run::run(&mut command, None).fails();
     assert!(missing.contains("runc is not installed") && missing.contains("apt-get install runc"), "{missing}");
 

@@ -138,6 +138,11 @@ impl Cluster {
         self.dir.as_ref().expect("there until dropped").path()
     }
 
+    /// The directory of its device plugins.
+    pub fn device_plugin_dir(&self) -> PathBuf {
+        self.data_dir().join("device-plugins")
+    }
+
     /// Starts the process and waits for its ready line; returns how long that took.
     #[track_caller]
     pub fn start(&mut self) -> Duration {
@@ -164,6 +169,8 @@ impl Cluster {
             // The result of a story must not depend on how full the machine's disk is.
             let has_thresholds = self.args.iter().any(|arg| arg.starts_with("--eviction-hard"));
             command.args((!has_thresholds).then_some("--eviction-hard=")).arg("--image-gc-high-threshold=100");
+            // Device plugins of this agent alone; the machine has one directory by default.
+            command.arg("--device-plugin-dir").arg(self.device_plugin_dir());
         }
         if !self.args.iter().any(|arg| arg.starts_with("--log=")) {
             command.arg("--log=info,hickory_server=warn");

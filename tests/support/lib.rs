@@ -16,6 +16,7 @@
 pub mod backend;
 pub mod client;
 pub mod cluster;
+pub mod device_plugin;
 pub mod disk;
 pub mod etcd;
 #[cfg(target_arch = "x86_64")]

@@ -44,6 +44,7 @@ pub const OF_UP: &[&str] = &[
     "node-agent/registrar",
     "node-agent/housekeeping",
     "node-agent/cpu-manager",
+    "node-agent/device-plugins",
     "node-agent/eviction",
     "node-agent/local-storage",
     "node-agent/background-work",

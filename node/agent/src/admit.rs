@@ -1,6 +1,7 @@
 //! Admission of a Pod that was bound to the node, with upstream's reasons and words. It rejects Pods that no scheduler
 //! weighed, and Pods that raced with others. Pure.
 
+use api_model::quantity;
 use k8s_openapi::api::core::v1::{Container, Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod};
 use node_volumes::Allocatable;
 
@@ -16,9 +17,20 @@ pub(crate) struct Rejection {
     pub(crate) message: String,
 }
 
-/// Admits or rejects a Pod beside those that the node has admitted.
-pub(crate) fn admit(pod: &Pod, others: &[&Pod], node: Option<&Node>, allocatable: Allocatable, pods_max: u32) -> Result<(), Rejection> {
+/// Admits or rejects a Pod beside those that the node has admitted. `is_managed` tells of which extended resources a device plugin says how
+/// much is left.
+pub(crate) fn admit(
+    pod: &Pod,
+    others: &[&Pod],
+    node: Option<&Node>,
+    allocatable: Allocatable,
+    pods_max: u32,
+    is_managed: &dyn Fn(&str) -> bool,
+) -> Result<(), Rejection> {
     enough(pod, others, allocatable, pods_max)?;
+    if let Some(node) = node {
+        enough_extended(pod, others, node, is_managed)?;
+    }
     if node.is_some_and(|node| !fits_node(pod, node)) {
         return Err(predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector"));
     }
@@ -59,6 +71,22 @@ pub(crate) fn enough(pod: &Pod, others: &[&Pod], node: Allocatable, pods_max: u3
     ] {
         if requested > 0 && requested > capacity.saturating_sub(used) {
             return Err(out_of(name, requested, used, capacity));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the node has enough of the extended resources that its status names. As upstream, others are none of the node's business.
+fn enough_extended(pod: &Pod, others: &[&Pod], node: &Node, is_managed: &dyn Fn(&str) -> bool) -> Result<(), Rejection> {
+    let requested = resources::extended_requests(pod);
+    let allocatable = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
+    let of_node = |name: &str| quantity::value(&allocatable?.get(name)?.0).ok();
+    for (name, requested) in requested.into_iter().filter(|(name, requested)| *requested > 0 && !is_managed(name)) {
+        let Some(capacity) = of_node(&name) else { continue };
+        let used = others.iter().filter_map(|other| resources::extended_requests(other).remove(&name));
+        let used = used.fold(0, i64::saturating_add);
+        if requested > capacity.saturating_sub(used) {
+            return Err(out_of(&name, requested, used, capacity));
         }
     }
     Ok(())
@@ -144,7 +172,15 @@ mod tests {
 
     #[test]
     fn reasons_and_words_are_upstreams() {
-        let node: Node = serde_json::from_value(json!({"metadata": {"name": "n", "labels": {"disk": "ssd", "gen": "3"}}})).expect("a node");
+        let node: Node = serde_json::from_value(json!({
+            "metadata": {"name": "n", "labels": {"disk": "ssd", "gen": "3"}},
+            "status": {"allocatable": {"example.com/thing": "3", "example.com/managed": "1"}},
+        }))
+        .expect("a node");
+        let things = |name: &str, init: u8, main: u8| {
+            let container = |number: u8| json!({"name": "c", "resources": {"requests": {name: number.to_string()}}});
+            pod(json!({"initContainers": [container(init)], "containers": [container(main)]}))
+        };
         let allocatable = Allocatable { cpu_milli: 2_000, memory_bytes: 1 << 30, ephemeral_storage_bytes: 1 << 30 };
         let port = |ip: &str| pod(json!({"containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 8080, "hostIP": ip}]}]}));
         let affinity = |key: &str, operator: &str, value: &str| {
@@ -153,7 +189,8 @@ mod tests {
                 json!({"containers": [], "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}}),
             )
         };
-        let say = |pod: &Pod, others: &[&Pod]| match admit(pod, others, Some(&node), allocatable, 3) {
+        let say = |pod: &Pod, others: &[&Pod]| match admit(pod, others, Some(&node), allocatable, 3, &|name| name == "example.com/managed")
+        {
             Ok(()) => "ok".to_owned(),
             Err(rejection) => format!("{}: {}", rejection.reason, rejection.message),
         };
@@ -170,6 +207,9 @@ mod tests {
         let mut lines: Vec<String> = cases.iter().map(|(pod, others)| say(pod, others)).collect();
         let (any, own, other) = (port("0.0.0.0"), port("1.2.3.4"), port("5.6.7.8"));
         lines.extend([say(&own, &[&other]), say(&own, &[&any]), say(&own, &[&own])]);
+        let (thing, two) = (things("example.com/thing", 0, 1), things("example.com/thing", 2, 1));
+        lines.extend([say(&two, &[&thing]), say(&two, &[&thing, &thing]), say(&things("example.com/thing", 0, 4), &[])]);
+        lines.extend([say(&things("example.com/other", 0, 4), &[]), say(&things("example.com/managed", 0, 4), &[])]);
         insta::assert_snapshot!(lines.join("\n"), @r"
         ok
         OutOfcpu: Node didn't have enough resource: cpu, requested: 1001, used: 1000, capacity: 2000
@@ -181,6 +221,11 @@ mod tests {
         ok
         NodePorts: Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports
         NodePorts: Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports
+        ok
+        OutOfexample.com/thing: Node didn't have enough resource: example.com/thing, requested: 2, used: 2, capacity: 3
+        OutOfexample.com/thing: Node didn't have enough resource: example.com/thing, requested: 4, used: 0, capacity: 3
+        ok
+        ok
         ");
     }
 }

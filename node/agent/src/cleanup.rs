@@ -42,6 +42,7 @@ pub(crate) async fn free_pod(node: &Node, names: &PodName, qos: Option<&str>, fo
     if let Some(cpus) = &node.cpu_manager {
         cpus.release(&names.uid, &node.parts).await;
     }
+    node.device_plugins.release(&names.uid).await;
     node.parts.network.remove_pod(&names.uid).await?;
     node.volumes.tear_down(&names.uid).await?;
     node.user_namespaces.release(&names.uid);

@@ -53,6 +53,8 @@ pub struct Config {
     pub reserved: (i64, i64),
     /// Which containers have CPUs of their own.
     pub cpu_manager: CpuManagerConfig,
+    /// The directory in which device plugins have their sockets; `None` for a node without plugins.
+    pub device_plugin_dir: Option<PathBuf>,
     /// The directory in which the kernel shows the machine's CPUs.
     pub sys_dir: PathBuf,
     /// The duration of the node's Lease.
@@ -141,6 +143,7 @@ impl Config {
             pod_cidr: None,
             reserved: (0, 0),
             cpu_manager: CpuManagerConfig::default(),
+            device_plugin_dir: None,
             sys_dir: PathBuf::from("/sys/devices/system"),
             lease_duration: Duration::from_secs(40),
             lease_renew: Duration::from_secs(10),

@@ -22,6 +22,9 @@ pub enum AgentError {
     /// The CPU manager cannot begin; the text says what to do.
     #[error("CPU manager: {0}")]
     CpuManager(String),
+    /// The devices of containers cannot be read; the text says what to do.
+    #[error("device plugins: {0}")]
+    DevicePlugins(String),
     /// More is reserved than the machine has; upstream's words.
     #[error(
         "invalid Node Allocatable configuration. Resource {resource:?} has a reservation of {reserved} but capacity of {capacity}. \

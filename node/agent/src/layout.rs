@@ -52,6 +52,11 @@ impl Layout {
         self.kubelet().join("cpu_manager_state")
     }
 
+    /// Which devices of plugins containers have.
+    pub(crate) fn device_plugin_allocations(&self) -> PathBuf {
+        self.kubelet().join("device_plugin_allocations")
+    }
+
     /// The directory of the agent's data about Pods.
     pub(crate) fn kubelet(&self) -> PathBuf {
         self.data_dir.join("kubelet")

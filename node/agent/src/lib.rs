@@ -15,6 +15,7 @@ mod config;
 mod container;
 mod cpu_manager;
 mod cpu_rates;
+mod device_plugins;
 mod devices;
 mod disk_usages;
 mod enforce;
@@ -65,6 +66,7 @@ use api_client::informer::{Informer, Informers};
 use api_tasks::{Pulse, Tasks};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
+use node_device_plugins::DevicePlugins;
 use node_volumes::Volumes;
 use runtimes_contract::{Resources, Runtime};
 use runtimes_host::cgroup::Cgroups;
@@ -141,6 +143,9 @@ impl Agent {
         tasks.own("node-agent/housekeeping", housekeeping::run(node.clone(), cancel.clone()));
         if node.cpu_manager.is_some() {
             tasks.own("node-agent/cpu-manager", bind_to_cpus(node.clone(), cancel.clone()));
+        }
+        if node.config.device_plugin_dir.is_some() {
+            tasks.own("node-agent/device-plugins", node_device_plugins::run(node.device_plugins.clone(), cancel.clone()));
         }
         tasks.own("node-agent/eviction", eviction_manager::node_pressure::run(node.clone(), cancel.clone()));
         tasks.own("node-agent/local-storage", eviction_manager::local_storage::run(node.clone(), cancel.clone()));
@@ -267,6 +272,12 @@ fn make_node(
     if cpu_manager.is_some() && cgroups.as_ref().is_some_and(|cgroups| !cgroups.has_cpusets()) {
         return Err(AgentError::CpuManager(NO_CPUSETS.to_owned()));
     }
+    let device_plugins = node_device_plugins::Config {
+        dir: config.device_plugin_dir.clone(),
+        state_file: layout.device_plugin_allocations(),
+        boot_id: machine.boot_id.clone(),
+    };
+    let device_plugins = DevicePlugins::open(device_plugins).map_err(|error| AgentError::DevicePlugins(chain(&error)))?;
     if let Some(cgroups) = &cgroups {
         // Whatever Pods do, the node has processes left to end them.
         let limits = Resources { pids_max: Some(machine.all_pods_pids_max()), ..Resources::default() };
@@ -290,6 +301,7 @@ fn make_node(
         disk_usages: DiskUsages::default(),
         cpu_rates: CpuRates::default(),
         cpu_manager,
+        device_plugins: Arc::new(device_plugins),
         user_namespaces: UserNamespaces::open(layout.pods(), config.pods_max).map_err(|source| AgentError::Io {
             doing: "reading",
             path: layout.pods(),

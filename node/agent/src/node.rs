@@ -10,6 +10,7 @@ use api_client::events::Recorder;
 use api_tasks::Pulse;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
+use node_device_plugins::DevicePlugins;
 use node_volumes::{Allocatable, Volumes};
 use parking_lot::{Mutex, RwLock};
 use runtimes_contract::{ContainerId, Sandbox};
@@ -68,6 +69,8 @@ pub(crate) struct Node {
     pub(crate) cpu_rates: CpuRates,
     /// Assigns CPUs to containers; `None` when all containers run on all CPUs.
     pub(crate) cpu_manager: Option<CpuManager>,
+    /// Gives devices of plugins to containers.
+    pub(crate) device_plugins: Arc<DevicePlugins>,
     /// The conditions of eviction.
     pub(crate) pressure: watch::Sender<Pressure>,
     /// To the Pod manager.

@@ -13,6 +13,7 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use crate::admit;
+use crate::device_plugins;
 use crate::enforce;
 use crate::error::chain;
 use crate::eviction::{self, Eviction};
@@ -123,13 +124,11 @@ impl Manager {
                 () = self.cancel.cancelled() => break,
                 Batch { keys, synced } = pods.next() => {
                     waiting.extend(keys);
-                    // Where containers have CPUs alone, those of Pods that are no more are returned before another Pod is admitted.
-                    if let Some(cpus) = self.node.cpu_manager.as_ref().filter(|_| !self.listed) {
+                    if !self.listed && self.has_exclusive() {
                         if !synced {
                             continue;
                         }
-                        let present = self.present(pods.informer());
-                        cpus.release_absent(|uid| present.contains(uid), &self.node.parts).await;
+                        self.release_absent(&self.present(pods.informer())).await;
                     }
                     for key in waiting.drain(..) {
                         let pod = pods.informer().get(&key);
@@ -159,6 +158,20 @@ impl Manager {
             }
         }
         while self.workers.join_next().await.is_some() {}
+    }
+
+    /// Whether containers have something alone, CPUs or devices. That of Pods that are no more is returned before another Pod is admitted.
+    fn has_exclusive(&self) -> bool {
+        self.node.cpu_manager.is_some() || !self.node.device_plugins.pods().is_empty()
+    }
+
+    async fn release_absent(&self, present: &BTreeSet<String>) {
+        if let Some(cpus) = &self.node.cpu_manager {
+            cpus.release_absent(|uid| present.contains(uid), &self.node.parts).await;
+        }
+        for uid in self.node.device_plugins.pods().iter().filter(|uid| !present.contains(*uid)) {
+            self.node.device_plugins.release(uid).await;
+        }
     }
 
     /// The UIDs of all Pods that exist, or of which a container is left.
@@ -228,12 +241,7 @@ impl Manager {
             self.node.directory.publish(&uid, Entry::taken(&pod));
         }
         tracing::debug!(pod = %PodName::of(&pod), adopted = found.len(), "pod seen");
-        self.begin(uid, async move {
-            match verdict {
-                Ok(()) => Worker::adopting(node, desired, found, cancel).await.run().await,
-                Err(rejection) => Worker::rejected(node, desired, &rejection.reason, &rejection.message, cancel).run().await,
-            }
-        });
+        self.begin(uid, work(node, desired, found, verdict, cancel));
     }
 
     /// Changes what is wanted of a Pod. One that has ended gets a worker again.
@@ -291,11 +299,11 @@ impl Manager {
         let of = uid.clone();
         self.begin(uid, async move {
             cancel.run_until_cancelled(tokio::time::sleep(REPLACED_AFTER)).await?;
-            if let Some(rejection) = rejection {
-                return Worker::rejected(node, desired, &rejection.reason, &rejection.message, cancel).run().await;
-            }
-            let found = cancel.run_until_cancelled(found_again(&node, &of)).await?;
-            Worker::adopting(node, desired, found, cancel).await.run().await
+            let found = match &rejection {
+                Some(_) => Vec::new(),
+                None => cancel.run_until_cancelled(found_again(&node, &of)).await?,
+            };
+            work(node, desired, found, rejection.map_or(Ok(()), Err), cancel).await
         });
     }
 
@@ -341,7 +349,9 @@ impl Manager {
             self.handles.values().filter(|handle| handle.taken).map(|handle| resize::counted(&handle.desired.borrow().pod)).collect();
         let others: Vec<&Pod> = others.iter().map(Arc::as_ref).collect();
         let this = self.node.objects.node(&self.node.config.node_name);
-        admit::admit(pod, &others, this.as_deref(), self.node.allocatable(), self.node.config.pods_max)
+        admit::admit(pod, &others, this.as_deref(), self.node.allocatable(), self.node.config.pods_max, &|name| {
+            self.node.device_plugins.manages(name)
+        })
     }
 
     /// A Pod that is gone by now needs no eviction.
@@ -372,6 +382,35 @@ impl Manager {
         self.node.directory.completed();
         // Workers that waited for the list continue.
         self.handles.values().for_each(|handle| handle.desired.send_modify(|_| {}));
+    }
+}
+
+/// The work of a Pod's task: it gives the Pod its devices, then runs the Pod's worker. Plugins may take their time, which no other Pod waits
+/// for. A Pod that is to end needs no devices any more.
+async fn work(
+    node: Arc<Node>,
+    desired: watch::Receiver<Desired>,
+    found: Vec<RuntimeContainer>,
+    verdict: Result<(), admit::Rejection>,
+    cancel: CancellationToken,
+) -> Option<FinishedPod> {
+    let mut ending = desired.clone();
+    let pod = ending.borrow_and_update().pod.clone();
+    let verdict = match verdict {
+        Ok(()) if !is_over(&pod) => {
+            let ends = |desired: &Desired| desired.gone || desired.pod.metadata.deletion_timestamp.is_some();
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => return None,
+                _ = ending.wait_for(ends) => Ok(()),
+                allocated = device_plugins::allocate(&node, &pod, !found.is_empty()) => allocated,
+            }
+        }
+        weighed => weighed,
+    };
+    match verdict {
+        Ok(()) => Worker::adopting(node, desired, found, cancel).await.run().await,
+        Err(rejection) => Worker::rejected(node, desired, &rejection.reason, &rejection.message, cancel).run().await,
     }
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod object;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
@@ -29,6 +30,8 @@ const LEASES: &str = "kube-node-lease";
 /// First and longest wait after a failed registration.
 const RETRY: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(7);
+/// The pause between two reports of a plugin's devices: a device that flickers does not keep the API server busy.
+const DEVICES_PAUSE: Duration = Duration::from_secs(1);
 /// How long the network of a node that starts again may take before the node reports that it is not ready.
 const RETURN_LIMIT: Duration = Duration::from_secs(5);
 
@@ -108,13 +111,15 @@ impl Registrar {
 
     /// Writes the status periodically, and at once when the health changes or a resource runs short.
     async fn keep(&mut self) {
-        let mut pressure = self.node.pressure.subscribe();
+        let (mut pressure, mut devices) = (self.node.pressure.subscribe(), self.node.device_plugins.changes());
+        let mut devices_at = Instant::now();
         loop {
             tokio::select! {
                 () = tokio::time::sleep(self.node.config.status_check) => {}
                 () = self.health.changed.notified() => {}
-                // The node, which this task holds, owns the sender.
+                // The node, which this task holds, owns the senders.
                 _ = pressure.changed() => {}
+                () = changed_after(&mut devices, devices_at) => devices_at = Instant::now() + DEVICES_PAUSE,
             }
             let present = self.node.objects.node(&self.node.config.node_name);
             if let Err(error) = self.write(present.as_deref()).await {
@@ -154,6 +159,7 @@ impl Registrar {
             machine: self.node.machine.clone(),
             pressure: *self.node.pressure.borrow(),
             allocatable: self.node.allocatable(),
+            devices: self.node.device_plugins.amounts(),
             problem: self.health.text(),
             port: self.port,
             images,
@@ -163,6 +169,13 @@ impl Registrar {
             now: api_clock::now(),
         }
     }
+}
+
+/// Waits for a change, and until a time.
+async fn changed_after(changes: &mut watch::Receiver<u64>, at: Instant) {
+    // The node owns the sender.
+    let _ = changes.changed().await;
+    tokio::time::sleep_until(at).await;
 }
 
 /// Renews the Lease for as long as the node lives.

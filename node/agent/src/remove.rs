@@ -69,6 +69,12 @@ pub(crate) async fn all(config: &Config, parts: &Parts) -> Result<(), AgentError
             failures.push(format!("removing {}: {error}", state.display()));
         }
     }
+    if failures.is_empty() {
+        let state = layout.device_plugin_allocations();
+        if let Err(error) = node_device_plugins::remove(&state).await {
+            failures.push(format!("writing {}: {error}", state.display()));
+        }
+    }
     if failures.is_empty() { Ok(()) } else { Err(AgentError::Remove(failures.join("; "))) }
 }
 

@@ -5,6 +5,7 @@ mod adoption;
 mod claims;
 mod cpus;
 mod debugging;
+mod device_plugins;
 mod evictions;
 mod finished;
 mod image_volumes;

@@ -185,7 +185,7 @@ impl Worker {
             self.note_ending(now);
             self.note_restart(now);
             self.weigh_resize(now);
-            self.return_cpus().await;
+            self.return_exclusive().await;
             let notes = self.record.look(&self.pod);
             self.announce(notes);
             match plan(&self.pod, &self.record, now) {

@@ -109,6 +109,7 @@ pub fn plain_spec(id: &str) -> ContainerSpec {
         working_dir: "/".into(),
         mounts: Vec::new(),
         devices: Vec::new(),
+        annotations: Default::default(),
         user: User::default(),
         resources: Resources::default(),
         oom_score_adj: 0,

@@ -283,6 +283,9 @@ pub struct ContainerSpec {
     /// [`RuntimeError::Unsupported`]: crate::RuntimeError::Unsupported
     #[serde(default)]
     pub devices: Vec<Device>,
+    /// Annotations for an OCI runtime. They mean nothing to other runtimes.
+    #[serde(default)]
+    pub annotations: BTreeMap<String, String>,
     /// User and groups.
     pub user: User,
     /// Limits.

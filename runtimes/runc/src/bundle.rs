@@ -75,7 +75,7 @@ pub fn bundle(spec: &ContainerSpec, facts: &Facts) -> Result<Spec, RuntimeError>
         "process": process(spec),
         "root": { "path": rootfs, "readonly": spec.security.read_only_root },
         "mounts": mounts::mounts(spec),
-        "annotations": facts.target.as_ref().map(|target| json!({ TARGET_ANNOTATION: target.encode() })),
+        "annotations": annotations(spec, facts),
         "linux": {
             "cgroupsPath": format!("/{}", spec.cgroup),
             "rootfsPropagation": mounts::root_propagation(spec),
@@ -90,6 +90,15 @@ pub fn bundle(spec: &ContainerSpec, facts: &Facts) -> Result<Spec, RuntimeError>
         },
     });
     typed(whole)
+}
+
+/// Those of the spec, and the shim's own; null for none.
+fn annotations(spec: &ContainerSpec, facts: &Facts) -> Value {
+    let mut all = spec.annotations.clone();
+    // Nobody else says which process is the target.
+    all.remove(TARGET_ANNOTATION);
+    all.extend(facts.target.as_ref().map(|target| (TARGET_ANNOTATION.to_owned(), target.encode())));
+    if all.is_empty() { Value::Null } else { json!(all) }
 }
 
 /// The seccomp filter; null for none.

@@ -1,11 +1,12 @@
 //! Requests and limits as numbers: what a Pod requests of the node, its quality of service, and the limits that its cgroups
 //! get. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api_model::quantity;
 use k8s_openapi::api::core::v1::{Container, Pod, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use node_device_plugins::is_extended_resource;
 use runtimes_contract::Resources;
 
 use super::Role;
@@ -88,6 +89,32 @@ pub(crate) fn requests(pod: &Pod) -> Amount {
         sum.memory_bytes = bytes(Some(of_pod), "memory").unwrap_or(sum.memory_bytes);
     }
     sum.plus(Amount::from_list(spec.overhead.as_ref()))
+}
+
+/// The extended resources that a Pod requests, in the same way.
+pub(crate) fn extended_requests(pod: &Pod) -> BTreeMap<String, i64> {
+    let Some(spec) = &pod.spec else { return BTreeMap::new() };
+    let own = |container: &Container| container.resources.clone().and_then(|resources| resources.requests).unwrap_or_default();
+    let (mut main, mut sidecars, mut init) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    let is_extended = |(name, _): &(String, Quantity)| is_extended_resource(name);
+    for (role, container) in super::all(spec) {
+        for (name, quantity) in own(container).into_iter().filter(is_extended) {
+            let number = quantity::value(&quantity.0).unwrap_or(0);
+            let before = sidecars.get(&name).copied().unwrap_or(0_i64);
+            let (list, sum) = match role {
+                Role::Main => (&mut main, None),
+                Role::Sidecar => (&mut sidecars, None),
+                Role::Init => (&mut init, Some(number.saturating_add(before))),
+                Role::Ephemeral => continue,
+            };
+            let present: &mut i64 = list.entry(name).or_default();
+            *present = sum.map_or_else(|| present.saturating_add(number), |sum| (*present).max(sum));
+        }
+    }
+    let names: BTreeSet<String> = main.keys().chain(sidecars.keys()).chain(init.keys()).cloned().collect();
+    let of = |list: &BTreeMap<String, i64>, name: &String| list.get(name).copied().unwrap_or(0);
+    let sum = |name: &String| of(&main, name).saturating_add(of(&sidecars, name)).max(of(&init, name));
+    names.into_iter().map(|name| (name.clone(), sum(&name))).collect()
 }
 
 /// Upstream's quality of service class.

@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use node_device_plugins::{Amount, is_extended_resource};
 use node_volumes::Allocatable;
 use serde_json::Value;
 
@@ -24,6 +25,8 @@ pub(crate) struct Facts {
     pub(crate) machine: Machine,
     pub(crate) pressure: Pressure,
     pub(crate) allocatable: Allocatable,
+    /// The extended resources of device plugins. Others, which somebody else wrote to the status, stay as they are.
+    pub(crate) devices: BTreeMap<String, Amount>,
     /// Why the node cannot run Pods.
     pub(crate) problem: Option<String>,
     /// The port of its HTTPS server; 0 is none.
@@ -83,8 +86,8 @@ fn status(config: &Config, facts: &Facts, present: Option<&Node>) -> NodeStatus 
     };
     let handlers = std::iter::once(String::new()).chain(facts.handlers.iter().cloned());
     NodeStatus {
-        capacity: Some(quantities(capacity, config.pods_max)),
-        allocatable: Some(quantities(facts.allocatable, config.pods_max)),
+        capacity: Some(with_devices(quantities(capacity, config.pods_max), facts, |amount| amount.capacity)),
+        allocatable: Some(with_devices(quantities(facts.allocatable, config.pods_max), facts, |amount| amount.allocatable)),
         conditions: Some(conditions(facts, present)),
         addresses: Some(vec![
             NodeAddress { type_: "InternalIP".to_owned(), address: config.node_ip.to_string() },
@@ -132,6 +135,11 @@ fn quantities(amount: Allocatable, pods: u32) -> BTreeMap<String, Quantity> {
     .into_iter()
     .map(|(name, text)| (name.to_owned(), Quantity(text)))
     .collect()
+}
+
+fn with_devices(mut list: BTreeMap<String, Quantity>, facts: &Facts, number: fn(&Amount) -> usize) -> BTreeMap<String, Quantity> {
+    list.extend(facts.devices.iter().map(|(name, amount)| (name.clone(), Quantity(number(amount).to_string()))));
+    list
 }
 
 /// The four conditions, in upstream's order and words.
@@ -189,12 +197,24 @@ fn condition(name: &str, (verdict, reason, message): (bool, String, String), now
     }
 }
 
-/// Whether the object in the API has the conditions that the node would write. They differ after the control plane has taken
-/// the node for lost and written `Unknown` instead.
+/// Whether the object in the API has the conditions and the devices that the node would write. Conditions differ after the control plane has
+/// taken the node for lost and written `Unknown` instead.
 pub(crate) fn says_the_same(present: &Node, wanted: &Node) -> bool {
     let conditions = |node: &Node| node.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
-    let present = conditions(present);
-    conditions(wanted).iter().all(|wanted| present.iter().any(|present| present.type_ == wanted.type_ && present.status == wanted.status))
+    let before = conditions(present);
+    let has = |wanted: &NodeCondition| before.iter().any(|one| one.type_ == wanted.type_ && one.status == wanted.status);
+    conditions(wanted).iter().all(has) && devices(wanted).iter().all(|device| devices(present).contains(device))
+}
+
+/// The extended resources of a Node's capacity and allocatable.
+fn devices(node: &Node) -> Vec<[(&str, &str); 2]> {
+    let Some(status) = &node.status else { return Vec::new() };
+    let (Some(capacity), Some(allocatable)) = (&status.capacity, &status.allocatable) else { return Vec::new() };
+    let both = capacity
+        .iter()
+        .filter(|(name, _)| is_extended_resource(name))
+        .filter_map(|(name, amount)| Some([(name.as_str(), amount.0.as_str()), (name.as_str(), allocatable.get(name)?.0.as_str())]));
+    both.collect()
 }
 
 /// A status without the fields that change with each heartbeat.
@@ -220,6 +240,7 @@ mod tests {
         let facts = Facts {
             machine: Machine::default(),
             allocatable: Machine::default().allocatable((0, 0), &Thresholds::default()),
+            devices: [("example.com/thing".to_owned(), Amount { capacity: 2, allocatable: 1 })].into(),
             pressure: Pressure::default(),
             problem: None,
             port: 10_250,
@@ -233,6 +254,15 @@ mod tests {
         let later = Facts { now: Timestamp::from_second(1_700_000_100).expect("in range"), ..facts };
         let wanted = node(&config, &later, Some(&present));
         assert!(says_the_same(&present, &wanted), "times alone are no difference");
+        let mut other = present.clone();
+        let list = |node: &mut Node, name: &str, number: &str| {
+            let list = node.status.as_mut().and_then(|status| status.allocatable.as_mut()).expect("a list");
+            list.insert(name.to_owned(), Quantity(number.to_owned()));
+        };
+        list(&mut other, "example.com/of-another-writer", "7");
+        assert!(says_the_same(&other, &wanted));
+        list(&mut other, "example.com/thing", "7");
+        assert!(!says_the_same(&other, &wanted), "the devices of a plugin are the node's");
         for condition in present.status.iter_mut().flat_map(|status| status.conditions.iter_mut().flatten()) {
             condition.status = "Unknown".to_owned();
         }
@@ -248,6 +278,7 @@ mod tests {
         let machine = Machine { cpus: 2, memory_bytes: 4 << 30, disk_bytes: 100 << 30, kernel: "6.18".to_owned(), ..Machine::default() };
         let facts = Facts {
             allocatable: machine.allocatable((500, 1 << 30), &Thresholds::default()),
+            devices: [("example.com/thing".to_owned(), Amount { capacity: 2, allocatable: 1 })].into(),
             machine,
             pressure: Pressure { disk: true, ..Pressure::default() },
             problem: Some("no Pod range yet".to_owned()),

@@ -37,6 +37,7 @@ pub(super) async fn metrics(State(node): State<Arc<Node>>) -> Response {
         containers.iter().map(|(labels, stats)| (labels.clone(), number(stats.working_set_bytes))),
     );
     add_cpu_manager(&mut families, node.cpu_manager.as_ref().map(CpuManager::figures).unwrap_or_default());
+    node.device_plugins.add_metrics(&mut families);
     api_metrics::add_process(&mut families);
     ([(header::CONTENT_TYPE, api_metrics::TEXT_FORMAT)], families.text()).into_response()
 }

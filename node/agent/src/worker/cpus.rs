@@ -1,4 +1,4 @@
-//! The CPUs that containers of the worker's Pod have alone.
+//! What containers of the worker's Pod have alone: CPUs, and devices of plugins.
 
 use super::Worker;
 use crate::container::resources;
@@ -12,14 +12,21 @@ impl Worker {
         }
     }
 
-    /// Returns the CPUs of a Pod that has ended, before its status says so: the scheduler gives the room to another Pod then. If a process
-    /// has outlived its container, the CPUs are returned when the container is removed.
-    pub(super) async fn return_cpus(&self) {
-        let Some(cpus) = self.node.cpu_manager.as_ref().filter(|cpus| cpus.has_exclusive(&self.name.uid)) else { return };
+    /// Returns the CPUs and the devices of a Pod that has ended, before its status says so: the scheduler gives the room to another Pod then.
+    /// If a process has outlived its container, they are returned when the container is removed.
+    pub(super) async fn return_exclusive(&self) {
+        let (uid, devices) = (&self.name.uid, &self.node.device_plugins);
+        let cpus = self.node.cpu_manager.as_ref().filter(|cpus| cpus.has_exclusive(uid));
+        if cpus.is_none() && !devices.has_devices(uid) {
+            return;
+        }
         let may_run = |run: &InstanceState| matches!(run, InstanceState::Running(_) | InstanceState::Starting { .. });
         let is_over = self.record.ends(&self.pod) && !self.record.containers.values().any(|record| may_run(&record.run));
         if is_over && !self.has_processes().await {
-            cpus.release(&self.name.uid, &self.node.parts).await;
+            if let Some(cpus) = cpus {
+                cpus.release(uid, &self.node.parts).await;
+            }
+            devices.release(uid).await;
         }
     }
 

@@ -1,7 +1,8 @@
 //! The effects of a worker's steps. Each effect is a task that ends with one report; none decides the next step. One file a
-//! group of steps: [`sandbox`], [`pause`], [`pull`], [`prepare`], [`cpus`], [`start`], [`stop`], [`resize`] and [`free`].
+//! group of steps: [`sandbox`], [`pause`], [`pull`], [`prepare`], [`cpus`], [`devices`], [`start`], [`stop`], [`resize`] and [`free`].
 
 mod cpus;
+mod devices;
 mod free;
 mod pause;
 mod prepare;

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Container;
+use node_device_plugins::ContainerDevices;
 use node_images::Image;
 use node_volumes::UnknownVariable;
 use runtimes_contract::{ContainerId, Content, ContentKind, Mount, Processes, Runtime, RuntimeError};
 use thiserror::Error;
 
-use super::{Effects, volume_text};
+use super::{Effects, devices, volume_text};
 use crate::cleanup;
 use crate::container::processes::{self, ProcessesError, TargetInstance};
 use crate::container::spec::Ingredients;
@@ -75,7 +76,9 @@ impl Effects {
         }
         let processes = self.processes(image.kind, sandbox, next.target.as_ref());
         let processes = processes.map_err(|error| unmade("CreateContainerError", error.to_string()))?;
+        let devices = self.plugin_devices(role, container, image.kind, sandbox).await?;
         let variables = self.variables(container, sandbox).await.map_err(config_fault)?;
+        let variables = devices::under(variables, &devices);
         let expand = |text: &str| expand_path(text, &variables);
         let volumes = self.node.volumes.mounts(&self.pod, container, &expand).await;
         let mut volumes = volumes.map_err(|error| unmade("CreateContainerConfigError", volume_text(&error)))?;
@@ -84,8 +87,8 @@ impl Effects {
         let id = container_id(&PodName::of(&self.pod).uid, &container.name, attempt);
         let content = self.node.parts.images.mount(image, &id.0, sandbox.sandbox.user.as_ref()).await;
         let content = content.map_err(|error| unmade("CreateContainerError", chain(&error)))?;
-        let volumes = self.with_image_files(container, image, &id, volumes);
-        let made = self.make(container, next, &runtime, processes, content, variables, volumes).await;
+        let volumes = devices::with_mounts(self.with_image_files(container, image, &id, volumes), &devices);
+        let made = self.make(container, next, &runtime, processes, content, variables, volumes, devices).await;
         if made.is_err()
             && let Err(error) = cleanup::remove_container(&self.node, runtime.handler(), &id).await
         {
@@ -97,21 +100,7 @@ impl Effects {
             return Err(self.not_started(id, image, error));
         }
         self.node.note(&self.pod, Some(&container.name), false, "Started", "Container started");
-        Ok(RunningInstance {
-            id,
-            handler: runtime.handler().to_owned(),
-            attempt,
-            started_at: api_clock::now(),
-            image_id: spec::image_id(image),
-            hash: spec_hash(container),
-            resources: container.resources.clone().unwrap_or_default(),
-            startup_ok: container.startup_probe.is_none(),
-            readiness_ok: container.readiness_probe.is_none(),
-            hooked: container.lifecycle.as_ref().is_none_or(|lifecycle| lifecycle.post_start.is_none()),
-            condemned: None,
-            stopping: false,
-            replaced: false,
-        })
+        Ok(started(id, runtime.handler(), attempt, image, container))
     }
 
     /// A Linux container of a Pod with an IPC namespace of its own has the Pod's `/dev/shm`, unless it mounts something else
@@ -189,6 +178,7 @@ impl Effects {
         content: Content,
         variables: BTreeMap<String, String>,
         volumes: Vec<Mount>,
+        plugin_devices: ContainerDevices,
     ) -> Result<(), StartFault> {
         let NextInstance { attempt, image, sandbox, .. } = next;
         let attempt = *attempt;
@@ -219,6 +209,7 @@ impl Effects {
         spec.probe_token = self.node.probe_token(&spec.id);
         let devices = self.node.volumes.devices(&self.pod, container).await;
         spec.devices = devices.map_err(|error| unmade("CreateContainerConfigError", volume_text(&error)))?;
+        devices::add(&mut spec, plugin_devices);
         spec.http = settings.http;
         spec.proposals = settings.proposals;
         if spec.args.is_empty() {
@@ -262,7 +253,26 @@ impl Effects {
     }
 }
 
-fn unmade(reason: &'static str, message: impl Into<String>) -> StartFault {
+/// An instance that has just begun to run.
+fn started(id: ContainerId, handler: &str, attempt: u32, image: &Image, container: &Container) -> RunningInstance {
+    RunningInstance {
+        id,
+        handler: handler.to_owned(),
+        attempt,
+        started_at: api_clock::now(),
+        image_id: spec::image_id(image),
+        hash: spec_hash(container),
+        resources: container.resources.clone().unwrap_or_default(),
+        startup_ok: container.startup_probe.is_none(),
+        readiness_ok: container.readiness_probe.is_none(),
+        hooked: container.lifecycle.as_ref().is_none_or(|lifecycle| lifecycle.post_start.is_none()),
+        condemned: None,
+        stopping: false,
+        replaced: false,
+    }
+}
+
+pub(super) fn unmade(reason: &'static str, message: impl Into<String>) -> StartFault {
     StartFault::Unmade(Reason::new(reason, message))
 }
 
