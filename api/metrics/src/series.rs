@@ -80,6 +80,11 @@ impl<const N: usize> Histograms<N> {
         Self { family: Family::new(name, help, labels), bounds }
     }
 
+    /// Adds the series without a value, if it does not exist.
+    pub fn declare(&self, values: [&str; N]) {
+        self.family.change(values, || HistogramSample::new(self.bounds), |_| {});
+    }
+
     /// Counts one value.
     pub fn observe(&self, values: [&str; N], value: f64) {
         self.family.change(values, || HistogramSample::new(self.bounds), |sample| sample.observe(value));
@@ -164,15 +169,21 @@ mod tests {
             counters.count(values);
         }
         gauges.set(["z"], 7);
+        counters.add(["0", "0"], 0);
+        let histograms = Histograms::new("h_seconds", "Hs.", [], &[1.0]);
+        histograms.declare([]);
         ["y", "y", "x"].into_iter().for_each(|of| gauges.increment([of]));
         ["y", "x", "x"].into_iter().for_each(|of| gauges.decrement([of]));
         let mut families = Families::default();
         counters.add_to(&mut families);
         gauges.add_to(&mut families);
+        histograms.add_to(&mut families);
         assert_eq!(
             families.text(),
-            "# HELP c_total Cs.\n# TYPE c_total counter\nc_total{by=\"bc\",of=\"a\"} 2\nc_total{by=\"c\",of=\"ab\"} 1\n\
-             c_total{by=\"c\",of=\"b\"} 1\n# HELP g Gs.\n# TYPE g gauge\ng{of=\"x\"} 0\ng{of=\"y\"} 1\ng{of=\"z\"} 7\n"
+            "# HELP c_total Cs.\n# TYPE c_total counter\nc_total{by=\"0\",of=\"0\"} 0\nc_total{by=\"bc\",of=\"a\"} 2\nc_total{by=\"c\",of=\"ab\"} 1\n\
+             c_total{by=\"c\",of=\"b\"} 1\n# HELP g Gs.\n# TYPE g gauge\ng{of=\"x\"} 0\ng{of=\"y\"} 1\ng{of=\"z\"} 7\n\
+             # HELP h_seconds Hs.\n# TYPE h_seconds histogram\nh_seconds_bucket{le=\"1\"} 0\nh_seconds_bucket{le=\"+Inf\"} 0\n\
+             h_seconds_sum 0\nh_seconds_count 0\n"
         );
     }
 }
