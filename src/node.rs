@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use api_client::informer::Informers;
 use api_tasks::Tasks;
-use node_agent::{Agent, Parts, RunDir, Serving, bootstrap};
+use node_agent::{Agent, Certificates, Parts, RunDir, Serving, bootstrap};
 use node_images::ImageStore;
 use node_network::Network;
 use runtimes_contract::Runtime;
@@ -49,6 +49,8 @@ pub struct Identity {
     /// The informers of this process.
     pub informers: Informers,
     pub serving: watch::Receiver<Serving>,
+    /// The certificates that the node renews itself.
+    pub certificates: Option<Arc<Certificates>>,
 }
 
 /// `skiff agent`: joins a cluster and runs until a signal.
@@ -78,7 +80,9 @@ async fn joined(settings: &NodeSettings, join: &bootstrap::Join, process: &Proce
     };
     tasks.own("node-certificate", joined.renewal.run(cancel.clone()));
     let informers = Informers::new(joined.client.clone(), tasks.clone());
-    start(&tasks, settings, parts, Identity { client: joined.client, informers, serving: joined.serving }, cancel);
+    let certificates = Some(joined.certificates);
+    let identity = Identity { client: joined.client, informers, serving: joined.serving, certificates };
+    start(&tasks, settings, parts, identity, cancel);
     say::ready(&format!("skiff is ready: node {} has joined {}", settings.node_name, join.server));
     cancel.cancelled().await;
     tasks.wait().await;
@@ -171,10 +175,10 @@ pub fn agent_config(settings: &NodeSettings, serving: Option<watch::Receiver<Ser
 
 /// Starts the agent, the rules of Services, and cluster DNS.
 pub fn start(tasks: &Tasks, settings: &NodeSettings, parts: Parts, identity: Identity, cancel: &CancellationToken) {
-    let Identity { client, informers, serving } = identity;
+    let Identity { client, informers, serving, certificates } = identity;
     let (agent_settings, agent_client, agent_informers, stop) = (settings.clone(), client.clone(), informers.clone(), cancel.clone());
     tasks.own("node-agent", async move {
-        let config = agent_config(&agent_settings, Some(serving))?;
+        let config = node_agent::Config { certificates, ..agent_config(&agent_settings, Some(serving))? };
         Agent::run(agent_client, &agent_informers, config, parts, stop).await.context("the node agent ended")
     });
     let proxy = node_proxy::Config {

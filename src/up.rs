@@ -54,7 +54,8 @@ async fn run_node(running: &Running, settings: &NodeSettings, parts: Parts, proc
     tasks.own("node-certificate", renewal.run(api_clock::now, cancel.clone()));
     let user = api_model::request::UserInfo::new(format!("system:node:{}", settings.node_name), &["system:nodes"]);
     let client = running.client(user, bootstrap::USER_AGENT);
-    node::start(&tasks, settings, parts, Identity { client, informers: running.informers.clone(), serving }, cancel);
+    let identity = Identity { client, informers: running.informers.clone(), serving, certificates: None };
+    node::start(&tasks, settings, parts, identity, cancel);
     let said = say_ready(running, settings, cancel).await;
     if said.is_err() {
         cancel.cancel();

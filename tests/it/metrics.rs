@@ -32,6 +32,7 @@ fn a_loaded_web_server_is_measured_and_autoscaled() {
     pods_are_measured(&kubectl);
     probes_are_counted(&kubectl);
     the_summary_is_whole(&kubectl);
+    dashboards_find_their_families(&kubectl);
     only_readers_see_metrics(&kubectl);
 
     kubectl.apply(AUTOSCALER).ok();
@@ -124,6 +125,54 @@ fn the_summary_is_whole(kubectl: &Kubectl<'_>) {
     let received = cadvisor.lines().filter(|line| line.starts_with("container_network_receive_bytes_total{"));
     let of_web: Vec<&str> = received.filter(|line| line.contains("interface=\"eth0\"") && line.contains("pod=\"web-")).collect();
     assert_eq!(of_web.len(), 1, "{cadvisor}");
+}
+
+/// The series that kubernetes-mixin's dashboards and alerts for the kubelet read, with values that fit the three Pods: two that run,
+/// with three containers, and one that never starts. What is on the disk is measured bit by bit.
+fn dashboards_find_their_families(kubectl: &Kubectl<'_>) {
+    let node = kubectl.ok("get nodes -o jsonpath={.items[0].metadata.name}");
+    let path = format!("get --raw /api/v1/nodes/{node}/proxy/metrics");
+    eventually("the families of dashboards", || {
+        let text = kubectl.ok(&path);
+        let value = |series: &str| text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse::<f64>().ok());
+        let exact = [
+            (format!("kubelet_node_name{{node=\"{node}\"}}"), 1.0),
+            ("kubelet_running_pods".to_owned(), 3.0),
+            ("kubelet_running_containers{container_state=\"running\"}".to_owned(), 3.0),
+            ("kubelet_desired_pods{static=\"\"}".to_owned(), 3.0),
+            ("kubelet_active_pods{static=\"\"}".to_owned(), 3.0),
+            ("kubelet_mirror_pods".to_owned(), 0.0),
+            ("kubelet_started_pods_total".to_owned(), 3.0),
+            ("kubelet_started_pods_errors_total".to_owned(), 0.0),
+            ("kubelet_pod_start_duration_seconds_count".to_owned(), 2.0),
+            ("kubelet_pod_start_sli_duration_seconds_count".to_owned(), 2.0),
+            ("kubelet_pod_worker_start_duration_seconds_count".to_owned(), 3.0),
+        ];
+        if let Some((series, wanted)) = exact.iter().find(|(series, wanted)| value(series) != Some(*wanted)) {
+            return Err(format!("{series} is not {wanted}: {text}"));
+        }
+        let claim = "{namespace=\"default\",persistentvolumeclaim=\"data\"}";
+        let positive = [
+            "kubelet_runtime_operations_total{operation_type=\"run_podsandbox\"}",
+            "kubelet_runtime_operations_duration_seconds_bucket{operation_type=\"start_container\",le=\"+Inf\"}",
+            "kubelet_pod_start_duration_seconds_bucket{le=\"+Inf\"}",
+            "kubelet_pod_worker_duration_seconds_bucket{operation_type=\"create\",le=\"+Inf\"}",
+            "kubelet_pod_status_sync_duration_seconds_count",
+            "kubelet_started_containers_errors_total{code=\"ErrImageNeverPull\",container_type=\"container\"}",
+            "kubelet_http_requests_total{long_running=\"false\",method=\"GET\",path=\"metrics/resource\",server_type=\"readwrite\"}",
+            "kubelet_certificate_manager_server_ttl_seconds",
+            "process_resident_memory_bytes",
+            "process_cpu_seconds_total",
+        ];
+        let stats = ["capacity_bytes", "available_bytes", "used_bytes", "inodes", "inodes_free", "inodes_used"];
+        let stats = stats.map(|name| format!("kubelet_volume_stats_{name}{claim}"));
+        let all = positive.into_iter().chain(stats.iter().map(String::as_str));
+        match all.into_iter().find(|series| value(series).is_none_or(|value| value <= 0.0)) {
+            Some(series) => Err(format!("{series} is missing: {text}")),
+            None if text.contains("\ncontainer_cpu_usage_seconds_total{") => Err(format!("it is on other pages: {text}")),
+            None => Ok(()),
+        }
+    });
 }
 
 /// WASM and Linux Pods, their containers, and a Pod without a container that runs.

@@ -24,6 +24,7 @@ use thiserror::Error;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::certificates::Certificates;
 use crate::config::Serving;
 use identity::Identity;
 
@@ -70,6 +71,8 @@ pub struct Joined {
     pub serving: watch::Receiver<Serving>,
     /// The cluster's CA.
     pub ca_pem: String,
+    /// The state of the certificates, for [`crate::Config::certificates`].
+    pub certificates: Arc<Certificates>,
     /// To be run for as long as the node runs.
     pub renewal: Renewal,
 }
@@ -204,16 +207,18 @@ async fn try_join(join: &Join) -> Result<Joined, JoinError> {
         None => request::stand_in(join)?,
     };
     let (serving_tx, serving) = watch::channel(serving_identity.serving(&ca_pem));
+    let certificates = Arc::new(Certificates::new(client_identity.not_after()));
     let renewal = Renewal {
         join: join.clone(),
         ca_pem: ca_pem.clone(),
         current,
         client: client.clone(),
         serving_tx,
+        certificates: certificates.clone(),
         client_identity,
         serving_identity,
     };
-    Ok(Joined { client, serving, ca_pem, renewal })
+    Ok(Joined { client, serving, ca_pem, certificates, renewal })
 }
 
 /// Renews certificates before they expire, and requests the first serving certificate.
@@ -223,6 +228,7 @@ pub struct Renewal {
     current: Arc<RwLock<kube::Client>>,
     client: kube::Client,
     serving_tx: watch::Sender<Serving>,
+    certificates: Arc<Certificates>,
     client_identity: Identity,
     serving_identity: Identity,
 }
@@ -247,21 +253,36 @@ impl Renewal {
         }
     }
 
+    /// Renews what is due.
     async fn renew(&mut self) -> Result<(), JoinError> {
-        let dir = self.join.data_dir.join("pki");
         let now = api_clock::now();
         if self.client_identity.renew_at() <= now {
-            self.client_identity = request::client(&self.client, &self.join).await?.keep(&dir, "kubelet-client")?;
-            let renewed = connect(&self.join.server, &self.ca_pem, auth_by(&self.client_identity))?;
-            *self.current.write() = renewed;
-            tracing::info!("client certificate renewed");
+            self.renew_client().await.inspect_err(|_| self.certificates.count_client_error())?;
         }
         if self.serving_identity.renew_at() <= now {
-            self.serving_identity = request::serving(&self.client, &self.join).await?.keep(&dir, "kubelet-serving")?;
-            self.serving_tx.send_replace(self.serving_identity.serving(&self.ca_pem));
-            tracing::info!("serving certificate renewed");
+            self.renew_serving().await.inspect_err(|_| self.certificates.count_serving_error())?;
         }
         Ok(())
+    }
+
+    async fn renew_client(&mut self) -> Result<(), JoinError> {
+        self.client_identity = request::client(&self.client, &self.join).await?.keep(&self.dir(), "kubelet-client")?;
+        self.certificates.set_client(self.client_identity.not_after());
+        let renewed = connect(&self.join.server, &self.ca_pem, auth_by(&self.client_identity))?;
+        *self.current.write() = renewed;
+        tracing::info!("client certificate renewed");
+        Ok(())
+    }
+
+    async fn renew_serving(&mut self) -> Result<(), JoinError> {
+        self.serving_identity = request::serving(&self.client, &self.join).await?.keep(&self.dir(), "kubelet-serving")?;
+        self.serving_tx.send_replace(self.serving_identity.serving(&self.ca_pem));
+        tracing::info!("serving certificate renewed");
+        Ok(())
+    }
+
+    fn dir(&self) -> PathBuf {
+        self.join.data_dir.join("pki")
     }
 }
 

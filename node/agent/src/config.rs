@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::Taint;
 
+use crate::certificates::Certificates;
 use crate::cpu_manager::CpuManagerConfig;
 use crate::eviction::Thresholds;
 
@@ -34,6 +36,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// The server's identity, which may be renewed. Without it there is no server, and so neither logs nor exec.
     pub serving: Option<tokio::sync::watch::Receiver<Serving>>,
+    /// The certificates that the node renews itself, for `/metrics`; `None` when somebody else renews them.
+    pub certificates: Option<Arc<Certificates>>,
     /// Nameservers for `ClusterFirst`.
     pub cluster_dns: Vec<IpAddr>,
     /// The cluster's domain.
@@ -134,6 +138,7 @@ impl Config {
             taints: Vec::new(),
             listen: SocketAddr::new(node_ip, 10_250),
             serving: None,
+            certificates: None,
             cluster_dns: vec![IpAddr::from([10, 96, 0, 10])],
             cluster_domain: "cluster.local".to_owned(),
             host_resolv_conf: PathBuf::from("/etc/resolv.conf"),

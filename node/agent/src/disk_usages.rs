@@ -15,8 +15,6 @@ use crate::machine::FileSystem;
 
 /// How long a measurement counts, and how long a Pod rests whose measurement failed.
 const MEASURED_EVERY: Duration = Duration::from_secs(60);
-/// How long one reader measures. Pods beyond it have their older measurements, or none, and are the next reader's.
-const READER_MAX: Duration = Duration::from_secs(2);
 /// No measurement begins with less time than this.
 const MEASUREMENT_MIN: Duration = Duration::from_millis(200);
 
@@ -47,14 +45,16 @@ struct Latest {
 
 impl DiskUsages {
     /// What Pods have, by UID. `pods` are all of the node: others are forgotten. `measure` measures one within a time; it returns `None`
-    /// when it could not measure the whole, and then the older measurement stays. A Pod is missing until it has been measured.
+    /// when it could not measure the whole, and then the older measurement stays. This reader measures for so long `at_most`: Pods beyond
+    /// it have their older measurements, or none, and are the next reader's. A Pod is missing until it has been measured.
     pub(crate) async fn of<T, M: Future<Output = Option<PodDisk>>>(
         &self,
         pods: Vec<(String, T)>,
+        at_most: Duration,
         measure: impl Fn(T, Duration) -> M,
     ) -> HashMap<String, Arc<PodDisk>> {
         if let Ok(_alone) = self.measuring.try_lock() {
-            let deadline = Instant::now() + READER_MAX;
+            let deadline = Instant::now() + at_most;
             for (uid, pod) in self.due(pods) {
                 let left = deadline.saturating_duration_since(Instant::now());
                 if left < MEASUREMENT_MIN {
@@ -118,7 +118,7 @@ mod tests {
                 }
             };
             let pods = pods.iter().map(|name| ((*name).to_owned(), *name)).collect();
-            let mut names: Vec<String> = usages.of(pods, measure).await.into_keys().collect();
+            let mut names: Vec<String> = usages.of(pods, Duration::from_secs(2), measure).await.into_keys().collect();
             names.sort();
             (names.join(" "), std::mem::take(&mut *measured.borrow_mut()).len())
         };

@@ -36,6 +36,8 @@ pub(crate) struct Eviction {
     pub(crate) uid: String,
     /// `status.message`.
     pub(crate) message: String,
+    /// The signal that caused it.
+    pub(crate) signal: &'static str,
     /// The cause is the node's shortage, not the Pod's own limit: the Pod gets the condition `DisruptionTarget`.
     pub(crate) disruption: bool,
 }

@@ -10,6 +10,7 @@ mod action;
 mod admit;
 mod backoff;
 pub mod bootstrap;
+mod certificates;
 mod cleanup;
 mod config;
 mod container;
@@ -27,11 +28,13 @@ mod health;
 mod hooks;
 mod housekeeping;
 mod image_gc;
+mod kubelet_metrics;
 mod layout;
 mod leftovers;
 mod logs;
 mod machine;
 mod machine_usage;
+mod measured;
 mod node;
 mod objects;
 mod parts;
@@ -74,6 +77,7 @@ use runtimes_host::files::{PRIVATE, private_dir, write_atomic};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+pub use certificates::Certificates;
 pub use config::{Config, Serving};
 pub use cpu_manager::{
     CpuManagerConfig, CpuManagerError, CpuManagerPolicy, CpuPolicyOptions, CpuSet, CpuSetError, Reservation, ReservationError,
@@ -90,9 +94,11 @@ use crate::error::chain;
 use crate::eviction::Eviction;
 use crate::fair_queue::{FairQueue, QueueLimits};
 use crate::health::Health;
+use crate::kubelet_metrics::KubeletMetrics;
 use crate::layout::Layout;
 use crate::leftovers::Leftovers;
 use crate::machine::Machine;
+use crate::measured::measured;
 use crate::node::{Directory, Node};
 use crate::objects::Objects;
 use crate::pods::{Inputs, Manager};
@@ -262,6 +268,8 @@ fn make_node(
     tasks: &Tasks,
 ) -> Result<Node, AgentError> {
     let layout = Layout::new(&config.data_dir, &config.prefix);
+    let kubelet_metrics = Arc::new(KubeletMetrics::default());
+    let parts = measured(parts, &kubelet_metrics);
     for path in [layout.kubelet(), layout.pods(), layout.logs(), layout.local_volumes()] {
         private_dir(&path).map_err(|source| AgentError::Io { doing: "making", path, source })?;
     }
@@ -302,6 +310,7 @@ fn make_node(
         cpu_rates: CpuRates::default(),
         cpu_manager,
         device_plugins: Arc::new(device_plugins),
+        kubelet_metrics,
         user_namespaces: UserNamespaces::open(layout.pods(), config.pods_max).map_err(|source| AgentError::Io {
             doing: "reading",
             path: layout.pods(),

@@ -25,6 +25,7 @@ use crate::cpu_rates::CpuRates;
 use crate::disk_usages::DiskUsages;
 use crate::eviction::{Eviction, Pressure};
 use crate::fair_queue::FairQueue;
+use crate::kubelet_metrics::KubeletMetrics;
 use crate::layout::{Layout, PodName};
 use crate::machine::{Host, Machine};
 use crate::objects::Objects;
@@ -71,6 +72,8 @@ pub(crate) struct Node {
     pub(crate) cpu_manager: Option<CpuManager>,
     /// Gives devices of plugins to containers.
     pub(crate) device_plugins: Arc<DevicePlugins>,
+    /// What the node counts and times.
+    pub(crate) kubelet_metrics: Arc<KubeletMetrics>,
     /// The conditions of eviction.
     pub(crate) pressure: watch::Sender<Pressure>,
     /// To the Pod manager.
@@ -136,6 +139,8 @@ fn reference(pod: &Pod, container: Option<&str>) -> ObjectReference {
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) pod: Arc<Pod>,
+    /// Whether the Pod comes from a file of the node.
+    pub(crate) is_static: bool,
     pub(crate) sandbox: Option<Sandbox>,
     pub(crate) ip: Option<IpAddr>,
     pub(crate) containers: BTreeMap<String, Instance>,
@@ -152,10 +157,10 @@ impl Entry {
     }
 
     /// The entry of an admitted Pod whose worker has not published anything yet.
-    pub(crate) fn taken(pod: &Arc<Pod>) -> Self {
+    pub(crate) fn taken(pod: &Arc<Pod>, is_static: bool) -> Self {
         let status = Arc::new(pod.status.clone().unwrap_or_default());
         let pod = resize::with_allocation(pod, &resize::remembered(pod));
-        Self { pod, sandbox: None, ip: None, containers: BTreeMap::new(), status, probe_results: Arc::default() }
+        Self { pod, is_static, sandbox: None, ip: None, containers: BTreeMap::new(), status, probe_results: Arc::default() }
     }
 }
 

@@ -231,17 +231,28 @@ impl Manager {
             handle.taken &= !is_over(&pod);
             return self.want(&uid, |desired| desired.pod = pod);
         }
+        let got_at = tokio::time::Instant::now();
         let found = self.leftovers.take(&uid);
-        let (sender, desired) = watch::channel(Desired { pod: pod.clone(), origin, gone: false, eviction: None });
+        let (sender, desired) = watch::channel(Desired { pod: pod.clone(), origin, got_at, gone: false, eviction: None });
         let verdict = self.admission(&pod, &found).await;
         let taken = verdict.is_ok() && !is_over(&pod);
         let (node, cancel) = (self.node.clone(), self.cancel.child_token());
         self.handles.insert(uid.clone(), Handle { desired: sender, taken, rejection: verdict.clone().err(), finished: None });
         if taken {
-            self.node.directory.publish(&uid, Entry::taken(&pod));
+            self.node.directory.publish(&uid, Entry::taken(&pod, origin == Origin::File));
         }
         tracing::debug!(pod = %PodName::of(&pod), adopted = found.len(), "pod seen");
-        self.begin(uid, work(node, desired, found, verdict, cancel));
+        self.begin(uid, async move {
+            let verdict = with_devices(&node, &desired, &found, verdict, &cancel).await?;
+            match &verdict {
+                Ok(()) => {
+                    let containers = pod.spec.as_ref().map_or(0, |spec| spec.containers.len());
+                    node.kubelet_metrics.pods.worker_started(containers, got_at.elapsed());
+                }
+                Err(rejection) => node.kubelet_metrics.rejected(&rejection.reason),
+            }
+            work(node, desired, found, verdict, cancel).await
+        });
     }
 
     /// Changes what is wanted of a Pod. One that has ended gets a worker again.
@@ -281,6 +292,9 @@ impl Manager {
                 self.tasks.remove(&task);
                 self.handles.remove(&uid);
                 if let Some(next) = self.static_pods.ended(&uid) {
+                    if PodName::of(&next).uid == uid {
+                        self.node.kubelet_metrics.pods.static_pod_restarted();
+                    }
                     self.begin_static(next).await;
                 }
                 if self.static_begun {
@@ -303,7 +317,8 @@ impl Manager {
                 Some(_) => Vec::new(),
                 None => cancel.run_until_cancelled(found_again(&node, &of)).await?,
             };
-            work(node, desired, found, rejection.map_or(Ok(()), Err), cancel).await
+            let verdict = with_devices(&node, &desired, &found, rejection.map_or(Ok(()), Err), &cancel).await?;
+            work(node, desired, found, verdict, cancel).await
         });
     }
 
@@ -371,6 +386,8 @@ impl Manager {
     fn first_list_done(&mut self) {
         self.listed = true;
         let leftovers = self.leftovers.drain();
+        let orphaned = leftovers.values().filter(|found| !found.is_empty()).count();
+        self.node.kubelet_metrics.pods.orphaned(orphaned);
         let uids: BTreeSet<&str> = self.handles.keys().chain(leftovers.keys()).map(String::as_str).collect();
         let of_others = leftovers::logs_of_others(&self.node, &uids);
         self.removals.spawn(api_tasks::named("node-agent/leftover-logs", leftovers::forget_logs(of_others)));
@@ -385,8 +402,30 @@ impl Manager {
     }
 }
 
-/// The work of a Pod's task: it gives the Pod its devices, then runs the Pod's worker. Plugins may take their time, which no other Pod waits
-/// for. A Pod that is to end needs no devices any more.
+/// The verdict on a Pod once it has its devices. Plugins may take their time, which no other Pod waits for. A Pod that is to end needs no
+/// devices any more. `None` when cancelled.
+async fn with_devices(
+    node: &Arc<Node>,
+    desired: &watch::Receiver<Desired>,
+    found: &[RuntimeContainer],
+    verdict: Result<(), admit::Rejection>,
+    cancel: &CancellationToken,
+) -> Option<Result<(), admit::Rejection>> {
+    let mut ending = desired.clone();
+    let pod = ending.borrow_and_update().pod.clone();
+    if verdict.is_err() || is_over(&pod) {
+        return Some(verdict);
+    }
+    let ends = |desired: &Desired| desired.gone || desired.pod.metadata.deletion_timestamp.is_some();
+    tokio::select! {
+        biased;
+        () = cancel.cancelled() => None,
+        _ = ending.wait_for(ends) => Some(Ok(())),
+        allocated = device_plugins::allocate(node, &pod, !found.is_empty()) => Some(allocated),
+    }
+}
+
+/// Runs a Pod's worker to its end.
 async fn work(
     node: Arc<Node>,
     desired: watch::Receiver<Desired>,
@@ -394,20 +433,6 @@ async fn work(
     verdict: Result<(), admit::Rejection>,
     cancel: CancellationToken,
 ) -> Option<FinishedPod> {
-    let mut ending = desired.clone();
-    let pod = ending.borrow_and_update().pod.clone();
-    let verdict = match verdict {
-        Ok(()) if !is_over(&pod) => {
-            let ends = |desired: &Desired| desired.gone || desired.pod.metadata.deletion_timestamp.is_some();
-            tokio::select! {
-                biased;
-                () = cancel.cancelled() => return None,
-                _ = ending.wait_for(ends) => Ok(()),
-                allocated = device_plugins::allocate(&node, &pod, !found.is_empty()) => allocated,
-            }
-        }
-        weighed => weighed,
-    };
     match verdict {
         Ok(()) => Worker::adopting(node, desired, found, cancel).await.run().await,
         Err(rejection) => Worker::rejected(node, desired, &rejection.reason, &rejection.message, cancel).run().await,

@@ -6,9 +6,12 @@ mod authorize;
 mod cadvisor;
 mod channel;
 mod command;
+mod disks;
 mod exec;
 mod health;
+mod http_metrics;
 mod identity;
+mod kubelet_families;
 mod local_volumes;
 mod log;
 mod over_spdy;
@@ -134,6 +137,7 @@ fn router(node: Arc<Node>) -> Router {
         .route("/metrics/probes", get(probe_metrics::metrics))
         .route_layer(middleware::from_fn_with_state(node.clone(), authorize::check))
         .merge(health::routes())
+        .layer(middleware::from_fn_with_state(node.clone(), http_metrics::measure))
         .with_state(node)
 }
 

@@ -11,6 +11,7 @@ mod finished;
 mod image_volumes;
 mod images;
 mod joining;
+mod kubelet_metrics;
 mod lifecycle;
 mod over_https;
 mod preparations;

@@ -8,7 +8,9 @@ pub(crate) mod effect;
 pub(crate) mod finished;
 pub(crate) mod learn;
 pub(crate) mod plan;
+mod publish;
 mod resize;
+mod timing;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,8 +28,9 @@ use crate::container::probes::{self, ProbeKind};
 use crate::container::processes;
 use crate::error::chain;
 use crate::eviction::Eviction;
+use crate::kubelet_metrics::SyncType;
 use crate::layout::{PodName, pause_id};
-use crate::node::{Entry, Instance, Node};
+use crate::node::Node;
 use crate::record::{Clean, Condemned, Failure, ImageState, InstanceState, PodRecord, SandboxState};
 use crate::static_pods::Origin;
 use crate::status;
@@ -37,6 +40,7 @@ use effect::{Deadline, Effects, NextInstance};
 use finished::FinishedPod;
 use learn::{Note, Report, StartFault};
 use plan::{Step, plan};
+use timing::Timing;
 
 /// Reports that may wait for the worker.
 const REPORTS_MAX: usize = 64;
@@ -49,6 +53,8 @@ pub(crate) struct Desired {
     /// The Pod at its last change.
     pub(crate) pod: Arc<Pod>,
     pub(crate) origin: Origin,
+    /// When the node got the Pod.
+    pub(crate) got_at: tokio::time::Instant,
     /// The API no longer has the Pod.
     pub(crate) gone: bool,
     /// The node evicts the Pod.
@@ -78,6 +84,7 @@ pub(crate) struct Worker {
     /// Running probes by container, attempt and kind.
     probes: BTreeMap<(String, u32, ProbeKind), CancellationToken>,
     volumes_at: tokio::time::Instant,
+    timing: Timing,
     cancel: CancellationToken,
 }
 
@@ -111,6 +118,7 @@ impl Worker {
             }
         }
         let mut worker = Self::with(node, desired, pod_record, None, cancel);
+        worker.timing.wake(SyncType::Create);
         worker.read_termination_messages().await;
         let alive: Vec<_> =
             worker.record.containers.iter().filter_map(|(name, record)| Some((name.clone(), record.alive()?.clone()))).collect();
@@ -145,17 +153,19 @@ impl Worker {
         written: Option<Arc<PodStatus>>,
         cancel: CancellationToken,
     ) -> Self {
-        let Desired { pod: wanted, origin, gone, .. } = desired.borrow().clone();
+        let Desired { pod: wanted, origin, got_at, gone, .. } = desired.borrow().clone();
         let pod_record = PodRecord { gone: pod_record.gone || gone, ..pod_record };
         let pod = crate::resize::with_allocation(&wanted, &pod_record.allocation);
         let name = PodName::of(&wanted);
         let (sender, reports) = mpsc::channel(REPORTS_MAX);
         let mut tasks = JoinSet::new();
-        let writer = Writer::start(node.client.clone(), name.clone(), origin, written, &mut tasks, cancel.clone());
+        let writer =
+            Writer::start((node.client.clone(), node.kubelet_metrics.clone()), name.clone(), origin, written, &mut tasks, cancel.clone());
         let (kill_by, restart_by) = (watch::Sender::new(Timestamp::MAX), watch::Sender::new(Timestamp::MAX));
         let (node_of_effects, ending, probe_results) = (node.clone(), cancel.child_token(), Arc::default());
         let effects = Effects { node: node_of_effects, pod: pod.clone(), origin, reports: sender, ending, probe_results };
         let volumes_at = tokio::time::Instant::now() + node.config.volume_refresh;
+        let timing = Timing::new(&wanted, got_at);
         Self {
             node,
             name,
@@ -172,6 +182,7 @@ impl Worker {
             restart_by,
             probes: BTreeMap::new(),
             volumes_at,
+            timing,
             cancel,
         }
     }
@@ -181,6 +192,7 @@ impl Worker {
     pub(crate) async fn run(mut self) -> Option<FinishedPod> {
         loop {
             let now = api_clock::now();
+            self.timing.wake(SyncType::Sync);
             self.heed_eviction();
             self.note_ending(now);
             self.note_restart(now);
@@ -196,6 +208,7 @@ impl Worker {
                     if step == Step::Finish && self.is_reported() {
                         return Some(self.finish());
                     }
+                    self.measure_rest();
                     let until = if let Step::Wait(until) = step { until } else { None };
                     if !self.rest(until).await {
                         break;
@@ -214,7 +227,10 @@ impl Worker {
         match step {
             Step::Prepare => {
                 self.record.sandbox = SandboxState::Making;
-                self.tasks.spawn(api_tasks::named("node-agent/pod-prepare", self.effects.clone().prepare(self.record.pause.clone())));
+                self.tasks.spawn(api_tasks::named(
+                    "node-agent/pod-prepare",
+                    self.effects.clone().prepare(self.record.pause.clone(), self.record.anything_runs()),
+                ));
             }
             Step::Recreate => {
                 self.record.recreate_sandbox(now);
@@ -223,6 +239,7 @@ impl Worker {
             Step::Pull(name) => {
                 if let Some(record) = self.record.containers.get_mut(&name) {
                     record.image = ImageState::Pulling;
+                    self.timing.pulls();
                     let user = self.record.ready_sandbox().and_then(|sandbox| sandbox.sandbox.user.clone());
                     self.tasks.spawn(api_tasks::named("node-agent/pod-pull", self.effects.clone().pull(name, user)));
                 }
@@ -316,8 +333,11 @@ impl Worker {
 
     /// Reads the eviction in each iteration of the loop, so that a replacement of this worker sees it too.
     fn heed_eviction(&mut self) {
-        let eviction = self.desired.borrow().eviction.clone();
-        let notes = eviction.map(|eviction| self.record.evict(&self.pod, &eviction)).unwrap_or_default();
+        let Some(eviction) = self.desired.borrow().eviction.clone() else { return };
+        let notes = self.record.evict(&self.pod, &eviction);
+        if !notes.is_empty() {
+            self.node.kubelet_metrics.evicted(eviction.signal);
+        }
         self.announce(notes);
     }
 
@@ -398,12 +418,17 @@ impl Worker {
 
     fn look(&mut self) {
         let desired = self.desired.borrow_and_update().clone();
+        self.timing.wake(SyncType::Update);
         self.record.gone |= desired.gone;
         self.take_up(desired.pod);
+        self.measure_reported_start();
         self.redelivered = true;
     }
 
     fn take(&mut self, report: Report) {
+        if matches!(report, Report::Pulled(..)) {
+            self.timing.pulls();
+        }
         let volumes_due = match &report {
             Report::Refreshed(due) => *due,
             Report::Prepared(Ok(sandbox)) => sandbox.volumes_due,
@@ -469,32 +494,6 @@ impl Worker {
                 ));
                 self.probes.insert(key, token);
             }
-        }
-    }
-
-    /// Publishes the running containers and passes the status to its writer.
-    fn show(&mut self, now: Timestamp) {
-        let status = Arc::new(status::compute(&self.pod, &self.record, self.node.host(), now));
-        let containers = self.record.containers.iter().map(|(name, record)| {
-            let running = record.alive().map(|alive| (alive.id.clone(), alive.handler.clone()));
-            (name.clone(), Instance { running, attempt: record.restarts() })
-        });
-        let sandbox = self.record.ready_sandbox();
-        let entry = Entry {
-            pod: self.pod.clone(),
-            sandbox: sandbox.map(|sandbox| sandbox.sandbox.clone()),
-            ip: sandbox.map(|sandbox| sandbox.ip),
-            containers: containers.collect(),
-            status: status.clone(),
-            probe_results: self.effects.probe_results.clone(),
-        };
-        self.node.directory.publish(&self.name.uid, entry);
-        let sandbox_unknown =
-            matches!(self.record.sandbox, SandboxState::Making) && self.record.containers.values().any(|record| record.alive().is_some());
-        // An adopted Pod's status is whole only when its base has been found again.
-        if !self.record.delete_sent && !self.record.gone && !self.record.ended_before && !sandbox_unknown {
-            let observed = std::mem::take(&mut self.redelivered).then_some(&*self.pod);
-            self.writer.set(status, observed);
         }
     }
 }

@@ -63,6 +63,11 @@ impl Identity {
         api_clock::now() < self.not_after
     }
 
+    /// The end of its time.
+    pub fn not_after(&self) -> Timestamp {
+        self.not_after
+    }
+
     /// Whether the certificate is for that address.
     pub fn names(&self, ip: IpAddr) -> bool {
         self.addresses.contains(&ip)

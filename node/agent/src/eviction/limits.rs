@@ -14,10 +14,27 @@ pub(crate) fn has_any(pod: &Pod) -> bool {
     of_pod(spec).is_some() || size_limits(spec).next().is_some()
 }
 
+/// Why a Pod must be evicted.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Excess {
+    /// Upstream's signal of the limit.
+    pub(crate) signal: &'static str,
+    pub(crate) message: String,
+}
+
+/// Upstream's signals of an `emptyDir`, of a Pod and of a container.
+const VOLUME_LIMIT: &str = "emptydirfs.limit";
+const POD_LIMIT: &str = "ephemeralpodfs.limit";
+const CONTAINER_LIMIT: &str = "ephemeralcontainerfs.limit";
+
 /// Why the Pod must be evicted, if it must.
-pub(crate) fn exceeded(pod: &Pod, usage: &PodUsage) -> Option<String> {
+pub(crate) fn exceeded(pod: &Pod, usage: &PodUsage) -> Option<Excess> {
     let spec = pod.spec.as_ref()?;
-    volume(spec, usage).or_else(|| whole(spec, usage)).or_else(|| one(spec, usage)).or_else(|| immeasurable(pod, usage))
+    let excess = |signal| move |message| Excess { signal, message };
+    let of_volume = volume(spec, usage).map(excess(VOLUME_LIMIT));
+    let of_pod = || whole(spec, usage).map(excess(POD_LIMIT));
+    let of_container = || one(spec, usage).map(excess(CONTAINER_LIMIT));
+    of_volume.or_else(of_pod).or_else(of_container).or_else(|| immeasurable(pod, usage).map(excess(POD_LIMIT)))
 }
 
 fn volume(spec: &PodSpec, usage: &PodUsage) -> Option<String> {
@@ -119,8 +136,23 @@ mod tests {
         }
     }
 
-    fn verdict(spec: Value, usage: &PodUsage) -> Option<String> {
+    fn excess(spec: Value, usage: &PodUsage) -> Option<Excess> {
         exceeded(&serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": spec})).expect("a pod"), usage)
+    }
+
+    fn verdict(spec: Value, usage: &PodUsage) -> Option<String> {
+        excess(spec, usage).map(|excess| excess.message)
+    }
+
+    #[test]
+    fn each_limit_has_its_signal() {
+        let limited =
+            || json!({"containers": [container("a", "4Mi"), container("b", "8Mi")], "volumes": [empty_dir("v", "", Some("4Mi"))]});
+        let signal = |usage: &PodUsage| excess(limited(), usage).map(|excess| excess.signal);
+        assert_eq!(signal(&usage(&[("a", 5, 0)], &[])), Some("ephemeralcontainerfs.limit"));
+        assert_eq!(signal(&usage(&[("a", 9, 0), ("b", 9, 0)], &[])), Some("ephemeralpodfs.limit"));
+        assert_eq!(signal(&usage(&[("a", 9, 0), ("b", 9, 0)], &[("v", 5)])), Some("emptydirfs.limit"));
+        assert_eq!(signal(&usage(&[("a", 1, 0)], &[])), None);
     }
 
     #[test]

@@ -10,7 +10,8 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use super::measure;
-use crate::eviction::{Eviction, is_critical, limits};
+use crate::eviction::limits::{self, Excess};
+use crate::eviction::{Eviction, is_critical};
 use crate::layout::PodName;
 use crate::node::Node;
 
@@ -49,8 +50,8 @@ async fn look(node: &Arc<Node>, due: &mut HashMap<String, Instant>) {
             tracing::debug!(pod = %PodName::of(&entry.pod), %fault, "local storage not measured whole");
         }
         due.insert(uid.clone(), Instant::now() + began.elapsed() * REST_FACTOR);
-        if let Some(message) = limits::exceeded(&entry.pod, &usage) {
-            node.evict(Eviction { uid, message, disruption: false }).await;
+        if let Some(Excess { signal, message }) = limits::exceeded(&entry.pod, &usage) {
+            node.evict(Eviction { uid, message, signal, disruption: false }).await;
         }
     }
 }

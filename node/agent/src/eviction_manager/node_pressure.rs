@@ -96,7 +96,7 @@ async fn relieve(node: &Arc<Node>, met: &Met, dedicated_image_fs: bool) -> bool 
         return false;
     };
     let (message, uid) = (message::node_was_low(met, &first.pod, &first.usage), PodName::of(&first.pod).uid);
-    node.evict(Eviction { uid: uid.clone(), message, disruption: true }).await;
+    node.evict(Eviction { uid: uid.clone(), message, signal: met.signal.name(), disruption: true }).await;
     if tokio::time::timeout(CLEANED_WITHIN, until_cleaned(node, &uid)).await.is_err() {
         tracing::warn!(pod = %PodName::of(&first.pod), "the evicted Pod is not gone yet");
     }

@@ -161,7 +161,8 @@ mod tests {
         let say = |reason: &str| {
             let state = json!({"waiting": {"reason": reason, "message": "more"}});
             let status = json!({"containerStatuses": [{"name": "c", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state}]});
-            let entry = Entry { status: Arc::new(serde_json::from_value(status).expect("a status")), ..Entry::taken(&Arc::default()) };
+            let entry =
+                Entry { status: Arc::new(serde_json::from_value(status).expect("a status")), ..Entry::taken(&Arc::default(), false) };
             let text = waiting(&entry, "c", "p");
             text.strip_prefix("container \"c\" in pod \"p\" is waiting to start: ").expect("the same words").to_owned()
         };

@@ -1,4 +1,5 @@
-//! `/metrics`: the agent itself, and the CPU and memory of containers under upstream's names.
+//! `/metrics`: the agent itself, under the kubelet's names. The use of CPU and memory by containers is on the pages of
+//! [`resource_metrics`](super::resource_metrics) and [`cadvisor`](super::cadvisor), as upstream: no cgroup is read here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,36 +9,27 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 
+use super::{disks, kubelet_families};
+use crate::certificates;
 use crate::cpu_manager::{CpuManager, Figures};
-use crate::layout::PodName;
 use crate::node::Node;
-use crate::stats::{self, Usage};
 
-/// Prometheus text: upstream's resource metrics of containers.
+/// How long an answer may measure what Pods have on the disk. The rest is measured by the next ones.
+const MEASURED_FOR: Duration = Duration::from_millis(500);
+
+/// Prometheus text.
 pub(super) async fn metrics(State(node): State<Arc<Node>>) -> Response {
-    let mut containers = Vec::new();
-    for entry in node.directory.all() {
-        let names = PodName::of(&entry.pod);
-        for Usage { container, stats, .. } in stats::running(&node, &entry).await {
-            let labels = [("container", container), ("namespace", names.namespace.clone()), ("pod", names.name.clone())];
-            containers.push((labels, stats));
-        }
-    }
+    let entries = node.directory.all();
+    let disks = disks::measured(&node, &entries, MEASURED_FOR).await;
     let mut families = Families::default();
-    let running = [([("container_state", "running".to_owned())], number(containers.len() as u64))];
-    families.gauge("kubelet_running_containers", "Number of containers currently running", running);
-    families.counter(
-        "container_cpu_usage_seconds_total",
-        "Cumulative cpu time consumed by the container in core-seconds",
-        containers.iter().map(|(labels, stats)| (labels.clone(), Duration::from_nanos(stats.cpu_ns).as_secs_f64())),
-    );
-    families.gauge(
-        "container_memory_working_set_bytes",
-        "Current working set of the container in bytes",
-        containers.iter().map(|(labels, stats)| (labels.clone(), number(stats.working_set_bytes))),
-    );
+    kubelet_families::add_node(&mut families, &node.config.node_name);
+    kubelet_families::add_pods(&mut families, &entries);
+    node.kubelet_metrics.add_to(&mut families);
+    kubelet_families::add_disks(&mut families, &entries, &disks);
     add_cpu_manager(&mut families, node.cpu_manager.as_ref().map(CpuManager::figures).unwrap_or_default());
     node.device_plugins.add_metrics(&mut families);
+    let serving_pem = node.config.serving.as_ref().map(|serving| serving.borrow().certificate_pem.clone());
+    certificates::add_to(&mut families, node.config.certificates.as_deref(), serving_pem.as_deref(), api_clock::now());
     api_metrics::add_process(&mut families);
     ([(header::CONTENT_TYPE, api_metrics::TEXT_FORMAT)], families.text()).into_response()
 }

@@ -15,12 +15,11 @@ use runtimes_contract::Stats;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::query_pairs;
+use super::{disks, query_pairs};
 use crate::container::{self, resources};
 use crate::cpu_rates::Reading;
 use crate::disk_usages::PodDisk;
 use crate::eviction::usage::{ContainerUsage, Disk, Scope};
-use crate::eviction_manager::measure;
 use crate::layout::PodName;
 use crate::machine::{FileSystem, file_system};
 use crate::machine_usage::MachineUsage;
@@ -29,12 +28,15 @@ use crate::stats::{self, Usage};
 use crate::status::time;
 use crate::traffic::{self, POD_INTERFACE, Traffic};
 
+/// How long an answer may measure what Pods have on the disk.
+const MEASURED_FOR: Duration = Duration::from_secs(2);
+
 /// Answers the path. With `only_cpu_and_memory=true` the answer has these and the node's swap.
 pub(super) async fn summary(State(node): State<Arc<Node>>, RawQuery(query): RawQuery) -> Response {
     let is_set = |(name, value): &(String, String)| name == "only_cpu_and_memory" && value == "true";
     let all = !query_pairs(&query.unwrap_or_default()).iter().any(is_set);
     let entries = node.directory.all();
-    let mut disks = if all { disks_of(&node, &entries).await } else { HashMap::new() };
+    let mut disks = if all { disks::measured(&node, &entries, MEASURED_FOR).await } else { HashMap::new() };
     let mut pods = Vec::new();
     for entry in entries {
         let (names, running) = (PodName::of(&entry.pod), stats::running(&node, &entry).await);
@@ -45,24 +47,6 @@ pub(super) async fn summary(State(node): State<Arc<Node>>, RawQuery(query): RawQ
         Ok(summary) => Json(summary).into_response(),
         Err(_) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
     }
-}
-
-/// What Pods have on the disk.
-async fn disks_of(node: &Arc<Node>, entries: &[Entry]) -> HashMap<String, Arc<PodDisk>> {
-    let pods = entries.iter().map(|entry| (PodName::of(&entry.pod).uid, entry.clone())).collect();
-    node.disk_usages.of(pods, |entry, within| disk_of(node, entry, within)).await
-}
-
-/// Measures a Pod; `None` when not the whole of it can be measured.
-async fn disk_of(node: &Arc<Node>, entry: Entry, within: Duration) -> Option<PodDisk> {
-    let (uid, of_node, pod) = (PodName::of(&entry.pod).uid, node.clone(), entry.pod.clone());
-    let claims = node.disk_usages.ask(&uid, within, move || {
-        let claims = of_node.volumes.claims(&pod).into_iter();
-        claims.filter_map(|claim| file_system(&claim.path).map(|fs| (claim, fs))).collect()
-    });
-    let (claims, usage) = futures::join!(claims, measure::disk(node, &entry, within));
-    let is_whole = usage.fault.is_none();
-    is_whole.then_some(PodDisk { at: api_clock::now(), usage, claims: claims? })
 }
 
 /// A Pod, and what was read of it.
@@ -137,7 +121,7 @@ impl Summary {
             ("cpu", Some(self.cpu(machine.stats.cpu_ns, self.rate(NODE)))),
             ("memory", Some(self.memory(&machine.stats, Some(machine.available_bytes)))),
             ("network", self.all.then(|| self.machine_network(node))),
-            ("fs", self.node_fs.as_ref().map(|fs| with(room(self.now, fs), used_of(whole(fs))))),
+            ("fs", self.node_fs.as_ref().map(|fs| with(room(self.now, fs), used_of(disks::whole(fs))))),
             ("runtime", self.image_fs.as_ref().map(|fs| json!({"imageFs": room(self.now, fs), "containerFs": room(self.now, fs)}))),
             ("rlimit", machine.tasks.filter(|_| self.all).map(|(now, max)| json!({"time": self.now, "maxpid": max, "curproc": now}))),
             ("swap", Some(self.swap())),
@@ -191,7 +175,7 @@ impl Summary {
         });
         let claims = disk.claims.iter().map(|(ClaimVolume { volume, claim, .. }, fs)| {
             let claim = json!({"name": claim, "namespace": namespace});
-            with(with(room(disk.at, fs), used_of(whole(fs))), [("name", json!(volume)), ("pvcRef", claim)])
+            with(with(room(disk.at, fs), used_of(disks::whole(fs))), [("name", json!(volume)), ("pvcRef", claim)])
         });
         empty_dirs.chain(claims).collect()
     }
@@ -266,11 +250,6 @@ fn room(at: Timestamp, fs: &FileSystem) -> Value {
 
 fn used_of(used: Disk) -> [(&'static str, Value); 2] {
     [("usedBytes", json!(used.bytes)), ("inodesUsed", json!(used.inodes))]
-}
-
-/// All that is used of a file system.
-fn whole(fs: &FileSystem) -> Disk {
-    Disk { bytes: fs.bytes.saturating_sub(fs.all_free_bytes), inodes: fs.inodes.saturating_sub(fs.free_inodes) }
 }
 
 fn left(limit: Option<u64>, stats: &Stats) -> Option<u64> {

@@ -11,9 +11,11 @@ use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::conditions::RESIZE;
+use crate::kubelet_metrics::KubeletMetrics;
 use crate::layout::PodName;
 use crate::static_pods::{self, Origin};
 
@@ -28,9 +30,22 @@ const RETRY_MAX: Duration = Duration::from_secs(10);
 struct Wanted {
     /// The number of changes so far.
     change: u64,
+    /// When the first change came that is not written yet.
+    since: Option<Instant>,
     status: Option<Arc<PodStatus>>,
     urgent: bool,
     delete: bool,
+}
+
+impl Wanted {
+    /// Counts a change, if it is one. `written` is the last change that was written.
+    fn change(&mut self, is_one: bool, written: u64) {
+        if is_one {
+            let since = self.since.filter(|_| written < self.change);
+            self.since = Some(since.unwrap_or_else(Instant::now));
+            self.change += 1;
+        }
+    }
 }
 
 /// The worker's end.
@@ -44,7 +59,7 @@ impl Writer {
     /// Starts a Pod's writer as one of the worker's tasks. It ends when the worker drops its handle, or with the token. `status` is
     /// the one that an earlier writer has written.
     pub(crate) fn start(
-        client: kube::Client,
+        (client, metrics): (kube::Client, Arc<KubeletMetrics>),
         pod: PodName,
         origin: Origin,
         status: Option<Arc<PodStatus>>,
@@ -53,7 +68,7 @@ impl Writer {
     ) -> Self {
         let (wanted, changes) = watch::channel(Wanted { status, ..Wanted::default() });
         let (last, written) = watch::channel(0);
-        let task = Task { pods: Api::namespaced(client, &pod.namespace), pod, origin, changes, written: last };
+        let task = Task { pods: Api::namespaced(client, &pod.namespace), pod, origin, changes, written: last, metrics };
         tasks.spawn(api_tasks::named("node-agent/status-writer", task.run(cancel)));
         Self { wanted, written }
     }
@@ -88,7 +103,7 @@ impl Writer {
         let overwritten = observed.is_some_and(|pod| !says(pod, &status));
         self.wanted.send_if_modified(|wanted| {
             let changes = wanted.status.as_ref() != Some(&status) || overwritten;
-            wanted.change += u64::from(changes);
+            wanted.change(changes, *self.written.borrow());
             wanted.urgent = !is_uneventful(&status);
             wanted.status = Some(status);
             changes
@@ -97,7 +112,10 @@ impl Writer {
 
     /// Wants this status to be the last, and the Pod deleted after it.
     pub(crate) fn finish(&self, status: Arc<PodStatus>) {
-        self.wanted.send_modify(|wanted| *wanted = Wanted { change: wanted.change + 1, status: Some(status), urgent: true, delete: true });
+        self.wanted.send_modify(|wanted| {
+            wanted.change(true, *self.written.borrow());
+            (wanted.status, wanted.urgent, wanted.delete) = (Some(status), true, true);
+        });
     }
 }
 
@@ -123,6 +141,7 @@ struct Task {
     origin: Origin,
     changes: watch::Receiver<Wanted>,
     written: watch::Sender<u64>,
+    metrics: Arc<KubeletMetrics>,
 }
 
 /// The result of a write.
@@ -143,9 +162,10 @@ impl Task {
                 self.gather().await;
                 loop {
                     let wanted = self.changes.borrow_and_update().clone();
-                    let change = wanted.change;
+                    let (change, since) = (wanted.change, wanted.since);
                     match self.write(wanted).await {
                         Written::Done => {
+                            since.into_iter().for_each(|since| self.metrics.pods.status_synced(since.elapsed()));
                             self.written.send_replace(change);
                             break;
                         }

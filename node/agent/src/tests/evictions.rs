@@ -1,5 +1,6 @@
 //! Pods that the node gets rid of.
 
+use super::kubelet_metrics::{scrape, value};
 use super::*;
 
 const VOLUME: &str = "volumes/kubernetes.io~empty-dir/v";
@@ -55,6 +56,8 @@ async fn a_node_under_pressure_says_so_and_evicts() {
         (&json!("True"), &json!("TerminationByKubelet"), &json!(message))
     );
     cluster.event("greedy", "Evicted: The node was low on resource: memory. ").await;
+    let text = scrape(&cluster).await;
+    assert_eq!(value(&text, "kubelet_evictions{eviction_signal=\"memory.available\"}"), Some(1), "{text}");
     cluster.event(NODE, "EvictionThresholdMet: Attempting to reclaim memory").await;
     assert_eq!(condition(&cluster.ready("critical").await, "DisruptionTarget"), "", "what the system needs stays");
     agent.stop().await;
@@ -70,6 +73,8 @@ async fn under_memory_pressure_only_pods_with_requests_are_taken_in() {
         (Some("Evicted"), Some("Pod was rejected: The node had condition: [MemoryPressure]. "))
     );
     assert_eq!(status["containerStatuses"], Value::Null);
+    let text = scrape(&cluster).await;
+    assert_eq!(value(&text, "kubelet_admission_rejections_total{reason=\"Evicted\"}"), Some(1), "{text}");
     let asks = json!({"containers": [{"name": "c", "image": "web:1", "resources": {"requests": {"memory": "2Mi"}}}]});
     cluster.create("asks", asks).await;
     // It was taken in, and has to go as soon as it runs.

@@ -1,3 +1,4 @@
+use super::kubelet_metrics::{scrape, value};
 use super::*;
 
 fn asks(image: &str, requests: Value, limits: Value) -> Value {
@@ -39,6 +40,11 @@ async fn a_running_container_is_given_what_fits() {
     let container = &status["containerStatuses"][0];
     assert_eq!((&container["resources"]["limits"]["memory"], &container["restartCount"]), (&json!("128Mi"), &json!(0)));
     cluster.event("web", "ResizeCompleted: Pod resize completed").await;
+    let text = scrape(&cluster).await;
+    for (resource, requirement) in [("cpu", "requests"), ("memory", "limits")] {
+        let labels = format!("{{operation=\"increase\",requirement=\"{requirement}\",resource=\"{resource}\"}}");
+        assert_eq!(value(&text, &format!("kubelet_container_requested_resizes_total{labels}")), Some(1), "{labels}: {text}");
+    }
 }
 
 #[tokio::test]
@@ -48,6 +54,10 @@ async fn what_the_node_does_not_have_is_infeasible_and_changes_nothing() {
     cluster.ready("web").await;
     cluster.resize("web", json!({"requests": {"cpu": "4k"}})).await;
     let pending = cluster.pending("web", "Infeasible").await;
+    let text = scrape(&cluster).await;
+    let infeasible = "kubelet_pod_infeasible_resizes_total{reason_detail=\"insufficient_node_allocatable\"}";
+    assert_eq!(value(&text, infeasible), Some(1), "{text}");
+    assert_eq!(value(&text, "kubelet_pod_pending_resizes{reason=\"infeasible\"}"), Some(1), "{text}");
     let message = pending["message"].as_str().unwrap_or_default();
     assert!(message.starts_with("Node didn't have enough capacity: cpu, requested: 4000000, capacity: "), "{pending}");
     assert_eq!((&pending["status"], &pending["observedGeneration"]), (&json!("True"), &json!(2)));

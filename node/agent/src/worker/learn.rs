@@ -78,6 +78,18 @@ pub(crate) enum StartFault {
     NoSandbox,
 }
 
+impl StartFault {
+    /// Upstream's code of the fault. `None` when nothing is at fault: the Pod is to end.
+    pub(crate) fn code(&self) -> Option<&'static str> {
+        match self {
+            Self::Unmade(Reason { reason, .. }) => Some(reason),
+            Self::Ended(_) => Some("RunContainerError"),
+            Self::NoSandbox => Some("CreateContainerError"),
+            Self::Ending => None,
+        }
+    }
+}
+
 /// Why an instance does not have its allocated resources.
 #[derive(Debug, Error)]
 pub(crate) enum ResizeError {

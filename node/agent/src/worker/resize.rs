@@ -22,12 +22,17 @@ impl Worker {
         if !self.node.directory.is_complete() {
             return;
         }
-        let weighed = match self.fixed_cpus().or_else(|| self.fixed_memory()) {
-            Some(pending) => {
+        let fixed_cpus = self.fixed_cpus().map(|pending| ("guaranteed_pod_cpu_manager_static_policy", pending));
+        let fixed = fixed_cpus.or_else(|| self.fixed_memory().map(|pending| ("webassembly_memory_limit", pending)));
+        let (detail, weighed) = match fixed {
+            Some((detail, pending)) => {
                 self.node.directory.content(&self.name.uid);
-                Err(pending)
+                (detail, Err(pending))
             }
-            None => self.node.directory.allocate(&self.name.uid, &self.wanted, self.node.allocatable(), now),
+            None => {
+                let allocated = self.node.directory.allocate(&self.name.uid, &self.wanted, self.node.allocatable(), now);
+                ("insufficient_node_allocatable", allocated)
+            }
         };
         match weighed {
             Ok(()) => {
@@ -42,13 +47,11 @@ impl Worker {
             Err(pending) => {
                 if self.record.pending.as_ref().is_none_or(|record| record.reason != pending.reason) {
                     let message = format!("Pod resize {}: {}", pending.reason, pending.message);
-                    self.node.note(
-                        &self.pod,
-                        None,
-                        true,
-                        if pending.is_deferred() { "ResizeDeferred" } else { "ResizeInfeasible" },
-                        message,
-                    );
+                    let reason = if pending.is_deferred() { "ResizeDeferred" } else { "ResizeInfeasible" };
+                    self.node.note(&self.pod, None, true, reason, message);
+                    if !pending.is_deferred() {
+                        self.node.kubelet_metrics.resizes.infeasible(detail);
+                    }
                 }
                 self.record.pending = Some(pending);
             }
@@ -87,6 +90,7 @@ impl Worker {
 
     /// Replaces the worker's Pod by the Pod in the API, with its allocation.
     pub(super) fn take_up(&mut self, wanted: Arc<k8s_openapi::api::core::v1::Pod>) {
+        self.node.kubelet_metrics.resizes.requested(&self.wanted, &wanted);
         self.pod = resize::with_allocation(&wanted, &self.record.allocation);
         self.wanted = wanted;
         self.effects.pod = self.pod.clone();

@@ -18,7 +18,7 @@ impl Effects {
     /// The image of a container, after those of the volumes that it mounts.
     /// `user` is the Pod's user namespace.
     pub(crate) async fn pull(self, name: String, user: Option<UserNamespace>) {
-        let Some((_, container)) = container::find_any(&self.pod, &name) else { return };
+        let Some((role, container)) = container::find_any(&self.pod, &name) else { return };
         let result = match self.mount_images(&container, user.as_ref()).await {
             Ok(()) => {
                 let reference = container.image.as_deref().unwrap_or_default();
@@ -26,6 +26,9 @@ impl Effects {
             }
             Err(reason) => Err(reason),
         };
+        if let Err(fault) = &result {
+            self.node.kubelet_metrics.pods.container_started(role, Err(fault.reason));
+        }
         self.report(Report::Pulled(name, result)).await;
     }
 
@@ -62,6 +65,7 @@ impl Effects {
         let began = Instant::now();
         let image = self.node.parts.images.pull(reference, policy, &auth).await.map_err(|error| image_fault(&error))?;
         let (took, waited) = (began.elapsed(), requested_at.elapsed());
+        self.node.kubelet_metrics.pulled(image.size_bytes, waited);
         note(
             "Pulled",
             format!(

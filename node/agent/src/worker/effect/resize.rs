@@ -5,6 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Pod, ResourceRequirements};
 use runtimes_contract::{Resources, RuntimeError};
 use runtimes_host::cgroup::{Cgroups, Group};
+use tokio::time::Instant;
 
 use super::Effects;
 use crate::container::{self, resources};
@@ -58,9 +59,11 @@ impl Effects {
         let (given, errors) = match self.node.cgroups.clone() {
             None => (targets.into_iter().filter_map(Target::given).collect(), Vec::new()),
             Some(cgroups) => {
-                let pod = self.pod.clone();
+                let (pod, began) = (self.pod.clone(), Instant::now());
                 let set = api_tasks::blocking("node-agent/resize", move || limit(&cgroups, &pod_path, &pod, targets)).await;
-                set.unwrap_or_else(|_| (Vec::new(), vec![ResizeError::Interrupted]))
+                let (given, errors) = set.unwrap_or_else(|_| (Vec::new(), vec![ResizeError::Interrupted]));
+                self.node.kubelet_metrics.resizes.carried_out(began.elapsed(), errors.is_empty());
+                (given, errors)
             }
         };
         self.report(Report::Resized(given, errors)).await;

@@ -27,6 +27,9 @@ use crate::worker::learn::Report;
 /// How long a starting agent may take to learn its Pod range.
 const POD_RANGE_WITHIN: Duration = Duration::from_secs(5);
 
+/// The reason of the event then.
+const NO_SANDBOX: &str = "FailedCreatePodSandBox";
+
 /// Why a Pod has no sandbox.
 #[derive(Debug, Error)]
 enum SandboxError {
@@ -58,15 +61,20 @@ enum SandboxError {
 
 impl From<SandboxError> for Reason {
     fn from(error: SandboxError) -> Self {
-        Self::new("FailedCreatePodSandBox", format!("Failed to create pod sandbox: {}", chain(&error)))
+        Self::new(NO_SANDBOX, format!("Failed to create pod sandbox: {}", chain(&error)))
     }
 }
 
 impl Effects {
     /// Namespaces, address, volumes, files and cgroup.
-    /// `pause` is the Pod's pause container, if one runs.
-    pub(crate) async fn prepare(self, pause: Option<PauseContainer>) {
+    /// `pause` is the Pod's pause container, if one runs. A Pod with containers that run already is `adopted`.
+    pub(crate) async fn prepare(self, pause: Option<PauseContainer>, adopted: bool) {
         let result = self.create_sandbox(pause).await;
+        // As upstream, an attempt counts once the Pod's volumes are there.
+        let counts = !adopted && result.as_ref().err().is_none_or(|fault| fault.reason == NO_SANDBOX);
+        if counts {
+            self.node.kubelet_metrics.pods.sandbox_started(result.is_ok());
+        }
         self.report(Report::Prepared(result)).await;
     }
 

@@ -45,6 +45,10 @@ impl Effects {
         let result = self.begin(role, &container, &next).await;
         let NextInstance { name, attempt, leftover, .. } = next;
         let runs = result.is_ok();
+        let fault = result.as_ref().err().map(StartFault::code);
+        if fault != Some(None) {
+            self.node.kubelet_metrics.pods.container_started(role, fault.flatten().map_or(Ok(()), Err));
+        }
         self.bound(&container_id(&PodName::of(&self.pod).uid, &name, attempt), runs).await;
         self.report(Report::Started(name.clone(), result)).await;
         if let Some(id) = leftover.map(ContainerId)

@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Container;
 use nix::sys::signal::Signal;
+use runtimes_contract::{Runtime, RuntimeError};
 use tokio::sync::watch;
 
 use super::Effects;
@@ -12,6 +13,7 @@ use crate::cleanup;
 use crate::container;
 use crate::error::chain;
 use crate::hooks;
+use crate::kubelet_metrics::Operation;
 use crate::record::RunningInstance;
 
 /// How long a killed container may take to end before it is killed again.
@@ -71,21 +73,30 @@ impl Effects {
             }
         }
         let signal = self.stop_signal(found).await;
+        let stop = self.end(runtime.as_ref(), &alive, signal, deadline);
+        self.node.kubelet_metrics.operations.measure(Operation::StopContainer, stop).await.ok();
+    }
+
+    /// CRI's `StopContainer`. The error is that of a signal: the container has ended all the same.
+    async fn end(&self, runtime: &dyn Runtime, alive: &RunningInstance, signal: i32, mut deadline: Deadline) -> Result<(), RuntimeError> {
+        let mut result = Ok(());
         if let Err(error) = runtime.signal(&alive.id, signal).await {
             tracing::warn!(container = %alive.id, error = chain(&error), "stop signal not sent");
+            result = Err(error);
         }
         let heard = if deadline.at_once { SignedDuration::ZERO } else { SIGNAL_HEARD };
         let least = api_clock::now().checked_add(heard).unwrap_or(Timestamp::MAX);
         if deadline.bound(least, runtime.wait(&alive.id)).await.is_some() {
-            return;
+            return result;
         }
         // Waits until it has ended: a process that hangs in the kernel now may end later.
         loop {
             if let Err(error) = runtime.signal(&alive.id, Signal::SIGKILL as i32).await {
                 tracing::warn!(container = %alive.id, error = chain(&error), "SIGKILL not sent");
+                result = Err(error);
             }
             if tokio::time::timeout(KILL_SETTLES, runtime.wait(&alive.id)).await.is_ok() {
-                return;
+                return result;
             }
             tracing::warn!(container = %alive.id, "container outlived SIGKILL, removing it");
             if let Err(error) = cleanup::remove_everywhere(&self.node, &alive.id).await {
