@@ -32,7 +32,10 @@ pub fn check_max_pods(cluster_cidr: Ipv4Net, mask_size: u8, max_pods: u32) -> an
         Some(fits) => format!("set --node-cidr-mask-size={fits}, or --max-pods={present}"),
         None => format!("set --max-pods={present}, or a wider --cluster-cidr and --node-cidr-mask-size"),
     };
-    bail!("--max-pods {max_pods} is more than the {present} addresses of the node's Pod range (/{mask_size}): {remedy}")
+    bail!(
+        "--max-pods {max_pods} is more than the {present} addresses of the node's Pod range (/{mask_size}): {remedy}. A Node that has a range \
+         keeps it"
+    )
 }
 
 #[cfg(test)]
@@ -45,20 +48,22 @@ mod tests {
             let checked = check_max_pods(cluster.parse().expect("a range"), mask_size, max_pods);
             checked.err().map_or_else(|| "ok".to_owned(), |error| error.to_string())
         };
-        let more = "is more than the 253 addresses of the node's Pod range (/24): set";
+        let more = |remedy: &str| {
+            format!("is more than the 253 addresses of the node's Pod range (/24): set {remedy}. A Node that has a range keeps it")
+        };
         let size = |mask_size: u8, cluster: &str, from: u8, to: u8| {
             format!("--node-cidr-mask-size {mask_size} must be from {from} to {to} with --cluster-cidr {cluster}")
         };
         let cases = [
             ("10.244.0.0/16", 24, 253, "ok".to_owned()),
-            ("10.244.0.0/16", 24, 254, format!("--max-pods 254 {more} --node-cidr-mask-size=23, or --max-pods=253")),
-            ("10.244.0.0/16", 24, 5_000, format!("--max-pods 5000 {more} --node-cidr-mask-size=19, or --max-pods=253")),
+            ("10.244.0.0/16", 24, 254, format!("--max-pods 254 {}", more("--node-cidr-mask-size=23, or --max-pods=253"))),
+            ("10.244.0.0/16", 24, 5_000, format!("--max-pods 5000 {}", more("--node-cidr-mask-size=19, or --max-pods=253"))),
             ("10.244.0.0/16", 19, 8_189, "ok".to_owned()),
             (
                 "10.244.0.0/24",
                 24,
                 300,
-                format!("--max-pods 300 {more} --max-pods=253, or a wider --cluster-cidr and --node-cidr-mask-size"),
+                format!("--max-pods 300 {}", more("--max-pods=253, or a wider --cluster-cidr and --node-cidr-mask-size")),
             ),
             ("10.244.0.0/16", 15, 110, size(15, "10.244.0.0/16", 16, 30)),
             ("10.244.0.0/16", 31, 1, size(31, "10.244.0.0/16", 16, 30)),

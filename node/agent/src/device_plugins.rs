@@ -15,7 +15,7 @@ use crate::node::Node;
 /// Gives the containers of a Pod their devices. A Pod of which containers are left from an earlier agent has its devices, and is not ended
 /// for want of them. May be repeated.
 pub(crate) async fn allocate(node: &Node, pod: &Pod, has_containers: bool) -> Result<(), Rejection> {
-    let request = request(pod);
+    let request = pod_request(pod);
     if request.containers.iter().all(|container| container.limits.is_empty()) {
         return Ok(());
     }
@@ -29,7 +29,8 @@ pub(crate) async fn allocate(node: &Node, pod: &Pod, has_containers: bool) -> Re
     Err(Rejection { reason: reason.to_owned(), message })
 }
 
-fn request(pod: &Pod) -> PodRequest {
+/// The extended resources of a Pod.
+pub(crate) fn pod_request(pod: &Pod) -> PodRequest {
     let containers = pod.spec.iter().flat_map(container::all);
     let containers = containers.map(|(role, container)| container_request(role, container));
     PodRequest { uid: PodName::of(pod).uid, containers: containers.collect() }

@@ -22,6 +22,8 @@ const DIR_MODE: u32 = 0o750;
 const SOCKET_MODE: u32 = 0o600;
 /// How long a plugin may take to accept a connection; upstream's.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
+/// The pause between two attempts to connect to a plugin that does not listen yet.
+const DIAL_RETRY: Duration = Duration::from_millis(100);
 /// How long to wait for the answer whether somebody listens.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -102,24 +104,37 @@ impl Directory {
         }
     }
 
-    /// Connects to a plugin by the name of its socket.
+    /// Connects to a plugin by the name of its socket. As upstream, a plugin may register before it listens.
     pub(crate) async fn dial(&self, endpoint: &str) -> Result<UnixStream, RegisterError> {
-        let invalid = || RegisterError::Endpoint(endpoint.to_owned());
         let is_name = !endpoint.contains(['/', '\0']) && !["", ".", "..", KUBELET_SOCKET].contains(&endpoint);
         if !is_name {
-            return Err(invalid());
+            return Err(RegisterError::Endpoint(endpoint.to_owned()));
         }
+        let began = tokio::time::Instant::now();
+        loop {
+            match self.dial_once(endpoint).await {
+                Err(RegisterError::Absent(_)) if began.elapsed() < DIAL_TIMEOUT => tokio::time::sleep(DIAL_RETRY).await,
+                dialled => return dialled,
+            }
+        }
+    }
+
+    async fn dial_once(&self, endpoint: &str) -> Result<UnixStream, RegisterError> {
+        let dial_error = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => RegisterError::Absent(error.to_string()),
+            _ => RegisterError::Dial(error.to_string()),
+        };
         let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW;
         let socket = OpenOptions::new().read(true).custom_flags(flags.bits()).open(self.at(endpoint));
-        let socket = socket.map_err(|error| RegisterError::Dial(error.to_string()))?;
+        let socket = socket.map_err(dial_error)?;
         if !socket.metadata().is_ok_and(|meta| meta.file_type().is_socket()) {
-            return Err(invalid());
+            return Err(RegisterError::Endpoint(endpoint.to_owned()));
         }
         // The very file that was checked.
         let connecting = UnixStream::connect(format!("/proc/self/fd/{}", socket.as_raw_fd()));
         let connected = tokio::time::timeout(DIAL_TIMEOUT, connecting).await;
         let connected = connected.map_err(|_| RegisterError::Dial("context deadline exceeded".to_owned()))?;
-        connected.map_err(|error| RegisterError::Dial(error.to_string()))
+        connected.map_err(dial_error)
     }
 }
 
@@ -156,4 +171,22 @@ async fn is_listening(socket: &Path) -> bool {
     let connecting = tokio::time::timeout(PROBE_TIMEOUT, UnixStream::connect(socket)).await;
     let gone = [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused];
     !matches!(connecting, Ok(Err(error)) if gone.contains(&error.kind()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn no_directory_where_anybody_may_write() {
+        let at = tempfile::tempdir().expect("a directory");
+        drop(std::os::unix::net::UnixListener::bind(at.path().join("stale.sock")).expect("a socket"));
+        fs::set_permissions(at.path(), fs::Permissions::from_mode(0o777)).expect("a mode");
+        let refused = Directory::take(at.path()).await.err();
+        assert!(matches!(refused, Some(DirectoryError::Writable(_))), "{refused:?}");
+        assert!(at.path().join("stale.sock").exists(), "nothing is removed there");
+        fs::set_permissions(at.path(), fs::Permissions::from_mode(0o750)).expect("a mode");
+        Directory::take(at.path()).await.expect("taken");
+        assert!(!at.path().join("stale.sock").exists(), "nobody serves it");
+    }
 }

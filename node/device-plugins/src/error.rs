@@ -93,6 +93,9 @@ pub(crate) enum RegisterError {
     Endpoint(String),
     #[error("failed to dial device plugin: {0}")]
     Dial(String),
+    /// Nobody listens there, or not yet.
+    #[error("failed to dial device plugin: {0}")]
+    Absent(String),
     #[error("failed to get device plugin options: {0}")]
     Options(CallError),
     #[error("the node has {0} resources of device plugins already")]

@@ -67,6 +67,9 @@ pub(crate) struct Connected {
 struct Inner {
     inventory: Inventory<Connected>,
     allocations: Allocations,
+    /// The number of changes of the allocations, and how many of them the file has.
+    changes: u64,
+    stored: u64,
 }
 
 /// A plugin that has registered; [`DevicePlugins::follow`] takes its lists.
@@ -106,7 +109,7 @@ impl DevicePlugins {
         let inventory = Inventory::restored(written.resources, Instant::now());
         Ok(Self {
             config,
-            inner: Mutex::new(Inner { inventory, allocations }),
+            inner: Mutex::new(Inner { inventory, allocations, changes: 0, stored: 0 }),
             writing: Arc::default(),
             changes: watch::Sender::new(0),
             registrations: Counters::new(
@@ -174,7 +177,6 @@ impl DevicePlugins {
             return Err(RegisterError::ResourceName(resource));
         }
         self.inner.lock().inventory.has_room(&resource, Instant::now())?;
-        self.registrations.count([&resource]);
         let plugin = Arc::new(Plugin::connect(directory, &endpoint).await?);
         let (number, before, is_new) = {
             let mut inner = self.inner.lock();
@@ -183,6 +185,8 @@ impl DevicePlugins {
             let (number, before) = inner.inventory.connect(&resource, connected, Instant::now())?;
             (number, before, is_new)
         };
+        // Only now: the names of all that ever tried would be series without bound.
+        self.registrations.count([&resource]);
         if let Some(before) = before {
             before.stop.cancel();
         }
@@ -232,21 +236,41 @@ impl DevicePlugins {
     }
 
     async fn allocate_all(&self, pod: &PodRequest, runs: bool) -> Result<(), AllocateError> {
-        let mut is_new = false;
-        let mut reusable: BTreeMap<&String, BTreeSet<String>> = BTreeMap::new();
         for container in &pod.containers {
-            for (resource, number) in &container.limits {
-                let own = reusable.entry(resource).or_default();
-                is_new |= self.allocate_one(&pod.uid, &container.name, resource, *number, own, runs).await?;
-                let devices = self.devices(&pod.uid, &container.name, resource);
-                if container.ends_first {
-                    own.extend(devices);
-                } else {
-                    own.retain(|device| !devices.contains(device));
-                }
+            self.allocate_to(pod, container, runs).await?;
+        }
+        self.store_changes().await
+    }
+
+    async fn allocate_to(&self, pod: &PodRequest, container: &ContainerRequest, runs: bool) -> Result<(), AllocateError> {
+        for (resource, number) in &container.limits {
+            let reusable = self.reusable(pod, container, resource);
+            self.allocate_one(&pod.uid, &container.name, resource, *number, &reusable, runs).await?;
+        }
+        Ok(())
+    }
+
+    /// The devices that containers of the Pod leave to one that starts after them.
+    fn reusable(&self, pod: &PodRequest, container: &ContainerRequest, resource: &str) -> BTreeSet<String> {
+        let mut reusable = BTreeSet::new();
+        for before in pod.containers.iter().take_while(|before| before.name != container.name) {
+            let devices = self.devices(&pod.uid, &before.name, resource);
+            if before.ends_first {
+                reusable.extend(devices);
+            } else {
+                reusable.retain(|device| !devices.contains(device));
             }
         }
-        if is_new { self.store().await.map_err(AllocateError::NotStored) } else { Ok(()) }
+        reusable
+    }
+
+    /// Writes the file, unless it has all allocations.
+    async fn store_changes(&self) -> Result<(), AllocateError> {
+        let is_stored = {
+            let inner = self.inner.lock();
+            inner.changes == inner.stored
+        };
+        if is_stored { Ok(()) } else { self.store().await.map_err(AllocateError::NotStored) }
     }
 
     fn devices(&self, uid: &str, container: &str, resource: &str) -> BTreeSet<String> {
@@ -254,7 +278,7 @@ impl DevicePlugins {
         inner.allocations.get(uid, container, resource).map(|allocation| allocation.devices.clone()).unwrap_or_default()
     }
 
-    /// Gives a container devices of one resource. Returns whether it had none before.
+    /// Gives a container devices of one resource, unless it has them.
     async fn allocate_one(
         &self,
         uid: &str,
@@ -263,20 +287,23 @@ impl DevicePlugins {
         number: u64,
         reusable: &BTreeSet<String>,
         runs: bool,
-    ) -> Result<bool, AllocateError> {
+    ) -> Result<(), AllocateError> {
         if number == 0 || !self.manages(resource) {
-            return Ok(false);
+            return Ok(());
         }
         let before = self.inner.lock().allocations.get(uid, container, resource).map(|allocation| allocation.devices.len());
         if let Some(before) = before {
             let (pod, container, resource) = (uid.to_owned(), container.to_owned(), resource.to_owned());
             let is_same = u64::try_from(before) == Ok(number);
-            return if is_same { Ok(false) } else { Err(AllocateError::Changed { pod, container, resource, before, after: number }) };
+            return if is_same { Ok(()) } else { Err(AllocateError::Changed { pod, container, resource, before, after: number }) };
         }
         if runs {
-            return Ok(false);
+            return Ok(());
         }
-        let (plugin, offer) = self.offer(resource, reusable, number)?;
+        let (plugin, _) = self.offer(resource, reusable, number)?;
+        // As upstream, whose plugins are called for one container after the other.
+        let _turn = plugin.allocating.lock().await;
+        let (_, offer) = self.offer(resource, reusable, number)?;
         let preferred = if plugin.has_preferences() && offer.missing > 0 {
             plugin.preferred(&offer.free.union(&offer.reused).cloned().collect(), &offer.reused, number).await?
         } else {
@@ -290,9 +317,13 @@ impl DevicePlugins {
         let none = || AllocateError::Response { resource: resource.to_owned(), what: "no containers".to_owned() };
         let response = answer?.ok_or_else(none)?;
         response::check(resource, &response)?;
-        self.inner.lock().allocations.insert(uid, container, resource, Allocation { devices, response });
+        {
+            let mut inner = self.inner.lock();
+            inner.allocations.insert(uid, container, resource, Allocation { devices, response });
+            inner.changes += 1;
+        }
         drop(reservation);
-        Ok(true)
+        Ok(())
     }
 
     fn offer(&self, resource: &str, reusable: &BTreeSet<String>, number: u64) -> Result<(Arc<Plugin>, Offer), AllocateError> {
@@ -319,8 +350,12 @@ impl DevicePlugins {
 
     /// Frees the devices of a Pod. None of its containers may be left.
     pub async fn release(&self, uid: &str) {
-        if !self.inner.lock().allocations.remove(uid) {
-            return;
+        {
+            let mut inner = self.inner.lock();
+            if !inner.allocations.remove(uid) {
+                return;
+            }
+            inner.changes += 1;
         }
         match self.store().await {
             Ok(()) => tracing::info!(uid, "the devices of a Pod are free"),
@@ -333,23 +368,15 @@ impl DevicePlugins {
     ///
     /// # Errors
     /// The container has no devices, or a plugin fails.
-    pub async fn prepare(&self, uid: &str, container: &ContainerRequest) -> Result<ContainerDevices, PrepareError> {
-        let mut is_new = false;
-        for (resource, number) in container.limits.iter().filter(|(_, number)| **number > 0) {
-            if !self.manages(resource) {
-                continue;
-            }
-            // As upstream: when the Pod was admitted, the resource had no plugin.
-            is_new |= self.allocate_one(uid, &container.name, resource, *number, &BTreeSet::new(), false).await?;
-        }
-        if is_new {
-            self.store().await.map_err(AllocateError::NotStored)?;
-        }
+    pub async fn prepare(&self, pod: &PodRequest, container: &ContainerRequest) -> Result<ContainerDevices, PrepareError> {
+        // As upstream: when the Pod was admitted, the resource may have had no plugin.
+        self.allocate_to(pod, container, false).await?;
+        self.store_changes().await?;
         for resource in container.limits.keys() {
-            self.pre_start(uid, &container.name, resource).await?;
+            self.pre_start(&pod.uid, &container.name, resource).await?;
         }
         let inner = self.inner.lock();
-        Ok(inner.allocations.of_container(uid, &container.name).map(response::merge).unwrap_or_default())
+        Ok(inner.allocations.of_container(&pod.uid, &container.name).map(response::merge).unwrap_or_default())
     }
 
     async fn pre_start(&self, uid: &str, container: &str, resource: &str) -> Result<(), PrepareError> {
@@ -367,16 +394,17 @@ impl DevicePlugins {
     }
 
     /// Writes the file, as all is when the write begins.
-    async fn store(&self) -> Result<(), String> {
+    pub(crate) async fn store(&self) -> Result<(), String> {
         let only = self.writing.clone().lock_owned().await;
-        let checkpoint = {
+        let (checkpoint, changes) = {
             let inner = self.inner.lock();
-            Checkpoint {
+            let checkpoint = Checkpoint {
                 boot_id: self.config.boot_id.clone(),
                 dir: self.config.dir.clone(),
                 resources: inner.inventory.names(),
                 allocations: inner.allocations.clone(),
-            }
+            };
+            (checkpoint, inner.changes)
         };
         let path = self.config.state_file.clone();
         let written = api_tasks::blocking("device-plugins/allocations", move || {
@@ -384,7 +412,10 @@ impl DevicePlugins {
             let bytes = checkpoint.encode()?;
             write_atomic(&path, &bytes, PRIVATE).map_err(|error| format!("writing {}: {error}", path.display()))
         });
-        written.await.unwrap_or_else(|_| Err("interrupted".to_owned()))
+        written.await.unwrap_or_else(|_| Err("interrupted".to_owned()))?;
+        let mut inner = self.inner.lock();
+        inner.stored = inner.stored.max(changes);
+        Ok(())
     }
 }
 

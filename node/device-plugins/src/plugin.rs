@@ -34,6 +34,8 @@ const HEADERS_LEN_MAX: u32 = 16 << 10;
 pub(crate) struct Plugin {
     channel: Channel,
     options: DevicePluginOptions,
+    /// Locked while the plugin chooses and allocates devices for a container.
+    pub(crate) allocating: tokio::sync::Mutex<()>,
 }
 
 impl Plugin {
@@ -41,7 +43,7 @@ impl Plugin {
     pub(crate) async fn connect(directory: &Directory, endpoint: &str) -> Result<Self, RegisterError> {
         let stream = directory.dial(endpoint).await?;
         let channel = channel(stream).await.map_err(|error| RegisterError::Dial(error.to_string()))?;
-        let mut plugin = Self { channel, options: DevicePluginOptions::default() };
+        let mut plugin = Self { channel, options: DevicePluginOptions::default(), allocating: tokio::sync::Mutex::default() };
         plugin.options = plugin.call(path::OPTIONS, Empty {}, CALL_TIMEOUT).await.map_err(RegisterError::Options)?;
         Ok(plugin)
     }

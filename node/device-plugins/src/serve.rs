@@ -27,14 +27,18 @@ const CONNECTIONS_MAX: usize = 64;
 /// Serves device plugins until cancelled. As long as the directory belongs to somebody else, the node has no plugins.
 pub async fn run(plugins: Arc<DevicePlugins>, cancel: CancellationToken) {
     let Some(dir) = plugins.config().dir.clone() else { return cancel.cancelled().await };
-    let mut is_first = true;
+    let mut before = String::new();
     while !cancel.is_cancelled() {
         match serve(&plugins, &dir, &cancel).await {
             Ok(()) => return,
-            Err(error) if is_first => tracing::warn!(%error, "no device plugin can register with this node"),
-            Err(error) => tracing::debug!(%error, "no device plugin can register with this node"),
+            Err(error) => {
+                let error = error.to_string();
+                if error != before {
+                    tracing::warn!(error, "no device plugin can register with this node");
+                }
+                before = error;
+            }
         }
-        is_first = false;
         cancel.run_until_cancelled(tokio::time::sleep(RETRY)).await;
     }
 }
@@ -42,6 +46,9 @@ pub async fn run(plugins: Arc<DevicePlugins>, cancel: CancellationToken) {
 async fn serve(plugins: &Arc<DevicePlugins>, dir: &Path, cancel: &CancellationToken) -> Result<(), DirectoryError> {
     let directory = Arc::new(Directory::take(dir).await?);
     let socket = directory.listen()?;
+    if let Err(error) = plugins.store().await {
+        tracing::warn!(error, "skiff down will not find the directory of the device plugins");
+    }
     tracing::info!(dir = %dir.display(), "device plugins can register");
     let tasks = Tasks::new(cancel.clone());
     let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));

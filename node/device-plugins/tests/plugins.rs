@@ -30,7 +30,10 @@ struct Node {
 
 impl Node {
     fn start(at: &Path, boot_id: &str) -> Self {
-        let config = Config { dir: Some(dir(at)), state_file: at.join("allocations"), boot_id: boot_id.to_owned() };
+        Self::of(Config { dir: Some(dir(at)), state_file: at.join("allocations"), boot_id: boot_id.to_owned() })
+    }
+
+    fn of(config: Config) -> Self {
         let plugins = Arc::new(DevicePlugins::open(config).expect("the allocations"));
         let cancel = CancellationToken::new();
         let task = tokio::spawn(node_device_plugins::run(plugins.clone(), cancel.clone()));
@@ -58,7 +61,7 @@ impl Node {
     }
 
     async fn env(&self, pod: &PodRequest, container: usize) -> Option<String> {
-        let devices = self.plugins.prepare(&pod.uid, &pod.containers[container]).await.expect("devices");
+        let devices = self.plugins.prepare(pod, &pod.containers[container]).await.expect("devices");
         devices.envs.get("THINGS").cloned()
     }
 }
@@ -241,8 +244,6 @@ async fn hostile_registrations_are_refused() {
     }
     let error = register(&plugins, "link.sock", THING).await.expect_err("a link");
     assert!(error.message().starts_with("the endpoint \"link.sock\" is invalid"), "{error}");
-    let error = register(&plugins, "missing.sock", THING).await.expect_err("no socket");
-    assert!(error.message().starts_with("failed to dial device plugin: No such file"), "{error}");
     let long = format!("example.com/{}", "x".repeat(5_000));
     for resource in ["cpu", "thing", "kubernetes.io/thing", "requests.example.com/x", "example.com/../x", &long] {
         let error = register(&plugins, "x.sock", resource).await.expect_err(resource);
@@ -341,12 +342,12 @@ async fn plugins_prepare_each_start_if_they_want_to() {
     assert_eq!(plugin.calls(), ["Allocate d0,d1", "PreStartContainer d0,d1", "PreStartContainer d0,d1"]);
     drop(plugin);
     node.until((2, 0)).await;
-    let error = node.plugins.prepare("a", &a.containers[0]).await.expect_err("it has gone").to_string();
+    let error = node.plugins.prepare(&a, &a.containers[0]).await.expect_err("it has gone").to_string();
     assert_eq!(error, "device plugin PreStartContainer rpc failed with err: endpoint example.com/thing has been stopped");
     std::fs::remove_file(dir(at.path()).join("thing.sock")).expect("removed");
     let script = Script { options, pre_start: Err(Status::internal("no reset")), ..Script::default() };
     let plugin = registered(at.path(), &node, "d0 d1", script).await;
-    let error = node.plugins.prepare("a", &a.containers[0]).await.expect_err("it fails").to_string();
+    let error = node.plugins.prepare(&a, &a.containers[0]).await.expect_err("it fails").to_string();
     assert_eq!(error, "device plugin PreStartContainer rpc failed with err: rpc error: code = Internal desc = no reset");
     drop(plugin);
     node.stop().await;
@@ -384,10 +385,42 @@ async fn a_directory_has_one_owner() {
     drop(kubelet);
     node_device_plugins::remove(&at.path().join("allocations")).await.expect("removed");
     assert!(!dir(at.path()).join("kubelet.sock").exists());
-    use std::os::unix::fs::PermissionsExt as _;
-    std::fs::set_permissions(dir(at.path()), std::fs::Permissions::from_mode(0o777)).expect("a mode");
-    let node = Node::start(at.path(), "boot");
+}
+
+#[tokio::test]
+async fn a_plugin_may_register_before_it_listens() {
+    let at = tempfile::tempdir().expect("a directory");
+    let node = Node::serving(at.path(), "boot").await;
+    let plugins = dir(at.path());
+    let registering = tokio::spawn(async move { register(&plugins, "late.sock", THING).await });
+    // The node has looked for the socket by now, or looks later: both must do.
     tokio::task::yield_now().await;
+    let plugin = DevicePlugin::serve(&dir(at.path()), "late.sock", "d0", Script::default());
+    registering.await.expect("no panic").expect("registered");
+    node.until((1, 1)).await;
+    drop(plugin);
     node.stop().await;
-    assert!(!dir(at.path()).join("kubelet.sock").exists(), "no socket where anybody may write");
+}
+
+/// The Pod was admitted before the plugin registered: its containers get their devices when they start.
+#[tokio::test]
+async fn late_devices_are_reused_and_written_before_their_container_starts() {
+    let at = tempfile::tempdir().expect("a directory");
+    let state = at.path().join("state");
+    let config = Config { dir: Some(dir(at.path())), state_file: state.join("allocations"), boot_id: "boot".to_owned() };
+    let node = Node::of(config.clone());
+    until("the socket", || dir(at.path()).join("kubelet.sock").exists()).await;
+    let plugin = registered(at.path(), &node, "d0", Script::default()).await;
+    let container = |name: &str, ends_first| ContainerRequest { name: name.to_owned(), ends_first, limits: [(THING.to_owned(), 1)].into() };
+    let late = PodRequest { uid: "late".to_owned(), containers: vec![container("init", true), container("main", false)] };
+    for _ in 0..2 {
+        let error = node.plugins.prepare(&late, &late.containers[0]).await.expect_err("the file cannot be written").to_string();
+        assert!(error.contains("No such file or directory"), "{error}");
+    }
+    std::fs::create_dir(&state).expect("a directory");
+    assert_eq!(node.env(&late, 0).await.as_deref(), Some("d0"));
+    assert_eq!(DevicePlugins::open(config.clone()).expect("a file").pods(), ["late"], "the file has it before the container starts");
+    assert_eq!(node.env(&late, 1).await.as_deref(), Some("d0"), "the init container has left it");
+    drop(plugin);
+    node.stop().await;
 }

@@ -127,13 +127,12 @@ pub(crate) fn configure(config: &Config, pod_cidr: Ipv4Net, pods: &[(Ipv4Addr, S
     make_interfaces(&mut socket, config, &segments, gateway, present.mtu(config.node_ip))?;
     sysctl("ipv4/ip_forward", "1")?;
     for Segment { bridge, .. } in &segments {
-        // Lets the node reach host ports by its localhost; the rules keep Pods out of it.
-        sysctl(&format!("ipv4/conf/{bridge}/route_localnet"), "1")?;
         sysctl(&format!("ipv4/conf/{bridge}/send_redirects"), "0")?;
     }
     let present = Present::read(&mut socket)?;
     let mut requests = addresses_and_routes(config, pod_cidr, gateway, &segments, &present)?;
-    for (ip, uid) in pods {
+    // A Pod that is left from another range of the node is cut off: the guard lets nothing of it pass.
+    for (ip, uid) in pods.iter().filter(|(ip, _)| pod_cidr.contains(ip)) {
         let name = veth(&config.prefix, *ip);
         let Some(link) = present.links.iter().find(|link| link.name == name) else { continue };
         let bridge = present.index(&segment::bridge(&config.prefix, pod_cidr, *ip))?;
@@ -142,7 +141,17 @@ pub(crate) fn configure(config: &Config, pod_cidr: Ipv4Net, pods: &[(Ipv4Addr, S
         }
         requests.extend(message::port(&name, link.index, bridge, *ip));
     }
+    // The bridges of a wider range. Their addresses may be other machines' by now.
+    let is_present = |name: &str| segments.iter().any(|segment| segment.bridge == name || segment.carrier.iter().any(|port| port == name));
+    let stale = present.links.iter().filter(|link| segment_of(config, &link.name) && !is_present(&link.name));
+    requests.extend(stale.map(|link| message::delete_link(&link.name)));
     socket.apply(requests)
+}
+
+/// Lets the node reach host ports by its localhost. The rules must be written before: they keep Pods out of it.
+pub(crate) fn route_localhost(config: &Config, pod_cidr: Ipv4Net) -> Result<(), NetworkError> {
+    let segments = segment::all(&config.prefix, pod_cidr);
+    segments.iter().try_for_each(|Segment { bridge, .. }| sysctl(&format!("ipv4/conf/{bridge}/route_localnet"), "1"))
 }
 
 /// Creates the bridges and the DNS interface, each up.

@@ -100,7 +100,8 @@ impl Network {
             apply(&guard::script(config, pod_cidr)?)?;
             host::configure(config, pod_cidr, &pods)?;
             shared.state.lock().pod_cidr = Some(pod_cidr);
-            shared.write_rules()
+            shared.write_rules()?;
+            host::route_localhost(config, pod_cidr)
         })
         .await
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use api_model::local_path;
+use api_model::{local_path, quantity};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
     ContainerImage, DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeRuntimeHandler, NodeRuntimeHandlerFeatures,
@@ -206,14 +206,15 @@ pub(crate) fn says_the_same(present: &Node, wanted: &Node) -> bool {
     conditions(wanted).iter().all(has) && devices(wanted).iter().all(|device| devices(present).contains(device))
 }
 
-/// The extended resources of a Node's capacity and allocatable.
-fn devices(node: &Node) -> Vec<[(&str, &str); 2]> {
+/// The extended resources of a Node's capacity and allocatable, as numbers: the API writes 1000 as 1k.
+fn devices(node: &Node) -> Vec<(&str, [Option<i64>; 2])> {
     let Some(status) = &node.status else { return Vec::new() };
     let (Some(capacity), Some(allocatable)) = (&status.capacity, &status.allocatable) else { return Vec::new() };
+    let number = |amount: &Quantity| quantity::value(&amount.0).ok();
     let both = capacity
         .iter()
         .filter(|(name, _)| is_extended_resource(name))
-        .filter_map(|(name, amount)| Some([(name.as_str(), amount.0.as_str()), (name.as_str(), allocatable.get(name)?.0.as_str())]));
+        .map(|(name, amount)| (name.as_str(), [number(amount), allocatable.get(name).and_then(number)]));
     both.collect()
 }
 
@@ -263,6 +264,12 @@ mod tests {
         assert!(says_the_same(&other, &wanted));
         list(&mut other, "example.com/thing", "7");
         assert!(!says_the_same(&other, &wanted), "the devices of a plugin are the node's");
+        let thousand = |text: &str| {
+            let amounts = serde_json::json!({"example.com/thing": text});
+            let status = serde_json::json!({"capacity": amounts, "allocatable": amounts});
+            serde_json::from_value::<Node>(serde_json::json!({"metadata": {"name": "n"}, "status": status})).expect("a node")
+        };
+        assert!(says_the_same(&thousand("1k"), &thousand("1000")), "as the API writes it");
         for condition in present.status.iter_mut().flat_map(|status| status.conditions.iter_mut().flatten()) {
             condition.status = "Unknown".to_owned();
         }

@@ -79,13 +79,22 @@ fn a_pod_of_the_second_bridge_cannot_speak_as_another() {
 fn a_node_that_gets_another_range_has_no_routes_of_the_old_one() {
     isolated(|| async {
         uplink();
-        let network = node("sk1", "10.244.0.0/22").await;
-        assert!(run("ip route").contains("10.244.2.0/23 dev sk1-br1"));
+        let network = node("sk1", "10.244.16.0/22").await;
+        let before = network.add_pod("uid-a", "web-0", &[], None).await.expect("added");
+        serve(&before, 80);
+        assert!(run("ip route").contains("10.244.18.0/23 dev sk1-br1"));
         network.set_pod_cidr(range("10.244.8.0/22")).await.expect("another range");
         let routes = run("ip route");
-        assert!(routes.contains("10.244.10.0/23 dev sk1-br1") && !routes.contains("10.244.2.0/23"), "{routes}");
-        network.set_pod_cidr(range("10.244.8.0/24")).await.expect("a narrow range");
-        let routes = run("ip route");
-        assert!(routes.contains("10.244.8.0/24 dev sk1-br ") && !routes.contains("sk1-br1"), "{routes}");
+        assert!(routes.contains("10.244.10.0/23 dev sk1-br1") && !routes.contains("10.244.18.0/23"), "{routes}");
+        // A Pod of the old range does not keep the node from its new one. Its address is another node's by now.
+        assert_eq!(ask(SocketAddr::new(before.ip, 80)), Err(ErrorKind::HostUnreachable));
+        let after = network.add_pod("uid-b", "web-1", &[], None).await.expect("added");
+        serve(&after, 80);
+        assert_eq!(ask(SocketAddr::new(after.ip, 80)).as_deref(), Ok("10.244.8.1"));
+        network.set_pod_cidr(range("10.244.0.0/24")).await.expect("a narrow range, below the others");
+        let (routes, addresses) = (run("ip route"), run("ip -o address"));
+        assert!(routes.contains("10.244.0.0/24 dev sk1-br ") && !routes.contains("sk1-br1"), "{routes}");
+        assert!(!addresses.contains("10.244.8.") && !addresses.contains("10.244.16."), "{addresses}");
+        assert!(!run("ip -o link").contains("sk1-br1"));
     });
 }

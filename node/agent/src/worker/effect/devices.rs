@@ -10,7 +10,6 @@ use super::Effects;
 use super::start::unmade;
 use crate::container::Role;
 use crate::device_plugins;
-use crate::layout::PodName;
 use crate::record::PodSandbox;
 use crate::worker::learn::StartFault;
 
@@ -27,8 +26,8 @@ impl Effects {
         if request.limits.is_empty() {
             return Ok(ContainerDevices::default());
         }
-        let uid = PodName::of(&self.pod).uid;
-        let preparing = self.node.device_plugins.prepare(&uid, &request);
+        let pod = device_plugins::pod_request(&self.pod);
+        let preparing = self.node.device_plugins.prepare(&pod, &request);
         let prepared = self.ending.run_until_cancelled(preparing).await.ok_or(StartFault::Ending)?;
         let devices = prepared.map_err(|error| unmade("CreateContainerConfigError", error.to_string()))?;
         check(&devices, &container.name, kind, sandbox.sandbox.user.is_some()).map_err(|why| unmade("CreateContainerConfigError", why))?;
