@@ -300,10 +300,7 @@ impl DevicePlugins {
         if runs {
             return Ok(());
         }
-        let (plugin, _) = self.offer(resource, reusable, number)?;
-        // As upstream, whose plugins are called for one container after the other.
-        let _turn = plugin.allocating.lock().await;
-        let (_, offer) = self.offer(resource, reusable, number)?;
+        let (plugin, offer) = self.offer(resource, reusable, number)?;
         let preferred = if plugin.has_preferences() && offer.missing > 0 {
             plugin.preferred(&offer.free.union(&offer.reused).cloned().collect(), &offer.reused, number).await?
         } else {
@@ -311,8 +308,11 @@ impl DevicePlugins {
         };
         // Others may have been faster than the plugin's answer.
         let (devices, reservation) = self.reserve(resource, reusable, number, &preferred)?;
+        // As upstream, plugins allocate for one container after the other.
+        let one_at_a_time = plugin.allocating.lock().await;
         let began = Instant::now();
         let answer = plugin.allocate(&devices).await;
+        drop(one_at_a_time);
         self.durations.observe([resource], began.elapsed().as_secs_f64());
         let none = || AllocateError::Response { resource: resource.to_owned(), what: "no containers".to_owned() };
         let response = answer?.ok_or_else(none)?;

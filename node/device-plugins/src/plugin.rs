@@ -34,7 +34,7 @@ const HEADERS_LEN_MAX: u32 = 16 << 10;
 pub(crate) struct Plugin {
     channel: Channel,
     options: DevicePluginOptions,
-    /// Locked while the plugin chooses and allocates devices for a container.
+    /// Locked while the plugin allocates devices to a container.
     pub(crate) allocating: tokio::sync::Mutex<()>,
 }
 

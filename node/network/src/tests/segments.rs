@@ -24,11 +24,11 @@ fn pods_of_two_bridges_are_neighbours_like_any_others() {
         assert_eq!(second.ip.to_string(), "10.244.2.0");
         let port = |pod: &PodNetwork| SocketAddr::new(pod.ip, 80);
         [&first, &second, &third].into_iter().for_each(|pod| serve(pod, 80));
-        for asking in [&first, &second, &third] {
-            for asked in [&first, &second, &third] {
-                assert_eq!(ask_from(asking, port(asked)), Ok(asking.ip.to_string()), "{} asks {}", asking.ip, asked.ip);
+        for client in [&first, &second, &third] {
+            for server in [&first, &second, &third] {
+                assert_eq!(ask_from(client, port(server)), Ok(client.ip.to_string()), "{} asks {}", client.ip, server.ip);
             }
-            assert_eq!(ask(port(asking)).as_deref(), Ok("10.244.0.1"), "the node asks {}", asking.ip);
+            assert_eq!(ask(port(client)).as_deref(), Ok("10.244.0.1"), "the node asks {}", client.ip);
         }
         let dns = at([10, 96, 0, 10], 53);
         answer(dns);
@@ -63,9 +63,9 @@ fn a_pod_of_the_second_bridge_cannot_speak_as_another() {
             in_pod(&second.sandbox, move || {
                 run(&format!("ip address add {claimed}/32 dev eth0; ip route replace default via 10.244.0.1 dev eth0 onlink src {claimed}"))
             });
-            for asked in [&first, &third] {
-                let answer = ask_from(&second, SocketAddr::new(asked.ip, 80));
-                assert_ne!(answer, Ok(claimed.to_string()), "{own} asks {} as {claimed}", asked.ip);
+            for server in [&first, &third] {
+                let answer = ask_from(&second, SocketAddr::new(server.ip, 80));
+                assert_ne!(answer, Ok(claimed.to_string()), "{own} asks {} as {claimed}", server.ip);
             }
             in_pod(&second.sandbox, move || {
                 run(&format!("ip route replace default via 10.244.0.1 dev eth0 onlink; ip address del {claimed}/32 dev eth0"))
