@@ -201,6 +201,8 @@ async fn what_a_killed_controller_left_is_completed_and_a_lost_volume_is_reporte
     let half = until("bound too", volumes.clone(), |all| phase(&all["half"]) == "Bound").await.remove("half").expect("it");
     assert_eq!(half.spec.and_then(|spec| spec.claim_ref).and_then(|reference| reference.uid), bound.metadata.uid);
 
+    // Without its protection it would be gone at once.
+    until("protected", volumes.clone(), |all| all["half"].metadata.finalizers.is_some()).await;
     volumes.delete("half", &DeleteParams::default()).await.expect("a deletion");
     volumes.patch("half", &PatchParams::default(), &Patch::Merge(json!({"metadata": {"finalizers": null}}))).await.expect("forced");
     until("lost", claims.clone(), |all| claim_phase(&all["c"]) == "Lost").await;
