@@ -14,8 +14,6 @@ use tokio::net::{UnixListener, UnixStream};
 use crate::error::{DirectoryError, RegisterError};
 use crate::wire::KUBELET_SOCKET;
 
-/// The file that the owner locks.
-const LOCK: &str = "skiff.lock";
 /// Upstream's mode of the directory.
 const DIR_MODE: u32 = 0o750;
 /// Whoever registers may get devices of Pods, and has files of the node mounted: root alone.
@@ -30,9 +28,8 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The directory, locked until dropped.
 pub(crate) struct Directory {
     path: PathBuf,
-    /// The directory itself, whatever is mounted or moved at its path later.
+    /// The directory itself, whatever is mounted or moved at its path later. The owner locks it.
     dir: File,
-    _lock: File,
 }
 
 impl Directory {
@@ -52,20 +49,16 @@ impl Directory {
     fn lock(path: &Path) -> Result<Self, DirectoryError> {
         let made = DirBuilder::new().recursive(true).mode(DIR_MODE).create(path);
         made.map_err(DirectoryError::io("making", path))?;
-        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY;
-        let dir = OpenOptions::new().read(true).custom_flags(flags.bits()).open(path).map_err(DirectoryError::io("opening", path))?;
+        let opened = OpenOptions::new().read(true).custom_flags(OFlag::O_DIRECTORY.bits()).open(path);
+        let dir = opened.map_err(DirectoryError::io("opening", path))?;
         let meta = dir.metadata().map_err(DirectoryError::io("reading", path))?;
         if meta.uid() != nix::unistd::geteuid().as_raw() || meta.mode() & 0o022 != 0 {
             return Err(DirectoryError::Writable(path.to_owned()));
         }
-        let lock_path = below(&dir, LOCK);
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(false).mode(0o600).custom_flags(OFlag::O_NOFOLLOW.bits());
-        let lock = options.open(lock_path).map_err(DirectoryError::io("opening", path.join(LOCK)))?;
-        match lock.try_lock() {
-            Ok(()) => Ok(Self { path: path.to_owned(), dir, _lock: lock }),
+        match dir.try_lock() {
+            Ok(()) => Ok(Self { path: path.to_owned(), dir }),
             Err(fs::TryLockError::WouldBlock) => Err(DirectoryError::Taken(path.to_owned())),
-            Err(fs::TryLockError::Error(source)) => Err(DirectoryError::io("locking", path.join(LOCK))(source)),
+            Err(fs::TryLockError::Error(source)) => Err(DirectoryError::io("locking", path)(source)),
         }
     }
 
