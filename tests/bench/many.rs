@@ -14,7 +14,7 @@ use crate::load::Client;
 use crate::memory::{IDLE, settle, shims_kib};
 use crate::pods::pod;
 use crate::process::{Meter, Spent, cpu, pss_kib};
-use crate::report::{Table, mib};
+use crate::report::{Table, human, mib};
 use crate::scale::post;
 
 /// The cluster: its node has an address for each Pod.
@@ -107,21 +107,19 @@ pub fn adopt(cluster: &mut Cluster) -> String {
     let began = Instant::now();
     cluster.start();
     let ready = began.elapsed();
-    let path = "get --raw /api/v1/nodes/NODE/proxy/metrics";
-    let node = cluster.kubectl().ok("get nodes -o name").trim().trim_start_matches("node/").to_owned();
-    let all = format!("kubelet_running_pods {ADOPTED}");
-    let metrics = path.replace("NODE", &node);
+    let node = cluster.kubectl().ok("get nodes -o jsonpath={.items[0].metadata.name}");
+    let (path, all) = (format!("/api/v1/nodes/{node}/proxy/metrics"), format!("kubelet_running_pods {ADOPTED}"));
     eventually_within(LIMIT, "adoption of all Pods", || {
-        let words: Vec<&str> = metrics.split(' ').collect();
-        let ran = cluster.kubectl().run(&words);
-        if ran.to_string().lines().any(|line| line == all) { Ok(()) } else { Err(ran.to_string().chars().take(300).collect::<String>()) }
+        let ran = cluster.kubectl().run(&["get", "--raw", &path]);
+        let running = ran.stdout.lines().find(|line| line.starts_with("kubelet_running_pods "));
+        if running == Some(all.as_str()) { Ok(()) } else { Err(format!("{running:?} {}", ran.stderr)) }
     });
     let took = began.elapsed();
     assert_eq!(cluster.shims(), shims, "no container was restarted");
     format!(
         "\n| process killed with {ADOPTED} Pods | took |\n|---|---:|\n| start to ready | {} |\n| start to all Pods running, none restarted | {} |\n",
-        crate::report::human(ready),
-        crate::report::human(took)
+        human(ready),
+        human(took)
     )
 }
 
@@ -167,8 +165,17 @@ async fn remove(client: &Client, count: usize) {
     let events = watch(client).await;
     let body = Bytes::from_static(br#"{"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":0}"#);
     let gone = until(events, count, |event| event.kind == "DELETED");
-    let body = client.call(Method::DELETE, PODS, "application/json", body);
-    tokio::join!(async { drop(body.await) }, gone);
+    // Thousands may take longer than a request may: the next one goes on.
+    let deleted = async {
+        loop {
+            let status = client.send(Method::DELETE, PODS, "application/json", body.clone()).await.status();
+            match status {
+                StatusCode::OK => return,
+                status => assert_eq!(status, StatusCode::GATEWAY_TIMEOUT, "{PODS}"),
+            }
+        }
+    };
+    tokio::join!(deleted, gone);
 }
 
 /// A watch of all Pods from now on.

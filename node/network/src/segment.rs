@@ -32,7 +32,7 @@ pub(crate) fn all(prefix: &str, pod_cidr: Ipv4Net) -> Vec<Segment> {
 /// The bridge of the Pod with that address.
 pub(crate) fn bridge(prefix: &str, pod_cidr: Ipv4Net, ip: Ipv4Addr) -> String {
     let number = u32::from(ip).saturating_sub(u32::from(pod_cidr.network())) >> (32 - PREFIX_LEN);
-    format!("{prefix}-br{}", suffix(number as usize))
+    interface(prefix, "br", number as usize)
 }
 
 /// Whether an interface's name, without the cluster's prefix, is one of a segment's.
@@ -42,13 +42,13 @@ pub(crate) fn owns(rest: &str) -> bool {
 }
 
 fn segment(prefix: &str, number: usize, range: Ipv4Net) -> Segment {
-    let name = |kind: &str| format!("{prefix}-{kind}{}", suffix(number));
+    let name = |kind: &str| interface(prefix, kind, number);
     Segment { range, bridge: name("br"), carrier: [name("port"), name("peer")] }
 }
 
-/// Two hexadecimal digits are enough: a node's range is not wider than /16.
-fn suffix(number: usize) -> String {
-    if number == 0 { String::new() } else { format!("{number:x}") }
+/// The name of an interface of a segment. Two hexadecimal digits are enough: a node's range is not wider than /16.
+fn interface(prefix: &str, kind: &str, number: usize) -> String {
+    if number == 0 { format!("{prefix}-{kind}") } else { format!("{prefix}-{kind}{number:x}") }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The cores that `wasi:http` servers use, and who waits for whom when guests compute.
 
 use std::collections::BTreeMap;
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use runtimes_battery::{Harness, pid_of};
 
 use crate::components;
 use crate::harness::Wasmtime;
-use crate::http::{Network, web_of};
+use crate::http::{Network, answer, ask, web_of};
 
 /// A thread with this CPU time computes.
 const COMPUTES: Duration = Duration::from_millis(300);
@@ -92,10 +92,7 @@ async fn a_probe_passes_guests_that_compute() {
                 std::thread::sleep(Duration::from_millis(10));
             }
             let before = cpu();
-            let mut stream = TcpStream::connect("127.0.0.1:8080").unwrap();
-            write!(stream, "GET / HTTP/1.1\r\nHost: web\r\nSkiff-Probe: shown by the node\r\nConnection: close\r\n\r\n").unwrap();
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).unwrap();
+            let answer = answer(ask("/", "shown by the node")).unwrap();
             assert!(answer.contains("hello"), "{answer}");
             drop(busy);
             cpu() - before

@@ -1,7 +1,7 @@
 //! `wasi:http/proxy` components, each test in a network namespace of its own.
 
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::process::Command;
@@ -61,9 +61,25 @@ fn run(program: &str, args: &[&str]) {
 }
 
 fn get(address: SocketAddr, path: &str) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect(address)?;
+    let mut stream = connect(address)?;
+    request(&mut stream, path, "")?;
+    answer(stream)
+}
+
+/// Connects to a server, whose answers do not take longer than half a minute.
+pub fn connect(address: impl ToSocketAddrs) -> std::io::Result<TcpStream> {
+    let stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(30)))?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: web\r\nConnection: close\r\n\r\n")?;
+    Ok(stream)
+}
+
+/// Sends the last request of a connection; each line of `headers` ends with CRLF.
+pub fn request(stream: &mut TcpStream, path: &str, headers: &str) -> std::io::Result<()> {
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: web\r\n{headers}Connection: close\r\n\r\n")
+}
+
+/// All that comes until the server closes the connection.
+pub fn answer(mut stream: TcpStream) -> std::io::Result<String> {
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     Ok(answer)
@@ -176,16 +192,9 @@ async fn spinning_requests_do_not_stop_others() {
 /// How many of so many clients at the same time get an answer that is right.
 pub async fn answered_at_once(network: &Network, path: &'static str, clients: usize, is_right: fn(&str) -> bool) -> usize {
     let exchange = move || {
-        let mut streams: Vec<_> = (0..clients).map(|_| TcpStream::connect("127.0.0.1:8080").unwrap()).collect();
-        for stream in &mut streams {
-            write!(stream, "GET {path} HTTP/1.1\r\nHost: web\r\nConnection: close\r\n\r\n").unwrap();
-        }
-        let answers = streams.into_iter().map(|mut stream| {
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).unwrap();
-            is_right(&answer)
-        });
-        answers.filter(|&is_right| is_right).count()
+        let mut streams: Vec<_> = (0..clients).map(|_| connect("127.0.0.1:8080").unwrap()).collect();
+        streams.iter_mut().for_each(|stream| request(stream, path, "").unwrap());
+        streams.into_iter().map(|stream| answer(stream).unwrap()).filter(|answer| is_right(answer)).count()
     };
     network.inside(exchange).await
 }
@@ -240,10 +249,6 @@ async fn beyond_its_capacity_a_server_says_so_and_answers_probes() {
     let (refused, probed, _busy) = network
         .inside(|| {
             let busy: Vec<_> = (0..64 + 512).map(|_| ask("/spin", "slow")).collect();
-            let answer = |mut stream: TcpStream| {
-                let mut answer = String::new();
-                stream.read_to_string(&mut answer).map(|_| answer)
-            };
             // The last of the waiting requests may not have arrived yet: further ones wait in their place, until one is rejected.
             let mut waiting = Vec::new();
             let refused = (0..64).find_map(|_| {
@@ -270,11 +275,9 @@ async fn beyond_its_capacity_a_server_says_so_and_answers_probes() {
 }
 
 /// Sends a request on a connection of its own. It says to be a probe, and is one if its token is right.
-fn ask(path: &str, token: &str) -> TcpStream {
-    let mut stream = TcpStream::connect("127.0.0.1:8080").unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: web\r\nUser-Agent: kube-probe/1.37\r\nSkiff-Probe: {token}\r\nConnection: close\r\n\r\n")
-        .unwrap();
+pub fn ask(path: &str, token: &str) -> TcpStream {
+    let mut stream = connect("127.0.0.1:8080").unwrap();
+    request(&mut stream, path, &format!("User-Agent: kube-probe/1.37\r\nSkiff-Probe: {token}\r\n")).unwrap();
     stream
 }
 
@@ -303,17 +306,12 @@ async fn requests_are_counted_one_by_one_and_probes_are_not() {
     let spinning = network
         .inside(|| {
             // Five requests on one connection; the answer to the last one ends it.
-            let mut stream = TcpStream::connect("127.0.0.1:8080").unwrap();
-            let pipelined = "GET / HTTP/1.1\r\nHost: web\r\n\r\n".repeat(4);
-            write!(stream, "{pipelined}GET / HTTP/1.1\r\nHost: web\r\nConnection: close\r\n\r\n").unwrap();
-            let mut answers = String::new();
-            stream.read_to_string(&mut answers).unwrap();
+            let mut stream = connect("127.0.0.1:8080").unwrap();
+            stream.write_all("GET / HTTP/1.1\r\nHost: web\r\n\r\n".repeat(4).as_bytes()).unwrap();
+            request(&mut stream, "/", "").unwrap();
+            let answers = answer(stream).unwrap();
             assert_eq!(answers.matches("hello from wat").count(), 5, "{answers}");
-            let read = |mut stream: TcpStream| {
-                let mut answer = String::new();
-                stream.read_to_string(&mut answer).unwrap();
-                answer
-            };
+            let read = |stream| answer(stream).unwrap();
             // A probe, and a client that only says to be one.
             assert!(read(ask("/", "shown by the node")).contains("hello"));
             assert!(read(ask("/", "a guess")).contains("hello"));
@@ -337,16 +335,12 @@ async fn a_server_handles_as_many_requests_at_once_as_its_spec_says() {
     spec.http.concurrency = Some(2);
     let runtime = harness.runtime();
     serve(&*runtime, &spec).await;
-    let read = |mut stream: TcpStream| {
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).map(|_| answer)
-    };
     let (third, probed, busy) = network
         .inside(move || {
             let busy = [ask("/spin", ""), ask("/spin", "")];
             // It waits for its turn, which does not come.
-            let third = read(ask("/", "")).unwrap();
-            (third, read(ask("/", "shown by the node")).unwrap(), busy)
+            let third = answer(ask("/", "")).unwrap();
+            (third, answer(ask("/", "shown by the node")).unwrap(), busy)
         })
         .await;
     assert!(third.starts_with("HTTP/1.1 503 ") && third.contains("retry-after: 1\r\n"), "{third}");

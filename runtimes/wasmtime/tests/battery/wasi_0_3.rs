@@ -9,7 +9,7 @@ use runtimes_contract::{ContainerSpec, HttpRequests, HttpSettings, Mount};
 
 use crate::components;
 use crate::harness::Wasmtime;
-use crate::http::{Network, answered_at_once, until_counted, web_of};
+use crate::http::{Network, answer, answered_at_once, connect, request, until_counted, web_of};
 use crate::wasm::{run, spec};
 
 const ADDRESS: &str = "127.0.0.1:8080";
@@ -122,8 +122,8 @@ async fn guests_that_compute_or_are_silent_hold_up_nobody() {
     let waiting = network
         .inside(|| {
             ["/spin", "/silent", "/spin", "/silent"].map(|path| {
-                let mut stream = TcpStream::connect(ADDRESS).unwrap();
-                write!(stream, "GET {path} HTTP/1.1\r\nHost: web\r\nConnection: close\r\n\r\n").unwrap();
+                let mut stream = connect(ADDRESS).unwrap();
+                request(&mut stream, path, "").unwrap();
                 stream
             })
         })
@@ -131,9 +131,8 @@ async fn guests_that_compute_or_are_silent_hold_up_nobody() {
     for _ in 0..5 {
         assert!(network.get(ADDRESS, "/wait").await.unwrap().contains(TEXT));
     }
-    for mut stream in waiting {
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
+    for stream in waiting {
+        let answer = answer(stream).unwrap();
         assert!(answer.starts_with("HTTP/1.1 504 ") && answer.ends_with("the guest did not answer in time\n"), "{answer}");
     }
     let runtime = harness.runtime();
