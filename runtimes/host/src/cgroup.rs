@@ -13,8 +13,10 @@ mod group;
 mod layout;
 mod limits;
 mod remove;
+mod stats;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 pub use group::Group;
 pub use layout::Mode;
@@ -26,7 +28,7 @@ use runtimes_contract::RuntimeError;
 /// The machine's cgroup hierarchies.
 #[derive(Clone, Debug)]
 pub struct Cgroups {
-    layout: Layout,
+    layout: Arc<Layout>,
 }
 
 impl Cgroups {
@@ -34,12 +36,12 @@ impl Cgroups {
     pub fn detect() -> Result<Self, RuntimeError> {
         let mountinfo = std::fs::read("/proc/self/mountinfo").map_err(RuntimeError::io("reading /proc/self/mountinfo"))?;
         let layout = Layout::parse(&mountinfo, &|root| std::fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default())?;
-        Ok(Self { layout })
+        Ok(Self { layout: Arc::new(layout) })
     }
 
     /// Uses one cgroup2 mount alone, whichever controllers it has.
     pub fn unified_at(root: &Path) -> Self {
-        Self { layout: Layout::unified_at(root) }
+        Self { layout: Arc::new(Layout::unified_at(root)) }
     }
 
     /// The place of the controllers.

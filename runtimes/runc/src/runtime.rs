@@ -278,7 +278,7 @@ fn remove(shims: &Shims, runc: &Runc, id: &ContainerId) -> Result<(), RuntimeErr
             runc.delete(id)?;
         }
     }
-    match shims.state.forget(id) {
+    match shims.forget(id) {
         // An id that is not a valid container id does not exist.
         Err(RuntimeError::Unsupported(_)) => Ok(()),
         result => result,

@@ -1,8 +1,11 @@
 //! What all runtimes with shims do in the same way: list, wait, signal, reopen the log, read statistics, remove. Each answer
 //! comes from the state directory, the kernel and the cgroups, so it does not matter which process started the container.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::state::{Made, StateDir, open_log};
 use runtimes_contract::AttachSession;
@@ -22,12 +25,14 @@ pub struct Shims {
     pub state: StateDir,
     /// The machine's cgroups.
     pub cgroups: Arc<Cgroups>,
+    /// Those of containers whose use was read: a spec is a file, and large.
+    measured: Arc<Mutex<HashMap<ContainerId, Group>>>,
 }
 
 impl Shims {
     /// Opens a state directory.
     pub fn open(dir: &Path) -> Result<Self, RuntimeError> {
-        Ok(Self { state: StateDir::open(dir)?, cgroups: Arc::new(Cgroups::detect()?) })
+        Ok(Self { state: StateDir::open(dir)?, cgroups: Arc::new(Cgroups::detect()?), measured: Arc::default() })
     }
 
     /// The cgroup of a container.
@@ -162,14 +167,33 @@ impl Shims {
         let shims = self.clone();
         let id = id.clone();
         blocking(move || {
-            let made = shims.state.made(&id)?;
-            match shims.group(&made.spec)?.stats() {
+            match shims.measured(&id)?.stats() {
                 // The group of a container that has ended may be gone.
                 Err(RuntimeError::NotFound(_)) => Ok(Stats::default()),
                 stats => stats,
             }
         })
         .await
+    }
+
+    fn measured(&self, id: &ContainerId) -> Result<Group, RuntimeError> {
+        if let Some(group) = self.measured.lock().get(id) {
+            return Ok(group.clone());
+        }
+        let group = self.group(&self.state.made(id)?.spec)?;
+        self.measured.lock().insert(id.clone(), group.clone());
+        if !self.state.dir(id).exists() {
+            // It was removed meanwhile.
+            self.measured.lock().remove(id);
+        }
+        Ok(group)
+    }
+
+    /// Removes a container's directory; no error when it does not exist. Blocks.
+    pub fn forget(&self, id: &ContainerId) -> Result<(), RuntimeError> {
+        let removed = self.state.forget(id);
+        self.measured.lock().remove(id);
+        removed
     }
 
     /// The counters in the container's directory. See [`runtimes_contract::Runtime::http_requests`].

@@ -4,30 +4,28 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use cgroups_rs::CgroupPid;
-use cgroups_rs::fs::cpu::CpuController;
-use cgroups_rs::fs::cpuacct::CpuAcctController;
-use cgroups_rs::fs::memory::MemController;
-use cgroups_rs::fs::pid::PidController;
 
 use super::controllers;
 use super::cpuset;
 use super::layout::{Layout, Mode, V2_CONTROLLERS};
 use super::limits;
 use super::oom_kills;
+use super::stats;
 use runtimes_contract::RuntimeError;
 use runtimes_contract::{Resources, Stats};
 
 /// One cgroup; it need not exist.
 #[derive(Clone, Debug)]
 pub struct Group {
-    pub(super) layout: Layout,
+    pub(super) layout: Arc<Layout>,
     pub(super) path: String,
 }
 
 impl Group {
-    pub(super) fn new(layout: Layout, path: &str) -> Self {
+    pub(super) fn new(layout: Arc<Layout>, path: &str) -> Self {
         Self { layout, path: path.to_owned() }
     }
 
@@ -101,30 +99,11 @@ impl Group {
 
     /// The use of the group, including groups below it.
     pub fn stats(&self) -> Result<Stats, RuntimeError> {
-        if !self.exists() {
-            return Err(self.missing());
+        match stats::read(&self.layout, &self.path) {
+            Some(stats) => Ok(stats),
+            None if self.exists() => Ok(Stats::default()),
+            None => Err(self.missing()),
         }
-        let group = self.layout.load(&self.path);
-        let memory = group.controller_of::<MemController>().map(MemController::memory_stat);
-        let memory = memory.map(|memory| {
-            let stat = memory.stat;
-            let counter = |name: &str| stat.raw.get(name).copied().unwrap_or(0);
-            let names = if group.v2() {
-                ["inactive_file", "anon", "pgfault", "pgmajfault"]
-            } else {
-                ["total_inactive_file", "total_rss", "total_pgfault", "total_pgmajfault"]
-            };
-            let [inactive_bytes, rss_bytes, page_faults, major_page_faults] = names.map(counter);
-            let working_set_bytes = memory.usage_in_bytes.saturating_sub(inactive_bytes);
-            Stats { memory_bytes: memory.usage_in_bytes, working_set_bytes, rss_bytes, page_faults, major_page_faults, ..Stats::default() }
-        });
-        let cpu_ns = if group.v2() {
-            group.controller_of::<CpuController>().map_or(0, |cpu| usage_ns(&cpu.cpu().stat))
-        } else {
-            group.controller_of::<CpuAcctController>().map_or(0, |cpu| cpu.cpuacct().usage)
-        };
-        let pids = group.controller_of::<PidController>().and_then(|pids| pids.get_pid_current().ok()).unwrap_or(0);
-        Ok(Stats { cpu_ns, pids, ..memory.unwrap_or_default() })
     }
 
     /// How many processes the memory limit has killed.
@@ -171,9 +150,4 @@ fn collect_pids(dir: &Path, pids: &mut Vec<i32>) {
 pub(super) fn subdirs(dir: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
     entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()).collect()
-}
-
-fn usage_ns(cpu_stat: &str) -> u64 {
-    let usage_us = cpu_stat.lines().find_map(|line| line.strip_prefix("usage_usec ")).and_then(|usage| usage.trim().parse::<u64>().ok());
-    usage_us.unwrap_or(0).saturating_mul(1000)
 }
