@@ -33,6 +33,7 @@ const MAY: &[(&str, &str)] = &[
     ("node/images/src/mapped.rs", "a thread with mounts of its own, joined at once; a panic is an error"),
     ("runtimes/host/src/blocking.rs", "its result is awaited, a panic is an error"),
     ("runtimes/shim/src/launch.rs", "a scoped thread, joined at once; the wait for a helper of an exec, in which nothing panics"),
+    ("runtimes/host/src/mounts/empty.rs", "a scoped thread, joined at once"),
     ("runtimes/host/src/helper/start.rs", "its result is awaited, or it removes a dropped process' cgroup"),
     ("runtimes/shim/src/attach/client.rs", "one attached client, whose streams end with it"),
     ("runtimes/shim/src/exec.rs", "one exec; its result is awaited, a panic is an error"),

@@ -2,6 +2,7 @@
 //! and system calls. Each step is permanent. The calling process has one thread.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
 use std::path::Path;
 
@@ -20,9 +21,12 @@ pub fn make_mounts_private() -> nix::Result<()> {
     mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
 }
 
-/// Mounts an empty file system that nobody may write on a directory.
-pub fn mount_empty(root: &Path) -> nix::Result<()> {
-    mount(Some("tmpfs"), root, Some("tmpfs"), SAFE | MsFlags::MS_RDONLY, Some("mode=555,size=4k"))
+/// Mounts a file system that nobody may write on a directory. It has nothing but these files, which are empty.
+pub fn mount_empty(root: &Path, files: &[&str]) -> io::Result<()> {
+    let options = Some("mode=555,size=4k");
+    mount(Some("tmpfs"), root, Some("tmpfs"), SAFE, options)?;
+    files.iter().try_for_each(|file| File::create(root.join(file)).map(drop))?;
+    Ok(mount(None::<&str>, root, None::<&str>, MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY | SAFE, options)?)
 }
 
 /// Mounts a directory on itself. No program runs from there and no device is in it.

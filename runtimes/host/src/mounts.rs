@@ -1,5 +1,7 @@
 //! Mounts that are not attached anywhere yet, their attributes, and the attributes of all mounts below a path: open_tree(2),
-//! move_mount(2) (Linux 5.2) and mount_setattr(2) (Linux 5.12).
+//! fsopen(2), move_mount(2) (Linux 5.2) and mount_setattr(2) (Linux 5.12). A mount namespace without mounts of the node.
+
+mod empty;
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -10,6 +12,8 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::fcntl::AT_FDCWD;
 use thiserror::Error;
+
+pub use empty::EmptyMounts;
 
 /// No descriptor. A kernel that has the call and lets us use it reports that.
 const NO_DIR: libc::c_int = -1;
@@ -51,21 +55,34 @@ pub fn detached_at(path: &Path, recursive: bool) -> io::Result<OwnedFd> {
     detached(AT_FDCWD, &path, if recursive { libc::AT_RECURSIVE.cast_unsigned() } else { 0 })
 }
 
-/// An empty file system in memory that is not attached.
-pub fn detached_tmpfs() -> io::Result<OwnedFd> {
+/// An empty file system in memory that is not attached, with options of tmpfs(5) and attributes (`MOUNT_ATTR_…`).
+pub fn detached_tmpfs(options: &[(&CStr, &CStr)], attributes: u64) -> io::Result<OwnedFd> {
+    detached_new(c"tmpfs", options, attributes)
+}
+
+/// A mount of procfs of its own for the present PID namespace, which is not attached.
+pub fn detached_proc() -> io::Result<OwnedFd> {
+    detached_new(c"proc", &[], libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV | libc::MOUNT_ATTR_NOEXEC)
+}
+
+fn detached_new(kind: &CStr, options: &[(&CStr, &CStr)], attributes: u64) -> io::Result<OwnedFd> {
     let take = |result: libc::c_long| {
         let fd = i32::try_from(result).ok().filter(|&fd| fd >= 0).ok_or_else(io::Error::last_os_error)?;
         // SAFETY: the kernel just made it for us.
         Ok::<_, io::Error>(unsafe { OwnedFd::from_raw_fd(fd) })
     };
     // SAFETY: a name that lives through the call; the result is a new descriptor or -1.
-    let context = take(unsafe { libc::syscall(libc::SYS_fsopen, c"tmpfs".as_ptr(), libc::FSOPEN_CLOEXEC) })?;
-    let (fd, none) = (context.as_raw_fd(), std::ptr::null::<libc::c_char>());
-    // SAFETY: a descriptor, and a command without a name and a value.
-    let made = unsafe { libc::syscall(libc::SYS_fsconfig, fd, libc::FSCONFIG_CMD_CREATE, none, none, 0) };
-    nix::errno::Errno::result(made)?;
+    let context = take(unsafe { libc::syscall(libc::SYS_fsopen, kind.as_ptr(), libc::FSOPEN_CLOEXEC) })?;
+    let configure = |command: u32, name: *const libc::c_char, value: *const libc::c_char| {
+        // SAFETY: a descriptor, and names and values that live through the call, or none.
+        Errno::result(unsafe { libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), command, name, value, 0) })
+    };
+    for (name, value) in options {
+        configure(libc::FSCONFIG_SET_STRING, name.as_ptr(), value.as_ptr())?;
+    }
+    configure(libc::FSCONFIG_CMD_CREATE, std::ptr::null(), std::ptr::null())?;
     // SAFETY: a descriptor and numbers; the result is a new descriptor or -1.
-    take(unsafe { libc::syscall(libc::SYS_fsmount, fd, libc::FSMOUNT_CLOEXEC, 0) })
+    take(unsafe { libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), libc::FSMOUNT_CLOEXEC, attributes) })
 }
 
 /// Attaches a copy of a mount at a path that exists.

@@ -87,7 +87,7 @@ pub fn check(dirs: &[&Path]) -> Result<(), UserNamespaceError> {
     let namespace = fs::File::open(trial.namespace("user")).map_err(UserNamespaceError::Make)?;
     // Each Linux container has its shared memory on one, since Linux 6.3.
     let memory = Path::new("tmpfs");
-    let tree = detached_tmpfs().map_err(|source| UserNamespaceError::Mount { path: memory.to_owned(), source })?;
+    let tree = detached_tmpfs(&[], 0).map_err(|source| UserNamespaceError::Mount { path: memory.to_owned(), source })?;
     map_ids(&tree, &namespace, memory)?;
     for dir in dirs {
         let tree = detached_at(dir, false).map_err(|source| UserNamespaceError::Mount { path: dir.to_path_buf(), source })?;

@@ -4,7 +4,6 @@ mod exec;
 mod program;
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use runtimes_contract::{
 };
 use runtimes_host::blocking;
 use runtimes_host::helper::Helper;
-use runtimes_host::mounts::have_recursive_attributes;
+use runtimes_host::mounts::{EmptyMounts, have_recursive_attributes};
 use runtimes_shim::exec::Permits;
 use runtimes_shim::launch::{PidNamespace, launch};
 use runtimes_shim::shims::Shims;
@@ -50,6 +49,8 @@ pub struct WasmtimeRuntime {
     shims: Shims,
     cache: Cache,
     shim: PathBuf,
+    /// Where shims begin.
+    empty_mounts: EmptyMounts,
     permits: Permits,
     programs: Programs,
 }
@@ -59,7 +60,9 @@ impl WasmtimeRuntime {
     pub fn new(config: Config) -> Result<Self, RuntimeError> {
         let cache = Cache::open(&config.cache_dir, config.compiler, Purpose::Container)?;
         let (permits, programs) = (Permits::new(OUTLIVING_MAX), Programs::new(cache.clone()));
-        Ok(Self { shims: Shims::open(&config.state_dir)?, cache, shim: config.shim, permits, programs })
+        let shims = Shims::open(&config.state_dir)?;
+        let empty_mounts = EmptyMounts::make(&config.state_dir).map_err(RuntimeError::io("making an empty mount namespace"))?;
+        Ok(Self { shims, cache, shim: config.shim, empty_mounts, permits, programs })
     }
 
     async fn artifact(&self, spec: &ContainerSpec) -> Result<Artifact, RuntimeError> {
@@ -151,7 +154,7 @@ impl Runtime for WasmtimeRuntime {
         let artifact = self.artifact(&made.spec).await?;
         let group = self.shims.group(&made.spec)?;
         let dir = self.shims.state.dir(id);
-        let mut args: Vec<OsString> = vec![dir.clone().into()];
+        let mut args: Vec<OsString> = vec![dir.clone().into(), self.empty_mounts.path().into()];
         args.extend(artifact.shim_args());
         launch(&self.shim, args, &dir.join("shim.log"), Some(group), PidNamespace::Own).await
     }
@@ -208,10 +211,10 @@ impl Runtime for WasmtimeRuntime {
 
 fn create(shims: &Shims, spec: &ContainerSpec) -> Result<(), RuntimeError> {
     let group = shims.group(spec)?;
-    let dir = shims.state.create(spec)?;
+    shims.state.create(spec)?;
     let threads = spec.resources.pids_max.map_or(THREADS_MAX, |max| max.min(THREADS_MAX));
     let limits = Resources { pids_max: Some(threads), ..spec.resources.clone() };
-    let made = furnish(&dir, spec).and_then(|()| group.create(&limits));
+    let made = owner(spec).and_then(|owner| open_log(&spec.log_path, Some(owner))).and_then(|_| group.create(&limits));
     if made.is_err() {
         // Removes the rest of a container that could not be created; the first error is returned.
         if let Err(error) = remove(shims, &spec.id) {
@@ -221,14 +224,6 @@ fn create(shims: &Shims, spec: &ContainerSpec) -> Result<(), RuntimeError> {
     made
 }
 
-fn furnish(dir: &Path, spec: &ContainerSpec) -> Result<(), RuntimeError> {
-    let making = || format!("making {}", dir.display());
-    // The shim mounts its own root there, in its own mount namespace.
-    fs::create_dir(dir.join("root")).map_err(RuntimeError::io(making()))?;
-    open_log(&spec.log_path, Some(owner(spec)?))?;
-    Ok(())
-}
-
 fn remove(shims: &Shims, id: &ContainerId) -> Result<(), RuntimeError> {
     match shims.state.made(id) {
         Ok(made) => shims.kill_and_free(id, &made.spec)?,
@@ -236,7 +231,7 @@ fn remove(shims: &Shims, id: &ContainerId) -> Result<(), RuntimeError> {
         Err(RuntimeError::NotFound(_)) => {}
         Err(_) => shims.kill_recorded(id)?,
     }
-    match shims.state.forget(id) {
+    match shims.forget(id) {
         // An id that is not a valid container id does not exist.
         Err(RuntimeError::Unsupported(_)) => Ok(()),
         result => result,

@@ -1,5 +1,5 @@
-//! The process that is a WASM container. In order: read what to run, leave the node's mounts, create the engine and map the compiled
-//! file, join the Pod's namespaces, build a root of its own, wait until the agent has put it into its cgroup, give up every
+//! The process that is a WASM container. In order: read what to run, join the Pod's namespaces, leave the node's mounts, create the engine
+//! and map the compiled file, build a root of its own, wait until the agent has put it into its cgroup, give up every
 //! privilege, send `ready`, run the guest, write the exit record.
 //!
 //! It outlives the agent: after `ready` it needs no other process, and any later agent finds its files (log, pid and exit
@@ -77,20 +77,21 @@ struct Args {
     program: ProgramArgs,
 }
 
-/// The agent's arguments about what to run: compiled file, kind, ABI.
+/// The agent's arguments about what to run and where: the mount namespace to begin with, compiled file, kind, ABI.
 struct ProgramArgs {
+    empty_mounts: PathBuf,
     code: PathBuf,
     kind: Kind,
     abi: Abi,
 }
 
 impl ProgramArgs {
-    const USAGE: &str = "CODE KIND ABI";
+    const USAGE: &str = "MOUNTS CODE KIND ABI";
 
     fn parse(args: &mut impl Iterator<Item = OsString>) -> Option<Self> {
-        let code = args.next()?.into();
+        let (empty_mounts, code) = (args.next()?.into(), args.next()?.into());
         let (kind, abi) = (args.next()?, args.next()?);
-        Some(Self { code, kind: kind.to_str()?.parse().ok()?, abi: abi.to_str()?.parse().ok()? })
+        Some(Self { empty_mounts, code, kind: kind.to_str()?.parse().ok()?, abi: abi.to_str()?.parse().ok()? })
     }
 }
 
@@ -146,17 +147,19 @@ fn prepare(channel: &Channel) -> Result<Container, Failure> {
     nix::unistd::setsid().map_err(Failure::io("becoming a session leader"))?;
     let args = parse_args()?;
     let spec = read_spec(&args)?;
+    root::read_proc();
     confine::take_oom_score(spec.oom_score_adj).map_err(Failure::io("writing /proc/self/oom_score_adj"))?;
     let claim = Claim::open(&args.dir)?;
     let attached = Arc::new(Attached::listen(&args.dir, &spec)?);
     let log = Arc::new(Log::open(&spec.log_path, attached.clone())?);
 
-    root::own_mounts()?;
-    let program = load(&spec, args.program)?;
-
+    let program = args.program;
+    let sources = root::Sources::open(&spec, &program.code)?;
     root::join_namespaces(&spec)?;
     let server = if program.kind.is_server() { Some(serve::Endpoint::open(&spec, &args.dir)?) } else { None };
-    let preopens = root::enter(&spec, &args.dir.join("root"))?;
+    sources.leave_node(&program.empty_mounts)?;
+    let program = load(&spec, &program)?;
+    let preopens = sources.enter(&spec)?;
     channel.wait_for_go().map_err(Failure::io("waiting for the agent"))?;
     let records = Arc::new(claim.write_pid()?);
     confine::drop_privileges(&spec)?;
@@ -178,18 +181,16 @@ fn stdio_of(log: Arc<Log>, attached: &Arc<Attached>) -> Result<(Stdio, Option<Co
     }
 }
 
-/// Maps the compiled file into an engine of its own. Signals stop the guest from then on.
-fn load(spec: &ContainerSpec, ProgramArgs { code, kind, abi }: ProgramArgs) -> Result<Program, Failure> {
+/// Maps the compiled file into an engine of its own, after [`root::Sources::leave_node`]. Signals stop the guest from then on.
+fn load(spec: &ContainerSpec, &ProgramArgs { kind, abi, .. }: &ProgramArgs) -> Result<Program, Failure> {
     let settings = match kind.is_server() {
         true => pooled_config(&spec.proposals, abi, http_concurrency(spec)),
         false => guest_config(&spec.proposals, abi),
     };
     let engine = Engine::new(&settings).map_err(|error| Failure::new(Refusal::Missing, format!("making the engine: {error:#}")))?;
-    let code = guest::Code::map(&engine, &code, kind)?;
+    let code = guest::Code::map(&engine, Path::new(root::CODE), kind)?;
     guest::check_memory(&code, spec)?;
     signals::install(&engine)?;
-    // It is read from /proc at first use. Stacks of the stack-switching proposal need it where there is no /proc any more.
-    let _page_size = rustix::param::page_size();
     Ok(Program { kind, abi, engine, code })
 }
 

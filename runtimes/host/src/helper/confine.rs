@@ -52,7 +52,7 @@ fn enter(rights: Rights, root: &Path) -> Result<(), Failure> {
     confine::make_mounts_private().map_err(doing(step))?;
     match rights {
         Rights::Files => confine::mount_itself(root).map_err(doing(step))?,
-        Rights::Memory => confine::mount_empty(root).map_err(doing(step))?,
+        Rights::Memory => confine::mount_empty(root, &[]).map_err(doing(step))?,
     }
     chdir(root).map_err(doing(step))?;
     confine::enter_working_dir().map_err(doing(step))

@@ -29,7 +29,7 @@ impl WasmtimeRuntime {
         let text = serde_json::to_vec(&further).map_err(std::io::Error::other).map_err(RuntimeError::io("writing the exec's spec"))?;
         let path = files.path("json");
         blocking(move || write_atomic(&path, &text, PRIVATE).map_err(RuntimeError::io(format!("writing {}", path.display())))).await?;
-        let mut args: Vec<OsString> = vec!["exec".into(), dir.into(), files.path("json").into()];
+        let mut args: Vec<OsString> = vec!["exec".into(), files.path("json").into(), self.empty_mounts.path().into()];
         args.extend(artifact.shim_args());
         args.extend(exec.outlives_session.then(|| "outlives".into()));
         let socket = launch_helper(&self.shim, args, Some(group), PidNamespace::Own, permit).await?;

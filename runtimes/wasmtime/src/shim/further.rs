@@ -24,9 +24,8 @@ const KILLED: i32 = 137;
 /// The thread polls.
 const STACK_LEN: usize = 64 << 10;
 
-/// The agent's arguments: state directory, description, what to run, whether it outlives its session.
+/// The agent's arguments: description, what to run, whether it outlives its session.
 struct Args {
-    dir: PathBuf,
     spec: PathBuf,
     program: ProgramArgs,
     outlives_session: bool,
@@ -50,20 +49,22 @@ fn prepare(channel: &Arc<Channel>) -> Result<(Program, Arc<Guest>), Failure> {
     nix::unistd::setsid().map_err(Failure::io("becoming a session leader"))?;
     let args = parse_args()?;
     let spec: ContainerSpec = read_json(&args.spec)?;
+    root::read_proc();
     confine::take_oom_score(spec.oom_score_adj).map_err(Failure::io("writing /proc/self/oom_score_adj"))?;
-    root::own_mounts()?;
-    let program = load(&spec, args.program)?;
+    let terminal = if spec.tty { Some(terminal::open().map_err(Failure::io("opening the terminal"))?) } else { None };
+    let program = args.program;
+    let sources = root::Sources::open(&spec, &program.code)?;
+    root::join_namespaces(&spec)?;
+    sources.leave_node(&program.empty_mounts)?;
+    let program = load(&spec, &program)?;
+    let preopens = sources.enter(&spec)?;
 
     let mut fds = channel.wait_for_go().map_err(Failure::io("waiting for the agent"))?.into_iter();
     let container = fds.next().ok_or_else(|| Failure::new(Refusal::Io, "the agent sent no descriptor of the container"))?;
-    let streams = match spec.tty {
-        true => terminal::open().map(|(session, master)| Streams { session, terminal: Some(master) }),
-        false => Streams::of_pipes(&mut fds),
+    let Streams { session, terminal } = match terminal {
+        Some((session, master)) => Streams { session, terminal: Some(master) },
+        None => Streams::of_pipes(&mut fds).map_err(Failure::io("opening the streams"))?,
     };
-    let Streams { session, terminal } = streams.map_err(Failure::io("opening the streams"))?;
-
-    root::join_namespaces(&spec)?;
-    let preopens = root::enter(&spec, &args.dir.join("root"))?;
     confine::drop_privileges(&spec)?;
     let master = terminal.as_ref().map(|terminal| terminal.fd.try_clone()).transpose().map_err(Failure::io("opening the terminal"))?;
     let outliving = args.outlives_session.then(|| Outliving { terminal, _outputs: fds.collect() });
@@ -75,11 +76,11 @@ fn prepare(channel: &Arc<Channel>) -> Result<(Program, Arc<Guest>), Failure> {
 fn parse_args() -> Result<Args, Failure> {
     let mut args = std::env::args_os().skip(2);
     let mut parse = || {
-        let (dir, spec) = (args.next()?.into(), args.next()?.into());
+        let spec = args.next()?.into();
         let program = ProgramArgs::parse(&mut args)?;
-        Some(Args { dir, spec, program, outlives_session: args.any(|arg| arg == "outlives") })
+        Some(Args { spec, program, outlives_session: args.any(|arg| arg == "outlives") })
     };
-    let usage = || format!("usage: skiff-shim-wasmtime exec DIR SPEC {} [outlives]; the node agent starts it", ProgramArgs::USAGE);
+    let usage = || format!("usage: skiff-shim-wasmtime exec SPEC {} [outlives]; the node agent starts it", ProgramArgs::USAGE);
     parse().ok_or_else(|| Failure::new(Refusal::Io, usage()))
 }
 

@@ -2,24 +2,25 @@
 //! at their paths. The shim itself needs three files of it (resolv.conf, hosts, hostname: `getaddrinfo` then answers as in the
 //! Pod); the guest sees the rest.
 //!
-//! Mounts are opened as descriptors before the old root is left and attached afterwards, so neither a link in a volume nor a
+//! Mounts are opened as descriptors before the node's mounts are left and attached afterwards, so neither a link in a volume nor a
 //! path in the spec can lead back to the node. The working directory is looked up once, within the mount that has it, and attached
 //! at a path of its own: it cannot lead out of that mount, and nothing that the guest does later changes what it is.
 
+use std::ffi::CStr;
 use std::fs::{self, File};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use nix::sched::{CloneFlags, setns, unshare};
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, setns};
 use nix::sys::stat::Mode;
 use nix::sys::statvfs::{FsFlags, statvfs};
-use nix::unistd::{chdir, pivot_root};
+use nix::unistd::{chdir, chroot, fchdir};
 use runtimes_contract::{ContainerSpec, Mount};
 use runtimes_host::files::open_in_root;
-use runtimes_host::mounts::{attach, detached, detached_at, make_read_only, map_ids};
+use runtimes_host::mounts::{EmptyMounts, attach, detached, detached_at, detached_tmpfs, make_read_only, map_ids};
 use runtimes_shim::launch::Refusal;
 use wasmtime_wasi::FsPerms;
 
@@ -31,6 +32,12 @@ const RESOLVER_FILES: [&str; 3] = ["/etc/hostname", "/etc/hosts", "/etc/resolv.c
 const GUEST_ROOT: &str = "/.skiff-guest-root";
 /// Where the working directory is attached.
 const WORKING_DIR: &str = "/.skiff-working-dir";
+/// Where the compiled file is until [`Sources::enter`].
+pub const CODE: &str = EmptyMounts::FILE;
+/// The bounds and the mode of our own root.
+const ROOT_OPTIONS: [(&CStr, &CStr); 3] = [(c"mode", c"755"), (c"size", c"1m"), (c"nr_inodes", c"4k")];
+/// No program runs from our own root, and no device and no user's rights are there.
+const ROOT_ATTRIBUTES: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV | libc::MOUNT_ATTR_NOEXEC;
 /// Name services that are built into glibc; a distribution's choice would want its plug-ins.
 const NSSWITCH: &str = "hosts: files dns\n";
 
@@ -60,48 +67,59 @@ pub fn join_namespaces(spec: &ContainerSpec) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes the mounts of this process its own. There, the process seems to be in no cgroup: the engine asks six times for the CPUs that the
-/// process may use, and std would read the quotas of all the cgroups above the container each time, which takes a millisecond in all.
-/// The threads of a container follow from its spec instead. Mounts of the node that end meanwhile stay until [`enter`].
-pub fn own_mounts() -> Result<(), Failure> {
-    let owning = "leaving the mounts of the node";
-    unshare(CloneFlags::CLONE_NEWNS).map_err(Failure::io(owning))?;
-    mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>).map_err(Failure::io(owning))?;
-    let hidden = mount(Some("/dev/null"), "/proc/self/cgroup", None::<&str>, MsFlags::MS_BIND, None::<&str>);
-    if let Err(error) = hidden {
-        eprintln!("the start takes longer, because the cgroups of this process are not hidden: {error}");
-    }
-    Ok(())
+/// Reads what a library reads of `/proc` at first use, and does not find after [`Sources::enter`]: stacks of the stack-switching proposal
+/// need the size of a page.
+pub fn read_proc() {
+    let _page_size = rustix::param::page_size();
 }
 
-/// Leaves the node's file system for one that contains only the spec's mounts, after [`own_mounts`]. `root` is an empty directory to
-/// build it on.
-pub fn enter(spec: &ContainerSpec, root: &Path) -> Result<Vec<Preopen>, Failure> {
-    let building = "building the root file system";
-    let user_namespace = spec.sandbox.user.as_ref().map(|user| File::open(&user.path)).transpose();
-    let user_namespace = user_namespace.map_err(Failure::io("opening the user namespace"))?;
-    let mut taken = Vec::new();
-    for wanted in &spec.mounts {
-        taken.push((wanted, take(wanted, user_namespace.as_ref())?));
+/// What the root of a container is made of, opened while the files of the node are in reach.
+pub struct Sources {
+    mounts: Vec<Taken>,
+    code: OwnedFd,
+}
+
+impl Sources {
+    /// Opens the spec's mounts and the compiled file.
+    pub fn open(spec: &ContainerSpec, code: &Path) -> Result<Self, Failure> {
+        let user_namespace = spec.sandbox.user.as_ref().map(|user| File::open(&user.path)).transpose();
+        let user_namespace = user_namespace.map_err(Failure::io("opening the user namespace"))?;
+        let mounts = spec.mounts.iter().map(|wanted| take(wanted, user_namespace.as_ref())).collect::<Result<_, _>>()?;
+        let code = detached_at(code, false).map_err(Failure::io(format!("mounting {}", code.display())))?;
+        Ok(Self { mounts, code })
     }
-    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-    mount(Some("tmpfs"), root, Some("tmpfs"), flags, Some("mode=755,size=1m,nr_inodes=4k")).map_err(Failure::io(building))?;
-    chdir(root).map_err(Failure::io(building))?;
-    pivot_root(".", ".").map_err(Failure::io(building))?;
-    umount2(".", MntFlags::MNT_DETACH).map_err(Failure::io(building))?;
-    chdir("/").map_err(Failure::io(building))?;
-    fs::create_dir("/etc").map_err(Failure::io(building))?;
-    fs::write("/etc/nsswitch.conf", NSSWITCH).map_err(Failure::io(building))?;
-    for (wanted, source) in &taken {
-        set_down(wanted, source)?;
+
+    /// Leaves the node's mounts for none but the compiled file, at [`CODE`]. `empty` is the path of [`EmptyMounts`].
+    ///
+    /// There is no `/proc` any more, so that this process seems to be in no cgroup: the engine asks six times for the CPUs that it may use,
+    /// and std would read the quotas of all the cgroups above the container each time, which takes a millisecond in all. The threads of a
+    /// container follow from its spec instead.
+    pub fn leave_node(&self, empty: &Path) -> Result<(), Failure> {
+        let leaving = "leaving the mounts of the node";
+        EmptyMounts::enter_copy(empty).map_err(Failure::io(leaving))?;
+        attach(&self.code, Path::new(CODE)).map_err(Failure::io(leaving))
     }
-    let are_dirs: Vec<bool> = taken.iter().map(|(_, source)| source.is_dir).collect();
-    let mut preopens = preopens(&spec.mounts, &are_dirs)?;
-    if let Some(working_dir) = WorkingDir::new(&preopens, &spec.working_dir) {
-        let preopen = working_dir.attach()?;
-        preopens.push(preopen);
+
+    /// Enters a root that contains only the spec's mounts, after [`Sources::leave_node`].
+    pub fn enter(self, spec: &ContainerSpec) -> Result<Vec<Preopen>, Failure> {
+        let building = "building the root file system";
+        let root = detached_tmpfs(&ROOT_OPTIONS, ROOT_ATTRIBUTES).map_err(Failure::io(building))?;
+        attach(&root, Path::new("/")).map_err(Failure::io(building))?;
+        // What is covered by it has nothing of the node, and no path leads there.
+        fchdir(&root).and_then(|()| chroot(".")).and_then(|()| chdir("/")).map_err(Failure::io(building))?;
+        fs::create_dir("/etc").map_err(Failure::io(building))?;
+        fs::write("/etc/nsswitch.conf", NSSWITCH).map_err(Failure::io(building))?;
+        for (wanted, source) in spec.mounts.iter().zip(&self.mounts) {
+            set_down(wanted, source)?;
+        }
+        let are_dirs: Vec<bool> = self.mounts.iter().map(|source| source.is_dir).collect();
+        let mut preopens = preopens(&spec.mounts, &are_dirs)?;
+        if let Some(working_dir) = WorkingDir::new(&preopens, &spec.working_dir) {
+            let preopen = working_dir.attach()?;
+            preopens.push(preopen);
+        }
+        Ok(preopens)
     }
-    Ok(preopens)
 }
 
 /// A mount that is not anywhere yet.
@@ -251,14 +269,6 @@ mod tests {
         let preopens = preopens(mounts, are_dirs).unwrap();
         let dir = WorkingDir::new(&preopens, Path::new(path))?;
         Some((dir.base.dir.display().to_string(), dir.below.display().to_string()))
-    }
-
-    #[test]
-    fn a_process_of_its_own_mounts_seems_to_be_in_no_cgroup() {
-        let cgroups = || fs::read_to_string("/proc/self/cgroup").map_err(|error| error.to_string());
-        let hidden = std::thread::spawn(move || own_mounts().map_err(|failure| failure.message).and_then(|()| cgroups()));
-        assert_eq!(hidden.join().ok(), Some(Ok(String::new())));
-        assert!(cgroups().is_ok_and(|cgroups| !cgroups.is_empty()), "the mounts of the others are as before");
     }
 
     #[test]

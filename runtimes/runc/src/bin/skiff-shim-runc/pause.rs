@@ -149,7 +149,7 @@ fn leave_mounts(dir: &Path) -> std::io::Result<PathBuf> {
     let flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY | MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
     mount(none, &program, none, flags, none)?;
     let root = dir.join(ROOT);
-    confine::mount_empty(&root)?;
+    confine::mount_empty(&root, &[])?;
     chdir(&root)?;
     Ok(program)
 }
