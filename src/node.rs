@@ -193,8 +193,9 @@ pub fn start(tasks: &Tasks, settings: &NodeSettings, parts: Parts, identity: Ide
         activator: None,
     };
     let (proxy_informers, stop) = (informers.clone(), cancel.clone());
+    let machine = node_proxy::MachineReader { addresses: node_network::addresses, listening: node_network::listening };
     tasks.own("service-proxy", async move {
-        node_proxy::run(client, &proxy_informers, proxy, node_network::listening, stop).await.context("the Service proxy ended")
+        node_proxy::run(client, &proxy_informers, proxy, machine, stop).await.context("the Service proxy ended")
     });
     let resolvers = watch::Sender::new(resolvers(settings));
     let (names, stop) = (dns_config(settings, resolvers.subscribe()), cancel.clone());

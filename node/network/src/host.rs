@@ -3,6 +3,8 @@
 //! range ends in an interface without a link, where the rules reject packets. (The node's own programs need *some* route there:
 //! without one the kernel would reject their connections before Services are translated.)
 
+use std::fs;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::Ipv4Net;
@@ -10,7 +12,6 @@ use sha2::{Digest, Sha256};
 
 use crate::netlink::message::{self, ROUTE_PROTOCOL, Target};
 use crate::netlink::{Address, Link, Request, Route, Socket};
-use crate::sandbox::sysctl;
 use crate::segment::{self, Segment};
 use crate::{Config, NetworkError, Peer, ledger};
 
@@ -58,7 +59,7 @@ impl Present {
     }
 
     fn index(&self, name: &str) -> Result<u32, NetworkError> {
-        let missing = || NetworkError::kernel(format!("finding interface {name}"))(std::io::ErrorKind::NotFound.into());
+        let missing = || NetworkError::kernel(format!("finding interface {name}"))(io::ErrorKind::NotFound.into());
         self.links.iter().find(|link| link.name == name).map(|link| link.index).ok_or_else(missing)
     }
 
@@ -148,6 +149,15 @@ pub(crate) fn configure(config: &Config, pod_cidr: Ipv4Net, pods: &[(Ipv4Addr, S
     socket.apply(requests)
 }
 
+/// Writes a sysctl of the node's network, if the kernel has it.
+fn sysctl(name: &str, value: &str) -> Result<(), NetworkError> {
+    let path = format!("/proc/sys/net/{name}");
+    match fs::write(&path, value) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(NetworkError::io(format!("writing {value} to {path}"))(error)),
+        _ => Ok(()),
+    }
+}
+
 /// Lets the node reach host ports by its localhost. The rules must be written before: they keep Pods out of it.
 pub(crate) fn route_localhost(config: &Config, pod_cidr: Ipv4Net) -> Result<(), NetworkError> {
     let segments = segment::all(&config.prefix, pod_cidr);
@@ -235,7 +245,7 @@ fn interface(name: &str, ip: Ipv4Addr, mtu: u32) -> [Request; 3] {
 /// the first Pod until it has noticed the new carrier, up to a second later.
 fn give_carrier(socket: &mut Socket, segment: &Segment, mtu: u32) -> Result<(), NetworkError> {
     let Segment { bridge, carrier: [port, peer], .. } = segment;
-    let missing = || NetworkError::kernel(format!("finding interface {bridge}"))(std::io::ErrorKind::NotFound.into());
+    let missing = || NetworkError::kernel(format!("finding interface {bridge}"))(io::ErrorKind::NotFound.into());
     let controller = socket.link(bridge)?.ok_or_else(missing)?.index;
     let mut requests = vec![message::add_pair(port, peer, mtu)];
     requests.extend([port, peer].map(|name| message::without_ipv6_addresses(name)));

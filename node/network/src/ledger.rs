@@ -30,6 +30,8 @@ pub(crate) struct Record {
 pub(crate) struct Ledger {
     dir: PathBuf,
     records: BTreeMap<String, Record>,
+    /// The addresses in the records.
+    taken: HashSet<Ipv4Addr>,
     last: Option<Ipv4Addr>,
 }
 
@@ -55,7 +57,8 @@ impl Ledger {
             }
         }
         let last = fs::read_to_string(dir.join(LAST)).ok().and_then(|text| text.trim().parse().ok());
-        Ok(Self { dir: dir.to_owned(), records, last })
+        let taken = records.values().map(|record: &Record| record.ip).collect();
+        Ok(Self { dir: dir.to_owned(), records, taken, last })
     }
 
     pub(crate) fn records(&self) -> &BTreeMap<String, Record> {
@@ -75,15 +78,13 @@ impl Ledger {
         let reserved = self.records.get(uid).map(|record| record.ip);
         let ip = match reserved {
             Some(ip) => ip,
-            None => {
-                let taken = others().map(|record| record.ip).collect();
-                pick(range, self.last, &taken).ok_or(NetworkError::Exhausted(range))?
-            }
+            None => pick(range, self.last, &self.taken).ok_or(NetworkError::Exhausted(range))?,
         };
         let record = Record { ip, hostname: hostname.to_owned(), host_ports: host_ports.to_vec() };
         if self.records.get(uid) != Some(&record) {
             let text = serde_json::to_vec(&record).map_err(|e| damaged(&self.path(uid), &e))?;
             write(&self.path(uid), &text)?;
+            self.taken.insert(ip);
             self.records.insert(uid.to_owned(), record.clone());
         }
         if reserved.is_none() {
@@ -96,7 +97,9 @@ impl Ledger {
     /// Forgets a Pod.
     pub(crate) fn release(&mut self, uid: &str) -> Result<(), NetworkError> {
         remove(&self.path(uid))?;
-        self.records.remove(uid);
+        if let Some(record) = self.records.remove(uid) {
+            self.taken.remove(&record.ip);
+        }
         Ok(())
     }
 

@@ -20,6 +20,7 @@ mod host;
 mod ledger;
 mod listeners;
 mod netlink;
+mod proc_mount;
 mod rules;
 mod sandbox;
 mod segment;
@@ -40,6 +41,7 @@ pub use node_netfilter::Protocol;
 pub use sysctl::set_sysctls;
 
 use ledger::{Ledger, Record};
+use proc_mount::ProcMount;
 use rules::Inputs;
 use sandbox::{Plan, in_thread};
 
@@ -58,6 +60,8 @@ struct Shared {
     state: Mutex<State>,
     /// Locked while rules are computed and written, so that older rules never overwrite newer ones.
     writing: Mutex<()>,
+    /// For the sysctls of Pods.
+    proc_mount: ProcMount,
 }
 
 struct State {
@@ -80,7 +84,7 @@ impl Network {
             host::check_ranges(&config)?;
             let ledger = Ledger::open(&config.state_dir.join("pods"))?;
             let state = Mutex::new(State { ledger, pod_cidr: None, nodes: Vec::new(), rules_failed: false });
-            Ok(Self { shared: Arc::new(Shared { config, state, writing: Mutex::new(()) }) })
+            Ok(Self { shared: Arc::new(Shared { config, state, writing: Mutex::new(()), proc_mount: ProcMount::default() }) })
         })
         .await
     }
@@ -132,9 +136,9 @@ impl Network {
         })
         .await?;
         if !built {
-            let plan = plan.clone();
+            let (plan, shared) = (plan.clone(), Arc::clone(&self.shared));
             // A thread of its own: it ends up in the Pod's namespaces.
-            in_thread(move || plan.build()).await?;
+            in_thread(move || plan.build(&shared.proc_mount)).await?;
         }
         Ok(PodNetwork { ip: IpAddr::V4(plan.ip), sandbox: plan.sandbox() })
     }
@@ -244,6 +248,13 @@ impl Network {
     pub async fn remove_all(&self) -> Result<(), NetworkError> {
         remove(&self.shared.config.prefix, &self.shared.config.state_dir).await
     }
+}
+
+/// The IPv4 addresses of the interfaces of the calling thread's network namespace. Blocks. Interfaces are not listed for this: with many
+/// Pods that takes the kernel long, and holds up everybody who changes one.
+pub fn addresses() -> std::io::Result<Vec<Ipv4Addr>> {
+    let addresses = netlink::Socket::open().and_then(|mut socket| socket.addresses()).map_err(std::io::Error::other)?;
+    Ok(addresses.into_iter().map(|address| address.ip).collect())
 }
 
 /// The number of Pods that a range has addresses for.

@@ -23,6 +23,7 @@ use runtimes_host::user_namespace::{Owned, UserNamespaceError};
 use crate::NetworkError;
 use crate::netlink::message::{self, Target};
 use crate::netlink::{Request, Socket};
+use crate::proc_mount::ProcMount;
 
 /// `NSFS_MAGIC` of `<linux/magic.h>`.
 const NSFS: FsType = FsType(0x6e73_6673);
@@ -31,8 +32,7 @@ const INSIDE: &str = "eth0";
 /// The namespaces of every Pod by the kernel's names for them, and the one that only some Pods have.
 const KINDS: [&str; 3] = ["net", "ipc", "uts"];
 const USER: &str = "user";
-/// Sysctls of a Pod's network namespace, each with its purpose. Those that the kernel does not have are skipped. Few: each is
-/// looked up among those of all namespaces.
+/// Sysctls of a Pod's network namespace, each with its purpose.
 const SYSCTLS: &[(&str, &str)] = &[
     // Pods share a link but send through the node, where Services are translated.
     ("ipv4/conf/all/accept_redirects", "0"),
@@ -79,7 +79,7 @@ impl Plan {
 
     /// Builds the sandbox. Moves the calling thread into the new namespaces: the thread must end afterwards. The rest of an
     /// earlier attempt is removed first.
-    pub(crate) fn build(&self) -> Result<(), NetworkError> {
+    pub(crate) fn build(&self, proc_mount: &ProcMount) -> Result<(), NetworkError> {
         let mut host = Socket::open()?;
         remove(&self.dir, Some(&self.veth))?;
         let bridge = host.link(&self.bridge)?.ok_or(NetworkError::NoPodCidr)?;
@@ -97,9 +97,7 @@ impl Plan {
             }
         }
         nix::unistd::sethostname(&self.hostname).map_err(system("setting the hostname"))?;
-        for (name, value) in SYSCTLS {
-            sysctl(name, value)?;
-        }
+        proc_mount.write(SYSCTLS)?;
         let own = File::open(self.dir.join("net")).map_err(NetworkError::io(format!("opening the namespace of pod {}", self.uid)))?;
         let mut requests =
             vec![message::add_veth(&self.veth, INSIDE, own.as_fd(), self.ip, bridge.mtu), message::without_ipv6_addresses(&self.veth)];
@@ -158,15 +156,6 @@ pub(crate) fn build_ipc(uid: &str, dir: &Path) -> Result<PathBuf, NetworkError> 
     unshare(CloneFlags::CLONE_NEWIPC).map_err(failed)?;
     pin(Path::new("/proc/thread-self/ns/ipc"), &path)?;
     Ok(path)
-}
-
-/// Writes a sysctl of the calling thread's network namespace, if the kernel has it.
-pub(crate) fn sysctl(name: &str, value: &str) -> Result<(), NetworkError> {
-    let path = format!("/proc/sys/net/{name}");
-    match fs::write(&path, value) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(NetworkError::io(format!("writing {value} to {path}"))(error)),
-        _ => Ok(()),
-    }
 }
 
 fn is_pinned(path: &Path) -> bool {

@@ -36,7 +36,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use config::Config;
 pub use error::ProxyError;
-pub use machine::Listening;
+pub use machine::MachineReader;
 pub use node_netfilter::Protocol;
 
 use activator::report::Reporter;
@@ -59,13 +59,13 @@ const COMPONENT: &str = "kube-proxy";
 const UNSAFE_ADDRESS: &str = "UnsafeAddress";
 
 /// Programs Services until cancelled; `client` writes the node's Events. The error is a missing tool at the start; later
-/// failures are logged and tried again. A Service gets no port on which, according to `listening`, a program of the node
+/// failures are logged and tried again. A Service gets no port on which, according to `machine`, a program of the node
 /// listens.
 pub async fn run(
     client: kube::Client,
     informers: &Informers,
     config: Config,
-    listening: Listening,
+    machine: MachineReader,
     cancel: CancellationToken,
 ) -> Result<(), ProxyError> {
     tool::has_table(&config.table()).await?;
@@ -83,7 +83,7 @@ pub async fn run(
     let (mut services, mut slices) = (informers.informer::<Service>().changes(), informers.informer::<EndpointSlice>().changes());
     let (mut has_services, mut has_slices) = (false, false);
     let mut state = State::new(config.clone());
-    let mut writer = Writer::new(config, recorder, listening, activations);
+    let mut writer = Writer::new(config, recorder, machine, activations);
     let mut verify = tokio::time::interval(VERIFY_PERIOD);
     verify.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -135,7 +135,7 @@ async fn until(due: Option<Instant>) {
 struct Writer {
     config: Config,
     recorder: Recorder,
-    listening: Listening,
+    machine: MachineReader,
     /// What the activator must have of the rules.
     activations: watch::Sender<Arc<Activations>>,
     /// The rules in the table; `None` when they are unknown, and the whole table is written next.
@@ -148,8 +148,8 @@ struct Writer {
 }
 
 impl Writer {
-    fn new(config: Config, recorder: Recorder, listening: Listening, activations: watch::Sender<Arc<Activations>>) -> Self {
-        Self { config, recorder, listening, activations, installed: None, due: None, written: None, retry: RETRY_MIN, warned: false }
+    fn new(config: Config, recorder: Recorder, machine: MachineReader, activations: watch::Sender<Arc<Activations>>) -> Self {
+        Self { config, recorder, machine, activations, installed: None, due: None, written: None, retry: RETRY_MIN, warned: false }
     }
 
     /// Sets the time of the next write, if there is anything to write.
@@ -218,8 +218,8 @@ impl Writer {
 
     /// Reads on which ports the node's own programs listen. After a failure the last result stays.
     async fn read_machine(&self, state: &mut State) {
-        let (config, listening) = (self.config.clone(), self.listening);
-        let read = api_tasks::blocking("service-proxy/read-machine", move || Machine::read(&config, listening)).await;
+        let (config, reader) = (self.config.clone(), self.machine);
+        let read = api_tasks::blocking("service-proxy/read-machine", move || Machine::read(&config, reader)).await;
         match read {
             Ok(Ok(machine)) => state.set_machine(machine),
             Ok(Err(error)) => tracing::warn!(%error, source = ?std::error::Error::source(&error), "machine not read"),

@@ -8,8 +8,14 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use crate::{Config, ProxyError};
 
-/// Reads the sockets on which the machine's programs listen. It may block.
-pub type Listening = fn() -> io::Result<Vec<Listener>>;
+/// How a machine is read. The functions may block.
+#[derive(Clone, Copy, Debug)]
+pub struct MachineReader {
+    /// The addresses of its interfaces.
+    pub addresses: fn() -> io::Result<Vec<Ipv4Addr>>,
+    /// The sockets on which its programs listen.
+    pub listening: fn() -> io::Result<Vec<Listener>>,
+}
 
 /// A machine's addresses, and the sockets on which its programs listen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,10 +26,9 @@ pub(crate) struct Machine {
 
 impl Machine {
     /// Reads the machine. Blocks.
-    pub(crate) fn read(config: &Config, listening: Listening) -> Result<Self, ProxyError> {
-        let interfaces = nix::ifaddrs::getifaddrs().map_err(|errno| ProxyError::Machine(errno.into()))?;
-        let addresses = interfaces.filter_map(|interface| Some(interface.address?.as_sockaddr_in()?.ip())).collect();
-        let listeners = listening().map_err(ProxyError::Machine)?.into_iter().map(|listener| (listener.protocol, listener.at));
+    pub(crate) fn read(config: &Config, reader: MachineReader) -> Result<Self, ProxyError> {
+        let addresses = (reader.addresses)().map_err(ProxyError::Machine)?.into_iter().collect();
+        let listeners = (reader.listening)().map_err(ProxyError::Machine)?.into_iter().map(|listener| (listener.protocol, listener.at));
         let reserved = config.reserved_ports.iter().map(|port| (Protocol::Tcp, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, *port)));
         Ok(Self { addresses, listening: listeners.chain(reserved).collect() })
     }

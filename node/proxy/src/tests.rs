@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::future::Future;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 use std::sync::mpsc;
 
@@ -234,7 +234,7 @@ fn an_external_address_takes_nothing_from_the_cluster_or_its_node() {
             let at = ["10.96.0.10:53", "0.0.0.0:22", "192.0.2.1:30022"].map(|at| at.parse().expect("an address"));
             Ok(at.map(|at| Listener { protocol: Protocol::Tcp, at }).into())
         };
-        let machine = Machine::read(&config(), listening).expect("read");
+        let machine = Machine::read(&config(), MachineReader { addresses, listening }).expect("read");
         let rules = crate::fixtures::rules_on(&machine, &service("evil", spec), &[slice]);
         let mut all = rules.own;
         all.merge(&rules.external);
@@ -351,6 +351,12 @@ async fn until_holds(what: &str, mut holds: impl FnMut() -> bool) -> Duration {
     started.elapsed()
 }
 
+/// Those of the interfaces.
+fn addresses() -> std::io::Result<Vec<Ipv4Addr>> {
+    let interfaces = nix::ifaddrs::getifaddrs()?;
+    Ok(interfaces.filter_map(|interface| Some(interface.address?.as_sockaddr_in()?.ip())).collect())
+}
+
 #[test]
 fn the_running_proxy_follows_its_cluster_and_repairs_its_table() {
     isolated(|| async {
@@ -359,7 +365,8 @@ fn the_running_proxy_follows_its_cluster_and_repairs_its_table() {
         let cancel = CancellationToken::new();
         let informers = Informers::new(client.clone(), Tasks::new(cancel.clone()));
         let stop = cancel.clone();
-        let proxy = tokio::spawn(async move { run(client, &informers, config(), || Ok(Vec::new()), stop).await });
+        let machine = MachineReader { addresses, listening: || Ok(Vec::new()) };
+        let proxy = tokio::spawn(async move { run(client, &informers, config(), machine, stop).await });
         until_holds("the first table", || sh("nft list tables").contains("sk1-proxy")).await;
         until_holds("both watches", || watches() == 2).await;
         let mut web = serde_json::to_value(service("web", web("10.96.0.1"))).expect("a value");
