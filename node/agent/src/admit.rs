@@ -1,6 +1,8 @@
 //! Admission of a Pod that was bound to the node, with upstream's reasons and words. It rejects Pods that no scheduler
 //! weighed, and Pods that raced with others. Pure.
 
+use std::collections::BTreeMap;
+
 use api_model::quantity;
 use k8s_openapi::api::core::v1::{Container, Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod};
 use node_volumes::Allocatable;
@@ -17,32 +19,45 @@ pub(crate) struct Rejection {
     pub(crate) message: String,
 }
 
-/// Admits or rejects a Pod beside those that the node has admitted. `is_managed` tells of which extended resources a device plugin says how
-/// much is left.
+/// What a Pod requests of a node: computed once for each state of the Pod, because each admission weighs all Pods of the node.
+#[derive(Clone, Debug)]
+pub(crate) struct Demand {
+    pub(crate) amount: Amount,
+    extended: BTreeMap<String, i64>,
+    /// Addresses, protocols and ports.
+    host_ports: Vec<(String, String, i32)>,
+}
+
+impl Demand {
+    pub(crate) fn of(pod: &Pod) -> Self {
+        Self { amount: resources::requests(pod), extended: resources::extended_requests(pod), host_ports: host_ports(pod) }
+    }
+}
+
+/// Admits or rejects a Pod beside the demands of those that the node has admitted. `is_managed` tells of which extended resources a device
+/// plugin says how much is left.
 pub(crate) fn admit(
     pod: &Pod,
-    others: &[&Pod],
+    others: &[&Demand],
     node: Option<&Node>,
     allocatable: Allocatable,
     pods_max: u32,
     is_managed: &dyn Fn(&str) -> bool,
 ) -> Result<(), Rejection> {
-    enough(pod, others, allocatable, pods_max)?;
+    let demand = Demand::of(pod);
+    enough(demand.amount, others.iter().map(|other| other.amount), allocatable, pods_max)?;
     if let Some(node) = node {
-        enough_extended(pod, others, node, is_managed)?;
+        enough_extended(&demand, others, node, is_managed)?;
     }
     if node.is_some_and(|node| !fits_node(pod, node)) {
         return Err(predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector"));
     }
-    let wanted = host_ports(pod);
-    // Most Pods have none, and a node has many Pods.
-    let taken: Vec<_> = if wanted.is_empty() { Vec::new() } else { others.iter().flat_map(|other| host_ports(other)).collect() };
     let clash = |(ip, protocol, port): &(String, String, i32)| {
-        taken.iter().any(|(other, protocol_taken, port_taken)| {
+        others.iter().flat_map(|other| &other.host_ports).any(|(other, protocol_taken, port_taken)| {
             port == port_taken && protocol == protocol_taken && (ip == other || ip == "0.0.0.0" || other == "0.0.0.0")
         })
     };
-    if wanted.iter().any(clash) {
+    if demand.host_ports.iter().any(clash) {
         return Err(predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports"));
     }
     Ok(())
@@ -52,18 +67,18 @@ fn predicate(name: &str, message: &str) -> Rejection {
     Rejection { reason: name.to_owned(), message: format!("Predicate {name} failed: {message}") }
 }
 
-/// Whether the node has room for a Pod beside others.
-pub(crate) fn enough(pod: &Pod, others: &[&Pod], node: Allocatable, pods_max: u32) -> Result<(), Rejection> {
+/// Whether the node has room for what a Pod requests beside others.
+pub(crate) fn enough(
+    requested: Amount,
+    others: impl ExactSizeIterator<Item = Amount>,
+    node: Allocatable,
+    pods_max: u32,
+) -> Result<(), Rejection> {
     let count = u32::try_from(others.len()).unwrap_or(u32::MAX);
     if count >= pods_max {
         return Err(out_of("pods", 1, i64::from(count), i64::from(pods_max)));
     }
-    let requested = resources::requests(pod);
-    let used = others.iter().map(|other| resources::requests(other)).fold(Amount::default(), |sum, one| Amount {
-        cpu_milli: sum.cpu_milli.saturating_add(one.cpu_milli),
-        memory_bytes: sum.memory_bytes.saturating_add(one.memory_bytes),
-        storage_bytes: sum.storage_bytes.saturating_add(one.storage_bytes),
-    });
+    let used = others.fold(Amount::default(), Amount::plus);
     for (name, requested, used, capacity) in [
         ("cpu", requested.cpu_milli, used.cpu_milli, node.cpu_milli),
         ("memory", requested.memory_bytes, used.memory_bytes, node.memory_bytes),
@@ -77,16 +92,14 @@ pub(crate) fn enough(pod: &Pod, others: &[&Pod], node: Allocatable, pods_max: u3
 }
 
 /// Whether the node has enough of the extended resources that its status names. As upstream, others are none of the node's business.
-fn enough_extended(pod: &Pod, others: &[&Pod], node: &Node, is_managed: &dyn Fn(&str) -> bool) -> Result<(), Rejection> {
-    let requested = resources::extended_requests(pod);
+fn enough_extended(demand: &Demand, others: &[&Demand], node: &Node, is_managed: &dyn Fn(&str) -> bool) -> Result<(), Rejection> {
     let allocatable = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
     let of_node = |name: &str| quantity::value(&allocatable?.get(name)?.0).ok();
-    for (name, requested) in requested.into_iter().filter(|(name, requested)| *requested > 0 && !is_managed(name)) {
-        let Some(capacity) = of_node(&name) else { continue };
-        let used = others.iter().filter_map(|other| resources::extended_requests(other).remove(&name));
-        let used = used.fold(0, i64::saturating_add);
+    for (name, &requested) in demand.extended.iter().filter(|(name, requested)| **requested > 0 && !is_managed(name)) {
+        let Some(capacity) = of_node(name) else { continue };
+        let used = others.iter().filter_map(|other| other.extended.get(name)).copied().fold(0, i64::saturating_add);
         if requested > capacity.saturating_sub(used) {
-            return Err(out_of(&name, requested, used, capacity));
+            return Err(out_of(name, requested, used, capacity));
         }
     }
     Ok(())
@@ -189,10 +202,13 @@ mod tests {
                 json!({"containers": [], "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}}),
             )
         };
-        let say = |pod: &Pod, others: &[&Pod]| match admit(pod, others, Some(&node), allocatable, 3, &|name| name == "example.com/managed")
-        {
-            Ok(()) => "ok".to_owned(),
-            Err(rejection) => format!("{}: {}", rejection.reason, rejection.message),
+        let say = |pod: &Pod, others: &[&Pod]| {
+            let others: Vec<Demand> = others.iter().map(|other| Demand::of(other)).collect();
+            let others: Vec<&Demand> = others.iter().collect();
+            match admit(pod, &others, Some(&node), allocatable, 3, &|name| name == "example.com/managed") {
+                Ok(()) => "ok".to_owned(),
+                Err(rejection) => format!("{}: {}", rejection.reason, rejection.message),
+            }
         };
         let one = asks("1");
         let cases = [

@@ -54,11 +54,6 @@ impl Objects {
         self.services.list()
     }
 
-    /// The Services of a namespace as the cache has them.
-    pub(crate) fn services_of(&self, namespace: &str) -> Vec<Arc<Service>> {
-        self.services.in_namespace(namespace)
-    }
-
     /// The handler of a RuntimeClass; `None` when there is no such class. A class that the cache does not have yet is read from
     /// the server.
     pub(crate) async fn handler(&self, class: &str) -> Result<Option<String>, kube::Error> {

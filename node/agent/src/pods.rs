@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api_client::informer::{Batch, Changes, Informer, ObjectKey};
+use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-use crate::admit;
+use crate::admit::{self, Demand};
 use crate::device_plugins;
 use crate::enforce;
 use crate::error::chain;
@@ -39,8 +40,8 @@ const STATIC_PODS_WAIT: Duration = Duration::from_secs(10);
 /// One worker's handle.
 struct Handle {
     desired: watch::Sender<Desired>,
-    /// Whether the Pod counts in admission: it was admitted and has not ended.
-    taken: bool,
+    /// What the Pod takes of the node. `None` when it does not count in admission: it was not admitted, or has ended.
+    demand: Option<Demand>,
     /// Why it was turned away.
     rejection: Option<admit::Rejection>,
     /// The Pod has ended and has no worker at present.
@@ -228,22 +229,23 @@ impl Manager {
     async fn apply(&mut self, pod: Arc<Pod>, origin: Origin) {
         let uid = PodName::of(&pod).uid;
         if let Some(handle) = self.handles.get_mut(&uid) {
-            handle.taken &= !is_over(&pod);
+            handle.demand = handle.demand.take().filter(|_| !is_over(&pod)).map(|_| resize::demand(&pod));
             return self.want(&uid, |desired| desired.pod = pod);
         }
         let got_at = tokio::time::Instant::now();
         let found = self.leftovers.take(&uid);
         let (sender, desired) = watch::channel(Desired { pod: pod.clone(), origin, got_at, gone: false, eviction: None });
         let verdict = self.admission(&pod, &found).await;
-        let taken = verdict.is_ok() && !is_over(&pod);
+        let is_admitted = verdict.is_ok() && !is_over(&pod);
         let (node, cancel) = (self.node.clone(), self.cancel.child_token());
-        self.handles.insert(uid.clone(), Handle { desired: sender, taken, rejection: verdict.clone().err(), finished: None });
-        if taken {
+        let demand = is_admitted.then(|| resize::demand(&pod));
+        self.handles.insert(uid.clone(), Handle { desired: sender, demand, rejection: verdict.clone().err(), finished: None });
+        if is_admitted {
             self.node.directory.publish(&uid, Entry::taken(&pod, origin == Origin::File));
         }
         tracing::debug!(pod = %PodName::of(&pod), adopted = found.len(), "pod seen");
         self.begin(uid, async move {
-            let verdict = with_devices(&node, &desired, &found, verdict, &cancel).await?;
+            let verdict = Box::pin(with_devices(&node, &desired, &found, verdict, &cancel)).await?;
             match &verdict {
                 Ok(()) => {
                     let containers = pod.spec.as_ref().map_or(0, |spec| spec.containers.len());
@@ -271,7 +273,7 @@ impl Manager {
 
     fn begin(&mut self, uid: String, work: impl Future<Output = Option<FinishedPod>> + Send + 'static) {
         let whose = uid.clone();
-        let task = self.workers.spawn(api_tasks::named("node-agent/pod-worker", async move { (uid, work.await) }));
+        let task = self.workers.spawn(api_tasks::named("node-agent/pod-worker", work.map(|finished| (uid, finished))));
         self.tasks.insert(task.id(), whose);
     }
 
@@ -317,7 +319,7 @@ impl Manager {
                 Some(_) => Vec::new(),
                 None => cancel.run_until_cancelled(found_again(&node, &of)).await?,
             };
-            let verdict = with_devices(&node, &desired, &found, rejection.map_or(Ok(()), Err), &cancel).await?;
+            let verdict = Box::pin(with_devices(&node, &desired, &found, rejection.map_or(Ok(()), Err), &cancel)).await?;
             work(node, desired, found, verdict, cancel).await
         });
     }
@@ -360,9 +362,7 @@ impl Manager {
 
     /// Weighs a Pod against the room of the node.
     fn weigh(&self, pod: &Pod) -> Result<(), admit::Rejection> {
-        let others: Vec<Arc<Pod>> =
-            self.handles.values().filter(|handle| handle.taken).map(|handle| resize::counted(&handle.desired.borrow().pod)).collect();
-        let others: Vec<&Pod> = others.iter().map(Arc::as_ref).collect();
+        let others: Vec<&Demand> = self.handles.values().filter_map(|handle| handle.demand.as_ref()).collect();
         let this = self.node.objects.node(&self.node.config.node_name);
         admit::admit(pod, &others, this.as_deref(), self.node.allocatable(), self.node.config.pods_max, &|name| {
             self.node.device_plugins.manages(name)
@@ -377,7 +377,7 @@ impl Manager {
 
     fn gone(&mut self, uid: &str) {
         if let Some(handle) = self.handles.get_mut(uid) {
-            handle.taken = false;
+            handle.demand = None;
             self.want(uid, |desired| desired.gone = true);
         }
     }
@@ -425,7 +425,7 @@ async fn with_devices(
     }
 }
 
-/// Runs a Pod's worker to its end.
+/// Runs a Pod's worker to its end. Its future, which exists as long as the Pod, has what happens once in boxes of their own.
 async fn work(
     node: Arc<Node>,
     desired: watch::Receiver<Desired>,
@@ -434,7 +434,7 @@ async fn work(
     cancel: CancellationToken,
 ) -> Option<FinishedPod> {
     match verdict {
-        Ok(()) => Worker::adopting(node, desired, found, cancel).await.run().await,
+        Ok(()) => Box::pin(Worker::adopting(node, desired, found, cancel)).await.run().await,
         Err(rejection) => Worker::rejected(node, desired, &rejection.reason, &rejection.message, cancel).run().await,
     }
 }

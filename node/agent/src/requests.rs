@@ -4,7 +4,7 @@
 //! selects, in its own namespace. The runtime that serves their requests counts these; this part reads the counters periodically, and
 //! only of marked Services. It does not know which Service a request was sent to: a Pod of two Services counts for both.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use api_client::demand::rates::{Means, Rates};
@@ -18,7 +18,6 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::chain;
-use crate::layout::PodName;
 use crate::node::Node;
 use crate::stats;
 
@@ -72,9 +71,8 @@ impl Reporter {
 
     async fn measure(&mut self) -> Report<Requests> {
         let began = api_clock::now();
-        let candidates = self.candidates();
-        let namespaces: BTreeSet<String> = candidates.iter().map(|candidate| PodName::of(&candidate.pod).namespace).collect();
-        let services = namespaces.iter().flat_map(|namespace| marked(self.node.objects.services_of(namespace))).collect::<Vec<_>>();
+        let services = marked(self.node.objects.listed_services());
+        let candidates = self.candidates(&services);
         let backends = backends(&services, &candidates);
         let counted = self.read(&candidates, backends.values().flatten().copied().collect()).await;
         self.observe(Instant::now(), &candidates, &counted);
@@ -87,10 +85,17 @@ impl Reporter {
         Report::new(measured)
     }
 
-    /// The WASM containers that run on this node.
-    fn candidates(&self) -> Vec<Candidate> {
+    /// The WASM containers that run on this node in the namespaces of the Services.
+    fn candidates(&self, services: &[Arc<Service>]) -> Vec<Candidate> {
+        let namespaces: HashSet<&str> = services.iter().filter_map(|service| service.metadata.namespace.as_deref()).collect();
         let mut candidates = Vec::new();
+        if namespaces.is_empty() {
+            return candidates;
+        }
         for entry in self.node.directory.all() {
+            if !entry.pod.metadata.namespace.as_deref().is_some_and(|namespace| namespaces.contains(namespace)) {
+                continue;
+            }
             for (name, instance) in &entry.containers {
                 let Some((id, handler)) = &instance.running else { continue };
                 if self.node.parts.by_handler(handler).is_some_and(|runtime| runtime.runs() == ContentKind::Wasm) {
@@ -142,17 +147,20 @@ fn is_new(started_at: Option<Timestamp>, read_at: Option<Timestamp>) -> bool {
     started_at.zip(read_at).is_some_and(|(started_at, read_at)| started_at.as_second() >= read_at.as_second())
 }
 
-/// The marked ones of a namespace's Services.
+/// The marked ones of the Services, a bounded number of each namespace.
 fn marked(services: Vec<Arc<Service>>) -> Vec<Arc<Service>> {
     let is_marked = |service: &Arc<Service>| {
         service.metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(REQUESTS_COUNTED_BY))
     };
-    let mut marked: Vec<_> = services.into_iter().filter(is_marked).collect();
-    if marked.len() > SERVICES_OF_NAMESPACE_MAX {
+    let mut of_namespaces: BTreeMap<Option<String>, Vec<Arc<Service>>> = BTreeMap::new();
+    for service in services.into_iter().filter(is_marked) {
+        of_namespaces.entry(service.metadata.namespace.clone()).or_default().push(service);
+    }
+    for marked in of_namespaces.values_mut().filter(|marked| marked.len() > SERVICES_OF_NAMESPACE_MAX) {
         marked.sort_by(|one, other| one.metadata.name.cmp(&other.metadata.name));
         marked.truncate(SERVICES_OF_NAMESPACE_MAX);
     }
-    marked
+    of_namespaces.into_values().flatten().collect()
 }
 
 /// The candidates of each Service, by their indexes. A Service without a selector, or without candidates, is left out.
@@ -233,8 +241,9 @@ mod tests {
         let mark = || json!({REQUESTS_COUNTED_BY: "web"});
         let services = vec![service("default", "a", json!({}), mark()), service("default", "b", json!({}), json!({"other": "x"}))];
         assert_eq!(marked(services).len(), 1);
-        let many = (0..300).rev().map(|number| service("default", &format!("s{number:03}"), json!({}), mark())).collect();
+        let many = (0..300).rev().map(|number| service("default", &format!("s{number:03}"), json!({}), mark()));
+        let many = many.chain([service("other", "o", json!({}), mark())]).collect();
         let names: Vec<_> = marked(many).into_iter().filter_map(|service| service.metadata.name.clone()).collect();
-        assert_eq!((names.len(), names.first().map(String::as_str), names.last().map(String::as_str)), (256, Some("s000"), Some("s255")));
+        assert_eq!((names.len(), names.first().map(String::as_str), names.last().map(String::as_str)), (257, Some("s000"), Some("o")));
     }
 }

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, ResourceRequirements};
 use node_volumes::Allocatable;
 
-use crate::admit;
+use crate::admit::{self, Demand};
 use crate::container::{self, resources};
 
 /// The condition of a Pod that does not get the resources of its spec, and its reasons.
@@ -92,10 +92,10 @@ pub(crate) fn with_allocation(pod: &Arc<Pod>, allocation: &Allocation) -> Arc<Po
     Arc::new(allocated)
 }
 
-/// A Pod as it counts for the room of others: an infeasible resize does not count.
-pub(crate) fn counted(pod: &Arc<Pod>) -> Arc<Pod> {
+/// What a Pod takes of the room of others: an infeasible resize does not count.
+pub(crate) fn demand(pod: &Arc<Pod>) -> Demand {
     let is_infeasible = reported_pending(pod).is_some_and(|pending| !pending.is_deferred());
-    if is_infeasible { with_allocation(pod, &remembered(pod)) } else { pod.clone() }
+    if is_infeasible { Demand::of(&with_allocation(pod, &remembered(pod))) } else { Demand::of(pod) }
 }
 
 /// Whether a Pod's spec differs from its allocation.
@@ -116,7 +116,8 @@ pub(crate) fn weigh(pod: &Pod, others: &[&Pod], node: Allocatable) -> Result<(),
             return Err(Pending::infeasible(message));
         }
     }
-    admit::enough(pod, others, node, u32::MAX).map_err(|rejection| Pending { reason: DEFERRED, message: rejection.message })
+    let others = others.iter().map(|other| resources::requests(other));
+    admit::enough(requested, others, node, u32::MAX).map_err(|rejection| Pending { reason: DEFERRED, message: rejection.message })
 }
 
 /// The order in which Pods with deferred resizes get free resources, upstream's: Pods that do not grow first, then the higher
@@ -248,8 +249,8 @@ mod tests {
             json!({"containerStatuses": given, "conditions": [condition]})
         };
         let cpu = |pod: &Pod| resources::requests(pod).cpu_milli;
-        assert_eq!(cpu(&counted(&pod("9", status("Infeasible")))), 1_000);
-        assert_eq!(cpu(&counted(&pod("9", status("Deferred")))), 9_000);
+        let weight = |reason: &str| demand(&pod("9", status(reason))).amount.cpu_milli;
+        assert_eq!((weight("Infeasible"), weight("Deferred")), (1_000, 9_000));
         let resized = pod("9", status("Deferred"));
         assert!(differs(&resized, &remembered(&resized)));
         assert_eq!(cpu(&with_allocation(&resized, &remembered(&resized))), 1_000);

@@ -72,7 +72,7 @@ pub(crate) struct Worker {
     pod: Arc<Pod>,
     record: PodRecord,
     effects: Effects,
-    reports: mpsc::Receiver<Report>,
+    reports: mpsc::Receiver<Box<Report>>,
     tasks: JoinSet<()>,
     writer: Writer,
     /// Whether the informer delivered the Pod since its status was last compared.
@@ -96,7 +96,7 @@ impl Worker {
         reason: &str,
         message: &str,
         cancel: CancellationToken,
-    ) -> Self {
+    ) -> Box<Self> {
         let pod = desired.borrow().pod.clone();
         node.note(&pod, None, true, reason, message);
         let pod_record = adopt::rejected(&pod, reason, message, api_clock::now());
@@ -109,7 +109,7 @@ impl Worker {
         desired: watch::Receiver<Desired>,
         found: Vec<RuntimeContainer>,
         cancel: CancellationToken,
-    ) -> Self {
+    ) -> Box<Self> {
         let pod = desired.borrow().pod.clone();
         let (pod_record, useless) = adopt::adopt(&pod, found, api_clock::now());
         for one in useless {
@@ -152,7 +152,7 @@ impl Worker {
         pod_record: PodRecord,
         written: Option<Arc<PodStatus>>,
         cancel: CancellationToken,
-    ) -> Self {
+    ) -> Box<Self> {
         let Desired { pod: wanted, origin, got_at, gone, .. } = desired.borrow().clone();
         let pod_record = PodRecord { gone: pod_record.gone || gone, ..pod_record };
         let pod = crate::resize::with_allocation(&wanted, &pod_record.allocation);
@@ -166,7 +166,7 @@ impl Worker {
         let effects = Effects { node: node_of_effects, pod: pod.clone(), origin, reports: sender, ending, probe_results };
         let volumes_at = tokio::time::Instant::now() + node.config.volume_refresh;
         let timing = Timing::new(&wanted, got_at);
-        Self {
+        Box::new(Self {
             node,
             name,
             desired,
@@ -184,12 +184,12 @@ impl Worker {
             volumes_at,
             timing,
             cancel,
-        }
+        })
     }
 
     /// Runs until the Pod is gone from node and API, or until cancelled: then containers continue to run. Returns what is left of a
     /// Pod that has ended and stays in the API.
-    pub(crate) async fn run(mut self) -> Option<FinishedPod> {
+    pub(crate) async fn run(mut self: Box<Self>) -> Option<FinishedPod> {
         loop {
             let now = api_clock::now();
             self.timing.wake(SyncType::Sync);
@@ -387,9 +387,9 @@ impl Worker {
                 () = self.cancel.cancelled() => return false,
                 report = self.reports.recv() => {
                     let Some(report) = report else { return false };
-                    self.take(report);
+                    self.take(*report);
                     while let Ok(more) = self.reports.try_recv() {
-                        self.take(more);
+                        self.take(*more);
                     }
                 }
                 Some(ended) = self.tasks.join_next(), if !self.tasks.is_empty() => {

@@ -163,7 +163,8 @@ impl Task {
                 loop {
                     let wanted = self.changes.borrow_and_update().clone();
                     let (change, since) = (wanted.change, wanted.since);
-                    match self.write(wanted).await {
+                    // Boxed: most of the time nothing is written.
+                    match Box::pin(self.write(wanted)).await {
                         Written::Done => {
                             since.into_iter().for_each(|since| self.metrics.pods.status_synced(since.elapsed()));
                             self.written.send_replace(change);

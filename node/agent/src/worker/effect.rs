@@ -52,7 +52,8 @@ pub(crate) struct Effects {
     pub(crate) node: Arc<Node>,
     pub(crate) pod: Arc<Pod>,
     pub(crate) origin: Origin,
-    pub(crate) reports: mpsc::Sender<Report>,
+    /// Boxed: a channel has room for several reports from the start, and each Pod has a channel.
+    pub(crate) reports: mpsc::Sender<Box<Report>>,
     /// Cancelled when the Pod is to end: then nothing waits for what only a start needs.
     pub(crate) ending: CancellationToken,
     pub(crate) probe_results: Arc<ProbeResults>,
@@ -60,7 +61,7 @@ pub(crate) struct Effects {
 
 impl Effects {
     async fn report(&self, report: Report) {
-        if self.reports.send(report).await.is_err() {
+        if self.reports.send(Box::new(report)).await.is_err() {
             tracing::debug!("the worker has ended");
         }
     }
@@ -78,7 +79,8 @@ impl Effects {
         let ended = loop {
             match runtime.wait(&alive.id).await {
                 Ok(exit) => {
-                    let message = self.termination_message(&name, alive.attempt, exit.code).await;
+                    // Boxed as what is rare: this task waits as long as the container runs.
+                    let message = Box::pin(self.termination_message(&name, alive.attempt, exit.code)).await;
                     break ExitedInstance::from_exit(&alive.id, &alive.image_id, Some(alive.started_at), &exit, message);
                 }
                 Err(RuntimeError::NotFound(_)) => {
@@ -132,7 +134,8 @@ impl Effects {
             loop {
                 rounds.next().await;
                 let began = tokio::time::Instant::now();
-                let outcome = probe::once(&target, &probe).await;
+                // Boxed: most of the time no attempt is made.
+                let outcome = Box::pin(probe::once(&target, &probe)).await;
                 self.probe_results.count(&name, kind, outcome.is_ok(), began.elapsed());
                 if let Err(error) = &outcome {
                     self.node.note(&self.pod, Some(&name), true, "Unhealthy", format!("{} probe failed: {}", kind.as_str(), chain(error)));

@@ -30,7 +30,7 @@ impl FinishedPod {
 
 impl Worker {
     /// A worker that continues with an ended Pod.
-    pub(crate) fn resuming(node: Arc<Node>, finished: FinishedPod, cancel: CancellationToken) -> Self {
+    pub(crate) fn resuming(node: Arc<Node>, finished: FinishedPod, cancel: CancellationToken) -> Box<Self> {
         let FinishedPod { record, desired, status, probe_results } = finished;
         let mut worker = Self::with(node, desired, record, status, cancel);
         worker.effects.probe_results = probe_results;
