@@ -252,19 +252,39 @@ async fn set_up_one(context: &Context<'_>, volume: &Volume) -> Result<Option<Tim
     kind.set_up(context, volume).await.map_err(|error| error.in_volume(&volume.name))
 }
 
-/// Unmounts what is mounted below `dir`, deepest first, then removes it. Never enters a mount.
+/// The parts of a Pod's directory, and how far below each the mounts of volumes are.
+const LEVELS_OF_MOUNTS: [(&str, usize); 4] = [("volumes", 2), ("volumeDevices", 2), ("volume-subpaths", 3), ("shm", 0)];
+
+/// Unmounts what is mounted below a Pod's directory, then removes the directory. Never enters a mount.
 fn remove_tree(dir: &Path) -> Result<(), VolumeError> {
-    let mounts = mount_table::below(dir)?;
-    if !mounts.is_empty() {
-        mounts.iter().rev().try_for_each(|mount| mount_table::unmount(mount))?;
-        if let Some(left) = mount_table::below(dir)?.first() {
-            return Err(VolumeError::StillMounted(left.clone()));
-        }
+    // The kernel writes a table of all mounts of the node, so it is read only when something is mounted deeper.
+    LEVELS_OF_MOUNTS.iter().try_for_each(|(part, level)| unmount_at(&dir.join(part), *level))?;
+    match removed(dir) {
+        Err(error) if matches!(error.raw_os_error(), Some(nix::libc::EXDEV | nix::libc::EBUSY)) => {}
+        done => return done.map_err(VolumeError::io("removing", dir)),
     }
+    unmount_below(dir)?;
+    if let Some(left) = mount_table::below(dir)?.first() {
+        return Err(VolumeError::StillMounted(left.clone()));
+    }
+    removed(dir).map_err(VolumeError::io("removing", dir))
+}
+
+fn removed(dir: &Path) -> std::io::Result<()> {
     match runtimes_host::files::remove_tree(dir) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(VolumeError::io("removing", dir)(error)),
-        _ => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        done => done,
     }
+}
+
+/// Unmounts what is mounted at that level below a directory. The levels above are directories that only this crate writes.
+fn unmount_at(dir: &Path, level: usize) -> Result<(), VolumeError> {
+    let Some(level_below) = level.checked_sub(1) else { return mount_table::unmount(dir) };
+    let entries = match std::fs::read_dir(dir) {
+        Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => return Ok(()),
+        other => other.map_err(VolumeError::io("listing", dir))?,
+    };
+    entries.into_iter().try_for_each(|entry| unmount_at(&entry.map_err(VolumeError::io("listing", dir))?.path(), level_below))
 }
 
 /// Unmounts what is mounted at or below a directory, the deepest first. Blocks.

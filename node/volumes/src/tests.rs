@@ -366,6 +366,25 @@ async fn what_the_machine_has_mounted_below_a_sub_path_stays_mounted() {
     }
 }
 
+/// By a container with bidirectional propagation, for example.
+#[tokio::test]
+async fn what_was_mounted_within_a_volume_is_unmounted_and_not_emptied() {
+    let node = Node::new();
+    let host = node.dir.path().join("host");
+    fs::create_dir(&host).expect("making");
+    fs::write(host.join("file"), "1").expect("writing");
+    let pod = pod(json!([{"name": "v", "emptyDir": {}}]), json!([{"name": "v", "mountPath": "/v"}]));
+    node.set_up(&pod).await.expect("set up");
+    let volume = node.volumes.pod_dir("u-1").join("volumes/kubernetes.io~empty-dir/v");
+    fs::create_dir_all(volume.join("a/b")).expect("making");
+    fs::write(volume.join("file"), "").expect("writing");
+    mount_table::bind(&host, &volume.join("a/b")).expect("binding");
+    mount_table::bind(&host.join("file"), &volume.join("file")).expect("binding");
+    node.volumes.tear_down("u-1").await.expect("torn down");
+    assert!(!node.volumes.pod_dir("u-1").exists());
+    assert_eq!(text(host.join("file")), "1");
+}
+
 #[tokio::test]
 async fn the_containers_of_a_pod_share_one_memory() {
     let node = Node::new();
