@@ -1,11 +1,14 @@
 //! The node's parts with their operations counted and timed: each part is wrapped once, so that no caller counts anything.
 
+use std::collections::HashMap;
+use std::convert::Infallible;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::FutureExt as _;
 use ipnet::Ipv4Net;
 use node_images::{Image, ImageError, PullPolicy, RegistryAuth, WritableLayer};
 use node_network::{HostPort, NetworkError, Peer, PodNetwork};
@@ -120,6 +123,11 @@ impl Runtime for Measured<dyn Runtime> {
 
     async fn stats(&self, id: &ContainerId) -> Result<Stats, RuntimeError> {
         self.measure(Operation::ContainerStats, self.inner.stats(id)).await
+    }
+
+    async fn list_stats(&self, ids: &[ContainerId]) -> HashMap<ContainerId, Stats> {
+        let listed = self.measure(Operation::ListContainerStats, self.inner.list_stats(ids).map(Ok::<_, Infallible>)).await;
+        listed.unwrap_or_else(|never| match never {})
     }
 
     async fn http_requests(&self, id: &ContainerId) -> Result<Option<HttpRequests>, RuntimeError> {

@@ -4,14 +4,17 @@ use std::collections::HashMap;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodStatus;
-use runtimes_contract::{HttpRequests, Stats};
+use runtimes_contract::{ContainerId, HttpRequests, Stats};
 
 use crate::container::files;
-use crate::node::{Entry, Node};
+use crate::node::{Entry, Instance, Node};
 use crate::traffic::Traffic;
 
 /// The prefixes of interfaces that cAdvisor ignores.
 const IGNORED_INTERFACES: [&str; 4] = ["lo", "veth", "docker", "nerdctl"];
+
+/// The Pods that are read at once, which takes some milliseconds. The readings have one time.
+const READ_AT_ONCE: usize = 64;
 
 /// The use of a container that runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,15 +35,31 @@ pub(crate) async fn container_stats(node: &Node, entry: &Entry) -> Vec<(String, 
     all
 }
 
-/// The use of each container that runs. A container that has ended, or ends meanwhile, is left out: it uses nothing.
-pub(crate) async fn running(node: &Node, entry: &Entry) -> Vec<Usage> {
-    let mut all = Vec::new();
-    for name in entry.containers.keys() {
-        let Some(started_at) = started_at(&entry.status, name) else { continue };
-        let Some(stats) = read(node, entry, name).await.filter(|stats| *stats != Stats::default()) else { continue };
-        all.push(Usage { container: name.clone(), started_at, read_at: api_clock::now(), stats });
+/// The use of each container that runs, for each of the Pods. A container that has ended, or ends meanwhile, is left out: it uses nothing.
+pub(crate) async fn running(node: &Node, entries: &[Entry]) -> Vec<Vec<Usage>> {
+    let mut all = Vec::with_capacity(entries.len());
+    for some in entries.chunks(READ_AT_ONCE) {
+        let mut read = HashMap::new();
+        for runtime in &node.parts.runtimes {
+            let of_runtime = some.iter().flat_map(|entry| entry.containers.values()).filter_map(|instance| instance.running.as_ref());
+            let ids: Vec<_> = of_runtime.filter(|(_, handler)| handler == runtime.handler()).map(|(id, _)| id.clone()).collect();
+            if !ids.is_empty() {
+                read.extend(runtime.list_stats(&ids).await);
+            }
+        }
+        let read_at = api_clock::now();
+        all.extend(some.iter().map(|entry| of_pod(entry, &read, read_at)));
     }
     all
+}
+
+fn of_pod(entry: &Entry, read: &HashMap<ContainerId, Stats>, read_at: Timestamp) -> Vec<Usage> {
+    let usage = |(name, instance): (&String, &Instance)| {
+        let started_at = started_at(&entry.status, name)?;
+        let stats = read.get(&instance.running.as_ref()?.0).filter(|stats| **stats != Stats::default())?.clone();
+        Some(Usage { container: name.clone(), started_at, read_at, stats })
+    };
+    entry.containers.iter().filter_map(usage).collect()
 }
 
 async fn read(node: &Node, entry: &Entry, container: &str) -> Option<Stats> {

@@ -6,6 +6,7 @@ mod error;
 mod proposals;
 mod spec;
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -105,6 +106,15 @@ pub trait Runtime: Send + Sync {
 
     /// The container's present use.
     async fn stats(&self, id: &ContainerId) -> Result<Stats, RuntimeError>;
+
+    /// The present use of several containers. A container whose use cannot be read is left out.
+    async fn list_stats(&self, ids: &[ContainerId]) -> HashMap<ContainerId, Stats> {
+        let mut all = HashMap::new();
+        for id in ids {
+            all.extend(self.stats(id).await.ok().map(|stats| (id.clone(), stats)));
+        }
+        all
+    }
 
     /// The container's HTTP requests. `None` when its runtime does not serve them itself. Cheap: it is read every few seconds.
     async fn http_requests(&self, id: &ContainerId) -> Result<Option<HttpRequests>, RuntimeError>;

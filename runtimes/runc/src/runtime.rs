@@ -1,5 +1,6 @@
 //! Implements the contract with bundles, runc and shims.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -194,6 +195,10 @@ impl Runtime for RuncRuntime {
 
     async fn stats(&self, id: &ContainerId) -> Result<Stats, RuntimeError> {
         self.shims.stats(id).await
+    }
+
+    async fn list_stats(&self, ids: &[ContainerId]) -> HashMap<ContainerId, Stats> {
+        self.shims.list_stats(ids).await
     }
 
     async fn http_requests(&self, id: &ContainerId) -> Result<Option<HttpRequests>, RuntimeError> {

@@ -164,16 +164,30 @@ impl Shims {
 
     /// The use of the container's cgroup. See [`runtimes_contract::Runtime::stats`].
     pub async fn stats(&self, id: &ContainerId) -> Result<Stats, RuntimeError> {
-        let shims = self.clone();
-        let id = id.clone();
-        blocking(move || {
-            match shims.measured(&id)?.stats() {
-                // The group of a container that has ended may be gone.
-                Err(RuntimeError::NotFound(_)) => Ok(Stats::default()),
-                stats => stats,
+        let (shims, id) = (self.clone(), id.clone());
+        blocking(move || shims.read_stats(&id)).await
+    }
+
+    /// The use of several. See [`runtimes_contract::Runtime::list_stats`].
+    pub async fn list_stats(&self, ids: &[ContainerId]) -> HashMap<ContainerId, Stats> {
+        let (shims, ids) = (self.clone(), ids.to_vec());
+        let read = move |id: ContainerId| match shims.read_stats(&id) {
+            Ok(stats) => Some((id, stats)),
+            Err(error) => {
+                tracing::debug!(container = %id, %error, "no stats");
+                None
             }
-        })
-        .await
+        };
+        let all = blocking(move || Ok::<_, RuntimeError>(ids.into_iter().filter_map(read).collect()));
+        all.await.unwrap_or_default()
+    }
+
+    fn read_stats(&self, id: &ContainerId) -> Result<Stats, RuntimeError> {
+        match self.measured(id)?.stats() {
+            // The group of a container that has ended may be gone.
+            Err(RuntimeError::NotFound(_)) => Ok(Stats::default()),
+            stats => stats,
+        }
     }
 
     fn measured(&self, id: &ContainerId) -> Result<Group, RuntimeError> {

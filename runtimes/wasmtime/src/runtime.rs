@@ -3,6 +3,7 @@
 mod exec;
 mod program;
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -202,6 +203,10 @@ impl Runtime for WasmtimeRuntime {
 
     async fn stats(&self, id: &ContainerId) -> Result<Stats, RuntimeError> {
         self.shims.stats(id).await
+    }
+
+    async fn list_stats(&self, ids: &[ContainerId]) -> HashMap<ContainerId, Stats> {
+        self.shims.list_stats(ids).await
     }
 
     async fn http_requests(&self, id: &ContainerId) -> Result<Option<HttpRequests>, RuntimeError> {

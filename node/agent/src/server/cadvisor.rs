@@ -49,8 +49,9 @@ pub(super) async fn metrics(State(node): State<Arc<Node>>) -> Response {
     let own = stats::machine_interfaces(&node, &interfaces).into_iter().map(|(name, traffic)| (name.to_owned(), traffic.clone())).collect();
     let root = Measured { id: "/".to_owned(), stats: machine, interfaces: own, read_ms: now.as_millisecond(), ..Measured::nothing() };
     let mut all = vec![root];
-    for entry in node.directory.all() {
-        let running = stats::running(&node, &entry).await;
+    let entries = node.directory.all();
+    let running = stats::running(&node, &entries).await;
+    for (entry, running) in entries.iter().zip(running) {
         let Some(read_at) = running.first().map(|usage| usage.read_at) else { continue };
         let names = PodName::of(&entry.pod);
         let cgroup = node.layout.pod_cgroup(resources::qos(&entry.pod), &names.uid);
@@ -59,14 +60,14 @@ pub(super) async fn metrics(State(node): State<Arc<Node>>) -> Response {
             pod: names.name.clone(),
             namespace: names.namespace.clone(),
             stats: stats::sum(&running),
-            interfaces: stats::traffic(&node, &entry, &interfaces).into_iter().map(|traffic| (POD_INTERFACE.to_owned(), traffic)).collect(),
+            interfaces: stats::traffic(&node, entry, &interfaces).into_iter().map(|traffic| (POD_INTERFACE.to_owned(), traffic)).collect(),
             read_ms: read_at.as_millisecond(),
             limits: resources::of_pod(&entry.pod),
             ..Measured::nothing()
         });
         let id = |container: &str| entry.containers.get(container).and_then(|instance| Some(instance.running.as_ref()?.0.to_string()));
         for usage in running {
-            let requests = stats::http_requests(&node, &entry, &usage.container).await;
+            let requests = stats::http_requests(&node, entry, &usage.container).await;
             let id = id(&usage.container).unwrap_or_default();
             all.push(Measured { requests, ..of_container(&entry.pod, &names, &cgroup, id, usage) });
         }

@@ -17,10 +17,9 @@ use crate::stats::{self, Usage};
 
 /// Answers the path.
 pub(super) async fn metrics(State(node): State<Arc<Node>>) -> Response {
-    let mut pods = Vec::new();
-    for entry in node.directory.all() {
-        pods.push((PodName::of(&entry.pod), stats::running(&node, &entry).await));
-    }
+    let entries = node.directory.all();
+    let running = stats::running(&node, &entries).await;
+    let pods: Vec<_> = entries.iter().map(|entry| PodName::of(&entry.pod)).zip(running).collect();
     let own = NodeUsage::read();
     ([(header::CONTENT_TYPE, api_metrics::TEXT_FORMAT)], families(&own, &pods).text()).into_response()
 }

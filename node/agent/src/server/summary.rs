@@ -37,11 +37,12 @@ pub(super) async fn summary(State(node): State<Arc<Node>>, RawQuery(query): RawQ
     let all = !query_pairs(&query.unwrap_or_default()).iter().any(is_set);
     let entries = node.directory.all();
     let mut disks = if all { disks::measured(&node, &entries, MEASURED_FOR).await } else { HashMap::new() };
-    let mut pods = Vec::new();
-    for entry in entries {
-        let (names, running) = (PodName::of(&entry.pod), stats::running(&node, &entry).await);
-        pods.push(PodFacts { disk: disks.remove(&names.uid), names, entry, running });
-    }
+    let running = stats::running(&node, &entries).await;
+    let facts = |(entry, running): (Entry, Vec<Usage>)| {
+        let names = PodName::of(&entry.pod);
+        PodFacts { disk: disks.remove(&names.uid), names, entry, running }
+    };
+    let pods: Vec<_> = entries.into_iter().zip(running).map(facts).collect();
     let read = api_tasks::blocking("node-agent/summary", move || Summary::read(&node, &pods, all).json(&node, &pods));
     match read.await {
         Ok(summary) => Json(summary).into_response(),
