@@ -53,7 +53,7 @@ enum Chore {
     },
     /// Run the benchmarks and print the figures.
     Bench {
-        /// Part to run: api, sched, pods, memory or scale [default: all].
+        /// Part to run: api, scale, sched, pods, many, jobs or memory [default: all].
         part: Option<String>,
     },
     /// Run the fuzz targets with inputs that are derived from a seed.

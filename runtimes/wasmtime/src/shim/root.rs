@@ -159,6 +159,8 @@ fn set_down(wanted: &Mount, source: &Taken) -> Result<(), Failure> {
         File::options().write(true).create(true).truncate(false).open(target).map_err(Failure::io(mounting()))?;
     }
     attach(&source.tree, target).map_err(Failure::io(mounting()))?;
+    // It is a peer of the node's own mount where that is shared: what is attached below it would appear on the node too.
+    mount(None::<&str>, target, None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>).map_err(Failure::io(mounting()))?;
     harden(target, wanted.read_only).map_err(Failure::io(mounting()))?;
     if wanted.read_only && wanted.recursive_read_only {
         make_read_only(target).map_err(Failure::io(mounting()))?;

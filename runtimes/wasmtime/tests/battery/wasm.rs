@@ -141,6 +141,30 @@ async fn mounts_are_at_their_paths_and_read_only_ones_stay_so() {
     }
 }
 
+/// systemd makes all mounts of a node shared.
+#[tokio::test]
+async fn what_is_mounted_in_a_container_does_not_appear_on_the_node() {
+    use nix::mount::{MntFlags, MsFlags, mount, umount2};
+    let harness = Wasmtime::new();
+    let (shared, inner) = (harness.dir().join("shared"), harness.dir().join("inner"));
+    for dir in [&shared, &inner] {
+        std::fs::create_dir(dir).unwrap();
+    }
+    mount(Some("tmpfs"), &shared, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
+    mount(None::<&str>, &shared, None::<&str>, MsFlags::MS_SHARED, None::<&str>).unwrap();
+    std::fs::create_dir(shared.join("inner")).unwrap();
+    for dir in [&shared, &inner] {
+        std::fs::set_permissions(dir, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    }
+    let mut spec = spec(&harness, &guests::creating("/data/inner", "made"));
+    spec.mounts = vec![Mount::new(&shared, "/data", false), Mount::new(&inner, "/data/inner", false)];
+    let (exit, log) = run(&harness, &spec).await;
+    assert_eq!((exit.code, log.as_str()), (0, ""));
+    assert!(inner.join("made").exists());
+    assert_eq!(std::fs::read_dir(shared.join("inner")).unwrap().count(), 0, "the container's mount is on the node");
+    umount2(&shared, MntFlags::MNT_DETACH).unwrap();
+}
+
 /// Its process has the Pod's ids of the node, and no other Pod's; its files have the ids that the spec names.
 #[tokio::test]
 async fn a_guest_of_a_user_namespace_has_the_ids_of_its_pod() {
