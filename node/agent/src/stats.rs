@@ -13,7 +13,7 @@ use crate::traffic::Traffic;
 /// The prefixes of interfaces that cAdvisor ignores.
 const IGNORED_INTERFACES: [&str; 4] = ["lo", "veth", "docker", "nerdctl"];
 
-/// The Pods that are read at once, which takes some milliseconds. The readings have one time.
+/// The Pods that are read at once, which takes some milliseconds. The readings of a runtime have one time, that of their end.
 const READ_AT_ONCE: usize = 64;
 
 /// The use of a container that runs.
@@ -39,24 +39,25 @@ pub(crate) async fn container_stats(node: &Node, entry: &Entry) -> Vec<(String, 
 pub(crate) async fn running(node: &Node, entries: &[Entry]) -> Vec<Vec<Usage>> {
     let mut all = Vec::with_capacity(entries.len());
     for some in entries.chunks(READ_AT_ONCE) {
-        let mut read = HashMap::new();
+        let mut stats = HashMap::new();
         for runtime in &node.parts.runtimes {
             let of_runtime = some.iter().flat_map(|entry| entry.containers.values()).filter_map(|instance| instance.running.as_ref());
             let ids: Vec<_> = of_runtime.filter(|(_, handler)| handler == runtime.handler()).map(|(id, _)| id.clone()).collect();
             if !ids.is_empty() {
-                read.extend(runtime.list_stats(&ids).await);
+                let listed = runtime.list_stats(&ids).await;
+                let read_at = api_clock::now();
+                stats.extend(listed.into_iter().map(|(id, stats)| (id, (stats, read_at))));
             }
         }
-        let read_at = api_clock::now();
-        all.extend(some.iter().map(|entry| of_pod(entry, &read, read_at)));
+        all.extend(some.iter().map(|entry| of_pod(entry, &stats)));
     }
     all
 }
 
-fn of_pod(entry: &Entry, read: &HashMap<ContainerId, Stats>, read_at: Timestamp) -> Vec<Usage> {
+fn of_pod(entry: &Entry, stats: &HashMap<ContainerId, (Stats, Timestamp)>) -> Vec<Usage> {
     let usage = |(name, instance): (&String, &Instance)| {
         let started_at = started_at(&entry.status, name)?;
-        let stats = read.get(&instance.running.as_ref()?.0).filter(|stats| **stats != Stats::default())?.clone();
+        let (stats, read_at) = stats.get(&instance.running.as_ref()?.0).filter(|(stats, _)| *stats != Stats::default())?.clone();
         Some(Usage { container: name.clone(), started_at, read_at, stats })
     };
     entry.containers.iter().filter_map(usage).collect()

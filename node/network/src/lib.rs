@@ -11,6 +11,7 @@
 //! Pods' addresses have no range on their link: every packet of a Pod goes through the node, so Services between Pods of one
 //! node are translated in both directions whether or not bridged packets pass netfilter on this machine.
 
+mod addresses;
 mod check;
 mod config;
 mod error;
@@ -34,6 +35,7 @@ use ipnet::Ipv4Net;
 use node_netfilter::{NetfilterError, apply};
 use parking_lot::Mutex;
 
+pub use addresses::addresses;
 pub use config::{Config, HostPort, Peer, PodNetwork};
 pub use error::NetworkError;
 pub use listeners::listening;
@@ -248,13 +250,6 @@ impl Network {
     pub async fn remove_all(&self) -> Result<(), NetworkError> {
         remove(&self.shared.config.prefix, &self.shared.config.state_dir).await
     }
-}
-
-/// The IPv4 addresses of the interfaces of the calling thread's network namespace. Blocks. Interfaces are not listed for this: with many
-/// Pods that takes the kernel long, and holds up everybody who changes one.
-pub fn addresses() -> std::io::Result<Vec<Ipv4Addr>> {
-    let addresses = netlink::Socket::open().and_then(|mut socket| socket.addresses()).map_err(std::io::Error::other)?;
-    Ok(addresses.into_iter().map(|address| address.ip).collect())
 }
 
 /// The number of Pods that a range has addresses for.

@@ -259,7 +259,7 @@ const LEVELS_OF_MOUNTS: [(&str, usize); 4] = [("volumes", 2), ("volumeDevices", 
 fn remove_tree(dir: &Path) -> Result<(), VolumeError> {
     // The kernel writes a table of all mounts of the node, so it is read only when something is mounted deeper.
     LEVELS_OF_MOUNTS.iter().try_for_each(|(part, level)| unmount_at(&dir.join(part), *level))?;
-    match removed(dir) {
+    match remove_if_present(dir) {
         Err(error) if matches!(error.raw_os_error(), Some(nix::libc::EXDEV | nix::libc::EBUSY)) => {}
         done => return done.map_err(VolumeError::io("removing", dir)),
     }
@@ -267,10 +267,10 @@ fn remove_tree(dir: &Path) -> Result<(), VolumeError> {
     if let Some(left) = mount_table::below(dir)?.first() {
         return Err(VolumeError::StillMounted(left.clone()));
     }
-    removed(dir).map_err(VolumeError::io("removing", dir))
+    remove_if_present(dir).map_err(VolumeError::io("removing", dir))
 }
 
-fn removed(dir: &Path) -> std::io::Result<()> {
+fn remove_if_present(dir: &Path) -> std::io::Result<()> {
     match runtimes_host::files::remove_tree(dir) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         done => done,

@@ -68,7 +68,7 @@ pub(crate) fn bind(source: &Path, at: &Path) -> Result<(), VolumeError> {
 /// Unmounts lazily: processes keep the files that they have open. A path without a mount is no error.
 pub(crate) fn unmount(at: &Path) -> Result<(), VolumeError> {
     match umount2(at, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
-        Ok(()) | Err(nix::errno::Errno::EINVAL | nix::errno::Errno::ENOENT) => Ok(()),
+        Ok(()) | Err(nix::errno::Errno::EINVAL | nix::errno::Errno::ENOENT | nix::errno::Errno::ENOTDIR) => Ok(()),
         Err(errno) => Err(failed("unmounting", at, errno)),
     }
 }

@@ -1,5 +1,6 @@
 //! What all runtimes with shims do in the same way: list, wait, signal, reopen the log, read statistics, remove. Each answer
-//! comes from the state directory, the kernel and the cgroups, so it does not matter which process started the container.
+//! comes from the state directory, the kernel and the cgroups, so it does not matter which process started the container. Only where the
+//! cgroup of a container is, is remembered.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -25,14 +26,14 @@ pub struct Shims {
     pub state: StateDir,
     /// The machine's cgroups.
     pub cgroups: Arc<Cgroups>,
-    /// Those of containers whose use was read: a spec is a file, and large.
-    measured: Arc<Mutex<HashMap<ContainerId, Group>>>,
+    /// The cgroups of containers whose use was read, so that the spec is not read each time.
+    groups: Arc<Mutex<HashMap<ContainerId, Group>>>,
 }
 
 impl Shims {
     /// Opens a state directory.
     pub fn open(dir: &Path) -> Result<Self, RuntimeError> {
-        Ok(Self { state: StateDir::open(dir)?, cgroups: Arc::new(Cgroups::detect()?), measured: Arc::default() })
+        Ok(Self { state: StateDir::open(dir)?, cgroups: Arc::new(Cgroups::detect()?), groups: Arc::default() })
     }
 
     /// The cgroup of a container.
@@ -183,22 +184,25 @@ impl Shims {
     }
 
     fn read_stats(&self, id: &ContainerId) -> Result<Stats, RuntimeError> {
-        match self.measured(id)?.stats() {
-            // The group of a container that has ended may be gone.
-            Err(RuntimeError::NotFound(_)) => Ok(Stats::default()),
+        match self.group_of(id)?.stats() {
+            // The group of a container that has ended may be gone; that of one which another process has removed is.
+            Err(RuntimeError::NotFound(_)) => {
+                self.groups.lock().remove(id);
+                self.state.made(id).map(|_| Stats::default())
+            }
             stats => stats,
         }
     }
 
-    fn measured(&self, id: &ContainerId) -> Result<Group, RuntimeError> {
-        if let Some(group) = self.measured.lock().get(id) {
+    fn group_of(&self, id: &ContainerId) -> Result<Group, RuntimeError> {
+        if let Some(group) = self.groups.lock().get(id) {
             return Ok(group.clone());
         }
         let group = self.group(&self.state.made(id)?.spec)?;
-        self.measured.lock().insert(id.clone(), group.clone());
+        self.groups.lock().insert(id.clone(), group.clone());
         if !self.state.dir(id).exists() {
             // It was removed meanwhile.
-            self.measured.lock().remove(id);
+            self.groups.lock().remove(id);
         }
         Ok(group)
     }
@@ -206,7 +210,7 @@ impl Shims {
     /// Removes a container's directory; no error when it does not exist. Blocks.
     pub fn forget(&self, id: &ContainerId) -> Result<(), RuntimeError> {
         let removed = self.state.forget(id);
-        self.measured.lock().remove(id);
+        self.groups.lock().remove(id);
         removed
     }
 

@@ -49,5 +49,9 @@ pub use kind::Kind;
 #[cfg(feature = "compile")]
 pub use runtime::{Config, WasmtimeRuntime};
 
+/// The compiled file in the root of a shim that has left the mounts of the node.
+#[cfg(any(feature = "compile", feature = "shim"))]
+const CODE: &str = "code.cwasm";
+
 /// The user and group that a guest's shim runs as when its Pod names none: nobody.
 pub const NOBODY: u32 = 65_534;

@@ -21,6 +21,7 @@ use runtimes_shim::launch::{PidNamespace, launch};
 use runtimes_shim::shims::Shims;
 use runtimes_shim::state::open_log;
 
+use crate::CODE;
 use crate::cache::{Artifact, Cache, StoredModule};
 use crate::compile::Purpose;
 use crate::user::{node_ids, owner};
@@ -62,7 +63,7 @@ impl WasmtimeRuntime {
         let cache = Cache::open(&config.cache_dir, config.compiler, Purpose::Container)?;
         let (permits, programs) = (Permits::new(OUTLIVING_MAX), Programs::new(cache.clone()));
         let shims = Shims::open(&config.state_dir)?;
-        let empty_mounts = EmptyMounts::make(&config.state_dir).map_err(RuntimeError::io("making an empty mount namespace"))?;
+        let empty_mounts = EmptyMounts::make(&config.state_dir, CODE).map_err(RuntimeError::io("making an empty mount namespace"))?;
         Ok(Self { shims, cache, shim: config.shim, empty_mounts, permits, programs })
     }
 

@@ -1,6 +1,6 @@
-//! The process that is a WASM container. In order: read what to run, join the Pod's namespaces, leave the node's mounts, create the engine
-//! and map the compiled file, build a root of its own, wait until the agent has put it into its cgroup, give up every
-//! privilege, send `ready`, run the guest, write the exit record.
+//! The process that is a WASM container. In order: read what to run, open its mounts, join the Pod's namespaces, leave the node's mounts,
+//! create the engine and map the compiled file, open its ports, build a root of its own, wait until the agent has put it into its cgroup,
+//! give up every privilege, send `ready`, run the guest, write the exit record.
 //!
 //! It outlives the agent: after `ready` it needs no other process, and any later agent finds its files (log, pid and exit
 //! records). See [`runtimes_shim::launch`] for the other side.
@@ -43,6 +43,7 @@ use runtimes_shim::state::Made;
 use serde::de::DeserializeOwned;
 use wasmtime::Engine;
 
+use crate::CODE;
 use crate::kind::{Abi, Kind};
 use crate::settings::{guest_config, http_concurrency, pooled_config};
 use attached::{Attached, FINISH_WITHIN};
@@ -147,7 +148,7 @@ fn prepare(channel: &Channel) -> Result<Container, Failure> {
     nix::unistd::setsid().map_err(Failure::io("becoming a session leader"))?;
     let args = parse_args()?;
     let spec = read_spec(&args)?;
-    root::read_proc();
+    root::read_page_size();
     confine::take_oom_score(spec.oom_score_adj).map_err(Failure::io("writing /proc/self/oom_score_adj"))?;
     let claim = Claim::open(&args.dir)?;
     let attached = Arc::new(Attached::listen(&args.dir, &spec)?);
@@ -156,9 +157,11 @@ fn prepare(channel: &Channel) -> Result<Container, Failure> {
     let program = args.program;
     let sources = root::Sources::open(&spec, &program.code)?;
     root::join_namespaces(&spec)?;
-    let server = if program.kind.is_server() { Some(serve::Endpoint::open(&spec, &args.dir)?) } else { None };
+    let counters = if program.kind.is_server() { Some(serve::counters(&args.dir)?) } else { None };
     sources.leave_node(&program.empty_mounts)?;
     let program = load(&spec, &program)?;
+    // Last of what may fail for the content's sake: nobody is let in before.
+    let server = counters.map(|counters| serve::Endpoint::open(&spec, counters)).transpose()?;
     let preopens = sources.enter(&spec)?;
     channel.wait_for_go().map_err(Failure::io("waiting for the agent"))?;
     let records = Arc::new(claim.write_pid()?);
@@ -182,13 +185,14 @@ fn stdio_of(log: Arc<Log>, attached: &Arc<Attached>) -> Result<(Stdio, Option<Co
 }
 
 /// Maps the compiled file into an engine of its own, after [`root::Sources::leave_node`]. Signals stop the guest from then on.
-fn load(spec: &ContainerSpec, &ProgramArgs { kind, abi, .. }: &ProgramArgs) -> Result<Program, Failure> {
+fn load(spec: &ContainerSpec, &ProgramArgs { kind, abi, ref code, .. }: &ProgramArgs) -> Result<Program, Failure> {
     let settings = match kind.is_server() {
         true => pooled_config(&spec.proposals, abi, http_concurrency(spec)),
         false => guest_config(&spec.proposals, abi),
     };
     let engine = Engine::new(&settings).map_err(|error| Failure::new(Refusal::Missing, format!("making the engine: {error:#}")))?;
-    let code = guest::Code::map(&engine, Path::new(root::CODE), kind)?;
+    let mapping = |failure: Failure| Failure::new(failure.refusal, format!("mapping {}: {}", code.display(), failure.message));
+    let code = guest::Code::map(&engine, &Path::new("/").join(CODE), kind).map_err(mapping)?;
     guest::check_memory(&code, spec)?;
     signals::install(&engine)?;
     Ok(Program { kind, abi, engine, code })

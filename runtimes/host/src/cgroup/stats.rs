@@ -77,22 +77,18 @@ fn read_file(path: &Path) -> Option<String> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_unified_hierarchy_has_other_names_and_units() {
-        let root = tempfile::tempdir().expect("a directory");
-        let layout = Layout::unified_at(root.path());
-        assert_eq!(read(&layout, "pod"), None);
-        let dir = root.path().join("pod");
+    /// The group `pod` of a layout whose hierarchies are all at one directory.
+    fn group(root: &Path, files: &[(&str, &str)]) {
+        let dir = root.join("pod");
         std::fs::create_dir(&dir).expect("a directory");
-        let files = [
-            ("memory.current", "5000\n"),
-            ("memory.stat", "anon 300\nfile 9\ninactive_file 1000\npgfault 12\npgmajfault 3\n"),
-            ("cpu.stat", "usage_usec 7\nuser_usec 5\n"),
-        ];
         for (name, text) in files {
             std::fs::write(dir.join(name), text).expect("a file");
         }
-        let wanted = Stats {
+    }
+
+    /// What both tests have in their files.
+    fn read_of_both() -> Stats {
+        Stats {
             cpu_ns: 7_000,
             memory_bytes: 5_000,
             working_set_bytes: 4_000,
@@ -100,7 +96,35 @@ mod tests {
             page_faults: 12,
             major_page_faults: 3,
             pids: 0,
-        };
-        assert_eq!(read(&layout, "pod"), Some(wanted));
+        }
+    }
+
+    #[test]
+    fn hierarchies_of_version_1_count_what_is_below_too() {
+        let root = tempfile::tempdir().expect("a directory");
+        let line = format!("30 25 0:26 / {} rw - cgroup cgroup rw,memory,cpu,cpuacct,pids\n", root.path().display());
+        let layout = Layout::parse(line.as_bytes(), &|_| String::new()).expect("a layout");
+        assert_eq!(read(&layout, "pod"), None);
+        let memory = "rss 1\ntotal_inactive_file 1000\ntotal_rss 300\ntotal_pgfault 12\ntotal_pgmajfault 3\n";
+        let files = [("memory.usage_in_bytes", "5000\n"), ("memory.stat", memory), ("cpuacct.usage", "7000\n"), ("pids.current", "2\n")];
+        group(root.path(), &files);
+        let wanted = Stats { pids: 2, ..read_of_both() };
+        assert_eq!(read(&layout, "pod"), Some(wanted.clone()));
+        std::fs::remove_file(root.path().join("pod/cpuacct.usage")).expect("removed");
+        assert_eq!(read(&layout, "pod"), Some(Stats { cpu_ns: 0, ..wanted }));
+    }
+
+    #[test]
+    fn the_unified_hierarchy_has_other_names_and_units() {
+        let root = tempfile::tempdir().expect("a directory");
+        let layout = Layout::unified_at(root.path());
+        assert_eq!(read(&layout, "pod"), None);
+        let files = [
+            ("memory.current", "5000\n"),
+            ("memory.stat", "anon 300\nfile 9\ninactive_file 1000\npgfault 12\npgmajfault 3\n"),
+            ("cpu.stat", "usage_usec 7\nuser_usec 5\n"),
+        ];
+        group(root.path(), &files);
+        assert_eq!(read(&layout, "pod"), Some(read_of_both()));
     }
 }

@@ -12,9 +12,6 @@ use nix::unistd::chdir;
 
 use crate::confine::{enter_working_dir, make_mounts_private, mount_empty};
 
-/// The name of the file in the root.
-const FILE: &str = "file";
-
 /// A mount namespace with a root that nobody may write. The root has one empty file. The namespace exists as long as this value.
 #[derive(Debug)]
 pub struct EmptyMounts {
@@ -22,20 +19,18 @@ pub struct EmptyMounts {
 }
 
 impl EmptyMounts {
-    /// The path of the file in a copy, where another file can be attached.
-    pub const FILE: &str = "/file";
-
-    /// Makes it on a thread of its own. `dir` is any directory; nothing happens to it outside of the new namespace. Blocks.
+    /// Makes it on a thread of its own. `dir` is any directory; nothing happens to it outside of the new namespace. `file` is the name of
+    /// the file, on which another one can be mounted in a copy. Blocks.
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub fn make(dir: &Path) -> io::Result<Self> {
+    pub fn make(dir: &Path, file: &str) -> io::Result<Self> {
         let make = || {
             unshare(CloneFlags::CLONE_NEWNS)?;
             // The new root will have no /proc.
             let namespace = File::open("/proc/thread-self/ns/mnt")?;
             make_mounts_private()?;
-            mount_empty(dir, &[FILE])?;
+            mount_empty(dir, &[file])?;
             chdir(dir)?;
             enter_working_dir()?;
             Ok(Self { namespace })
@@ -80,7 +75,7 @@ mod tests {
     #[test]
     fn a_copy_is_empty_and_changes_nothing_else() {
         let dir = tempfile::tempdir().expect("a directory");
-        let empty = EmptyMounts::make(dir.path()).expect("a mount namespace");
+        let empty = EmptyMounts::make(dir.path(), "file").expect("a mount namespace");
         let names = || std::fs::read_dir("/").map(|entries| entries.filter_map(|entry| Some(entry.ok()?.file_name())).collect::<Vec<_>>());
         for _ in 0..2 {
             let path = empty.path();
@@ -91,7 +86,7 @@ mod tests {
                 mount_empty(Path::new("/"), &[])?;
                 Ok::<_, io::Error>((before, written))
             });
-            assert_eq!(seen.expect("an answer"), (vec![FILE.into()], Err(io::ErrorKind::ReadOnlyFilesystem)));
+            assert_eq!(seen.expect("an answer"), (vec!["file".into()], Err(io::ErrorKind::ReadOnlyFilesystem)));
         }
         assert!(names().is_ok_and(|names| names.len() > 1), "the mounts of the others are as before");
     }

@@ -49,7 +49,7 @@ fn prepare(channel: &Arc<Channel>) -> Result<(Program, Arc<Guest>), Failure> {
     nix::unistd::setsid().map_err(Failure::io("becoming a session leader"))?;
     let args = parse_args()?;
     let spec: ContainerSpec = read_json(&args.spec)?;
-    root::read_proc();
+    root::read_page_size();
     confine::take_oom_score(spec.oom_score_adj).map_err(Failure::io("writing /proc/self/oom_score_adj"))?;
     let terminal = if spec.tty { Some(terminal::open().map_err(Failure::io("opening the terminal"))?) } else { None };
     let program = args.program;

@@ -50,7 +50,7 @@ impl Code {
                 }
             }
         };
-        code.map_err(|error| Failure::new(Refusal::Io, format!("mapping the compiled file: {error:#}")))
+        code.map_err(|error| Failure::new(Refusal::Io, format!("{error:#}")))
     }
 }
 

@@ -10,6 +10,7 @@ use std::path::Path;
 use nix::fcntl::{Flock, FlockArg, OFlag, openat, renameat};
 use nix::sys::stat::Mode;
 use runtimes_contract::Exit;
+use runtimes_host::mounts::detached_at;
 use runtimes_host::process::ProcessRef;
 use runtimes_shim::launch::Refusal;
 use runtimes_shim::record::{PidRecord, encode_exit, now_ms};
@@ -39,10 +40,11 @@ impl Claim {
         };
         let lock = Flock::lock(file("lock")?, FlockArg::LockExclusiveNonblock)
             .map_err(|_| Failure::new(Refusal::Start, "the container is already running"))?;
-        let directory = OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(dir).map_err(Failure::io(opening()))?;
+        // Nothing is above it: it is open while the compiled file is mapped, which is checked by its hash alone.
+        let directory = detached_at(dir, false).map_err(Failure::io(opening()))?;
         // The new root will have no /proc.
         let process = ProcessRef::current().map_err(Failure::io("reading /proc/self/stat"))?;
-        Ok(Self { dir: directory.into(), process, records: Records { exit: file("exit")?, _lock: lock } })
+        Ok(Self { dir: directory, process, records: Records { exit: file("exit")?, _lock: lock } })
     }
 
     /// Writes the pid record atomically, and closes the directory.

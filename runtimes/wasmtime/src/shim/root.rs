@@ -25,6 +25,7 @@ use runtimes_shim::launch::Refusal;
 use wasmtime_wasi::FsPerms;
 
 use super::Failure;
+use crate::CODE;
 
 /// Files that are for the shim's resolver alone.
 const RESOLVER_FILES: [&str; 3] = ["/etc/hostname", "/etc/hosts", "/etc/resolv.conf"];
@@ -32,8 +33,6 @@ const RESOLVER_FILES: [&str; 3] = ["/etc/hostname", "/etc/hosts", "/etc/resolv.c
 const GUEST_ROOT: &str = "/.skiff-guest-root";
 /// Where the working directory is attached.
 const WORKING_DIR: &str = "/.skiff-working-dir";
-/// Where the compiled file is until [`Sources::enter`].
-pub const CODE: &str = EmptyMounts::FILE;
 /// The bounds and the mode of our own root.
 const ROOT_OPTIONS: [(&CStr, &CStr); 3] = [(c"mode", c"755"), (c"size", c"1m"), (c"nr_inodes", c"4k")];
 /// No program runs from our own root, and no device and no user's rights are there.
@@ -67,9 +66,9 @@ pub fn join_namespaces(spec: &ContainerSpec) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads what a library reads of `/proc` at first use, and does not find after [`Sources::enter`]: stacks of the stack-switching proposal
-/// need the size of a page.
-pub fn read_proc() {
+/// Reads the size of a page, which a library reads of `/proc` at first use: stacks of the stack-switching proposal need it, and there is no
+/// `/proc` after [`Sources::leave_node`].
+pub fn read_page_size() {
     let _page_size = rustix::param::page_size();
 }
 
@@ -89,15 +88,18 @@ impl Sources {
         Ok(Self { mounts, code })
     }
 
-    /// Leaves the node's mounts for none but the compiled file, at [`CODE`]. `empty` is the path of [`EmptyMounts`].
+    /// Leaves the node's mounts. Only the compiled file is in reach then, as [`CODE`], and nobody can write it by that mount. `empty` is the
+    /// path of [`EmptyMounts`].
     ///
     /// There is no `/proc` any more, so that this process seems to be in no cgroup: the engine asks six times for the CPUs that it may use,
     /// and std would read the quotas of all the cgroups above the container each time, which takes a millisecond in all. The threads of a
     /// container follow from its spec instead.
     pub fn leave_node(&self, empty: &Path) -> Result<(), Failure> {
-        let leaving = "leaving the mounts of the node";
+        let (leaving, code) = ("leaving the mounts of the node", Path::new("/").join(CODE));
         EmptyMounts::enter_copy(empty).map_err(Failure::io(leaving))?;
-        attach(&self.code, Path::new(CODE)).map_err(Failure::io(leaving))
+        attach(&self.code, &code).map_err(Failure::io(leaving))?;
+        let flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY | MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+        mount(None::<&str>, &code, None::<&str>, flags, None::<&str>).map_err(Failure::io(leaving))
     }
 
     /// Enters a root that contains only the spec's mounts, after [`Sources::leave_node`].
@@ -105,7 +107,7 @@ impl Sources {
         let building = "building the root file system";
         let root = detached_tmpfs(&ROOT_OPTIONS, ROOT_ATTRIBUTES).map_err(Failure::io(building))?;
         attach(&root, Path::new("/")).map_err(Failure::io(building))?;
-        // What is covered by it has nothing of the node, and no path leads there.
+        // What is covered by it has nothing of the node but the compiled file, and no path leads there.
         fchdir(&root).and_then(|()| chroot(".")).and_then(|()| chdir("/")).map_err(Failure::io(building))?;
         fs::create_dir("/etc").map_err(Failure::io(building))?;
         fs::write("/etc/nsswitch.conf", NSSWITCH).map_err(Failure::io(building))?;

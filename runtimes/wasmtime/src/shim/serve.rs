@@ -35,10 +35,14 @@ pub struct Endpoint {
     requests: RequestCounters,
 }
 
+/// The counters of requests in the container's directory.
+pub fn counters(dir: &Path) -> Result<RequestCounters, Failure> {
+    RequestCounters::create(dir).map_err(Failure::io("making the counters of requests"))
+}
+
 impl Endpoint {
-    /// Opens the declared ports in the present network namespace, and the counters in the container's directory.
-    pub fn open(spec: &ContainerSpec, dir: &Path) -> Result<Self, Failure> {
-        let requests = RequestCounters::create(dir).map_err(Failure::io("making the counters of requests"))?;
+    /// Opens the declared ports in the present network namespace.
+    pub fn open(spec: &ContainerSpec, requests: RequestCounters) -> Result<Self, Failure> {
         Ok(Self { listeners: listeners::open(&spec.ports)?, requests })
     }
 }
