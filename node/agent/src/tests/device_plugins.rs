@@ -150,6 +150,9 @@ async fn a_container_gets_what_the_plugin_adds() {
     cluster.status("with-device", "waiting", |status| waiting(status).as_deref() == Some(refused)).await;
     cluster.delete("with-device", 0).await;
     cluster.gone("with-device").await;
+    // A Pod that is deleted at once leaves the API before its devices are free.
+    let file = cluster.data.path().join("kubelet/device_plugin_allocations");
+    until("its devices are free", async || !std::fs::read_to_string(&file).expect("the file").contains("\"d2\"")).await;
     cluster.create("linux", with_things("web:1", 2)).await;
     cluster.ready("linux").await;
     let spec = cluster.linux.specs().pop().expect("a container");
