@@ -3,7 +3,7 @@
 //! range ends in an interface without a link, where the rules reject packets. (The node's own programs need *some* route there:
 //! without one the kernel would reject their connections before Services are translated.)
 
-use std::fs;
+use std::fs::File;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 
 use crate::netlink::message::{self, ROUTE_PROTOCOL, Target};
 use crate::netlink::{Address, Link, Request, Route, Socket};
+use crate::proc_mount::write_sysctl;
 use crate::segment::{self, Segment};
 use crate::{Config, NetworkError, Peer, ledger};
 
@@ -149,13 +150,9 @@ pub(crate) fn configure(config: &Config, pod_cidr: Ipv4Net, pods: &[(Ipv4Addr, S
     socket.apply(requests)
 }
 
-/// Writes a sysctl of the node's network, if the kernel has it.
+/// Writes a sysctl of the node's network.
 fn sysctl(name: &str, value: &str) -> Result<(), NetworkError> {
-    let path = format!("/proc/sys/net/{name}");
-    match fs::write(&path, value) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(NetworkError::io(format!("writing {value} to {path}"))(error)),
-        _ => Ok(()),
-    }
+    write_sysctl(File::open("/proc").map_err(NetworkError::io("opening /proc"))?, name, value)
 }
 
 /// Lets the node reach host ports by its localhost. The rules must be written before: they keep Pods out of it.

@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use nix::fcntl::{OFlag, openat};
@@ -26,16 +26,7 @@ impl ProcMount {
     /// Writes sysctls of the network namespace of the calling thread, which is a Pod's. Those that the kernel does not have are skipped.
     pub(crate) fn write(&self, sysctls: &[(&str, &str)]) -> Result<(), NetworkError> {
         let mount = self.of_pod().map_err(NetworkError::io("mounting procfs"))?;
-        sysctls.iter().try_for_each(|(name, value)| {
-            let path = format!("sys/net/{name}");
-            let file = openat(&*mount, path.as_str(), OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty()).map_err(io::Error::from);
-            match file.and_then(|file| File::from(file).write_all(value.as_bytes())) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    Err(NetworkError::io(format!("writing {value} to /proc/{path}"))(error))
-                }
-                _ => Ok(()),
-            }
-        })
+        sysctls.iter().try_for_each(|(name, value)| write_sysctl(&mount, name, value))
     }
 
     /// The mount for one more Pod.
@@ -52,6 +43,16 @@ impl ProcMount {
                 Ok(mount)
             }
         }
+    }
+}
+
+/// Writes a sysctl of the network namespace of the calling thread through a mount of procfs, if the kernel has it.
+pub(crate) fn write_sysctl(procfs: impl AsFd, name: &str, value: &str) -> Result<(), NetworkError> {
+    let path = format!("sys/net/{name}");
+    let file = openat(procfs, path.as_str(), OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty()).map_err(io::Error::from);
+    match file.and_then(|file| File::from(file).write_all(value.as_bytes())) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(NetworkError::io(format!("writing {value} to /proc/{path}"))(error)),
+        _ => Ok(()),
     }
 }
 

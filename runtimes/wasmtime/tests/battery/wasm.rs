@@ -121,14 +121,7 @@ async fn the_shim_is_nobody_without_capabilities_in_an_empty_root() {
 #[tokio::test]
 async fn mounts_are_at_their_paths_and_read_only_ones_stay_so() {
     let harness = Wasmtime::new();
-    let volume = |name: &str, mode| {
-        use std::os::unix::fs::PermissionsExt;
-        let dir = harness.dir().join(name);
-        std::fs::create_dir(&dir).unwrap();
-        std::fs::set_permissions(&dir, PermissionsExt::from_mode(mode)).unwrap();
-        dir
-    };
-    let (data, config) = (volume("data", 0o777), volume("config", 0o777));
+    let (data, config) = (volume(&harness, "data"), volume(&harness, "config"));
     let mount = |source: &std::path::Path, target: &str, read_only| Mount::new(source, target, read_only);
     for (target, read_only, wanted) in [("/data", false, 0), ("/data", true, 69), ("/elsewhere", false, 44)] {
         let mut spec = spec(&harness, &guests::creating("/data", "made"));
@@ -144,25 +137,16 @@ async fn mounts_are_at_their_paths_and_read_only_ones_stay_so() {
 /// systemd makes all mounts of a node shared.
 #[tokio::test]
 async fn what_is_mounted_in_a_container_does_not_appear_on_the_node() {
-    use nix::mount::{MntFlags, MsFlags, mount, umount2};
     let harness = Wasmtime::new();
-    let (shared, inner) = (harness.dir().join("shared"), harness.dir().join("inner"));
-    for dir in [&shared, &inner] {
-        std::fs::create_dir(dir).unwrap();
-    }
-    mount(Some("tmpfs"), &shared, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
-    mount(None::<&str>, &shared, None::<&str>, MsFlags::MS_SHARED, None::<&str>).unwrap();
-    std::fs::create_dir(shared.join("inner")).unwrap();
-    for dir in [&shared, &inner] {
-        std::fs::set_permissions(dir, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
-    }
+    let (shared, inner) = (Mounted::at(harness.dir().join("shared")), volume(&harness, "inner"));
+    nix::mount::mount(None::<&str>, &shared.0, None::<&str>, nix::mount::MsFlags::MS_SHARED, None::<&str>).unwrap();
+    std::fs::create_dir(shared.0.join("inner")).unwrap();
     let mut spec = spec(&harness, &guests::creating("/data/inner", "made"));
-    spec.mounts = vec![Mount::new(&shared, "/data", false), Mount::new(&inner, "/data/inner", false)];
+    spec.mounts = vec![Mount::new(&shared.0, "/data", false), Mount::new(&inner, "/data/inner", false)];
     let (exit, log) = run(&harness, &spec).await;
     assert_eq!((exit.code, log.as_str()), (0, ""));
     assert!(inner.join("made").exists());
-    assert_eq!(std::fs::read_dir(shared.join("inner")).unwrap().count(), 0, "the container's mount is on the node");
-    umount2(&shared, MntFlags::MNT_DETACH).unwrap();
+    assert_eq!(std::fs::read_dir(shared.0.join("inner")).unwrap().count(), 0, "the container's mount is on the node");
 }
 
 /// Its process has the Pod's ids of the node, and no other Pod's; its files have the ids that the spec names.
@@ -222,6 +206,14 @@ async fn a_guest_of_a_user_namespace_has_the_ids_of_its_pod() {
     runtime.remove(&unmappable.id).await.unwrap();
 }
 
+/// A directory that everybody may write.
+fn volume(harness: &Wasmtime, name: &str) -> std::path::PathBuf {
+    let dir = harness.dir().join(name);
+    std::fs::create_dir(&dir).unwrap();
+    std::fs::set_permissions(&dir, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    dir
+}
+
 /// A mount that ends with the test.
 struct Mounted(std::path::PathBuf);
 
@@ -235,7 +227,9 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        nix::mount::umount(&self.0).unwrap();
+        // After a failure, something may be left on it.
+        let flags = if std::thread::panicking() { nix::mount::MntFlags::MNT_DETACH } else { nix::mount::MntFlags::empty() };
+        nix::mount::umount2(&self.0, flags).unwrap();
     }
 }
 
