@@ -34,6 +34,7 @@ mod hostile_guest;
 mod hostile_node;
 mod hostile_tenant;
 mod jobs;
+mod kills;
 mod kinds;
 mod kubectl;
 mod life;

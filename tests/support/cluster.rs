@@ -1,4 +1,4 @@
-//! Clusters: skiff processes in a story's namespaces, and kubectl to talk to them.
+//! Clusters: skiff processes in a story's namespaces.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -6,11 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::disk::Disk;
+use crate::kubectl::Kubectl;
 use crate::net::Net;
+pub use crate::project::project;
 use crate::run::{Ran, eventually, eventually_within, run};
+use crate::supervisor::Supervisor;
 use crate::trace::{self, Trace};
 
 /// How long skiff may take until it is ready: a debug build on a busy machine.
@@ -51,11 +54,6 @@ pub fn toolchains() -> PathBuf {
     dir
 }
 
-/// The project's directory.
-pub fn project() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the project's directory").to_owned()
-}
-
 /// One skiff process and its data directory.
 pub struct Cluster {
     /// The namespace of the process.
@@ -65,6 +63,7 @@ pub struct Cluster {
     dir: Option<tempfile::TempDir>,
     args: Vec<String>,
     env: Vec<(String, PathBuf)>,
+    supervisor: Option<Supervisor>,
     child: Option<Child>,
     prefix: Option<String>,
 }
@@ -94,6 +93,7 @@ impl Cluster {
             dir: Some(dir),
             args: args.iter().map(|&arg| arg.to_owned()).collect(),
             env: Vec::new(),
+            supervisor: None,
             child: None,
             prefix: None,
         }
@@ -122,6 +122,14 @@ impl Cluster {
         ended.map(|status| status.code().unwrap_or(-1))
     }
 
+    /// Starts a process again that has ended.
+    #[track_caller]
+    pub fn start_again(&mut self) {
+        assert!(self.exit_code().is_some(), "it runs");
+        self.forget();
+        self.start();
+    }
+
     /// Forgets a process that has ended, so that another can be started.
     pub(crate) fn forget(&mut self) {
         self.child = None;
@@ -131,6 +139,11 @@ impl Cluster {
     /// Sets an environment variable of the process. The next start uses it.
     pub fn set_env(&mut self, name: &str, value: PathBuf) {
         self.env.push((name.to_owned(), value));
+    }
+
+    /// Has the process supervised, from its next start on.
+    pub fn supervise(&mut self) -> Supervisor {
+        self.supervisor.get_or_insert_default().clone()
     }
 
     /// Its data directory.
@@ -178,7 +191,10 @@ impl Cluster {
         command.arg("--data-dir").arg(self.data_dir()).env("RUST_BACKTRACE", "0");
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(out).stderr(log);
-        self.child = Some(command.spawn().expect("skiff starts"));
+        self.child = Some(match &self.supervisor {
+            Some(supervisor) => supervisor.spawn(&mut command),
+            None => command.spawn().expect("skiff starts"),
+        });
     }
 
     fn file(&self, name: &str) -> File {
@@ -337,132 +353,5 @@ impl Drop for Cluster {
         if !down.succeeded() {
             eprintln!("{down}");
         }
-    }
-}
-
-/// The real kubectl with one kubeconfig.
-pub struct Kubectl<'a> {
-    net: &'a Net,
-    kubeconfig: PathBuf,
-    program: PathBuf,
-}
-
-impl<'a> Kubectl<'a> {
-    /// kubectl in a namespace with a kubeconfig.
-    pub fn new(net: &'a Net, kubeconfig: PathBuf) -> Self {
-        Self { net, kubeconfig, program: PathBuf::from("kubectl") }
-    }
-
-    /// The same kubeconfig with another kubectl.
-    pub fn with_program(self, program: PathBuf) -> Self {
-        Self { program, ..self }
-    }
-
-    /// The command, which the story runs or spawns.
-    pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = self.net.command(&self.program.display().to_string());
-        command.arg("--kubeconfig").arg(&self.kubeconfig).args(args).current_dir(project());
-        // Every cluster of the tests has the same address, so kubectl must not cache one cluster's discovery for
-        // another.
-        command.env("KUBECACHEDIR", self.kubeconfig.with_extension("cache"));
-        command
-    }
-
-    /// Runs kubectl.
-    #[track_caller]
-    pub fn run(&self, args: &[&str]) -> Ran {
-        run(&mut self.command(args), None)
-    }
-
-    /// Runs kubectl with words split at spaces, and returns its output; the test fails if kubectl fails.
-    #[track_caller]
-    pub fn ok(&self, words: &str) -> String {
-        self.run(&words.split_whitespace().collect::<Vec<_>>()).ok()
-    }
-
-    /// Runs kubectl with words split at spaces, and returns its error output; the test fails if kubectl succeeds.
-    #[track_caller]
-    pub fn fails(&self, words: &str) -> String {
-        self.run(&words.split_whitespace().collect::<Vec<_>>()).fails()
-    }
-
-    /// Applies YAML.
-    #[track_caller]
-    pub fn apply(&self, yaml: &str) -> Ran {
-        run(&mut self.command(&["apply", "-f", "-"]), Some(yaml))
-    }
-
-    /// Runs kubectl with text as its input.
-    #[track_caller]
-    pub fn with_input(&self, words: &str, input: &str) -> Ran {
-        run(&mut self.command(&words.split_whitespace().collect::<Vec<_>>()), Some(input))
-    }
-
-    /// An object, or a list of them, as JSON.
-    #[track_caller]
-    pub fn json(&self, words: &str) -> Value {
-        let text = self.ok(&format!("{words} -o json"));
-        serde_json::from_str(&text).expect("kubectl prints JSON")
-    }
-
-    /// A field of an object by JSON pointer; null when object or field is absent.
-    pub fn field(&self, object: &str, pointer: &str) -> Value {
-        let ran = self.run(&["get", object, "-o", "json"]);
-        let value: Value = serde_json::from_str(&ran.stdout).unwrap_or_default();
-        value.pointer(pointer).cloned().unwrap_or_default()
-    }
-
-    /// Waits until a field has a value.
-    #[track_caller]
-    pub fn until(&self, object: &str, pointer: &str, wanted: impl Into<Value>) {
-        let wanted = wanted.into();
-        eventually(&format!("{object}{pointer} = {wanted}"), || {
-            let found = self.field(object, pointer);
-            if found == wanted { Ok(()) } else { Err(format!("{found}\n{}", self.run(&["describe", object]))) }
-        });
-    }
-
-    /// Waits until the metrics of the server have this line, a series with its value.
-    #[track_caller]
-    pub fn until_counted(&self, sample: &str) {
-        eventually(sample, || {
-            let metrics = self.ok("get --raw /metrics");
-            let (series, _) = sample.rsplit_once(' ').unwrap_or((sample, ""));
-            match metrics.lines().find(|line| line.rsplit_once(' ').is_some_and(|(of, _)| of == series)) {
-                Some(line) if line == sample => Ok(()),
-                other => Err(other.unwrap_or("no such series").to_owned()),
-            }
-        });
-    }
-
-    /// Waits until a namespace accepts Pods: it needs the ServiceAccount `default`.
-    #[track_caller]
-    pub fn until_usable(&self, namespace: &str) {
-        eventually(&format!("the ServiceAccount default in {namespace}"), || {
-            let account = self.run(&["get", "serviceaccount", "default", "-n", namespace]);
-            if account.succeeded() { Ok(()) } else { Err(account.to_string()) }
-        });
-    }
-
-    /// Creates a ready Node that has no agent: Pods are bound to it, and nobody runs them.
-    #[track_caller]
-    pub fn add_node(&self, name: &str, labels: &Value, cpu: &str, memory: &str) {
-        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "spec": {}});
-        self.apply(&node.to_string()).ok();
-        let capacity = json!({"cpu": cpu, "memory": memory, "pods": "110"});
-        let ready = json!({"type": "Ready", "status": "True", "reason": "Story", "message": ""});
-        let status = json!({"status": {"capacity": capacity, "allocatable": capacity, "conditions": [ready]}}).to_string();
-        self.run(&["patch", "node", name, "--subresource=status", "--type=merge", "-p", &status]).ok();
-        self.run(&["patch", "node", name, "--type=merge", "-p", r#"{"spec":{"taints":null}}"#]).ok();
-    }
-
-    /// Waits until a Pod is ready.
-    #[track_caller]
-    pub fn until_ready(&self, pod: &str) {
-        eventually(&format!("pod {pod} is ready"), || {
-            let conditions = self.field(&format!("pod/{pod}"), "/status/conditions");
-            let ready = conditions.as_array().is_some_and(|list| list.iter().any(|c| c["type"] == "Ready" && c["status"] == "True"));
-            if ready { Ok(()) } else { Err(self.run(&["describe", "pod", pod]).to_string()) }
-        });
     }
 }

@@ -21,18 +21,22 @@ pub mod disk;
 pub mod etcd;
 #[cfg(target_arch = "x86_64")]
 pub mod inject;
+pub mod kubectl;
 pub mod linear;
 pub mod loop_device;
 pub mod machine;
 pub mod net;
+pub mod project;
 pub mod recorder;
 pub mod run;
+pub mod supervisor;
 pub mod tasks;
 pub mod trace;
 
-pub use cluster::{Cluster, Kubectl};
+pub use cluster::Cluster;
 pub use disk::Disk;
 pub use etcd::Etcd;
+pub use kubectl::Kubectl;
 pub use machine::Machine;
 pub use net::Net;
 pub use run::{Ran, eventually, eventually_within};

@@ -19,7 +19,8 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::cluster::{Kubectl, programs, project, sample};
+use crate::cluster::{programs, project, sample};
+use crate::kubectl::Kubectl;
 use crate::net::Net;
 use crate::run::{Ran, eventually_within, patiently, run};
 

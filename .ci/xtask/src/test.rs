@@ -1,6 +1,8 @@
 //! All tests: lints, unit tests, and whole clusters on the real kernel.
 
-use anyhow::Result;
+use std::path::PathBuf;
+
+use anyhow::{Result, anyhow};
 
 use crate::build::{self, Mode};
 use crate::{audit, lint, needs, samples, sh};
@@ -15,32 +17,34 @@ pub fn run(filter: Option<&str>) -> Result<()> {
         lint::format()?;
         audit::if_possible()?;
     }
+    // Most of this waits for the network, so it goes on while the compiler works.
+    let kit = std::thread::spawn(kit);
     let programs = build::for_tests(mode)?;
-    let guests = samples::build()?;
-    let python = needs::python()?;
-    let schemathesis = needs::venv("schemathesis", needs::SCHEMATHESIS)?;
-    let tools = needs::clients()?;
-    let toolchains = needs::toolchains()?;
-    let machine = needs::machine()?;
+    let kit = kit.join().map_err(|_| anyhow!("the set-up of the tests panicked"))??;
+    let cores = std::thread::available_parallelism()?.get();
     let mut ended = Vec::new();
     // Stories check the whole machine for what a cluster leaves behind, so nothing else may run at that time.
-    for (what, tests) in [("the crates' own tests", "not binary(it)"), ("the stories", "binary(it)")] {
+    for (what, tests, threads) in [("the crates' own tests", "not binary(it)", cores), ("the stories", "binary(it)", 2 * cores)] {
         sh::say(&format!("running {what}"));
         let mut nextest = mode.nextest(tests);
-        nextest
-            .args(["--no-fail-fast", "--no-tests=pass"])
-            .env("SKIFF_PROGRAMS", &programs)
-            .env("SKIFF_SAMPLES", &guests)
-            .env("SKIFF_PYTHON", &python)
-            .env("SKIFF_SCHEMATHESIS", &schemathesis)
-            .env("SKIFF_TOOLS", &tools)
-            .env("SKIFF_TOOLCHAINS", &toolchains)
-            .env("SKIFF_MACHINE", &machine)
-            .args(filter);
+        nextest.args(["--no-fail-fast", "--no-tests=pass", "--test-threads", &threads.to_string()]).args(filter);
+        nextest.env("SKIFF_PROGRAMS", &programs).envs(kit.iter().map(|(variable, path)| (variable, path)));
         ended.push(sh::run(&mut nextest));
     }
     // Both runs happen, also if the first fails: one call shows all failures.
     ended.into_iter().collect()
+}
+
+/// What the tests need beside skiff: each variable of their environment, and the path in it.
+fn kit() -> Result<[(&'static str, PathBuf); 6]> {
+    Ok([
+        ("SKIFF_SAMPLES", samples::build()?),
+        ("SKIFF_PYTHON", needs::python()?),
+        ("SKIFF_SCHEMATHESIS", needs::venv("schemathesis", needs::SCHEMATHESIS)?),
+        ("SKIFF_TOOLS", needs::clients()?),
+        ("SKIFF_TOOLCHAINS", needs::toolchains()?),
+        ("SKIFF_MACHINE", needs::machine()?),
+    ])
 }
 
 /// A longer run of the story that sends a server all requests of its OpenAPI documents.

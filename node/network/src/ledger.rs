@@ -44,6 +44,10 @@ impl Ledger {
         let mut records = BTreeMap::new();
         for entry in fs::read_dir(dir).map_err(listing())? {
             let path = entry.map_err(listing())?.path();
+            if path.extension().is_some_and(|end| end == "new") {
+                // A write that a kill has cut short.
+                remove(&path)?;
+            }
             let Some(uid) = path.file_name().and_then(|n| n.to_str()).and_then(|n| n.strip_suffix(".json")) else { continue };
             let text = fs::read(&path).map_err(NetworkError::io(format!("reading {}", path.display())))?;
             match serde_json::from_slice::<Record>(&text) {

@@ -2,7 +2,7 @@
 //! directory, `..data` a symbolic link to it that is replaced by one rename, and each visible name a symbolic link through
 //! `..data`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -106,10 +106,11 @@ pub(crate) async fn write(context: &Context<'_>, volume: PathBuf, medium: Medium
         if medium == Medium::Memory && !mount_table::is_mount_point(&volume)? {
             mount_table::mount_tmpfs(&volume, None)?;
         }
-        if is_current(&volume, &payload) {
-            return sweep_dated(&volume, fs::read_link(volume.join(DATA)).ok().as_deref());
+        if !is_current(&volume, &payload) {
+            replace(&volume, &payload, group)?;
         }
-        replace(&volume, &payload, group)
+        // Also the content of a writer that was killed before it had shown all names.
+        show_names(&volume, &payload)
     })
     .await
 }
@@ -148,9 +149,7 @@ fn replace(volume: &Path, payload: &Payload, group: Option<u32>) -> Result<(), V
         }
         return Err(error);
     }
-    show_names(volume, payload)?;
-    sweep_dated(volume, Some(Path::new(&stamp)))?;
-    sweep_names(volume, payload)
+    Ok(())
 }
 
 fn remove_if_there(path: &Path) -> Result<(), VolumeError> {
@@ -186,19 +185,33 @@ fn write_file(path: &Path, file: &File) -> Result<(), VolumeError> {
 }
 
 /// The first part of each path is a link through `..data`.
-fn visible(payload: &Payload) -> std::collections::BTreeSet<PathBuf> {
+fn visible(payload: &Payload) -> BTreeSet<PathBuf> {
     payload.files.keys().filter_map(|path| path.components().next()).map(|first| PathBuf::from(first.as_os_str())).collect()
 }
 
+/// Links each name through `..data`, and removes all other names and what `..data` left.
 fn show_names(volume: &Path, payload: &Payload) -> Result<(), VolumeError> {
-    for name in visible(payload) {
-        let link = volume.join(&name);
-        match symlink(Path::new(DATA).join(&name), &link) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(VolumeError::io("linking", &link)(error)),
-            _ => {}
+    let wanted = visible(payload);
+    let linked = names(volume)?;
+    for name in wanted.difference(&linked) {
+        let link = volume.join(name);
+        symlink(Path::new(DATA).join(name), &link).map_err(VolumeError::io("linking", &link))?;
+    }
+    sweep_dated(volume, fs::read_link(volume.join(DATA)).ok().as_deref())?;
+    linked.difference(&wanted).try_for_each(|name| remove_if_there(&volume.join(name)))
+}
+
+/// The names that the volume shows.
+fn names(volume: &Path) -> Result<BTreeSet<PathBuf>, VolumeError> {
+    let mut names = BTreeSet::new();
+    for entry in fs::read_dir(volume).map_err(VolumeError::io("listing", volume))? {
+        let entry = entry.map_err(VolumeError::io("listing", volume))?;
+        let is_dir = entry.file_type().map_err(VolumeError::io("reading", &entry.path()))?.is_dir();
+        if !is_dir && !entry.file_name().to_string_lossy().starts_with("..") {
+            names.insert(PathBuf::from(entry.file_name()));
         }
     }
-    Ok(())
+    Ok(names)
 }
 
 /// Removes all dated directories but one: those that `..data` left, and those of a writer that was killed.
@@ -209,20 +222,6 @@ fn sweep_dated(volume: &Path, current: Option<&Path>) -> Result<(), VolumeError>
         let is_dir = entry.file_type().map_err(VolumeError::io("reading", &path))?.is_dir();
         if is_dir && name.to_string_lossy().starts_with("..") && current != Some(Path::new(&name)) {
             runtimes_host::files::remove_tree(&path).map_err(VolumeError::io("removing", &path))?;
-        }
-    }
-    Ok(())
-}
-
-/// Removes names that are no longer shown.
-fn sweep_names(volume: &Path, payload: &Payload) -> Result<(), VolumeError> {
-    let wanted = visible(payload);
-    for entry in fs::read_dir(volume).map_err(VolumeError::io("listing", volume))? {
-        let entry = entry.map_err(VolumeError::io("listing", volume))?;
-        let (name, path) = (entry.file_name(), entry.path());
-        let is_dir = entry.file_type().map_err(VolumeError::io("reading", &path))?.is_dir();
-        if !is_dir && !name.to_string_lossy().starts_with("..") && !wanted.contains(Path::new(&name)) {
-            fs::remove_file(&path).map_err(VolumeError::io("removing", &path))?;
         }
     }
     Ok(())
@@ -239,11 +238,11 @@ mod tests {
         Payload { files: BTreeMap::from([(PathBuf::from("deep/settings"), file)]) }
     }
 
-    fn names(dir: &Path) -> Vec<String> {
-        let mut names: Vec<_> =
+    fn entries(dir: &Path) -> Vec<String> {
+        let mut entries: Vec<_> =
             fs::read_dir(dir).expect("lists").map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8")).collect();
-        names.sort();
-        names
+        entries.sort();
+        entries
     }
 
     #[test]
@@ -251,19 +250,21 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         mount(Some("tmpfs"), dir.path(), Some("tmpfs"), MsFlags::empty(), Some("size=256k")).expect("mounted");
         replace(dir.path(), &payload(1_000), None).expect("fits");
-        let before = names(dir.path());
+        show_names(dir.path(), &payload(1_000)).expect("linked");
+        let before = entries(dir.path());
         for _ in 0..3 {
             let error = replace(dir.path(), &payload(1 << 20), None).expect_err("does not fit");
             assert!(error.to_string().contains("writing"), "{error}");
-            assert_eq!(names(dir.path()), before);
+            assert_eq!(entries(dir.path()), before);
         }
         // The state that a writer leaves when it is killed in the middle: the next one needs the space.
         let dead = dir.path().join("..2026_01_01_00_00_00.000000000");
         fs::create_dir(&dead).expect("made");
         fs::write(dead.join("settings"), vec![0; 180 << 10]).expect("written");
         replace(dir.path(), &payload(100 << 10), None).expect("fits once the rest is gone");
+        show_names(dir.path(), &payload(100 << 10)).expect("linked");
         assert_eq!(read(dir.path(), "deep/settings").map(|bytes| bytes.len()), Some(100 << 10));
-        assert_eq!(names(dir.path()).len(), before.len());
+        assert_eq!(entries(dir.path()).len(), before.len());
         umount(dir.path()).expect("unmounted");
     }
 }

@@ -142,6 +142,10 @@ async fn config_map_keys_become_files_and_follow_changes() {
     let before = fs::read_link(path.join("..data")).expect("a link");
     node.set_up(&pod).await.expect("again");
     assert_eq!(fs::read_link(path.join("..data")).expect("a link"), before, "unchanged content is left alone");
+    // What a writer leaves that is killed right after it has written the content.
+    fs::remove_file(path.join("a")).expect("removed");
+    node.set_up(&pod).await.expect("again");
+    assert_eq!(text(path.join("a")), "1", "a missing name is shown again");
 
     node.objects.maps.lock().insert("settings".to_owned(), BTreeMap::from([("c".to_owned(), "3".to_owned())]));
     node.set_up(&pod).await.expect("changed");

@@ -1,0 +1,262 @@
+//! The agent of a node is killed at each step of a Pod's life in turn: right before each system call by which it changes the
+//! machine, while the Pod starts and while it ends. The next agent goes on: the container has begun once, and nothing of the
+//! Pod stays.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use tests::run::run;
+use tests::supervisor::{Step, Supervisor};
+use tests::{Cluster, Kubectl, Net, eventually, eventually_within};
+
+/// The environment variable with the name of the Pod that is killed at every step of its life. Without it, both Pods are killed
+/// at [`KILLS`] steps of each part, evenly chosen.
+const EVERY_STEP: &str = "SKIFF_EVERY_STEP";
+const KILLS: usize = 8;
+
+const VOLUMES: &str = r#"
+  terminationGracePeriodSeconds: 1
+  volumes:
+    - {name: notes, emptyDir: {}}
+    - {name: fast, emptyDir: {medium: Memory, sizeLimit: 1Mi}}
+    - {name: settings, configMap: {name: settings}}
+"#;
+
+/// A WebAssembly Pod.
+const GUEST: &str = r#"
+apiVersion: v1
+kind: Pod
+metadata: {name: guest}
+spec:
+  runtimeClassName: wasmtime
+  VOLUMES
+  containers:
+    - name: app
+      image: it/waits:latest
+      imagePullPolicy: Never
+      volumeMounts: [{name: notes, mountPath: /notes}, {name: fast, mountPath: /fast}, {name: settings, mountPath: /settings}]
+"#;
+
+/// A Linux Pod with users and CPUs of its own, and an init container.
+const LINUX: &str = r#"
+apiVersion: v1
+kind: Pod
+metadata: {name: linux}
+spec:
+  runtimeClassName: runc
+  hostUsers: false
+  VOLUMES
+  initContainers:
+    - name: first
+      image: samples/tools:latest
+      imagePullPolicy: Never
+      command: [sh, -c, "echo ran > /notes/init"]
+      volumeMounts: [{name: notes, mountPath: /notes}]
+      resources: {limits: {cpu: 1, memory: 32Mi}}
+  containers:
+    - name: app
+      image: samples/tools:latest
+      imagePullPolicy: Never
+      command: [sh, -c, "cat /notes/init /settings/word; echo began; while ! rm /notes/end 2>/dev/null; do sleep 0.1; done"]
+      volumeMounts: [{name: notes, mountPath: /notes}, {name: fast, mountPath: /fast}, {name: settings, mountPath: /settings}]
+      resources: {limits: {cpu: 1, memory: 32Mi}}
+"#;
+
+/// Says that it has begun, and waits for ever.
+const WAITS: &str = r#"(module
+  (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  (data (i32.const 200) "began\0a")
+  (func (export "_start")
+    (i32.store (i32.const 300) (i32.const 200)) (i32.store (i32.const 304) (i32.const 6))
+    (drop (call $write (i32.const 1) (i32.const 300) (i32.const 1) (i32.const 308)))
+    (i64.store (i32.const 24) (i64.const -1)) (i32.store (i32.const 16) (i32.const 1))
+    (drop (call $poll (i32.const 0) (i32.const 64) (i32.const 1) (i32.const 128)))))"#;
+
+#[test]
+fn an_agent_that_is_killed_at_any_step_of_a_pod_goes_on() {
+    let mut nets = Net::joined(2).into_iter();
+    let mut next = || nets.next().expect("a namespace");
+    let mut server = Cluster::prepared(next(), &["server"]);
+    server.start();
+    let token = fs::read_to_string(server.data_dir().join("node-token")).expect("the join token");
+    let (url, token) = (format!("--server=https://{}:6443", server.net.ip), format!("--token={}", token.trim()));
+    let flags = ["agent", "--node-name=a", &url, &token, "--cpu-manager-policy=static", "--reserved-cpus=0"];
+    let mut agent = Cluster::prepared(next(), &flags);
+    let supervisor = agent.supervise();
+    agent.start();
+    agent.load_samples();
+    import_guest(&agent);
+    let kubectl = server.kubectl();
+    kubectl.until_usable("default");
+    kubectl.ok("create configmap settings --from-literal=word=hello");
+    let chosen = std::env::var(EVERY_STEP);
+    let pods = [("guest", GUEST, "began\n"), ("linux", LINUX, "ran\nhellobegan\n")];
+    for (name, yaml, log) in pods.into_iter().filter(|(name, ..)| chosen.as_ref().is_ok_and(|chosen| chosen == name) || chosen.is_err()) {
+        let yaml = yaml.replace("VOLUMES", VOLUMES.trim());
+        let mut life = Life { kubectl: &kubectl, supervisor: &supervisor, agent: &mut agent, name, yaml: &yaml, log };
+        life.is_killed_at_its_steps();
+    }
+}
+
+fn import_guest(agent: &Cluster) {
+    let work = tempfile::tempdir().expect("a directory");
+    let file = work.path().join("waits.wasm");
+    fs::write(&file, wat::parse_str(WAITS).expect("a module")).expect("written");
+    agent.skiff(&["image", "import", "it/waits:latest", &file.display().to_string()]).ok();
+}
+
+/// One Pod that is made and deleted again and again.
+struct Life<'a> {
+    kubectl: &'a Kubectl<'a>,
+    supervisor: &'a Supervisor,
+    agent: &'a mut Cluster,
+    name: &'a str,
+    yaml: &'a str,
+    /// What its container writes when it begins.
+    log: &'a str,
+}
+
+impl Life<'_> {
+    fn is_killed_at_its_steps(&mut self) {
+        // The first Pod makes what stays for the next ones: compiled code, the parents of cgroups.
+        self.start();
+        self.end();
+        let before = self.left();
+        let parts: [fn(&mut Self); 3] = [Self::start, Self::restart, Self::end];
+        let steps = parts.map(|part| {
+            self.supervisor.record();
+            part(self);
+            self.supervisor.recorded()
+        });
+        let counts = steps.each_ref().map(Vec::len);
+        eprintln!("{}: {counts:?} steps to start, to restart, and to end", self.name);
+        assert_eq!(self.left(), before, "a Pod leaves nothing");
+        assert!(counts[0] > 100 && counts[1] > 30 && counts[2] > 50, "the steps are seen: {steps:#?}");
+        let steps = steps.map(|steps| chosen(&steps));
+        let (wanted, rounds) = (steps.iter().map(Vec::len).sum::<usize>(), steps.iter().map(Vec::len).max().unwrap_or_default());
+        let mut kills = 0;
+        for round in 0..rounds {
+            let now = steps.each_ref().map(|steps| steps.get(round));
+            for (part, step) in parts.into_iter().zip(now) {
+                kills += usize::from(self.killed_before(step, part));
+            }
+            let left = self.left();
+            let more: Vec<_> = left.difference(&before).collect();
+            assert!(more.is_empty(), "after kills before {now:?}: {more:#?}");
+        }
+        eprintln!("{}: {kills} kills at {wanted} steps", self.name);
+        assert!(kills * 10 >= wanted * 8, "most steps come again: {kills} of {wanted}");
+    }
+
+    /// Does a part of the Pod's life and kills the agent at a step of it. Returns whether the step came.
+    fn killed_before(&mut self, step: Option<&Step>, part: fn(&mut Self)) -> bool {
+        let Some(step) = step else {
+            part(self);
+            return false;
+        };
+        eprintln!("{}: {step}", self.name);
+        self.supervisor.kill_before(step);
+        part(self);
+        self.supervisor.disarm()
+    }
+
+    fn start(&mut self) {
+        self.kubectl.apply(self.yaml).ok();
+        self.until_it_runs(0);
+    }
+
+    /// The container ends, and is started again by its Pod's restart policy.
+    fn restart(&mut self) {
+        if self.name == "guest" {
+            run(Command::new("kill").arg("-KILL").args(self.agent.shims()), None).ok();
+        } else {
+            let uid = self.kubectl.ok(&format!("get pod {} -o jsonpath={{.metadata.uid}}", self.name));
+            let notes = format!("kubelet/pods/{uid}/volumes/kubernetes.io~empty-dir/notes");
+            fs::write(self.agent.data_dir().join(notes).join("end"), "").expect("written");
+        }
+        self.until_it_runs(1);
+    }
+
+    /// Waits until the container runs after that many restarts, and has begun once since the last.
+    fn until_it_runs(&mut self, restarts: u32) {
+        self.until("runs", |life| {
+            let pod = life.kubectl.json(&format!("get pod {}", life.name));
+            let status = &pod["status"]["containerStatuses"][0];
+            let log = life.kubectl.run(&["logs", life.name]).stdout;
+            let runs = status["ready"] == true && status["restartCount"] == restarts && log == life.log;
+            if runs { Ok(()) } else { Err(format!("{log}\n{:#}", pod["status"])) }
+        });
+        assert_eq!(self.agent.shims().len(), 1, "{}", self.agent.log());
+    }
+
+    fn end(&mut self) {
+        self.kubectl.ok(&format!("delete pod {} --wait=false", self.name));
+        self.until("is gone", |life| {
+            let pods = life.kubectl.ok("get pods -o name");
+            if pods.is_empty() && life.agent.shims().is_empty() { Ok(()) } else { Err(pods) }
+        });
+    }
+
+    /// Waits for a state of the Pod, and starts the agent again when it is killed.
+    fn until<T>(&mut self, what: &str, mut is_so: impl FnMut(&mut Self) -> Result<T, String>) {
+        eventually_within(Duration::from_secs(30), &format!("the Pod {} {what}", self.name), || {
+            if !self.agent.is_running() {
+                self.agent.start_again();
+            }
+            is_so(self).map_err(|error| format!("{error}\n{}", self.agent.log()))
+        });
+    }
+
+    /// The files, directories, mounts, links and cgroups of the node, when it has come to rest.
+    fn left(&self) -> BTreeSet<String> {
+        let mut last = BTreeSet::new();
+        eventually("the node comes to rest", || {
+            let left = self.left_now();
+            let rests = left == last;
+            last = left;
+            if rests { Ok(()) } else { Err("it changes".to_owned()) }
+        });
+        last
+    }
+
+    fn left_now(&self) -> BTreeSet<String> {
+        let data_dir = self.agent.data_dir();
+        let run_dir = fs::read_link(data_dir.join("run")).expect("it has run");
+        let mut left = BTreeSet::new();
+        for hierarchy in fs::read_dir("/sys/fs/cgroup").expect("cgroups").flatten() {
+            walk(&hierarchy.path().join("skiff").join(run_dir.file_name().expect("a prefix")), &mut left);
+        }
+        walk(data_dir, &mut left);
+        walk(&run_dir, &mut left);
+        let ours = |path: &&str| [data_dir, &run_dir].iter().any(|dir| path.starts_with(&dir.display().to_string()));
+        let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mounts");
+        left.extend(mounts.lines().filter_map(|line| line.split(' ').nth(4)).filter(ours).map(|path| format!("mount {path}")));
+        let links = self.agent.net.run("ip", &["-o", "link"]).ok();
+        left.extend(links.lines().filter_map(|line| line.split(": ").nth(1)).map(|link| format!("link {link}")));
+        left
+    }
+}
+
+/// All paths below a directory. Of cgroups, only directories: the kernel makes the files in them.
+fn walk(dir: &Path, into: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let (path, is_dir) = (entry.path(), entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        if is_dir {
+            walk(&path, into);
+        }
+        if is_dir || !path.starts_with("/sys/fs/cgroup") {
+            into.insert(path.display().to_string());
+        }
+    }
+}
+
+/// All steps, or as many as [`KILLS`], evenly chosen.
+fn chosen(steps: &[Step]) -> Vec<Step> {
+    let every = if std::env::var_os(EVERY_STEP).is_some() { 1 } else { steps.len().div_ceil(KILLS) };
+    steps.iter().step_by(every.max(1)).cloned().collect()
+}

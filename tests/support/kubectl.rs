@@ -1,0 +1,163 @@
+//! The real kubectl, and waiting for what it shows.
+
+use std::io::BufReader;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::net::Net;
+use crate::project::project;
+use crate::run::{Ran, eventually, run};
+
+/// How long kubectl watches an object, as its flag.
+const WATCH_LIMIT: &str = "--request-timeout=5s";
+
+/// The real kubectl with one kubeconfig.
+pub struct Kubectl<'a> {
+    net: &'a Net,
+    kubeconfig: PathBuf,
+    program: PathBuf,
+}
+
+impl<'a> Kubectl<'a> {
+    /// kubectl in a namespace with a kubeconfig.
+    pub fn new(net: &'a Net, kubeconfig: PathBuf) -> Self {
+        Self { net, kubeconfig, program: PathBuf::from("kubectl") }
+    }
+
+    /// The same kubeconfig with another kubectl.
+    pub fn with_program(self, program: PathBuf) -> Self {
+        Self { program, ..self }
+    }
+
+    /// The command, which the story runs or spawns.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = self.net.command(&self.program.display().to_string());
+        command.arg("--kubeconfig").arg(&self.kubeconfig).args(args).current_dir(project());
+        // Every cluster of the tests has the same address, so kubectl must not cache one cluster's discovery for
+        // another.
+        command.env("KUBECACHEDIR", self.kubeconfig.with_extension("cache"));
+        // Most calls end before they have collected garbage that matters. Without, they take a sixth less time.
+        command.env("GOGC", "off").env("GOMEMLIMIT", "256MiB");
+        command
+    }
+
+    /// Runs kubectl.
+    #[track_caller]
+    pub fn run(&self, args: &[&str]) -> Ran {
+        run(&mut self.command(args), None)
+    }
+
+    /// Runs kubectl with words split at spaces, and returns its output; the test fails if kubectl fails.
+    #[track_caller]
+    pub fn ok(&self, words: &str) -> String {
+        self.run(&words.split_whitespace().collect::<Vec<_>>()).ok()
+    }
+
+    /// Runs kubectl with words split at spaces, and returns its error output; the test fails if kubectl succeeds.
+    #[track_caller]
+    pub fn fails(&self, words: &str) -> String {
+        self.run(&words.split_whitespace().collect::<Vec<_>>()).fails()
+    }
+
+    /// Applies YAML.
+    #[track_caller]
+    pub fn apply(&self, yaml: &str) -> Ran {
+        run(&mut self.command(&["apply", "-f", "-"]), Some(yaml))
+    }
+
+    /// Runs kubectl with text as its input.
+    #[track_caller]
+    pub fn with_input(&self, words: &str, input: &str) -> Ran {
+        run(&mut self.command(&words.split_whitespace().collect::<Vec<_>>()), Some(input))
+    }
+
+    /// An object, or a list of them, as JSON.
+    #[track_caller]
+    pub fn json(&self, words: &str) -> Value {
+        let text = self.ok(&format!("{words} -o json"));
+        serde_json::from_str(&text).expect("kubectl prints JSON")
+    }
+
+    /// A field of an object by JSON pointer; null when object or field is absent.
+    pub fn field(&self, object: &str, pointer: &str) -> Value {
+        let ran = self.run(&["get", object, "-o", "json"]);
+        let value: Value = serde_json::from_str(&ran.stdout).unwrap_or_default();
+        value.pointer(pointer).cloned().unwrap_or_default()
+    }
+
+    /// Waits until a field has a value.
+    #[track_caller]
+    pub fn until(&self, object: &str, pointer: &str, wanted: impl Into<Value>) {
+        let wanted = wanted.into();
+        let of = |value: &Value| value.pointer(pointer).cloned().unwrap_or_default();
+        eventually(&format!("{object}{pointer} = {wanted}"), || {
+            // An object that does not exist has no fields, and cannot be watched.
+            if self.shows(object, |value| of(value) == wanted) || self.field(object, pointer) == wanted {
+                return Ok(());
+            }
+            Err(self.run(&["describe", object]).to_string())
+        });
+    }
+
+    /// Watches an object for some seconds; returns whether the closure accepted one of its states. One kubectl instead of
+    /// many: most of what one costs is its start.
+    fn shows(&self, object: &str, mut accepts: impl FnMut(&Value) -> bool) -> bool {
+        let mut watch = self.command(&["get", object, "-o", "json", "--watch", WATCH_LIMIT]);
+        let mut watch = watch.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("kubectl starts");
+        let states = BufReader::new(watch.stdout.take().expect("a pipe"));
+        let accepted = serde_json::Deserializer::from_reader(states).into_iter().map_while(Result::ok).any(|state| accepts(&state));
+        // The kill fails if kubectl has ended already. Wait for its end in both cases.
+        let _ended = watch.kill();
+        watch.wait().expect("kubectl ends");
+        accepted
+    }
+
+    /// Waits until the metrics of the server have this line, a series with its value.
+    #[track_caller]
+    pub fn until_counted(&self, sample: &str) {
+        eventually(sample, || {
+            let metrics = self.ok("get --raw /metrics");
+            let (series, _) = sample.rsplit_once(' ').unwrap_or((sample, ""));
+            match metrics.lines().find(|line| line.rsplit_once(' ').is_some_and(|(of, _)| of == series)) {
+                Some(line) if line == sample => Ok(()),
+                other => Err(other.unwrap_or("no such series").to_owned()),
+            }
+        });
+    }
+
+    /// Waits until a namespace accepts Pods: it needs the ServiceAccount `default`.
+    #[track_caller]
+    pub fn until_usable(&self, namespace: &str) {
+        eventually(&format!("the ServiceAccount default in {namespace}"), || {
+            let account = self.run(&["get", "serviceaccount", "default", "-n", namespace]);
+            if account.succeeded() { Ok(()) } else { Err(account.to_string()) }
+        });
+    }
+
+    /// Creates a ready Node that has no agent: Pods are bound to it, and nobody runs them.
+    #[track_caller]
+    pub fn add_node(&self, name: &str, labels: &Value, cpu: &str, memory: &str) {
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "spec": {}});
+        self.apply(&node.to_string()).ok();
+        let capacity = json!({"cpu": cpu, "memory": memory, "pods": "110"});
+        let ready = json!({"type": "Ready", "status": "True", "reason": "Story", "message": ""});
+        let status = json!({"status": {"capacity": capacity, "allocatable": capacity, "conditions": [ready]}}).to_string();
+        self.run(&["patch", "node", name, "--subresource=status", "--type=merge", "-p", &status]).ok();
+        self.run(&["patch", "node", name, "--type=merge", "-p", r#"{"spec":{"taints":null}}"#]).ok();
+    }
+
+    /// Waits until a Pod is ready.
+    #[track_caller]
+    pub fn until_ready(&self, pod: &str) {
+        let is_ready = |pod: &Value| {
+            let conditions = pod["status"]["conditions"].as_array();
+            conditions.is_some_and(|list| list.iter().any(|c| c["type"] == "Ready" && c["status"] == "True"))
+        };
+        let object = format!("pod/{pod}");
+        eventually(&format!("pod {pod} is ready"), || {
+            if self.shows(&object, is_ready) { Ok(()) } else { Err(self.run(&["describe", &object]).to_string()) }
+        });
+    }
+}
