@@ -46,6 +46,7 @@ mod placement;
 mod policies;
 mod power;
 mod preemption;
+mod prometheus;
 mod protobuf;
 mod python;
 mod quickstart;

@@ -31,8 +31,14 @@ pub const NETWORKS: &[Need] = &[("ip", "iproute2")];
 /// For the build of skiff: SQLite and ring are C.
 pub const BUILD: &[Need] = &[("cc", "gcc"), ("make", "make")];
 /// For the tests.
-pub const TEST: &[Need] =
-    &[("dig", "bind9-dnsutils"), ("curl", "curl"), ("docker-registry", "docker-registry"), ("skopeo", "skopeo"), ("etcd", "etcd-server")];
+pub const TEST: &[Need] = &[
+    ("dig", "bind9-dnsutils"),
+    ("curl", "curl"),
+    ("docker-registry", "docker-registry"),
+    ("skopeo", "skopeo"),
+    ("etcd", "etcd-server"),
+    ("prometheus", "prometheus"),
+];
 
 /// schemathesis generates requests from a server's OpenAPI documents.
 pub const SCHEMATHESIS: &[&str] = &["schemathesis==4.32.5"];

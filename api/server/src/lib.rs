@@ -49,6 +49,7 @@ mod reviews;
 mod serve;
 mod server;
 mod services;
+mod state_metrics;
 mod subresource;
 #[cfg(test)]
 mod tests;

@@ -14,6 +14,7 @@ use crate::documents;
 use crate::external_metrics;
 use crate::health;
 use crate::metrics::Gauges;
+use crate::state_metrics;
 use crate::version;
 use api_wire::status::{ApiError, ApiResult};
 
@@ -27,6 +28,7 @@ const PATHS: &[&str] = &[
     "/healthz",
     "/livez",
     "/metrics",
+    state_metrics::PATH,
     "/openapi/v2",
     "/openapi/v3",
     "/openapi/v3/",
@@ -60,6 +62,7 @@ pub(crate) async fn answer(app: &Arc<App>, parts: &Parts) -> ApiResult<Response<
             };
             Ok(typed(app.core.metrics.render(gauges), api_metrics::TEXT_FORMAT))
         }
+        state_metrics::PATH => Ok(typed(state_metrics::text(app).await?, api_metrics::TEXT_FORMAT)),
         "/openid/v1/jwks" => Ok(keepable(typed(app.core.authenticator.tokens().jwks().to_string(), "application/jwk-set+json"))),
         "/.well-known/openid-configuration" => Ok(keepable(json_answer(&app.core.authenticator.tokens().discovery()))),
         _ => documents::answer(&app.documents, &app.aggregation, parts).await,

@@ -287,6 +287,7 @@ fn assemble(mut config: Config, store: Arc<dyn Store>, cache: Arc<Cache>, oidc: 
         audit,
         writes,
         core,
+        state_metrics_lock: Arc::default(),
     })
 }
 

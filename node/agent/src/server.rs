@@ -1,7 +1,9 @@
-//! The node's HTTPS server: logs, exec, port-forward, stats. A client needs a certificate of the cluster's CA. For a client that
-//! is neither the API server nor an administrator, the API server decides (SubjectAccessReview).
+//! The node's HTTPS server: logs, exec, port-forward, stats. A client needs a certificate of the cluster's CA, or a token that the
+//! API server accepts. For a client that is neither the API server nor an administrator, the API server decides
+//! (SubjectAccessReview).
 
 mod attach;
+mod authenticate;
 mod authorize;
 mod cadvisor;
 mod channel;
@@ -24,8 +26,9 @@ mod stats;
 mod summary;
 mod tls;
 mod upgrade;
+mod verdicts;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,7 +38,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get};
 use axum::{Json, Router, middleware};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use serde_json::json;
@@ -44,6 +47,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::AgentError;
 use crate::node::{Entry, Node};
+use authenticate::Tokens;
+use authorize::Access;
 
 pub(crate) use health::serve as serve_health;
 
@@ -51,6 +56,9 @@ pub(crate) use health::serve as serve_health;
 const CONNECTIONS_MAX: usize = 1_024;
 /// How long a client may take to shake hands.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a connection of HTTP/1 may be idle or within the head of a request: the kubelet's idle timeout.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// The server, bound and not yet serving.
 pub(crate) struct Server {
@@ -95,7 +103,7 @@ impl Server {
             tasks.request("node-agent/connection", async move {
                 tokio::select! {
                     () = cancel.cancelled() => {}
-                    () = serve(stream, acceptor, router, &slot) => {}
+                    () = serve(stream, client.ip(), acceptor, router, &slot) => {}
                     () = slot.evicted() => tracing::debug!(%client, "a connection made room for others"),
                 }
             });
@@ -104,24 +112,27 @@ impl Server {
     }
 }
 
-async fn serve(stream: TcpStream, acceptor: tokio_rustls::TlsAcceptor, router: Router, slot: &ConnectionSlot) {
+async fn serve(stream: TcpStream, address: IpAddr, acceptor: tokio_rustls::TlsAcceptor, router: Router, slot: &ConnectionSlot) {
     let stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return tracing::debug!(%error, "no TLS connection"),
         Err(_) => return tracing::debug!("TLS handshake took too long"),
     };
-    let Some(user) = identity::user(stream.get_ref().1) else { return };
-    if authorize::may_everything(&user) {
+    let client = authenticate::Client { address, user: identity::user(stream.get_ref().1) };
+    if client.user.as_ref().is_some_and(authorize::may_everything) {
         slot.protect();
     }
-    let service = TowerToHyperService::new(router.layer(axum::Extension(user)));
-    let served = auto::Builder::new(TokioExecutor::new()).serve_connection_with_upgrades(TokioIo::new(stream), service).await;
+    let service = TowerToHyperService::new(router.layer(axum::Extension(client)));
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    // Whoever has no certificate can open a connection, and may not hold it by a head that never ends.
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+    let served = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).await;
     if let Err(error) = served {
         tracing::debug!(error, "connection ended");
     }
 }
 
-/// All paths. Every request except those for health endpoints is authorized first.
+/// All paths. Every request is authenticated first, and authorized too, except those for health endpoints.
 fn router(node: Arc<Node>) -> Router {
     Router::new()
         .route("/pods", get(pods))
@@ -135,8 +146,9 @@ fn router(node: Arc<Node>) -> Router {
         .route("/metrics/resource", get(resource_metrics::metrics))
         .route("/metrics/cadvisor", get(cadvisor::metrics))
         .route("/metrics/probes", get(probe_metrics::metrics))
-        .route_layer(middleware::from_fn_with_state(node.clone(), authorize::check))
+        .route_layer(middleware::from_fn_with_state(Access::new(node.clone()), authorize::check))
         .merge(health::routes())
+        .layer(middleware::from_fn_with_state(Tokens::new(node.clone()), authenticate::check))
         .layer(middleware::from_fn_with_state(node.clone(), http_metrics::measure))
         .with_state(node)
 }

@@ -218,10 +218,16 @@ pub(super) fn a_pod_speaks_for_itself_alone(world: &World<'_>) {
     assert!(reply.stderr.contains("Failed to connect") || reply.stderr.contains("Could not connect"), "{reply}");
     let reply = inside("tenant", "thief", &format!("timeout 10 wget -qO- http://{activator}"));
     assert_eq!((reply.code, reply.stdout.as_str()), (1, ""), "refused: {reply}");
-    for path in ["pods", "metrics", "run/neighbour/good/main?cmd=id", "containerLogs/neighbour/good/main"] {
-        let reply = world.cluster.net.run("curl", &["-sSk", "--max-time", "10", &format!("https://10.244.0.1:10250/{path}")]);
-        // Without a certificate the connection fails.
-        assert!(reply.stdout.is_empty() && !reply.succeeded(), "{reply}");
+    for path in
+        ["pods", "metrics", "run/neighbour/good/main?cmd=id", "containerLogs/neighbour/good/main", "exec/neighbour/good/main?command=id"]
+    {
+        let url = format!("https://10.244.0.1:10250/{path}");
+        for (token, wanted) in [("", "Unauthorized"), ("nonsense", "Unauthorized"), ("mallorys-token", "Forbidden (user=mallory, ")] {
+            let header = format!("Authorization: Bearer {token}");
+            let reply = world.cluster.net.run("curl", &["-sSk", "--max-time", "10", "-H", &header, &url]);
+            // A path that the node does not have is nobody's business.
+            assert!(reply.stdout.starts_with(wanted) || path.starts_with("run/") && reply.stdout.is_empty(), "{token} {path}: {reply}");
+        }
     }
 }
 

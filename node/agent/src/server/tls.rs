@@ -45,7 +45,9 @@ fn acceptor(serving: &Serving) -> Result<TlsAcceptor, AgentError> {
     for certificate in certificates(&serving.client_ca_pem)? {
         roots.add(certificate).map_err(|error| bad(&error))?;
     }
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build().map_err(|error| bad(&error))?;
+    // A client without a certificate may have a token.
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).allow_unauthenticated();
+    let verifier = verifier.build().map_err(|error| bad(&error))?;
     let key = PrivateKeyDer::from_pem_slice(serving.key_pem.as_bytes()).map_err(|error| bad(&error))?;
     let builder =
         rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(|error| bad(&error))?;

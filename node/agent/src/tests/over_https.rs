@@ -1,6 +1,8 @@
 use futures::{SinkExt as _, StreamExt as _};
 use http_body_util::BodyExt as _;
 use hyper_util::rt::TokioIo;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::TcpStream;
@@ -37,15 +39,25 @@ async fn get(port: u16, who: Option<(&str, &[&str])>, path: &str) -> Result<(u16
 }
 
 pub(super) async fn send(port: u16, who: Option<(&str, &[&str])>, method: http::Method, path: &str) -> Result<(u16, String), String> {
+    send_authorized(port, who, "", method, path).await
+}
+
+/// Sends a request with a header `Authorization`, unless that is empty.
+async fn send_authorized(
+    port: u16,
+    who: Option<(&str, &[&str])>,
+    authorization: &str,
+    method: http::Method,
+    path: &str,
+) -> Result<(u16, String), String> {
     let stream = connect(port, who).await.map_err(|error| error.to_string())?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
     tokio::spawn(connection);
-    let request = http::Request::builder()
-        .method(method)
-        .uri(path)
-        .header("host", "localhost")
-        .body(http_body_util::Empty::<bytes::Bytes>::new())
-        .expect("a request");
+    let mut request = http::Request::builder().method(method).uri(path).header("host", "localhost");
+    if !authorization.is_empty() {
+        request = request.header("authorization", authorization);
+    }
+    let request = request.body(http_body_util::Empty::<bytes::Bytes>::new()).expect("a request");
     let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
     let status = answer.status().as_u16();
     let body = answer.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
@@ -65,7 +77,9 @@ pub(super) const ADMIN: Option<(&str, &[&str])> = Some(("admin", &["system:maste
 async fn who_may_ask_and_who_may_not() {
     let (cluster, _agent) = Cluster::running().await;
     let port = port(&cluster).await;
-    assert!(get(port, None, "/healthz").await.is_err(), "a certificate is required");
+    for path in ["/healthz", "/pods", "/metrics", "/nonsense"] {
+        assert_eq!(get(port, None, path).await, Ok((401, "Unauthorized".to_owned())), "{path}");
+    }
     assert_eq!(get(port, ADMIN, "/healthz").await, Ok((200, "ok".to_owned())));
     assert_eq!(get(port, ADMIN, "/pods").await.map(|(status, _)| status), Ok(200));
     let server: Option<(&str, &[&str])> = Some(("kube-apiserver-kubelet-client", &[]));
@@ -73,6 +87,44 @@ async fn who_may_ask_and_who_may_not() {
     let nobody: Option<(&str, &[&str])> = Some(("nobody", &["dev"]));
     let refused = get(port, nobody, "/pods").await.expect("an answer");
     assert_eq!(refused, (403, "Forbidden (user=nobody, verb=get, resource=nodes, subresource(s)=[proxy])".to_owned()));
+}
+
+#[tokio::test]
+async fn tokens_of_service_accounts_are_reviewed() {
+    let (cluster, _agent) = Cluster::running().await;
+    let port = port(&cluster).await;
+    let accounts: Api<ServiceAccount> = Api::default_namespaced(cluster.client.clone());
+    let reader = serde_json::from_value(json!({"metadata": {"name": "reader"}})).expect("an account");
+    accounts.create(&PostParams::default(), &reader).await.expect("created");
+    let wanted = serde_json::from_value(json!({"spec": {"audiences": [], "expirationSeconds": 600}})).expect("a request");
+    let issued = accounts.create_token_request("reader", &PostParams::default(), &wanted).await.expect("a token");
+    let token = format!("bearer {}", issued.status.and_then(|status| status.token).expect("a token"));
+    let ask = async |authorization: &str, path: &str| send_authorized(port, None, authorization, http::Method::GET, path).await;
+
+    for wrong in ["Bearer nonsense", "Bearer", "Basic YTpi", &token[..token.len() - 4]] {
+        assert_eq!(ask(wrong, "/metrics").await, Ok((401, "Unauthorized".to_owned())), "{wrong}");
+    }
+    assert_eq!(ask(&token, "/healthz").await, Ok((200, "ok".to_owned())));
+    let user = "system:serviceaccount:default:reader";
+    let refused = format!("Forbidden (user={user}, verb=get, resource=nodes, subresource(s)=[stats])");
+    assert_eq!(ask(&token, "/stats/summary").await, Ok((403, refused)));
+
+    let rules = json!([{"apiGroups": [""], "resources": ["nodes/metrics"], "verbs": ["get"]}]);
+    let role = serde_json::from_value(json!({"metadata": {"name": "scrape"}, "rules": rules})).expect("a role");
+    Api::<ClusterRole>::all(cluster.client.clone()).create(&PostParams::default(), &role).await.expect("created");
+    let (role, subject) = (
+        json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "scrape"}),
+        json!({"kind": "ServiceAccount", "name": "reader", "namespace": "default"}),
+    );
+    let binding = json!({"metadata": {"name": "scrape"}, "roleRef": role, "subjects": [subject]});
+    let binding = serde_json::from_value(binding).expect("a binding");
+    Api::<ClusterRoleBinding>::all(cluster.client.clone()).create(&PostParams::default(), &binding).await.expect("created");
+    let (status, metrics) = ask(&token, "/metrics").await.expect("an answer");
+    assert!(status == 200 && metrics.contains("kubelet_node_name{"), "{metrics}");
+    // The certificate counts where there are both.
+    let nobody: Option<(&str, &[&str])> = Some(("nobody", &["dev"]));
+    let refused = send_authorized(port, nobody, &token, http::Method::GET, "/metrics").await.expect("an answer");
+    assert_eq!(refused.0, 403);
 }
 
 /// A Pod reaches the node's port, and needs no certificate to take up its time.
