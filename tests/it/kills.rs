@@ -15,7 +15,7 @@ use tests::{Cluster, Kubectl, Net, eventually, eventually_within};
 /// The environment variable with the name of the Pod that is killed at every step of its life. Without it, both Pods are killed
 /// at [`KILLS`] steps of each part, evenly chosen.
 const EVERY_STEP: &str = "SKIFF_EVERY_STEP";
-const KILLS: usize = 8;
+const KILLS: usize = 5;
 
 const VOLUMES: &str = r#"
   terminationGracePeriodSeconds: 1

@@ -104,10 +104,11 @@ impl<'a> Kubectl<'a> {
     /// Watches an object for some seconds; returns whether the closure accepted one of its states. One kubectl instead of
     /// many: most of what one costs is its start.
     fn shows(&self, object: &str, mut accepts: impl FnMut(&Value) -> bool) -> bool {
-        let mut watch = self.command(&["get", object, "-o", "json", "--watch", WATCH_LIMIT]);
+        let mut watch = self.command(&["get", object, "-o", "json", "--watch", "--output-watch-events", WATCH_LIMIT]);
         let mut watch = watch.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("kubectl starts");
         let states = BufReader::new(watch.stdout.take().expect("a pipe"));
-        let accepted = serde_json::Deserializer::from_reader(states).into_iter().map_while(Result::ok).any(|state| accepts(&state));
+        let mut events = serde_json::Deserializer::from_reader(states).into_iter::<Value>().map_while(Result::ok);
+        let accepted = events.any(|event| event["type"] != "DELETED" && accepts(&event["object"]));
         // The kill fails if kubectl has ended already. Wait for its end in both cases.
         let _ended = watch.kill();
         watch.wait().expect("kubectl ends");

@@ -30,7 +30,8 @@ enum Object {
     Nameless,
 }
 
-/// The calls that are steps. `execve` is one, so that the program begins after the test has the listener. Of `openat`, those that may make a file; of `clone` and `clone3`, those that make a process.
+/// The calls that are steps. `execve` is one, so that the program begins after the test has the listener. Of `openat`, those that
+/// may make a file; of `clone` and `clone3`, those that make a process.
 const CALLS: &[(c_long, &str, Object)] = &[
     (libc::SYS_execve, "execve", Object::Path(0)),
     (libc::SYS_openat, "openat", Object::At(0, 1)),
@@ -111,7 +112,7 @@ struct Watch {
 }
 
 /// Supervises a process, and those that it starts. Only the steps of the first are recorded, and only it is killed. A
-/// supervised process must not outlive the test.
+/// supervised process must not outlive the test. Needs root, and Linux 6.9 for `PIDFD_THREAD`.
 #[derive(Clone, Default)]
 pub struct Supervisor {
     watch: Arc<Mutex<Watch>>,
@@ -164,7 +165,10 @@ impl Supervisor {
         loop {
             let mut polled = libc::pollfd { fd: listener.as_raw_fd(), events: libc::POLLIN, revents: 0 };
             // SAFETY: one pollfd.
-            unsafe { libc::poll(&raw mut polled, 1, -1) };
+            if unsafe { libc::poll(&raw mut polled, 1, -1) } < 0 {
+                // A signal came.
+                continue;
+            }
             if polled.revents & libc::POLLIN == 0 {
                 return;
             }

@@ -7,6 +7,9 @@ use anyhow::{Result, anyhow};
 use crate::build::{self, Mode};
 use crate::{audit, lint, needs, samples, sh};
 
+/// Asks `tests/it/kills.rs` for a kill at every step, which takes longer than other tests may.
+const EVERY_STEP: &str = "SKIFF_EVERY_STEP";
+
 /// Runs the tests. With a filter, only the tests whose name contains it run, without lints.
 pub fn run(filter: Option<&str>) -> Result<()> {
     needs::root()?;
@@ -19,15 +22,19 @@ pub fn run(filter: Option<&str>) -> Result<()> {
     }
     // Most of this waits for the network, so it goes on while the compiler works.
     let kit = std::thread::spawn(kit);
-    let programs = build::for_tests(mode)?;
+    let programs = build::for_tests(mode);
     let kit = kit.join().map_err(|_| anyhow!("the set-up of the tests panicked"))??;
+    let programs = programs?;
     let cores = std::thread::available_parallelism()?.get();
     let mut ended = Vec::new();
     // Stories check the whole machine for what a cluster leaves behind, so nothing else may run at that time.
-    for (what, tests, threads) in [("the crates' own tests", "not binary(it)", cores), ("the stories", "binary(it)", 2 * cores)] {
+    for (what, tests, threads) in [("the crates' own tests", "not binary(it)", cores + 1), ("the stories", "binary(it)", 2 * cores)] {
         sh::say(&format!("running {what}"));
         let mut nextest = mode.nextest(tests);
         nextest.args(["--no-fail-fast", "--no-tests=pass", "--test-threads", &threads.to_string()]).args(filter);
+        if std::env::var_os(EVERY_STEP).is_some() {
+            nextest.args(["--profile", "soak"]);
+        }
         nextest.env("SKIFF_PROGRAMS", &programs).envs(kit.iter().map(|(variable, path)| (variable, path)));
         ended.push(sh::run(&mut nextest));
     }

@@ -24,6 +24,6 @@ pub(crate) struct App {
     /// None: nothing is recorded.
     pub(crate) audit: Option<Arc<Audit>>,
     pub(crate) documents: Documents,
-    /// Held by the scrape of the objects' states that is made.
+    /// Held while a scrape of the objects' states renders.
     pub(crate) state_metrics_lock: Arc<tokio::sync::Mutex<()>>,
 }

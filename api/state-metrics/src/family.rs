@@ -12,7 +12,7 @@ pub(crate) struct Head {
     pub(crate) name: &'static str,
     pub(crate) help: &'static str,
     /// The type in the text: `gauge` or `counter`.
-    pub(crate) sort: &'static str,
+    pub(crate) metric_type: &'static str,
 }
 
 /// A family of one kind: its head, and the function that writes its samples for one object.
@@ -23,12 +23,12 @@ pub(crate) struct Family<K: 'static> {
 
 /// A family whose values can go up and down.
 pub(crate) const fn gauge<K>(name: &'static str, help: &'static str, series: fn(&K, &mut Series<'_>)) -> Family<K> {
-    Family { head: Head { name, help, sort: "gauge" }, series }
+    Family { head: Head { name, help, metric_type: "gauge" }, series }
 }
 
 /// A family whose values only go up.
 pub(crate) const fn counter<K>(name: &'static str, help: &'static str, series: fn(&K, &mut Series<'_>)) -> Family<K> {
-    Family { head: Head { name, help, sort: "counter" }, series }
+    Family { head: Head { name, help, metric_type: "counter" }, series }
 }
 
 /// A kind with families.

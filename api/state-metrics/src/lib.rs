@@ -1,6 +1,6 @@
 //! The state of a cluster's objects as Prometheus text: phases of Pods, replicas of Deployments, amounts of resources.
 //! The families have the names, labels and values of kube-state-metrics 2.17, so that the dashboards and alerts of
-//! kubernetes-mixin work. Objects come in one at a time as stored JSON; a text of one scrape goes out. The crate does no
+//! kubernetes-mixin work; `kube_endpointslice_endpoints`, whose values 2.17 confuses, has those of 2.20. Objects come in one at a time as stored JSON; a text of one scrape goes out. The crate does no
 //! I/O and reads no clock. Who may read the text, and which objects go into it, is up to the caller.
 //!
 //! A kind is a file with a table of families; a family is a name and a function over one object.
@@ -163,7 +163,7 @@ impl StateMetrics {
 }
 
 fn write_head(text: &mut Vec<u8>, head: &Head) {
-    for part in ["# HELP ", head.name, " ", head.help, "\n# TYPE ", head.name, " ", head.sort, "\n"] {
+    for part in ["# HELP ", head.name, " ", head.help, "\n# TYPE ", head.name, " ", head.metric_type, "\n"] {
         text.extend_from_slice(part.as_bytes());
     }
 }

@@ -11,22 +11,32 @@ pub(crate) type Label<'a> = (&'a str, &'a str);
 /// The values of a condition's status, as stored and as in labels.
 const CONDITION_STATUSES: [(&str, &str); 3] = [("True", "true"), ("False", "false"), ("Unknown", "unknown")];
 
+/// The highest number of samples of a family for one object.
+pub(crate) const SAMPLES_MAX: usize = 1_024;
+
 /// The samples of one family for one object.
 pub(crate) struct Series<'a> {
     name: &'static str,
     /// The labels of every sample of the object, as text without braces.
     identity: &'a [u8],
     out: &'a mut Vec<u8>,
+    /// The number of samples.
+    len: usize,
 }
 
 impl<'a> Series<'a> {
     /// Appends to `out`; `identity` comes from [`label_text`].
     pub(crate) fn new(name: &'static str, identity: &'a [u8], out: &'a mut Vec<u8>) -> Self {
-        Self { name, identity, out }
+        Self { name, identity, out, len: 0 }
     }
 
-    /// One sample with further labels.
+    /// One sample with further labels. What an object has beyond [`SAMPLES_MAX`] is left out: Prometheus stores each series, and whoever
+    /// may write an object chooses how many it has.
     pub(crate) fn sample(&mut self, labels: &[Label<'_>], value: f64) {
+        if self.len == SAMPLES_MAX {
+            return;
+        }
+        self.len += 1;
         self.out.extend_from_slice(self.name.as_bytes());
         self.out.push(b'{');
         self.out.extend_from_slice(self.identity);

@@ -28,7 +28,7 @@ fn each_family_has_one_name_and_one_line_of_help() {
         assert!(head.name.starts_with("kube_"), "{}", head.name);
         assert!(names.insert(head.name), "{} twice", head.name);
         assert!(!head.help.is_empty() && !head.help.contains(['\n', '\\']), "{}", head.name);
-        assert_eq!(head.sort == "counter", head.name.ends_with("_total"), "{}", head.name);
+        assert_eq!(head.metric_type == "counter", head.name.ends_with("_total"), "{}", head.name);
     }
 }
 

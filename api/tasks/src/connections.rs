@@ -139,7 +139,8 @@ impl Table {
     }
 }
 
-fn network(peer: IpAddr) -> IpAddr {
+/// The address by which a client counts: an IPv4 address, or the network of an IPv6 address.
+pub fn network(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() & NETWORK_MASK).into(),
         v4 @ IpAddr::V4(_) => v4,

@@ -39,7 +39,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use checks::{Check, HealthReport, report};
-pub use connections::{ConnectionLimiter, ConnectionSlot, accept};
+pub use connections::{ConnectionLimiter, ConnectionSlot, accept, network};
 pub use fault::point as fault_point;
 pub use panics::payload_text;
 pub use pulse::Pulse;

@@ -21,15 +21,16 @@ mod over_websocket;
 mod port_forward;
 mod probe_metrics;
 mod resource_metrics;
+mod review_cache;
 mod socket_bytes;
 mod stats;
 mod summary;
 mod tls;
 mod upgrade;
-mod verdicts;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use api_tasks::{ConnectionLimiter, ConnectionSlot, Tasks};
@@ -47,8 +48,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::AgentError;
 use crate::node::{Entry, Node};
-use authenticate::Tokens;
-use authorize::Access;
+use authenticate::{Authenticator, Client};
+use authorize::Authorizer;
 
 pub(crate) use health::serve as serve_health;
 
@@ -59,6 +60,16 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a connection of HTTP/1 may be idle or within the head of a request: the kubelet's idle timeout.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(90);
+/// A connection without a certificate ends after this time, unless one of its requests has been authenticated.
+const UNAUTHENTICATED_MAX: Duration = Duration::from_secs(30);
+/// Requests at a time on a connection of HTTP/2, with a certificate and without.
+const STREAMS_MAX: u32 = 250;
+const STREAMS_WITHOUT_CERTIFICATE_MAX: u32 = 16;
+/// Bytes of the head of a request over HTTP/2.
+const HEAD_BYTES_MAX: u32 = 64 * 1024;
+/// A client of HTTP/2 that does not answer a ping in this time is gone.
+const PING_EVERY: Duration = Duration::from_secs(30);
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The server, bound and not yet serving.
 pub(crate) struct Server {
@@ -118,21 +129,48 @@ async fn serve(stream: TcpStream, address: IpAddr, acceptor: tokio_rustls::TlsAc
         Ok(Err(error)) => return tracing::debug!(%error, "no TLS connection"),
         Err(_) => return tracing::debug!("TLS handshake took too long"),
     };
-    let client = authenticate::Client { address, user: identity::user(stream.get_ref().1) };
-    if client.user.as_ref().is_some_and(authorize::may_everything) {
+    let user = identity::user(stream.get_ref().1);
+    if user.as_ref().is_some_and(authorize::may_everything) {
         slot.protect();
     }
-    let service = TowerToHyperService::new(router.layer(axum::Extension(client)));
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    // Whoever has no certificate can open a connection, and may not hold it by a head that never ends.
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
-    let served = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).await;
-    if let Err(error) = served {
-        tracing::debug!(error, "connection ended");
+    let builder = connection_builder(user.is_some());
+    let client = Client { address, user, is_authenticated: Arc::default() };
+    let service = TowerToHyperService::new(router.layer(axum::Extension(client.clone())));
+    tokio::select! {
+        served = builder.serve_connection_with_upgrades(TokioIo::new(stream), service) => {
+            if let Err(error) = served {
+                tracing::debug!(error, "connection ended");
+            }
+        }
+        () = unauthenticated(&client) => tracing::debug!(%address, "a connection ended on which nobody was authenticated"),
     }
 }
 
-/// All paths. Every request is authenticated first, and authorized too, except those for health endpoints.
+fn connection_builder(has_certificate: bool) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(if has_certificate { STREAMS_MAX } else { STREAMS_WITHOUT_CERTIFICATE_MAX })
+        .max_header_list_size(HEAD_BYTES_MAX)
+        .keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(PING_TIMEOUT);
+    builder
+}
+
+/// Returns when a connection has had its time without a request that was authenticated.
+async fn unauthenticated(client: &Client) {
+    if client.user.is_none() {
+        tokio::time::sleep(UNAUTHENTICATED_MAX).await;
+        if !client.is_authenticated.load(Ordering::Relaxed) {
+            return;
+        }
+    }
+    std::future::pending().await
+}
+
+/// All paths. Every request is authenticated and authorized first.
 fn router(node: Arc<Node>) -> Router {
     Router::new()
         .route("/pods", get(pods))
@@ -146,9 +184,9 @@ fn router(node: Arc<Node>) -> Router {
         .route("/metrics/resource", get(resource_metrics::metrics))
         .route("/metrics/cadvisor", get(cadvisor::metrics))
         .route("/metrics/probes", get(probe_metrics::metrics))
-        .route_layer(middleware::from_fn_with_state(Access::new(node.clone()), authorize::check))
         .merge(health::routes())
-        .layer(middleware::from_fn_with_state(Tokens::new(node.clone()), authenticate::check))
+        .route_layer(middleware::from_fn_with_state(Authorizer::new(node.clone()), authorize::check))
+        .layer(middleware::from_fn_with_state(Authenticator::new(node.clone()), authenticate::check))
         .layer(middleware::from_fn_with_state(node.clone(), http_metrics::measure))
         .with_state(node)
 }

@@ -195,7 +195,11 @@ fn show_names(volume: &Path, payload: &Payload) -> Result<(), VolumeError> {
     let linked = names(volume)?;
     for name in wanted.difference(&linked) {
         let link = volume.join(name);
-        symlink(Path::new(DATA).join(name), &link).map_err(VolumeError::io("linking", &link))?;
+        match symlink(Path::new(DATA).join(name), &link) {
+            // A directory that is not ours has the name.
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(VolumeError::io("linking", &link)(error)),
+            _ => {}
+        }
     }
     sweep_dated(volume, fs::read_link(volume.join(DATA)).ok().as_deref())?;
     linked.difference(&wanted).try_for_each(|name| remove_if_there(&volume.join(name)))

@@ -1,6 +1,8 @@
 //! The samples of a Pod's containers. Containers and init containers have the same families under different names, so
 //! the functions here take either.
 
+use std::collections::HashMap;
+
 use api_model::k8s_openapi::api::core::v1::{
     Container, ContainerState, ContainerStateTerminated, ContainerStatus, Pod, ResourceRequirements,
 };
@@ -38,8 +40,8 @@ impl<'a> Containers<'a> {
 
     /// Each container that has a status, with the status.
     pub(super) fn with_status(&self) -> impl Iterator<Item = (&'a Container, &'a ContainerStatus)> {
-        let statuses = self.statuses;
-        self.specs.iter().flat_map(move |spec| statuses.iter().filter(|status| status.name == spec.name).map(move |status| (spec, status)))
+        let statuses: HashMap<&str, &ContainerStatus> = self.statuses.iter().map(|status| (status.name.as_str(), status)).collect();
+        self.specs.iter().filter_map(move |spec| Some((spec, *statuses.get(spec.name.as_str())?)))
     }
 
     /// The requests or limits: one sample for each container and resource.

@@ -1,5 +1,7 @@
 //! What is wanted of a Pod: restart policy, scheduler, service account, runtime class, overhead, tolerations and claims.
 
+use std::collections::HashSet;
+
 use api_model::k8s_openapi::api::core::v1::{PersistentVolumeClaimVolumeSource, Pod, PodSpec};
 
 use crate::family::{Family, gauge};
@@ -55,18 +57,15 @@ fn overhead<'a>(pod: &'a Pod, resource: &str) -> Option<&'a Quantity> {
 /// One sample for each toleration. Equal ones would be the same series, so they are written once.
 fn tolerations(pod: &Pod, series: &mut Series<'_>) {
     let all = pod.spec.as_ref().map_or(&[][..], |spec: &PodSpec| list(&spec.tolerations));
-    for (index, toleration) in all.iter().enumerate() {
-        if all.iter().take(index).any(|earlier| earlier == toleration) {
-            continue;
-        }
+    let mut written = HashSet::new();
+    for toleration in all {
         let seconds = toleration.toleration_seconds.map(|seconds| seconds.to_string());
-        series.info(&[
-            ("key", text(&toleration.key)),
-            ("operator", text(&toleration.operator)),
-            ("value", text(&toleration.value)),
-            ("effect", text(&toleration.effect)),
-            ("toleration_seconds", text(&seconds)),
-        ]);
+        let texts = [&toleration.key, &toleration.operator, &toleration.value, &toleration.effect].map(text);
+        if written.insert((texts, toleration.toleration_seconds)) {
+            let [key, operator, value, effect] = texts;
+            let seconds = ("toleration_seconds", text(&seconds));
+            series.info(&[("key", key), ("operator", operator), ("value", value), ("effect", effect), seconds]);
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use api_model::request::UserInfo;
@@ -16,17 +17,13 @@ use kube::Api;
 use kube::api::PostParams;
 
 use super::refuse;
-use super::verdicts::{Verdicts, question};
-use crate::error::chain;
-use crate::fair_queue::{FairQueue, QueueLimits};
+use super::review_cache::{ReviewCache, ReviewError};
 use crate::node::Node;
 
-/// How long a review of a token stays in use: the kubelet's `authentication.webhook.cacheTTL`.
-const REVIEW_TTL: Duration = Duration::from_secs(120);
-/// How long the API server may take.
-const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
-/// Reviews at a time: a Pod can send the node wrong tokens as fast as it likes. One address may have two of them.
-const REVIEWS: QueueLimits = QueueLimits { all: 8, of_namespace: 2, slow: 0, slow_after: REVIEW_TIMEOUT };
+/// How long an accepted token is not reviewed again: the kubelet's `authentication.webhook.cacheTTL`.
+const ACCEPTED_TTL: Duration = Duration::from_secs(120);
+/// The same for a rejected one. It is shorter than the kubelet's, so that rejected tokens make room for accepted ones.
+const REJECTED_TTL: Duration = Duration::from_secs(10);
 
 /// Where a request comes from.
 #[derive(Clone)]
@@ -34,46 +31,21 @@ pub(super) struct Client {
     pub(super) address: IpAddr,
     /// The user of its certificate.
     pub(super) user: Option<UserInfo>,
+    /// Whether a request of the connection was authenticated.
+    pub(super) is_authenticated: Arc<AtomicBool>,
 }
 
-/// The tokens that have been reviewed.
-pub(super) struct Tokens {
+/// Reviews tokens.
+pub(super) struct Authenticator {
     node: Arc<Node>,
-    reviews: FairQueue,
     /// The user of each token; `None` for one that the API server does not accept.
-    reviewed: Verdicts<Option<UserInfo>>,
+    reviews: ReviewCache<Option<UserInfo>>,
 }
 
-impl Tokens {
+impl Authenticator {
     pub(super) fn new(node: Arc<Node>) -> Arc<Self> {
-        Arc::new(Self { node, reviews: FairQueue::new(REVIEWS), reviewed: Verdicts::default() })
-    }
-
-    /// The user of a token; `None` when there is none, also when nobody can say.
-    async fn user(&self, token: &str, address: IpAddr) -> Option<UserInfo> {
-        let token_itself = question([token]);
-        if let Some(reviewed) = self.reviewed.get(&token_itself) {
-            return reviewed;
-        }
-        let _permit = self.reviews.acquire(&address.to_string()).await;
-        // Another request may have had it reviewed meanwhile.
-        if let Some(reviewed) = self.reviewed.get(&token_itself) {
-            return reviewed;
-        }
-        match tokio::time::timeout(REVIEW_TIMEOUT, self.review(token)).await {
-            Ok(Ok(user)) => {
-                self.reviewed.put(token_itself, user.clone(), REVIEW_TTL);
-                user
-            }
-            Ok(Err(error)) => {
-                tracing::warn!(%address, error = chain(&error), "a token cannot be reviewed");
-                None
-            }
-            Err(_) => {
-                tracing::warn!(%address, "the review of a token took too long");
-                None
-            }
-        }
+        let ttl = |user: &Option<UserInfo>| if user.is_some() { ACCEPTED_TTL } else { REJECTED_TTL };
+        Arc::new(Self { node, reviews: ReviewCache::new(ttl) })
     }
 
     async fn review(&self, token: &str) -> Result<Option<UserInfo>, kube::Error> {
@@ -81,23 +53,39 @@ impl Tokens {
         let review = TokenReview { spec, ..TokenReview::default() };
         let reviews: Api<TokenReview> = Api::all(self.node.client.clone());
         let status = reviews.create(&PostParams::default(), &review).await?.status.unwrap_or_default();
-        Ok(status.user.filter(|_| status.authenticated == Some(true)).map(user_info))
+        if status.authenticated == Some(true) {
+            return Ok(status.user.map(user_info));
+        }
+        match status.error.filter(|error| !error.is_empty()) {
+            // The API server could not decide: the next review may accept the token.
+            Some(error) => Err(kube::Error::Service(error.into())),
+            None => Ok(None),
+        }
     }
 }
 
 /// Passes on a request with its user, or rejects it.
 pub(super) async fn check(
-    State(tokens): State<Arc<Tokens>>,
+    State(authenticator): State<Arc<Authenticator>>,
     Extension(client): Extension<Client>,
     mut request: Request,
     next: Next,
 ) -> Response {
     let user = match (client.user, bearer(request.headers())) {
-        (Some(user), _) => Some(user),
-        (None, Some(token)) => tokens.user(token, client.address).await,
-        (None, None) => None,
+        (Some(user), _) => Ok(Some(user)),
+        (None, Some(token)) => authenticator.reviews.get(&token, client.address, authenticator.review(token)).await,
+        (None, None) => Ok(None),
     };
-    let Some(user) = user else { return refuse(StatusCode::UNAUTHORIZED, "Unauthorized") };
+    let user = match user {
+        Ok(Some(user)) => user,
+        Ok(None) => return refuse(StatusCode::UNAUTHORIZED, "Unauthorized"),
+        Err(error @ ReviewError::TooMany) => return refuse(StatusCode::TOO_MANY_REQUESTS, error.to_string()),
+        Err(error) => {
+            tracing::debug!(address = %client.address, %error, "a token cannot be reviewed");
+            return refuse(StatusCode::UNAUTHORIZED, "Unauthorized");
+        }
+    };
+    client.is_authenticated.store(true, Ordering::Relaxed);
     request.extensions_mut().insert(user);
     next.run(request).await
 }
