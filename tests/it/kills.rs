@@ -146,8 +146,8 @@ impl Life<'_> {
                 kills += usize::from(self.killed_before(step, part));
             }
             let left = self.left();
-            let more: Vec<_> = left.difference(&before).collect();
-            assert!(more.is_empty(), "after kills before {now:?}: {more:#?}");
+            let changed: Vec<_> = left.symmetric_difference(&before).collect();
+            assert!(changed.is_empty(), "after kills before {now:?}: {changed:#?}");
         }
         eprintln!("{}: {kills} kills at {wanted} steps", self.name);
         assert!(kills * 10 >= wanted * 8, "most steps come again: {kills} of {wanted}");

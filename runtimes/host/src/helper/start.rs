@@ -133,11 +133,13 @@ impl Helper {
             io::ErrorKind::TimedOut => HelperError::Bound(too_long(bounds)),
             _ => HelperError::system("waiting for the process that does it")(error),
         })?;
-        match serde_json::from_slice(&answer) {
+        let answer = match serde_json::from_slice(&answer) {
             Ok(Reply::Done(answer)) if status.success() => Ok(answer),
             Ok(Reply::Failed(fault)) => Err(fault.into()),
             _ => Err(running.failure(status, bounds)),
-        }
+        };
+        running.remove_group().await;
+        answer
     }
 
     fn start(&self, envelope: &[u8], files: &[OwnedFd], bounds: Bounds) -> Result<Running, HelperError> {
@@ -227,6 +229,14 @@ impl Running {
         Ok((answer, self.child.wait().await?))
     }
 
+    /// Removes the group of a process that has ended, and waits for that: a command that ends after its helper would leave it.
+    async fn remove_group(&mut self) {
+        if let Some(placed) = self.group.take() {
+            // The removal does not panic. If the runtime ends, the next start of the agent removes the group.
+            let _removed = tokio::task::spawn_blocking(move || placed.remove()).await;
+        }
+    }
+
     /// The meaning of an end without an answer.
     fn failure(&mut self, status: ExitStatus, bounds: Bounds) -> HelperError {
         let mut text = Vec::new();
@@ -265,14 +275,22 @@ fn last_line(said: &str, otherwise: &str) -> String {
 /// The cgroup of one process, which is removed with its processes when it is dropped.
 struct Placed(Option<Group>);
 
+impl Placed {
+    /// Removes the group. If that is not possible now, the next start of the agent removes it.
+    fn remove(mut self) {
+        if let Some(group) = self.0.take() {
+            drop(group.remove_tree());
+        }
+    }
+}
+
 impl Drop for Placed {
     fn drop(&mut self) {
         let Some(group) = self.0.take() else { return };
-        // If the group cannot be removed now, the next start of the agent removes it.
-        let remove = move || drop(group.remove_tree());
+        let placed = Self(Some(group));
         match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn_blocking(remove)),
-            Err(_) => remove(),
+            Ok(runtime) => drop(runtime.spawn_blocking(|| placed.remove())),
+            Err(_) => placed.remove(),
         }
     }
 }
