@@ -134,7 +134,7 @@ fn replace(volume: &Path, payload: &Payload, group: Option<u32>) -> Result<(), V
     let (next, data) = (volume.join(DATA_NEXT), volume.join(DATA));
     // The files of a writer that was killed may take the space that this one needs.
     let current = fs::read_link(&data).ok();
-    sweep_dated(volume, current.as_deref())?;
+    sweep_dated(volume, &entries(volume)?, current.as_deref())?;
     let stamp = api_clock::now().strftime("..%Y_%m_%d_%H_%M_%S.%9f").to_string();
     let fresh = volume.join(&stamp);
     let filled = fill(&fresh, payload, group).and_then(|()| {
@@ -144,7 +144,7 @@ fn replace(volume: &Path, payload: &Payload, group: Option<u32>) -> Result<(), V
     });
     if let Err(error) = filled {
         // Each attempt would leave another directory on a full disk. The first error is the one to return.
-        if let Err(error) = remove_if_there(&next).and_then(|()| sweep_dated(volume, current.as_deref())) {
+        if let Err(error) = remove_if_there(&next).and_then(|()| sweep_dated(volume, &entries(volume)?, current.as_deref())) {
             tracing::warn!(volume = %volume.display(), %error, "half-written volume content stays");
         }
         return Err(error);
@@ -191,8 +191,9 @@ fn visible(payload: &Payload) -> BTreeSet<PathBuf> {
 
 /// Links each name through `..data`, and removes all other names and what `..data` left.
 fn show_names(volume: &Path, payload: &Payload) -> Result<(), VolumeError> {
-    let wanted = visible(payload);
-    let linked = names(volume)?;
+    let entries = entries(volume)?;
+    let links = entries.iter().filter(|entry| !entry.is_dir && !entry.is_hidden());
+    let (wanted, linked) = (visible(payload), links.map(|entry| entry.name.clone()).collect::<BTreeSet<_>>());
     for name in wanted.difference(&linked) {
         let link = volume.join(name);
         match symlink(Path::new(DATA).join(name), &link) {
@@ -201,32 +202,38 @@ fn show_names(volume: &Path, payload: &Payload) -> Result<(), VolumeError> {
             _ => {}
         }
     }
-    sweep_dated(volume, fs::read_link(volume.join(DATA)).ok().as_deref())?;
+    sweep_dated(volume, &entries, fs::read_link(volume.join(DATA)).ok().as_deref())?;
     linked.difference(&wanted).try_for_each(|name| remove_if_there(&volume.join(name)))
 }
 
-/// The names that the volume shows.
-fn names(volume: &Path) -> Result<BTreeSet<PathBuf>, VolumeError> {
-    let mut names = BTreeSet::new();
-    for entry in fs::read_dir(volume).map_err(VolumeError::io("listing", volume))? {
+/// What is in a volume's directory.
+struct Entry {
+    name: PathBuf,
+    is_dir: bool,
+}
+
+impl Entry {
+    /// Whether it belongs to the layout, not to the content.
+    fn is_hidden(&self) -> bool {
+        self.name.as_os_str().as_encoded_bytes().starts_with(b"..")
+    }
+}
+
+fn entries(volume: &Path) -> Result<Vec<Entry>, VolumeError> {
+    let listing = fs::read_dir(volume).map_err(VolumeError::io("listing", volume))?;
+    let entries = listing.map(|entry| {
         let entry = entry.map_err(VolumeError::io("listing", volume))?;
         let is_dir = entry.file_type().map_err(VolumeError::io("reading", &entry.path()))?.is_dir();
-        if !is_dir && !entry.file_name().to_string_lossy().starts_with("..") {
-            names.insert(PathBuf::from(entry.file_name()));
-        }
-    }
-    Ok(names)
+        Ok(Entry { name: PathBuf::from(entry.file_name()), is_dir })
+    });
+    entries.collect()
 }
 
 /// Removes all dated directories but one: those that `..data` left, and those of a writer that was killed.
-fn sweep_dated(volume: &Path, current: Option<&Path>) -> Result<(), VolumeError> {
-    for entry in fs::read_dir(volume).map_err(VolumeError::io("listing", volume))? {
-        let entry = entry.map_err(VolumeError::io("listing", volume))?;
-        let (name, path) = (entry.file_name(), entry.path());
-        let is_dir = entry.file_type().map_err(VolumeError::io("reading", &path))?.is_dir();
-        if is_dir && name.to_string_lossy().starts_with("..") && current != Some(Path::new(&name)) {
-            runtimes_host::files::remove_tree(&path).map_err(VolumeError::io("removing", &path))?;
-        }
+fn sweep_dated(volume: &Path, entries: &[Entry], current: Option<&Path>) -> Result<(), VolumeError> {
+    for old in entries.iter().filter(|entry| entry.is_dir && entry.is_hidden() && current != Some(&entry.name)) {
+        let path = volume.join(&old.name);
+        runtimes_host::files::remove_tree(&path).map_err(VolumeError::io("removing", &path))?;
     }
     Ok(())
 }
@@ -242,11 +249,11 @@ mod tests {
         Payload { files: BTreeMap::from([(PathBuf::from("deep/settings"), file)]) }
     }
 
-    fn entries(dir: &Path) -> Vec<String> {
-        let mut entries: Vec<_> =
+    fn names(dir: &Path) -> Vec<String> {
+        let mut names: Vec<_> =
             fs::read_dir(dir).expect("lists").map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8")).collect();
-        entries.sort();
-        entries
+        names.sort();
+        names
     }
 
     #[test]
@@ -255,11 +262,11 @@ mod tests {
         mount(Some("tmpfs"), dir.path(), Some("tmpfs"), MsFlags::empty(), Some("size=256k")).expect("mounted");
         replace(dir.path(), &payload(1_000), None).expect("fits");
         show_names(dir.path(), &payload(1_000)).expect("linked");
-        let before = entries(dir.path());
+        let before = names(dir.path());
         for _ in 0..3 {
             let error = replace(dir.path(), &payload(1 << 20), None).expect_err("does not fit");
             assert!(error.to_string().contains("writing"), "{error}");
-            assert_eq!(entries(dir.path()), before);
+            assert_eq!(names(dir.path()), before);
         }
         // The state that a writer leaves when it is killed in the middle: the next one needs the space.
         let dead = dir.path().join("..2026_01_01_00_00_00.000000000");
@@ -268,7 +275,7 @@ mod tests {
         replace(dir.path(), &payload(100 << 10), None).expect("fits once the rest is gone");
         show_names(dir.path(), &payload(100 << 10)).expect("linked");
         assert_eq!(read(dir.path(), "deep/settings").map(|bytes| bytes.len()), Some(100 << 10));
-        assert_eq!(entries(dir.path()).len(), before.len());
+        assert_eq!(names(dir.path()).len(), before.len());
         umount(dir.path()).expect("unmounted");
     }
 }

@@ -227,9 +227,12 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // After a failure, something may be left on it.
-        let flags = if std::thread::panicking() { nix::mount::MntFlags::MNT_DETACH } else { nix::mount::MntFlags::empty() };
-        nix::mount::umount2(&self.0, flags).unwrap();
+        // After a failure, something may be left on it; a second panic would end the process before the first is printed.
+        if std::thread::panicking() {
+            let unmounted = nix::mount::umount2(&self.0, nix::mount::MntFlags::MNT_DETACH);
+            return eprintln!("{} is unmounted: {unmounted:?}", self.0.display());
+        }
+        nix::mount::umount(&self.0).unwrap();
     }
 }
 
