@@ -14,6 +14,7 @@ use crate::cpus::Cpus;
 use crate::data_dir::DataDir;
 use crate::duration;
 use crate::logging::Format;
+use crate::shutdown::Shutdown;
 
 /// Kubernetes for WebAssembly and OCI workloads in one binary.
 #[derive(Parser)]
@@ -263,6 +264,8 @@ pub struct NodeOptions {
     pub resolv_conf: PathBuf,
     #[command(flatten)]
     pub cpus: Cpus,
+    #[command(flatten)]
+    pub shutdown: Shutdown,
     /// Directory in which device plugins have their sockets, one for each agent of a machine; empty disables device plugins.
     #[arg(long, default_value = "/var/lib/kubelet/device-plugins")]
     pub device_plugin_dir: String,

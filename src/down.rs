@@ -20,7 +20,12 @@ pub async fn run(options: Down) -> anyhow::Result<()> {
     let run_dir = options.run_dir.open(data_dir)?;
     let network = Remains { prefix: data_dir.prefix.clone(), state_dir: run_dir.at("network") };
     let images = ImageStore::open(&data_dir.at("images"), internal::helper(data_dir, internal::Job::Unpack)?)?;
-    let parts = Parts { runtimes: node::runtimes(data_dir, &run_dir)?, images: Arc::new(images), network: Arc::new(network) };
+    let parts = Parts {
+        runtimes: node::runtimes(data_dir, &run_dir)?,
+        images: Arc::new(images),
+        network: Arc::new(network),
+        shutdowns: node::shutdowns(data_dir),
+    };
     let config = node_agent::Config::new("", std::net::Ipv4Addr::UNSPECIFIED.into(), &data_dir.dir, &data_dir.prefix);
     // Both are tried, also if the first fails.
     let (node, proxy) = (Agent::remove_all(&config, &parts).await, node_proxy::remove(&data_dir.prefix).await);

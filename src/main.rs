@@ -27,6 +27,7 @@ mod process;
 mod renewal;
 mod say;
 mod server;
+mod shutdown;
 mod store;
 mod token;
 mod up;

@@ -9,6 +9,7 @@ use api_client::informer::Informers;
 use api_tasks::Tasks;
 use node_agent::{Agent, Certificates, Parts, RunDir, Serving, bootstrap};
 use node_images::ImageStore;
+use node_logind::Logind;
 use node_network::Network;
 use runtimes_contract::Runtime;
 use runtimes_runc::RuncRuntime;
@@ -117,7 +118,13 @@ pub async fn parts(settings: &NodeSettings) -> anyhow::Result<Parts> {
         dns_ip: settings.dns_ip,
         reserved_ports: vec![settings.options.kubelet_port],
     });
-    Ok(Parts { runtimes, images: Arc::new(images), network: Arc::new(network.await?) })
+    let shutdowns = shutdowns(data_dir);
+    Ok(Parts { runtimes, images: Arc::new(images), network: Arc::new(network.await?), shutdowns })
+}
+
+/// Who shuts this machine down. Nodes of several clusters may be on it.
+pub fn shutdowns(data_dir: &DataDir) -> Arc<Logind> {
+    Arc::new(Logind::new(&format!("99-skiff-{}", data_dir.prefix)))
 }
 
 /// The runtimes. The first runtime of a kind serves Pods that name none.
@@ -156,6 +163,7 @@ pub fn agent_config(settings: &NodeSettings, serving: Option<watch::Receiver<Ser
     config.pods_max = settings.options.max_pods;
     config.pod_pids_max = settings.options.pod_max_pids;
     settings.options.cpus.apply(&mut config)?;
+    config.shutdown_grace_periods = settings.options.shutdown.periods()?;
     config.device_plugin_dir = settings.options.device_plugin_dir()?;
     let reclaim = settings.options.eviction_minimum_reclaim.clone();
     config.eviction_hard = settings.options.eviction_hard.clone().with_minimum_reclaim(reclaim);

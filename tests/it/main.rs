@@ -40,6 +40,7 @@ mod kubectl;
 mod life;
 mod linear;
 mod metrics;
+mod node_shutdown;
 mod operator;
 mod ownership;
 mod placement;

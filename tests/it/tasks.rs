@@ -44,9 +44,11 @@ fn fails(cluster: &mut Cluster, fault: &str, task: &str) {
 
 #[test]
 fn a_task_that_fails_ends_the_process_and_the_next_start_goes_on() {
-    // Without the flags, the manifests of static Pods and the CPUs of containers have no task.
-    let flags = ["up", "--pod-manifest-path=/nonexistent/manifests", "--cpu-manager-policy=static", "--reserved-cpus=0"];
-    let mut cluster = Cluster::prepared(Net::alone(), &flags);
+    // Without the flags, the manifests of static Pods, the CPUs of containers and a shutdown of the machine have no task.
+    let flags = ["--pod-manifest-path=/nonexistent/manifests", "--cpu-manager-policy=static", "--reserved-cpus=0"];
+    let mut cluster = Cluster::prepared(Net::alone(), &[&["up", "--shutdown-grace-period=10s"][..], &flags].concat());
+    // Not the bus of this machine.
+    cluster.set_env("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent/bus".into());
     cluster.take_faults();
     cluster.start();
     cluster.load_samples();

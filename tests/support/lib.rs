@@ -23,6 +23,7 @@ pub mod etcd;
 pub mod inject;
 pub mod kubectl;
 pub mod linear;
+pub mod logind;
 pub mod loop_device;
 pub mod machine;
 pub mod net;

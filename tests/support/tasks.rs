@@ -47,6 +47,7 @@ pub const OF_UP: &[&str] = &[
     "node-agent/device-plugins",
     "node-agent/eviction",
     "node-agent/local-storage",
+    "node-agent/node-shutdown",
     "node-agent/background-work",
     "node-agent/requests",
     "node-agent/mirror-pods",

@@ -38,6 +38,8 @@ pub const TEST: &[Need] = &[
     ("skopeo", "skopeo"),
     ("etcd", "etcd-server"),
     ("prometheus", "prometheus"),
+    ("dbus-daemon", "dbus-daemon"),
+    ("/lib/systemd/systemd-logind", "systemd"),
 ];
 
 /// schemathesis generates requests from a server's OpenAPI documents.

@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::Taint;
 use crate::certificates::Certificates;
 use crate::cpu_manager::CpuManagerConfig;
 use crate::eviction::Thresholds;
+use crate::shutdown_grace_periods::ShutdownGracePeriods;
 
 /// The agent's settings. [`Config::new`] sets those that have an upstream default.
 #[derive(Clone, Debug)]
@@ -90,6 +91,8 @@ pub struct Config {
     /// The period in which local storage is compared with its limits, and how long the node waits after an eviction that did
     /// not resolve a threshold.
     pub eviction_monitoring_period: Duration,
+    /// How long Pods have to end when the machine shuts down.
+    pub shutdown_grace_periods: ShutdownGracePeriods,
     /// Whether Pods get cgroups; off in trials with many nodes on one machine.
     pub cgroups: bool,
     /// The highest number of pulls at one time.
@@ -164,6 +167,7 @@ impl Config {
             eviction_hard: Thresholds::default(),
             eviction_pressure_transition_period: Duration::from_secs(300),
             eviction_monitoring_period: Duration::from_secs(10),
+            shutdown_grace_periods: ShutdownGracePeriods::default(),
             cgroups: true,
             healthz: Some(SocketAddr::from(([127, 0, 0, 1], 10_248))),
             sync_loop_max: Duration::from_secs(15),

@@ -23,24 +23,8 @@ pub use threshold::{MinimumReclaim, ThresholdError, Thresholds};
 pub(crate) use admission::refusal;
 pub(crate) use signal::Pressure;
 
-/// `status.reason` of an evicted Pod, and of a Pod that is rejected under pressure.
-pub(crate) const REASON: &str = "Evicted";
-
 /// The lowest priority of Pods that the system needs: upstream's `SystemCriticalPriority`.
-const CRITICAL_PRIORITY: i32 = 2_000_000_000;
-
-/// An order to end a Pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Eviction {
-    /// Of the Pod.
-    pub(crate) uid: String,
-    /// `status.message`.
-    pub(crate) message: String,
-    /// The signal that caused it.
-    pub(crate) signal: &'static str,
-    /// The cause is the node's shortage, not the Pod's own limit: the Pod gets the condition `DisruptionTarget`.
-    pub(crate) disruption: bool,
-}
+pub(crate) const CRITICAL_PRIORITY: i32 = 2_000_000_000;
 
 /// Whether a Pod is never evicted and always admitted. As upstream, its priority decides. Upstream also spares static Pods and
 /// their mirrors; this node has no static Pods, and an annotation that every user can write must not spare a Pod.

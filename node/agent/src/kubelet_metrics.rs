@@ -1,11 +1,12 @@
 //! What the node counts and times, under the kubelet's names: the starts of Pods and containers, the operations of runtimes, images,
-//! evictions, rejections, resizes and the requests to the node's server. The parts of the agent call it where something happens;
+//! evictions, rejections, resizes, shutdowns and the requests to the node's server. The parts of the agent call it where something happens;
 //! `/metrics` adds the values. Each label has a fixed set of values, so that no Pod leaves a series behind.
 
 mod http;
 mod operations;
 mod pods;
 mod resizes;
+mod shutdowns;
 
 use api_metrics::{Counters, Families, Histograms};
 
@@ -13,6 +14,7 @@ pub(crate) use http::{HttpMetrics, InflightRequest};
 pub(crate) use operations::{Operation, RuntimeOperations};
 pub(crate) use pods::{PodMetrics, SyncType};
 pub(crate) use resizes::ResizeMetrics;
+pub(crate) use shutdowns::ShutdownMetrics;
 
 /// The buckets of Prometheus' Go client, which most of the kubelet's histograms have.
 const DEFAULT_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
@@ -41,9 +43,10 @@ const IMAGE_SIZES: [(u64, &str); 12] = [
 ];
 
 /// Upstream's `admissionRejectionReasons`, as far as this node has them. Every other reason is `Other`.
-const REJECTION_REASONS: [&str; 10] = [
+const REJECTION_REASONS: [&str; 11] = [
     "AppArmor",
     "Evicted",
+    "NodeShutdown",
     "OutOfcpu",
     "OutOfephemeral-storage",
     "OutOfmemory",
@@ -59,6 +62,7 @@ pub(crate) struct KubeletMetrics {
     pub(crate) pods: PodMetrics,
     pub(crate) operations: RuntimeOperations,
     pub(crate) resizes: ResizeMetrics,
+    pub(crate) shutdowns: ShutdownMetrics,
     pub(crate) http: HttpMetrics,
     pulls: Histograms<1>,
     collected_images: Counters<1>,
@@ -75,6 +79,7 @@ impl Default for KubeletMetrics {
             pods: PodMetrics::default(),
             operations: RuntimeOperations::default(),
             resizes: ResizeMetrics::default(),
+            shutdowns: ShutdownMetrics::default(),
             http: HttpMetrics::default(),
             pulls: Histograms::new(
                 "kubelet_image_pull_duration_seconds",
@@ -122,6 +127,7 @@ impl KubeletMetrics {
         self.evictions.add_to(families);
         self.rejections.add_to(families);
         self.resizes.add_to(families);
+        self.shutdowns.add_to(families);
         self.http.add_to(families);
     }
 }

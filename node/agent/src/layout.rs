@@ -57,6 +57,11 @@ impl Layout {
         self.kubelet().join("device_plugin_allocations")
     }
 
+    /// When the node last shut down; upstream's name.
+    pub(crate) fn graceful_shutdown_state(&self) -> PathBuf {
+        self.kubelet().join("graceful_node_shutdown_state")
+    }
+
     /// The directory of the agent's data about Pods.
     pub(crate) fn kubelet(&self) -> PathBuf {
         self.data_dir.join("kubelet")

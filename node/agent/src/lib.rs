@@ -36,6 +36,7 @@ mod machine;
 mod machine_usage;
 mod measured;
 mod node;
+mod node_shutdown;
 mod objects;
 mod parts;
 mod pods;
@@ -50,9 +51,11 @@ mod resize;
 mod routes;
 mod run_dir;
 mod server;
+mod shutdown_grace_periods;
 mod static_pods;
 mod stats;
 mod status;
+mod termination;
 #[cfg(test)]
 mod tests;
 mod traffic;
@@ -62,6 +65,7 @@ mod worker;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use api_client::events::Recorder;
@@ -84,14 +88,14 @@ pub use cpu_manager::{
 };
 pub use error::AgentError;
 pub use eviction::{MinimumReclaim, ThresholdError, Thresholds};
-pub use parts::{Images, Networks, Parts};
+pub use parts::{Images, Networks, Parts, Shutdowns};
 pub use run_dir::RunDir;
+pub use shutdown_grace_periods::{PriorityGracePeriods, ShutdownGracePeriodError, ShutdownGracePeriods};
 
 use crate::cpu_manager::CpuManager;
 use crate::cpu_rates::CpuRates;
 use crate::disk_usages::DiskUsages;
 use crate::error::chain;
-use crate::eviction::Eviction;
 use crate::fair_queue::{FairQueue, QueueLimits};
 use crate::health::Health;
 use crate::kubelet_metrics::KubeletMetrics;
@@ -103,10 +107,11 @@ use crate::node::{Directory, Node};
 use crate::objects::Objects;
 use crate::pods::{Inputs, Manager};
 use crate::register::Registrar;
+use crate::termination::Termination;
 use crate::user_namespaces::UserNamespaces;
 
-/// Evictions that may wait for the Pod manager.
-const EVICTIONS_MAX: usize = 16;
+/// Orders to end a Pod that may wait for the Pod manager.
+const TERMINATIONS_MAX: usize = 16;
 
 /// The node agent.
 pub struct Agent;
@@ -131,8 +136,8 @@ impl Agent {
         let cancel = cancel.child_token();
         let _stop = cancel.clone().drop_guard();
         let tasks = Tasks::new(cancel.clone());
-        let (evictions, ordered) = mpsc::channel(EVICTIONS_MAX);
-        let node = Arc::new(make_node(client, informers, config, parts, evictions, &tasks)?);
+        let (terminations, ordered) = mpsc::channel(TERMINATIONS_MAX);
+        let node = Arc::new(make_node(client, informers, config, parts, terminations, &tasks)?);
         let server = server::Server::bind(node.clone()).await?;
         let port = server.as_ref().map_or(0, server::Server::port);
         let health = Arc::new(Health::default());
@@ -145,7 +150,7 @@ impl Agent {
             tasks.own("node-agent/healthz", server::serve_health(node.clone(), address, cancel.clone()));
         }
         tasks.own("node-agent/routes", routes::run(node.clone(), health.clone(), cancel.clone()));
-        tasks.own("node-agent/registrar", Registrar::new(node.clone(), health, port).run(cancel.clone()));
+        tasks.own("node-agent/registrar", Registrar::new(node.clone(), health.clone(), port).run(cancel.clone()));
         tasks.own("node-agent/housekeeping", housekeeping::run(node.clone(), cancel.clone()));
         if node.cpu_manager.is_some() {
             tasks.own("node-agent/cpu-manager", bind_to_cpus(node.clone(), cancel.clone()));
@@ -155,6 +160,9 @@ impl Agent {
         }
         tasks.own("node-agent/eviction", eviction_manager::node_pressure::run(node.clone(), cancel.clone()));
         tasks.own("node-agent/local-storage", eviction_manager::local_storage::run(node.clone(), cancel.clone()));
+        if !node.config.shutdown_grace_periods.is_empty() {
+            tasks.own("node-agent/node-shutdown", node_shutdown::run(node.clone(), health, cancel.clone()));
+        }
         tasks.own("node-agent/background-work", background_work(node.clone(), cancel.clone()));
         tasks.own("node-agent/requests", requests::Reporter::new(node.clone()).run(cancel.clone()));
         let own = format!("spec.nodeName={}", node.config.node_name);
@@ -162,7 +170,7 @@ impl Agent {
         let (mirrored, wanted) = watch::channel(None);
         tasks.own("node-agent/mirror-pods", static_pods::mirrors::run(node.clone(), wanted, pods.changes(), cancel.clone()));
         let manifests = manifests(&node, &tasks, &cancel).await?;
-        let inputs = Inputs { evictions: ordered, manifests, mirrored };
+        let inputs = Inputs { terminations: ordered, manifests, mirrored };
         tasks.own("node-agent/pod-manager", Manager::new(node, leftovers, inputs, cancel.clone()).run(pods.changes()));
         tokio::select! {
             () = cancel.cancelled() => {}
@@ -191,7 +199,7 @@ async fn manifests(node: &Arc<Node>, tasks: &Tasks, cancel: &CancellationToken) 
     });
     let (files, reading) = read.await.map_err(|_| AgentError::Interrupted)?;
     let reporter = node.clone();
-    let complain = move |complaint: String| reporter.note_node("InvalidStaticPod", complaint);
+    let complain = move |complaint: String| reporter.note_node(true, "InvalidStaticPod", complaint);
     static_pods::files::report(&reading, &complain);
     pods.send_replace(reading.pods);
     tasks.own("node-agent/manifests", static_pods::files::run(files, pods, complain, cancel.clone()));
@@ -264,7 +272,7 @@ fn make_node(
     informers: &Informers,
     config: Config,
     parts: Parts,
-    evictions: mpsc::Sender<Eviction>,
+    terminations: mpsc::Sender<Termination>,
     tasks: &Tasks,
 ) -> Result<Node, AgentError> {
     let layout = Layout::new(&config.data_dir, &config.prefix);
@@ -305,7 +313,8 @@ fn make_node(
         has_pod_range: watch::Sender::new(false),
         pulse: Pulse::default(),
         pressure: watch::Sender::new(eviction_manager::initial_pressure(&config, &parts)),
-        evictions,
+        shutting_down: AtomicBool::new(false),
+        terminations,
         disk_usages: DiskUsages::default(),
         cpu_rates: CpuRates::default(),
         cpu_manager,

@@ -22,12 +22,13 @@ use crate::parts::{Images, Networks, Parts};
 
 /// The same parts, measured.
 pub(crate) fn measured(parts: Parts, metrics: &Arc<KubeletMetrics>) -> Parts {
-    let Parts { runtimes, images, network } = parts;
+    let Parts { runtimes, images, network, shutdowns } = parts;
     let runtime = |inner| -> Arc<dyn Runtime> { Arc::new(Measured { inner, metrics: metrics.clone() }) };
     Parts {
         runtimes: runtimes.into_iter().map(runtime).collect(),
         images: Arc::new(Measured { inner: images, metrics: metrics.clone() }),
         network: Arc::new(Measured { inner: network, metrics: metrics.clone() }),
+        shutdowns,
     }
 }
 

@@ -23,7 +23,7 @@ use crate::container;
 use crate::cpu_manager::CpuManager;
 use crate::cpu_rates::CpuRates;
 use crate::disk_usages::DiskUsages;
-use crate::eviction::{Eviction, Pressure};
+use crate::eviction::Pressure;
 use crate::fair_queue::FairQueue;
 use crate::kubelet_metrics::KubeletMetrics;
 use crate::layout::{Layout, PodName};
@@ -32,6 +32,7 @@ use crate::objects::Objects;
 use crate::parts::Parts;
 use crate::probe_results::ProbeResults;
 use crate::resize::{self, Deferred, Pending};
+use crate::termination::Termination;
 use crate::user_namespaces::UserNamespaces;
 
 /// Shared by all workers.
@@ -76,8 +77,10 @@ pub(crate) struct Node {
     pub(crate) kubelet_metrics: Arc<KubeletMetrics>,
     /// The conditions of eviction.
     pub(crate) pressure: watch::Sender<Pressure>,
+    /// Whether the machine is about to shut down.
+    pub(crate) shutting_down: AtomicBool,
     /// To the Pod manager.
-    pub(crate) evictions: mpsc::Sender<Eviction>,
+    pub(crate) terminations: mpsc::Sender<Termination>,
 }
 
 impl Node {
@@ -102,29 +105,37 @@ impl Node {
         digest.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Has a Pod evicted; its worker ends it.
-    pub(crate) async fn evict(&self, eviction: Eviction) {
-        tracing::info!(uid = eviction.uid, why = eviction.message, "evicting a Pod");
-        if self.evictions.send(eviction).await.is_err() {
+    /// Has a Pod ended by its worker.
+    pub(crate) async fn terminate(&self, termination: Termination) {
+        tracing::info!(uid = termination.uid, why = termination.message, "ending a Pod");
+        if self.terminations.send(termination).await.is_err() {
             tracing::debug!("the Pod manager has ended");
         }
     }
 
-    /// Records a warning on the Node, as upstream by its name alone.
-    pub(crate) fn note_node(&self, reason: &str, message: impl Into<String>) {
+    /// Whether the machine is about to shut down.
+    pub(crate) fn is_shutting_down(&self) -> bool {
+        self.shutting_down.load(Ordering::Acquire)
+    }
+
+    /// Records an event on the Node, as upstream by its name alone.
+    pub(crate) fn note_node(&self, warning: bool, reason: &str, message: impl Into<String>) {
         let name = Some(self.config.node_name.clone());
         let (api_version, kind) = (Some("v1".to_owned()), Some("Node".to_owned()));
         let object = ObjectReference { api_version, kind, uid: name.clone(), name, ..ObjectReference::default() };
-        self.recorder.warning(&object, reason, message);
+        self.note_object(&object, warning, reason, message);
     }
 
     /// Records an event on a Pod, or on one of its containers.
     pub(crate) fn note(&self, pod: &Pod, container: Option<&str>, warning: bool, reason: &str, message: impl Into<String>) {
-        let object = reference(pod, container);
+        self.note_object(&reference(pod, container), warning, reason, message);
+    }
+
+    fn note_object(&self, object: &ObjectReference, warning: bool, reason: &str, message: impl Into<String>) {
         if warning {
-            self.recorder.warning(&object, reason, message);
+            self.recorder.warning(object, reason, message);
         } else {
-            self.recorder.normal(&object, reason, message);
+            self.recorder.normal(object, reason, message);
         }
     }
 }
@@ -146,6 +157,8 @@ pub(crate) struct Entry {
     pub(crate) containers: BTreeMap<String, Instance>,
     /// The status as last computed.
     pub(crate) status: Arc<k8s_openapi::api::core::v1::PodStatus>,
+    /// Whether the API has that status.
+    pub(crate) is_reported: bool,
     pub(crate) probe_results: Arc<ProbeResults>,
 }
 
@@ -156,11 +169,25 @@ impl Entry {
         !over || self.containers.values().any(|instance| instance.running.is_some())
     }
 
+    /// Whether nothing of the Pod runs, and its volumes and namespaces are freed.
+    pub(crate) fn is_freed(&self) -> bool {
+        self.sandbox.is_none() && !self.is_active()
+    }
+
     /// The entry of an admitted Pod whose worker has not published anything yet.
     pub(crate) fn taken(pod: &Arc<Pod>, is_static: bool) -> Self {
         let status = Arc::new(pod.status.clone().unwrap_or_default());
         let pod = resize::with_allocation(pod, &resize::remembered(pod));
-        Self { pod, is_static, sandbox: None, ip: None, containers: BTreeMap::new(), status, probe_results: Arc::default() }
+        Self {
+            pod,
+            is_static,
+            sandbox: None,
+            ip: None,
+            containers: BTreeMap::new(),
+            status,
+            is_reported: false,
+            probe_results: Arc::default(),
+        }
     }
 }
 

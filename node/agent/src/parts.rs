@@ -4,10 +4,12 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use ipnet::Ipv4Net;
 use node_images::{Image, ImageError, ImageStore, PullPolicy, RegistryAuth, WritableLayer};
+use node_logind::{Logind, LogindError, ShutdownWatch};
 use node_network::{HostPort, Network, NetworkError, Peer, PodNetwork};
 use runtimes_contract::{Content, ContentKind, Runtime, UserNamespace};
 
@@ -20,6 +22,8 @@ pub struct Parts {
     pub images: Arc<dyn Images>,
     /// The Pod network.
     pub network: Arc<dyn Networks>,
+    /// Who announces that the machine shuts down.
+    pub shutdowns: Arc<dyn Shutdowns>,
 }
 
 impl Parts {
@@ -166,5 +170,25 @@ impl Networks for Network {
 
     async fn remove_all(&self) -> Result<(), NetworkError> {
         Self::remove_all(self).await
+    }
+}
+
+/// The agent's view of who shuts the machine down; see [`Logind`] for the promises.
+#[async_trait]
+pub trait Shutdowns: Send + Sync {
+    /// Connects, and delays the next shutdown for up to that time.
+    async fn watch(&self, delay: Duration) -> Result<ShutdownWatch, LogindError>;
+    /// Removes every trace.
+    async fn remove_setting(&self) -> Result<(), LogindError>;
+}
+
+#[async_trait]
+impl Shutdowns for Logind {
+    async fn watch(&self, delay: Duration) -> Result<ShutdownWatch, LogindError> {
+        Self::watch(self, delay).await
+    }
+
+    async fn remove_setting(&self) -> Result<(), LogindError> {
+        Self::remove_setting(self).await
     }
 }

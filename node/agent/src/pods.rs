@@ -17,12 +17,14 @@ use crate::admit::{self, Demand};
 use crate::device_plugins;
 use crate::enforce;
 use crate::error::chain;
-use crate::eviction::{self, Eviction};
+use crate::eviction;
 use crate::layout::PodName;
 use crate::leftovers::{self, Leftovers};
 use crate::node::{Entry, Node};
+use crate::node_shutdown;
 use crate::resize;
 use crate::static_pods::{self, Mirrored, Origin, StaticPods};
+use crate::termination::Termination;
 use crate::worker::adopt::RuntimeContainer;
 use crate::worker::finished::FinishedPod;
 use crate::worker::{Desired, Worker};
@@ -50,8 +52,8 @@ struct Handle {
 
 /// What the manager gets beside the Pods of the API, and whom it tells of static Pods.
 pub(crate) struct Inputs {
-    /// The Pods to evict.
-    pub(crate) evictions: mpsc::Receiver<Eviction>,
+    /// The Pods to end.
+    pub(crate) terminations: mpsc::Receiver<Termination>,
     /// The Pods of the node's files.
     pub(crate) manifests: watch::Receiver<Vec<Arc<Pod>>>,
     /// The Pods that are to have mirror Pods; `None` until static Pods may begin.
@@ -67,8 +69,8 @@ pub(crate) struct Manager {
     /// The Pod of each worker, for a worker that panicked.
     tasks: HashMap<tokio::task::Id, String>,
     leftovers: Leftovers,
-    /// The Pods to evict.
-    evictions: mpsc::Receiver<Eviction>,
+    /// The Pods to end.
+    terminations: mpsc::Receiver<Termination>,
     /// The UIDs of the Pods at their last change: a Pod may be deleted and created again under the same name.
     uids: HashMap<ObjectKey, String>,
     /// Whether the first list was processed.
@@ -91,7 +93,7 @@ impl Manager {
         let (workers, removals) = (JoinSet::new(), JoinSet::new());
         let (handles, tasks, uids) = (HashMap::new(), HashMap::new(), HashMap::new());
         let (static_pods, listed) = (StaticPods::default(), false);
-        let Inputs { evictions, manifests, mirrored } = inputs;
+        let Inputs { terminations, manifests, mirrored } = inputs;
         let (pods, static_begun) = (None, false);
         Self {
             node,
@@ -99,7 +101,7 @@ impl Manager {
             workers,
             tasks,
             leftovers,
-            evictions,
+            terminations,
             uids,
             listed,
             pods,
@@ -148,7 +150,7 @@ impl Manager {
                 }
                 Ok(()) = self.manifests.changed(), if self.static_begun => self.manifests_changed().await,
                 _ = turns.tick() => {}
-                Some(eviction) = self.evictions.recv() => self.evict(eviction),
+                Some(termination) = self.terminations.recv() => self.terminate(termination),
                 Some(ended) = self.workers.join_next_with_id() => self.ended(ended).await,
                 Some(removed) = self.removals.join_next() => {
                     if let Err(error) = removed {
@@ -203,7 +205,7 @@ impl Manager {
     /// Begins with the status that the API has of an earlier run.
     async fn begin_static(&mut self, pod: Arc<Pod>) {
         let mirror = self.pods.as_ref().and_then(|pods| pods.get(&ObjectKey::from(&pod.metadata)));
-        let pod = mirror.and_then(|mirror| self.static_pods.with_status_of(&mirror)).unwrap_or(pod);
+        let pod = mirror.and_then(|mirror| self.static_pods.beginning(&mirror)).unwrap_or(pod);
         self.apply(pod, Origin::File).await;
     }
 
@@ -234,7 +236,7 @@ impl Manager {
         }
         let got_at = tokio::time::Instant::now();
         let found = self.leftovers.take(&uid);
-        let (sender, desired) = watch::channel(Desired { pod: pod.clone(), origin, got_at, gone: false, eviction: None });
+        let (sender, desired) = watch::channel(Desired { pod: pod.clone(), origin, got_at, gone: false, termination: None });
         let verdict = self.admission(&pod, &found).await;
         let is_admitted = verdict.is_ok() && !is_over(&pod);
         let (node, cancel) = (self.node.clone(), self.cancel.child_token());
@@ -334,7 +336,7 @@ impl Manager {
             return self.allocate_again(pod, found).await;
         }
         let refused = eviction::refusal(pod, *self.node.pressure.borrow()).or_else(|| enforce::rejection(pod, enforce::has_selinux()));
-        if let Some(rejection) = refused {
+        if let Some(rejection) = refused.or_else(|| node_shutdown::refusal(&self.node)) {
             return Err(rejection);
         }
         // As upstream, before the node's room is weighed.
@@ -369,10 +371,13 @@ impl Manager {
         })
     }
 
-    /// A Pod that is gone by now needs no eviction.
-    fn evict(&mut self, eviction: Eviction) {
-        let uid = eviction.uid.clone();
-        self.want(&uid, |desired| desired.eviction = Some(eviction));
+    /// A Pod may be gone by now. One that ends with the node is not evicted.
+    fn terminate(&mut self, termination: Termination) {
+        let uid = termination.uid.clone();
+        self.want(&uid, |desired| {
+            let earlier = desired.termination.take().filter(Termination::is_by_node_shutdown);
+            desired.termination = earlier.or(Some(termination));
+        });
     }
 
     fn gone(&mut self, uid: &str) {

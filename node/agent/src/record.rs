@@ -49,6 +49,8 @@ pub(crate) struct PodRecord {
     pub(crate) refreshing: bool,
     /// When the worker first saw that the Pod has to end.
     pub(crate) ending_since: Option<Timestamp>,
+    /// When the node shuts down: the time at which every instance must be gone.
+    pub(crate) shutdown_at: Option<Timestamp>,
     /// The final status and the deletion were handed to the status writer.
     pub(crate) delete_sent: bool,
     /// `status.startTime`.
@@ -164,6 +166,8 @@ pub(crate) enum Cause {
         /// For the node's sake, which is a disruption.
         disruption: bool,
     },
+    /// The node shuts down.
+    NodeShutdown,
 }
 
 impl Failure {
@@ -175,6 +179,11 @@ impl Failure {
     /// Whether the node evicted it.
     pub(crate) fn is_eviction(&self) -> bool {
         matches!(self.cause, Cause::Eviction { .. })
+    }
+
+    /// Whether the node ended it for a reason of the node.
+    pub(crate) fn is_disruption(&self) -> bool {
+        matches!(self.cause, Cause::Eviction { disruption: true } | Cause::NodeShutdown)
     }
 }
 
@@ -201,6 +210,7 @@ impl PodRecord {
             logs_forgotten: false,
             refreshing: false,
             ending_since: None,
+            shutdown_at: None,
             delete_sent: false,
             started_at,
             faults: Backoff::default(),

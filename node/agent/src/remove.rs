@@ -51,6 +51,9 @@ pub(crate) async fn all(config: &Config, parts: &Parts) -> Result<(), AgentError
     if let Err(error) = parts.network.remove_all().await {
         failed(&error);
     }
+    if let Err(error) = parts.shutdowns.remove_setting().await {
+        failed(&error);
+    }
     if config.cgroups {
         let root = layout.cgroup_root();
         let removed = api_tasks::blocking("node-agent/remove", move || remove_cgroups(&root)).await;

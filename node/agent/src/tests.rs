@@ -13,6 +13,7 @@ mod images;
 mod joining;
 mod kubelet_metrics;
 mod lifecycle;
+mod node_shutdown;
 mod over_https;
 mod preparations;
 mod refusals;
@@ -50,7 +51,8 @@ use runtimes_fake::{FakeRuntime, Fault, Operation, Script, World};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Agent, AgentError, Config, Images, Networks, Parts, Serving};
+use crate::{Agent, AgentError, Config, Images, Networks, Parts, Serving, ShutdownGracePeriods};
+use node_shutdown::FakeLogind;
 
 /// Keys take a while to make, so all tests share one cluster's.
 static PKI: LazyLock<Arc<Pki>> = LazyLock::new(|| {
@@ -222,6 +224,7 @@ struct Cluster {
     wasm: Arc<World>,
     images: Arc<FakeImages>,
     network: Arc<FakeNetwork>,
+    logind: Arc<FakeLogind>,
     data: tempfile::TempDir,
     config: Config,
 }
@@ -255,6 +258,7 @@ impl Cluster {
             wasm: World::new(Script::default()),
             images: Arc::default(),
             network: Arc::default(),
+            logind: Arc::default(),
             data,
             config,
         }
@@ -290,6 +294,7 @@ impl Cluster {
             ],
             images: self.images.clone(),
             network: self.network.clone(),
+            shutdowns: self.logind.clone(),
         }
     }
 

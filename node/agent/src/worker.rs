@@ -27,7 +27,6 @@ use crate::container;
 use crate::container::probes::{self, ProbeKind};
 use crate::container::processes;
 use crate::error::chain;
-use crate::eviction::Eviction;
 use crate::kubelet_metrics::SyncType;
 use crate::layout::{PodName, pause_id};
 use crate::node::Node;
@@ -35,6 +34,7 @@ use crate::record::{Clean, Condemned, Failure, ImageState, InstanceState, PodRec
 use crate::static_pods::Origin;
 use crate::status;
 use crate::status::writer::Writer;
+use crate::termination::{Termination, TerminationCause};
 use adopt::RuntimeContainer;
 use effect::{Deadline, Effects, NextInstance};
 use finished::FinishedPod;
@@ -57,8 +57,8 @@ pub(crate) struct Desired {
     pub(crate) got_at: tokio::time::Instant,
     /// The API no longer has the Pod.
     pub(crate) gone: bool,
-    /// The node evicts the Pod.
-    pub(crate) eviction: Option<Eviction>,
+    /// The node ends the Pod.
+    pub(crate) termination: Option<Termination>,
 }
 
 /// One Pod's worker.
@@ -193,7 +193,7 @@ impl Worker {
         loop {
             let now = api_clock::now();
             self.timing.wake(SyncType::Sync);
-            self.heed_eviction();
+            self.heed_termination();
             self.note_ending(now);
             self.note_restart(now);
             self.weigh_resize(now);
@@ -331,12 +331,12 @@ impl Worker {
         now.checked_add(jiff::SignedDuration::from_secs(seconds)).unwrap_or(now)
     }
 
-    /// Reads the eviction in each iteration of the loop, so that a replacement of this worker sees it too.
-    fn heed_eviction(&mut self) {
-        let Some(eviction) = self.desired.borrow().eviction.clone() else { return };
-        let notes = self.record.evict(&self.pod, &eviction);
-        if !notes.is_empty() {
-            self.node.kubelet_metrics.evicted(eviction.signal);
+    /// Reads the order in each iteration of the loop, so that a replacement of this worker sees it too.
+    fn heed_termination(&mut self) {
+        let Some(termination) = self.desired.borrow().termination.clone() else { return };
+        let notes = self.record.terminate(&self.pod, &termination);
+        if let (false, TerminationCause::Eviction { signal, .. }) = (notes.is_empty(), termination.cause) {
+            self.node.kubelet_metrics.evicted(signal);
         }
         self.announce(notes);
     }

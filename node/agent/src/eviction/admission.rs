@@ -3,10 +3,11 @@
 
 use k8s_openapi::api::core::v1::{Pod, Toleration};
 
+use super::is_critical;
 use super::signal::Pressure;
-use super::{REASON, is_critical};
 use crate::admit::Rejection;
 use crate::container::resources;
+use crate::termination::EVICTED;
 
 const MEMORY_TAINT: &str = "node.kubernetes.io/memory-pressure";
 
@@ -20,7 +21,7 @@ pub(crate) fn refusal(pod: &Pod, pressure: Pressure) -> Option<Rejection> {
         return None;
     }
     let message = format!("The node had condition: [{}]. ", pressure.names().join(" "));
-    Some(Rejection { reason: REASON.to_owned(), message })
+    Some(Rejection { reason: EVICTED.to_owned(), message })
 }
 
 fn tolerates_memory_pressure(pod: &Pod) -> bool {

@@ -10,10 +10,11 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use super::measure;
+use crate::eviction::is_critical;
 use crate::eviction::limits::{self, Excess};
-use crate::eviction::{Eviction, is_critical};
 use crate::layout::PodName;
 use crate::node::Node;
+use crate::termination::{Termination, TerminationCause};
 
 /// How long the measurement of one Pod may take.
 const MEASURED_WITHIN: Duration = Duration::from_secs(10);
@@ -51,7 +52,8 @@ async fn look(node: &Arc<Node>, due: &mut HashMap<String, Instant>) {
         }
         due.insert(uid.clone(), Instant::now() + began.elapsed() * REST_FACTOR);
         if let Some(Excess { signal, message }) = limits::exceeded(&entry.pod, &usage) {
-            node.evict(Eviction { uid, message, signal, disruption: false }).await;
+            let cause = TerminationCause::Eviction { signal, disruption: false };
+            node.terminate(Termination { uid, message, cause }).await;
         }
     }
 }

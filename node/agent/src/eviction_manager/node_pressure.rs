@@ -20,11 +20,12 @@ use crate::eviction::rank::{Candidate, rank};
 use crate::eviction::signal::{Pressure, Resource, Signal};
 use crate::eviction::state::{Met, State, is_resolved};
 use crate::eviction::usage::{ContainerUsage, PodUsage, Scope};
-use crate::eviction::{Eviction, is_critical, message};
+use crate::eviction::{is_critical, message};
 use crate::image_gc::collect_images;
 use crate::layout::PodName;
 use crate::node::{Entry, Node};
 use crate::stats::container_stats;
+use crate::termination::{Termination, TerminationCause};
 
 /// How often the signals are observed while a Pod is active or a condition holds.
 const OBSERVED_EVERY: Duration = Duration::from_secs(1);
@@ -84,7 +85,7 @@ async fn look(node: &Node) -> Option<Observed> {
 async fn relieve(node: &Arc<Node>, met: &Met, dedicated_image_fs: bool) -> bool {
     let resource = met.signal.resource();
     tracing::warn!(signal = met.signal.name(), threshold = met.quantity, available = met.available, "eviction threshold met");
-    node.note_node("EvictionThresholdMet", format!("Attempting to reclaim {resource}"));
+    node.note_node(true, "EvictionThresholdMet", format!("Attempting to reclaim {resource}"));
     let scope = scope(met.signal, dedicated_image_fs);
     if matches!(resource, Resource::EphemeralStorage | Resource::Inodes) && is_enough_without_garbage(node, scope).await {
         return false;
@@ -96,7 +97,8 @@ async fn relieve(node: &Arc<Node>, met: &Met, dedicated_image_fs: bool) -> bool 
         return false;
     };
     let (message, uid) = (message::node_was_low(met, &first.pod, &first.usage), PodName::of(&first.pod).uid);
-    node.evict(Eviction { uid: uid.clone(), message, signal: met.signal.name(), disruption: true }).await;
+    let cause = TerminationCause::Eviction { signal: met.signal.name(), disruption: true };
+    node.terminate(Termination { uid: uid.clone(), message, cause }).await;
     if tokio::time::timeout(CLEANED_WITHIN, until_cleaned(node, &uid)).await.is_err() {
         tracing::warn!(pod = %PodName::of(&first.pod), "the evicted Pod is not gone yet");
     }
@@ -176,8 +178,7 @@ async fn usage(node: &Node, entry: &Entry, resource: Resource) -> PodUsage {
 /// Waits until nothing of a Pod runs and its volumes and namespaces are freed.
 async fn until_cleaned(node: &Node, uid: &str) {
     loop {
-        let freed = |entry: &Entry| entry.sandbox.is_none() && !entry.is_active();
-        if node.directory.get(uid).is_none_or(|entry| freed(&entry)) {
+        if node.directory.get(uid).is_none_or(|entry| entry.is_freed()) {
             return;
         }
         tokio::time::sleep(CLEANED_POLL).await;

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition, PodSpec};
 use super::time;
 use crate::container::{self, Role};
 use crate::reason::Reason;
-use crate::record::{Cause, Failure, PodRecord, RESTARTING_ALL, Resize, may_restart_all};
+use crate::record::{Failure, PodRecord, RESTARTING_ALL, Resize, may_restart_all};
 use crate::resize::Pending;
 
 /// Conditions that exist only while they hold.
@@ -41,10 +41,9 @@ pub(super) fn conditions(
         all.push(condition(pod, "PodScheduled", Ok(None), now));
     }
     // As upstream, with the end and not before it.
-    if let Some(Failure { cause: Cause::Eviction { disruption: true }, message, .. }) = &pod_record.failure
-        && !pod_record.anything_runs()
-    {
-        all.push(stated(pod, "DisruptionTarget", "True", "TerminationByKubelet", message.clone(), now));
+    let disruption = pod_record.failure.as_ref().filter(|failure| failure.is_disruption());
+    if let Some(failure) = disruption.filter(|_| !pod_record.anything_runs()) {
+        all.push(stated(pod, "DisruptionTarget", "True", "TerminationByKubelet", failure.message.clone(), now));
     }
     if let Some(spec) = pod.spec.as_ref().filter(|spec| may_restart_all(spec)) {
         all.push(condition_of_restart(pod, spec, pod_record, phase, now));

@@ -14,13 +14,13 @@ use crate::cleanup::CleanupError;
 use crate::container::probes::ProbeKind;
 use crate::container::{self, Role};
 use crate::error::chain;
-use crate::eviction::{self, Eviction};
 use crate::layout::PodName;
 use crate::reason::Reason;
 use crate::record::{
     Cause, Clean, Condemned, ContainerRecord, ExitedInstance, Failure, ImageState, InstanceState, PodRecord, PodSandbox, Resize,
     RunningInstance, SandboxState, Waiting, restarts,
 };
+use crate::termination::{EVICTED, NODE_SHUTDOWN, Termination, TerminationCause};
 
 /// How long `ErrImagePull` is shown before it becomes `ImagePullBackOff`.
 const PULL_ERROR_MIN: SignedDuration = SignedDuration::from_secs(2);
@@ -351,15 +351,24 @@ impl PodRecord {
         vec![Note { container: None, warning: false, reason: "DeadlineExceeded", message }]
     }
 
-    /// The node evicts the Pod, unless it has ended already.
-    pub(crate) fn evict(&mut self, pod: &Pod, eviction: &Eviction) -> Vec<Note> {
+    /// The node ends the Pod, unless it has ended already. A Pod that is being ended for another reason gets no more time than that.
+    pub(crate) fn terminate(&mut self, pod: &Pod, termination: &Termination) -> Vec<Note> {
+        if let TerminationCause::NodeShutdown { until } = termination.cause {
+            self.shutdown_at = Some(until);
+        }
         let ended = !self.anything_runs() && pod.spec.as_ref().is_some_and(|spec| self.finished(spec));
         if self.failure.is_some() || self.ended_before || self.gone || ended {
             return Vec::new();
         }
-        let (message, cause) = (eviction.message.clone(), Cause::Eviction { disruption: eviction.disruption });
-        self.failure = Some(Failure { reason: eviction::REASON.to_owned(), message: message.clone(), cause });
-        vec![Note { container: None, warning: true, reason: eviction::REASON, message }]
+        let message = termination.message.clone();
+        let (reason, cause) = match termination.cause {
+            TerminationCause::Eviction { disruption, .. } => (EVICTED, Cause::Eviction { disruption }),
+            TerminationCause::NodeShutdown { .. } => (NODE_SHUTDOWN, Cause::NodeShutdown),
+        };
+        self.failure = Some(Failure { reason: reason.to_owned(), message: message.clone(), cause });
+        // As upstream, a shutdown has an event of the Node alone.
+        let is_eviction = cause != Cause::NodeShutdown;
+        is_eviction.then_some(Note { container: None, warning: true, reason, message }).into_iter().collect()
     }
 }
 

@@ -298,7 +298,8 @@ pub(crate) fn kill_deadline(pod: &Pod, pod_record: &PodRecord, now: Timestamp) -
     };
     // At least one second, as upstream: the process must get the signal.
     let grace = SignedDuration::from_secs(seconds.max(1));
-    pod_record.ending_since.unwrap_or(now).checked_add(grace).unwrap_or(now)
+    let own = pod_record.ending_since.unwrap_or(now).checked_add(grace).unwrap_or(now);
+    pod_record.shutdown_at.map_or(own, |at| at.min(own))
 }
 
 fn earliest(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Timestamp> {

@@ -27,6 +27,7 @@ impl Worker {
             ip: sandbox.map(|sandbox| sandbox.ip),
             containers: containers.collect(),
             status: status.clone(),
+            is_reported: self.writer.status().as_ref() == Some(&status) && self.writer.is_written(),
             probe_results: self.effects.probe_results.clone(),
         };
         self.node.directory.publish(&self.name.uid, entry);
