@@ -124,7 +124,7 @@ pub async fn parts(settings: &NodeSettings) -> anyhow::Result<Parts> {
 
 /// Who shuts this machine down. Nodes of several clusters may be on it.
 pub fn shutdowns(data_dir: &DataDir) -> Arc<Logind> {
-    Arc::new(Logind::new(&format!("99-skiff-{}", data_dir.prefix)))
+    Arc::new(Logind::new(&data_dir.prefix))
 }
 
 /// The runtimes. The first runtime of a kind serves Pods that name none.

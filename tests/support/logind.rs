@@ -33,8 +33,8 @@ const JOB: &str = "/org/freedesktop/systemd1/job/1";
 /// A running logind.
 pub struct Logind {
     dir: tempfile::TempDir,
-    bus: Child,
-    logind: Child,
+    logind: Process,
+    _bus: Process,
     systemd: Systemd,
     connection: Connection,
 }
@@ -91,7 +91,7 @@ impl Logind {
         std::fs::write(dir.path().join("bus.conf"), BUS_POLICY.replace("SOCKET", &socket.display().to_string())).expect("written");
         let mut bus = Command::new("dbus-daemon");
         bus.arg("--nofork").arg("--nopidfile").arg(format!("--config-file={}", dir.path().join("bus.conf").display()));
-        let bus = bus.stdin(Stdio::null()).stderr(Stdio::null()).spawn().expect("dbus-daemon starts");
+        let bus = Process(bus.stdin(Stdio::null()).stderr(Stdio::null()).spawn().expect("dbus-daemon starts"));
         eventually("the socket of the bus", || if socket.exists() { Ok(()) } else { Err(String::new()) });
         let systemd = Systemd::default();
         let builder = connection::Builder::address(address(&socket).as_str()).expect("an address");
@@ -99,8 +99,8 @@ impl Logind {
         let unit = format!("{SYSTEMD}/unit/poweroff_2etarget");
         let connection = builder.serve_at(unit, Unit).expect("served").build().expect("a connection");
         let logind = spawn(&socket);
-        *systemd.logind.lock().expect("a lock") = Some(pid(&logind));
-        let started = Self { dir, bus, logind, systemd, connection };
+        *systemd.logind.lock().expect("a lock") = Some(logind.id());
+        let started = Self { dir, _bus: bus, logind, systemd, connection };
         started.until_there();
         started
     }
@@ -112,7 +112,7 @@ impl Logind {
 
     /// logind starts again, as after a boot of the machine.
     pub fn start_again(&mut self) {
-        end(&mut self.logind);
+        self.logind.end();
         for dir in ["inhibit", "seats", "sessions", "users"] {
             for entry in std::fs::read_dir(format!("/run/systemd/{dir}")).expect("a directory").flatten() {
                 std::fs::remove_file(entry.path()).expect("removed");
@@ -120,7 +120,7 @@ impl Logind {
         }
         self.systemd.started.lock().expect("a lock").clear();
         self.logind = spawn(&self.dir.path().join("bus"));
-        *self.systemd.logind.lock().expect("a lock") = Some(pid(&self.logind));
+        *self.systemd.logind.lock().expect("a lock") = Some(self.logind.id());
         self.until_there();
     }
 
@@ -169,10 +169,24 @@ impl Logind {
     }
 }
 
-impl Drop for Logind {
+/// A process that ends with its value.
+struct Process(Child);
+
+impl Process {
+    fn id(&self) -> Pid {
+        Pid::from_raw(i32::try_from(self.0.id()).expect("a process id"))
+    }
+
+    fn end(&mut self) {
+        // The kill fails if the process has ended already. Wait for its end in both cases.
+        let _ended = self.0.kill();
+        self.0.wait().expect("it ends");
+    }
+}
+
+impl Drop for Process {
     fn drop(&mut self) {
-        end(&mut self.logind);
-        end(&mut self.bus);
+        self.end();
     }
 }
 
@@ -180,18 +194,8 @@ fn address(socket: &std::path::Path) -> String {
     format!("unix:path={}", socket.display())
 }
 
-fn spawn(socket: &std::path::Path) -> Child {
+fn spawn(socket: &std::path::Path) -> Process {
     let mut logind = Command::new(PROGRAM);
     logind.env("DBUS_SYSTEM_BUS_ADDRESS", address(socket)).stdin(Stdio::null()).stderr(Stdio::null());
-    logind.spawn().expect("logind starts")
-}
-
-fn pid(child: &Child) -> Pid {
-    Pid::from_raw(i32::try_from(child.id()).expect("a process id"))
-}
-
-fn end(child: &mut Child) {
-    // The kill fails if the process has ended already. Wait for its end in both cases.
-    let _ended = child.kill();
-    child.wait().expect("it ends");
+    Process(logind.spawn().expect("logind starts"))
 }

@@ -24,6 +24,7 @@ mod testing;
 pub use chain::{Chain, UnknownPlugin, known_plugin};
 pub use denied::{Awaited, Cause, Denied};
 pub use plugin::{Allows, Plugin};
+pub use plugins::priority::system_priority;
 pub use plugins::resource_quota;
 pub use pods::api_object_reference;
 pub use request::{Operation, Request};

@@ -26,8 +26,8 @@ pub(crate) use signal::Pressure;
 /// The lowest priority of Pods that the system needs: upstream's `SystemCriticalPriority`.
 pub(crate) const CRITICAL_PRIORITY: i32 = 2_000_000_000;
 
-/// Whether a Pod is never evicted and always admitted. As upstream, its priority decides. Upstream also spares static Pods and
-/// their mirrors; this node has no static Pods, and an annotation that every user can write must not spare a Pod.
+/// Whether a Pod is never evicted and always admitted, as static Pods are. Its priority decides, as upstream. Upstream also spares
+/// mirror Pods by their annotation, which every user can write, so it spares nothing here.
 pub(crate) fn is_critical(pod: &Pod) -> bool {
     pod.spec.as_ref().and_then(|spec| spec.priority).is_some_and(|priority| priority >= CRITICAL_PRIORITY)
 }

@@ -157,6 +157,8 @@ pub(crate) struct Entry {
     pub(crate) containers: BTreeMap<String, Instance>,
     /// The status as last computed.
     pub(crate) status: Arc<k8s_openapi::api::core::v1::PodStatus>,
+    /// Whether everything of the Pod on the node is freed.
+    pub(crate) is_clean: bool,
     /// Whether the API has that status.
     pub(crate) is_reported: bool,
     pub(crate) probe_results: Arc<ProbeResults>,
@@ -171,7 +173,7 @@ impl Entry {
 
     /// Whether nothing of the Pod runs, and its volumes and namespaces are freed.
     pub(crate) fn is_freed(&self) -> bool {
-        self.sandbox.is_none() && !self.is_active()
+        self.is_clean && !self.is_active()
     }
 
     /// The entry of an admitted Pod whose worker has not published anything yet.
@@ -185,6 +187,7 @@ impl Entry {
             ip: None,
             containers: BTreeMap::new(),
             status,
+            is_clean: false,
             is_reported: false,
             probe_results: Arc::default(),
         }
@@ -276,6 +279,11 @@ impl Directory {
     /// Whether a Pod matches.
     pub(crate) fn any(&self, is_wanted: impl FnMut(&Entry) -> bool) -> bool {
         self.entries.read().values().any(is_wanted)
+    }
+
+    /// A value of each Pod that matches.
+    pub(crate) fn select<T>(&self, mut is_wanted: impl FnMut(&Entry) -> bool, value: impl Fn(&Entry) -> T) -> Vec<T> {
+        self.entries.read().values().filter(|entry| is_wanted(entry)).map(value).collect()
     }
 
     pub(crate) fn all(&self) -> Vec<Entry> {

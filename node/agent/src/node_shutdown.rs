@@ -13,21 +13,25 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use node_logind::ShutdownWatch;
+use node_logind::{InhibitorLock, ShutdownWatch};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::admit::Rejection;
 use crate::error::chain;
 use crate::health::Health;
 use crate::node::Node;
-use end_pods::end_pods;
+use crate::termination::NODE_SHUTDOWN_REJECTED;
+use end_pods::{REPORTED_WITHIN, end_pods};
 use times::ShutdownTimes;
 
-/// Of the events on the Node, and of Pods that it rejects.
+/// The reason of the events on the Node.
 const EVENT: &str = "NodeShutdown";
 /// The wait before the machine is asked again, after the connection was lost and after repeated failures.
 const RETRY: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(60);
+/// How long the connection, the setting and the lock may take together.
+const CONNECTED_WITHIN: Duration = Duration::from_secs(30);
 
 /// Runs until cancelled.
 pub(crate) async fn run(node: Arc<Node>, health: Arc<Health>, cancel: CancellationToken) {
@@ -35,54 +39,77 @@ pub(crate) async fn run(node: Arc<Node>, health: Arc<Health>, cancel: Cancellati
     cancel.run_until_cancelled(follow(&node, &health)).await;
 }
 
-/// Why a new Pod is turned away, if it is.
+/// Why a new Pod is rejected while the node shuts down.
 pub(crate) fn refusal(node: &Node) -> Option<Rejection> {
     let message = "Pod was rejected as the node is shutting down.".to_owned();
-    node.is_shutting_down().then(|| Rejection { reason: EVENT.to_owned(), message })
+    node.is_shutting_down().then(|| Rejection { reason: NODE_SHUTDOWN_REJECTED.to_owned(), message })
 }
 
-/// Attends to one connection after the other.
+/// Watches one connection after the other. A lock is kept until there is the next one.
 async fn follow(node: &Arc<Node>, health: &Health) {
-    let delay = node.config.shutdown_grace_periods.total();
-    let mut retry = RETRY;
+    let delay = node.config.shutdown_grace_periods.total() + REPORTED_WITHIN;
+    let (mut retry, mut lock) = (RETRY, None);
     loop {
-        match node.parts.shutdowns.watch(delay).await {
-            Ok(watch) => {
+        // The bus may be there and not answer.
+        let connected = timeout(CONNECTED_WITHIN, node.parts.shutdowns.watch(delay)).await;
+        let pause = match connected {
+            Ok(Ok(mut watch)) => {
                 retry = RETRY;
-                if let Some(fault) = &watch.delay_fault {
-                    tracing::warn!(error = chain(fault), "this machine shuts down before all Pods have had their grace periods");
-                }
-                attend(node, health, watch).await;
+                lock = watch.lock.take().or(lock);
+                let end = observe(node, health, watch, &mut lock).await;
+                if end == WatchEnd::Cancelled { Duration::ZERO } else { RETRY }
             }
-            Err(error) => {
-                tracing::warn!(error = chain(&error), "a shutdown of this machine does not wait for its Pods");
+            failed => {
+                let error = failed.map_or_else(
+                    |_| "systemd-logind does not answer".to_owned(),
+                    |failed| failed.map_or_else(|error| chain(&error), |_| String::new()),
+                );
+                tracing::warn!(error, "a shutdown of this machine does not wait for its Pods");
                 retry = (retry * 2).min(RETRY_MAX);
+                retry
             }
-        }
-        tokio::time::sleep(retry).await;
+        };
+        tokio::time::sleep(pause).await;
     }
 }
 
-/// Returns when another connection is needed: for the next lock, or because this one is lost.
-async fn attend(node: &Arc<Node>, health: &Health, watch: ShutdownWatch) {
-    let ShutdownWatch { has_begun, mut announcements, lock, .. } = watch;
+/// Why another connection is needed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum WatchEnd {
+    /// A shutdown was cancelled: the next one needs another lock.
+    Cancelled,
+    /// The connection is lost.
+    Disconnected,
+}
+
+/// Waits for a shutdown and ends the Pods.
+async fn observe(node: &Arc<Node>, health: &Health, watch: ShutdownWatch, lock: &mut Option<InhibitorLock>) -> WatchEnd {
+    let ShutdownWatch { has_begun, mut announcements, delay_fault, .. } = watch;
     if !has_begun {
-        // Its end may have been announced while there was no connection.
+        // The end of a shutdown may have been announced while there was no connection.
         set_shutting_down(node, health, false);
-        tracing::info!("a shutdown of this machine waits for its Pods");
+        match &delay_fault {
+            Some(fault) => tracing::warn!(error = chain(fault), "this machine shuts down before all Pods have had their grace periods"),
+            None => tracing::info!("a shutdown of this machine waits for its Pods"),
+        }
         if !is_announced(&mut announcements, true).await {
-            return;
+            return WatchEnd::Disconnected;
         }
     }
     set_shutting_down(node, health, true);
+    let start = api_clock::now();
+    let shutdown = async { tokio::join!(ShutdownTimes { start: Some(start), end: None }.write(node), end_pods(node)) };
     let is_cancelled = tokio::select! {
-        () = end_pods(node) => false,
+        _ = shutdown => false,
         () = cancellation(&mut announcements) => true,
     };
-    drop(lock);
+    ShutdownTimes { start: Some(start), end: Some(api_clock::now()) }.write(node).await;
+    *lock = None;
     if is_cancelled || is_announced(&mut announcements, false).await {
         set_shutting_down(node, health, false);
+        return WatchEnd::Cancelled;
     }
+    WatchEnd::Disconnected
 }
 
 /// Waits for an announcement; false when the connection is lost.

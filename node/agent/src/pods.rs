@@ -231,13 +231,16 @@ impl Manager {
     async fn apply(&mut self, pod: Arc<Pod>, origin: Origin) {
         let uid = PodName::of(&pod).uid;
         if let Some(handle) = self.handles.get_mut(&uid) {
-            handle.demand = handle.demand.take().filter(|_| !is_over(&pod)).map(|_| resize::demand(&pod));
+            // The mirror of a static Pod may still have the status of before the node started.
+            let runs = || origin == Origin::File && self.node.directory.get(&uid).is_some_and(|entry| entry.is_active());
+            let counts = !is_over(&pod) || runs();
+            handle.demand = handle.demand.take().filter(|_| counts).map(|_| resize::demand(&pod));
             return self.want(&uid, |desired| desired.pod = pod);
         }
         let got_at = tokio::time::Instant::now();
         let found = self.leftovers.take(&uid);
         let (sender, desired) = watch::channel(Desired { pod: pod.clone(), origin, got_at, gone: false, termination: None });
-        let verdict = self.admission(&pod, &found).await;
+        let verdict = self.admission(&pod, origin, &found).await;
         let is_admitted = verdict.is_ok() && !is_over(&pod);
         let (node, cancel) = (self.node.clone(), self.cancel.child_token());
         let demand = is_admitted.then(|| resize::demand(&pod));
@@ -327,7 +330,7 @@ impl Manager {
     }
 
     /// A Pod that already runs here, or has ended, is not weighed again.
-    async fn admission(&self, pod: &Pod, found: &[RuntimeContainer]) -> Result<(), admit::Rejection> {
+    async fn admission(&self, pod: &Pod, origin: Origin, found: &[RuntimeContainer]) -> Result<(), admit::Rejection> {
         let begun = pod.status.as_ref().is_some_and(|status| status.start_time.is_some());
         if is_over(pod) || pod.metadata.deletion_timestamp.is_some() {
             return Ok(());
@@ -335,7 +338,9 @@ impl Manager {
         if !found.is_empty() || begun {
             return self.allocate_again(pod, found).await;
         }
-        let refused = eviction::refusal(pod, *self.node.pressure.borrow()).or_else(|| enforce::rejection(pod, enforce::has_selinux()));
+        let pressure = Some(*self.node.pressure.borrow()).filter(|_| origin == Origin::Api);
+        let refused = pressure.and_then(|pressure| eviction::refusal(pod, pressure));
+        let refused = refused.or_else(|| enforce::rejection(pod, enforce::has_selinux()));
         if let Some(rejection) = refused.or_else(|| node_shutdown::refusal(&self.node)) {
             return Err(rejection);
         }
@@ -421,7 +426,8 @@ async fn with_devices(
     if verdict.is_err() || is_over(&pod) {
         return Some(verdict);
     }
-    let ends = |desired: &Desired| desired.gone || desired.pod.metadata.deletion_timestamp.is_some();
+    let is_deleted = |desired: &Desired| desired.gone || desired.pod.metadata.deletion_timestamp.is_some();
+    let ends = |desired: &Desired| is_deleted(desired) || desired.termination.is_some();
     tokio::select! {
         biased;
         () = cancel.cancelled() => None,

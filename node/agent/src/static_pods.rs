@@ -13,7 +13,7 @@ use api_client::informer::ObjectKey;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 
 use crate::layout::PodName;
-use crate::termination::NODE_SHUTDOWN;
+use crate::termination::{NODE_SHUTDOWN, NODE_SHUTDOWN_REJECTED};
 
 /// Annotations with upstream's names.
 pub(crate) mod annotation {
@@ -120,10 +120,11 @@ impl StaticPods {
         is_its.then(|| with_status(begun, mirror.status.clone()))
     }
 
-    /// The same for a Pod that begins. One that ended with the node begins anew, as upstream: its file is still there.
+    /// The same for a Pod that begins. A Pod that the shutdown of the node ended, or kept from running, begins anew, as upstream: its
+    /// file is still there.
     pub(crate) fn beginning(&self, mirror: &Pod) -> Option<Arc<Pod>> {
         let reason = mirror.status.as_ref().and_then(|status| status.reason.as_deref());
-        self.with_status_of(mirror).filter(|_| reason != Some(NODE_SHUTDOWN))
+        self.with_status_of(mirror).filter(|_| !matches!(reason, Some(NODE_SHUTDOWN | NODE_SHUTDOWN_REJECTED)))
     }
 
     /// The Pods that are to have mirror Pods.
@@ -180,9 +181,11 @@ mod tests {
         assert_eq!((taken.metadata.uid.as_deref(), taken.status.clone()), (Some("1"), mirror("1").status));
         assert_eq!(pods.with_status_of(&mirror("2")), None);
         assert_eq!(pods.beginning(&mirror("1")), Some(taken));
-        let mut shut_down = mirror("1");
-        shut_down.status.as_mut().expect("a status").reason = Some("Terminated".to_owned());
-        assert_eq!((pods.beginning(&shut_down), pods.with_status_of(&shut_down).is_some()), (None, true));
+        for reason in ["Terminated", "NodeShutdown"] {
+            let mut shut_down = mirror("1");
+            shut_down.status.as_mut().expect("a status").reason = Some(reason.to_owned());
+            assert_eq!((pods.beginning(&shut_down), pods.with_status_of(&shut_down).is_some()), (None, true));
+        }
         assert_eq!(pods.with_status_of(&pod("a", "1")), None);
     }
 }

@@ -4,6 +4,8 @@ use jiff::Timestamp;
 
 /// `status.reason` of an evicted Pod, and of a Pod that is rejected under pressure.
 pub(crate) const EVICTED: &str = "Evicted";
+/// `status.reason` of a Pod that is rejected while the node shuts down.
+pub(crate) const NODE_SHUTDOWN_REJECTED: &str = "NodeShutdown";
 /// `status.reason` and `status.message` of a Pod that ends with its node.
 pub(crate) const NODE_SHUTDOWN: &str = "Terminated";
 pub(crate) const NODE_SHUTDOWN_MESSAGE: &str = "Pod was terminated in response to imminent node shutdown.";

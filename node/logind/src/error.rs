@@ -7,7 +7,7 @@ use std::time::Duration;
 #[derive(Debug, thiserror::Error)]
 pub enum LogindError {
     /// The bus, or the service that was called.
-    #[error("calling systemd-logind on the system bus")]
+    #[error("calling systemd on the system bus")]
     Bus(#[from] zbus::Error),
     /// The file with the setting.
     #[error("changing {}", path.display())]

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use zbus::Connection;
+use zbus::connection::{self, Connection};
 use zbus::proxy::CacheProperties;
 
 use bus::{LoginManagerProxy, SystemManagerProxy};
@@ -23,6 +23,8 @@ use setting::Setting;
 const WHO: &str = "skiff";
 const WHY: &str = "Skiff ends the Pods of this node";
 const SIGHUP: i32 = 1;
+/// How long one call may take.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
 /// How long logind may take to read its settings again, and how often it is asked.
 const RELOADED_WITHIN: Duration = Duration::from_secs(5);
 const RELOADED_POLL: Duration = Duration::from_millis(50);
@@ -58,9 +60,9 @@ impl From<OwnedFd> for InhibitorLock {
 }
 
 impl Logind {
-    /// `name` is that of the file with this node's setting, which is written only if it is needed.
-    pub fn new(name: &str) -> Self {
-        Self { setting: Setting::new(name) }
+    /// `node` tells the settings of several nodes of one machine apart.
+    pub fn new(node: &str) -> Self {
+        Self { setting: Setting::new(node) }
     }
 
     /// Connects, and takes a lock that delays the next shutdown for up to `delay`. If logind allows less, this node's setting is
@@ -69,7 +71,7 @@ impl Logind {
     /// # Errors
     /// When the machine has no system bus, when the bus has no logind, or when logind refuses.
     pub async fn watch(&self, delay: Duration) -> Result<ShutdownWatch, LogindError> {
-        let connection = Connection::system().await?;
+        let connection = connection::Builder::system()?.method_timeout(ANSWERED_WITHIN).build().await?;
         // A shutdown is rare: the properties are not worth a subscription.
         let manager = LoginManagerProxy::builder(&connection).cache_properties(CacheProperties::No).build().await?;
         // Before the question whether a shutdown has begun, so that none begins in between.
@@ -99,7 +101,7 @@ impl Logind {
         if delay_max(manager).await? >= wanted {
             return Ok(());
         }
-        self.setting.write(wanted).await?;
+        let path = self.setting.write(wanted).await?;
         let systemd = SystemManagerProxy::builder(connection).cache_properties(CacheProperties::No).build().await?;
         systemd.kill_unit("systemd-logind.service", "all", SIGHUP).await?;
         let reloaded = async {
@@ -110,7 +112,7 @@ impl Logind {
         };
         match tokio::time::timeout(RELOADED_WITHIN, reloaded).await {
             Ok(reloaded) => reloaded,
-            Err(_) => Err(LogindError::Delay { wanted, allowed: delay_max(manager).await?, path: self.setting.path().to_owned() }),
+            Err(_) => Err(LogindError::Delay { wanted, allowed: delay_max(manager).await?, path }),
         }
     }
 

@@ -17,6 +17,11 @@ const PREEMPT: &str = "PreemptLowerPriority";
 /// The built-in classes, which are valid even before they are stored.
 const SYSTEM: [(&str, i64); 2] = [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
 
+/// The priority of a built-in class.
+pub fn system_priority(class: &str) -> Option<i64> {
+    SYSTEM.iter().find(|(name, _)| *name == class).map(|(_, value)| *value)
+}
+
 /// The plugin.
 pub struct Priority;
 
@@ -77,7 +82,7 @@ fn class_of(name: &str, view: &dyn View) -> Option<(String, i64, String)> {
         return Some(default_class(view).map_or_else(|| (String::new(), 0, PREEMPT.to_owned()), |class| read(&class)));
     }
     let stored = view.get(&classes(), None, name).map(|class| read(&class));
-    let system = || SYSTEM.iter().find(|(n, _)| *n == name).map(|(n, value)| ((*n).to_owned(), *value, PREEMPT.to_owned()));
+    let system = || system_priority(name).map(|value| (name.to_owned(), value, PREEMPT.to_owned()));
     stored.or_else(system)
 }
 

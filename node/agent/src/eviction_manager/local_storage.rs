@@ -41,7 +41,8 @@ async fn look(node: &Arc<Node>, due: &mut HashMap<String, Instant>) {
     let entries: HashMap<String, _> = node.directory.all().into_iter().map(|entry| (PodName::of(&entry.pod).uid, entry)).collect();
     due.retain(|uid, _| entries.contains_key(uid));
     for (uid, entry) in entries {
-        let is_limited = entry.is_active() && limits::has_any(&entry.pod) && !is_critical(&entry.pod);
+        let may_end = entry.is_active() && !entry.is_static && !is_critical(&entry.pod);
+        let is_limited = may_end && limits::has_any(&entry.pod);
         if !is_limited || due.get(&uid).is_some_and(|due| *due > Instant::now()) {
             continue;
         }

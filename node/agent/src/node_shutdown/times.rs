@@ -2,12 +2,16 @@
 //! has started again.
 
 use std::path::Path;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use runtimes_host::files::{PRIVATE, write_atomic};
 use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
 
 use crate::node::Node;
+
+const WRITTEN_WITHIN: Duration = Duration::from_secs(1);
 
 /// Upstream's file of the same name has the same content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,18 +36,20 @@ impl ShutdownTimes {
         node.kubelet_metrics.shutdowns.set(self.start, self.end);
     }
 
-    /// Sets the metrics and writes the file.
+    /// Sets the metrics and writes the file. A disk that hangs does not hold up the shutdown.
     pub(super) async fn write(self, node: &Node) {
         self.publish(node);
         let path = node.layout.graceful_shutdown_state();
         let write = move || write_atomic(&path, &serde_json::to_vec(&self)?, PRIVATE);
-        if let Ok(Err(error)) = api_tasks::blocking("node-agent/shutdown-times", write).await {
-            tracing::warn!(%error, "the time of the shutdown was not written");
+        match timeout(WRITTEN_WITHIN, api_tasks::blocking("node-agent/shutdown-times", write)).await {
+            Ok(Ok(Ok(()))) => {}
+            Ok(Ok(Err(error))) => tracing::warn!(%error, "the time of the shutdown was not written"),
+            Ok(Err(_)) | Err(_) => tracing::warn!("the time of the shutdown is not written yet"),
         }
     }
 }
 
-/// `None` when there was no shutdown. A file that cannot be read is of no use to anybody.
+/// `None` when there was no shutdown, or when the file cannot be read.
 fn parse(path: &Path) -> Option<ShutdownTimes> {
     let text = match std::fs::read(path) {
         Ok(text) => text,

@@ -93,6 +93,11 @@ fn complete(pod: &mut Value, uid: &str, origin: &Origin<'_>) -> Result<(), Manif
     }
     let spec = fields.get_mut("spec").and_then(Value::as_object_mut).ok_or_else(|| wrong("spec"))?;
     spec.insert("nodeName".to_owned(), json!(origin.node));
+    // No admission plugin of the API server resolves the class of a static Pod.
+    let class = spec.get("priorityClassName").and_then(Value::as_str);
+    if let (Some(priority), None) = (class.and_then(api_admission::system_priority), spec.get("priority")) {
+        spec.insert("priority".to_owned(), json!(priority));
+    }
     // As upstream: problems of the node end no static Pod.
     let tolerated = json!({"operator": "Exists", "effect": "NoExecute"});
     let tolerations = spec.entry("tolerations").or_insert(Value::Null);
@@ -134,6 +139,12 @@ mod tests {
         assert_eq!((spec.node_name.as_deref(), spec.restart_policy.as_deref()), (Some("node-1"), Some("Always")));
         let tolerations = spec.tolerations.expect("tolerations");
         assert_eq!((tolerations.len(), tolerations[0].effect.as_deref()), (1, Some("NoExecute")));
+        let priority = |more: &str| with_spec(more).expect("a pod").spec.and_then(|spec| spec.priority);
+        assert_eq!(priority("priorityClassName: system-node-critical"), Some(2_000_001_000));
+        assert_eq!(
+            [priority("priorityClassName: other"), priority("priorityClassName: system-cluster-critical, priority: 7")],
+            [None, Some(7)]
+        );
         assert_eq!(pod.status.and_then(|status| status.phase).as_deref(), Some("Pending"));
     }
 

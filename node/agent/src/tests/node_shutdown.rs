@@ -12,6 +12,7 @@ use tokio_stream::wrappers::UnboundedReceiverStream;
 
 use super::kubelet_metrics::{scrape, value};
 use super::*;
+use crate::PriorityGracePeriods;
 use crate::parts::Shutdowns;
 
 /// A logind that announces what a test wants.
@@ -109,14 +110,17 @@ fn finished_at(status: &Value) -> Option<&str> {
 
 #[tokio::test]
 async fn pods_end_in_groups_and_the_machine_waits_for_them() {
-    let (cluster, _agent) = node("0=20s,2000000000=10s", Script::default()).await;
-    assert_eq!(*cluster.logind.delays.lock(), [Duration::from_secs(30)]);
-    cluster.create("web", with_priority("", 30)).await;
-    cluster.create("critical", with_priority("system-node-critical", 30)).await;
+    let (cluster, _agent) = node("0=20s,2000000000=10s", Script::default().containers(|_| Behaviour::IgnoreTerm)).await;
+    assert_eq!(*cluster.logind.delays.lock(), [Duration::from_secs(32)], "with time for the API server");
+    cluster.create("web", with_priority("", 2)).await;
+    cluster.create("critical", with_priority("system-node-critical", 1)).await;
     cluster.create("done", json!({"containers": [{"name": "c", "image": "missing:1"}], "restartPolicy": "Never"})).await;
     cluster.ready("web").await;
     cluster.ready("critical").await;
     cluster.logind.announce(true);
+    cluster.event("web", "Killing: Stopping container c").await;
+    let is_ending = async |name: &str| cluster.events(name).await.iter().any(|event| event.starts_with("Killing"));
+    assert!(!is_ending("critical").await, "the others have not ended yet");
     until("no lock", async || cluster.logind.locks() == 0).await;
     // The API has the end of each Pod before the machine goes.
     for name in ["web", "critical", "done"] {
@@ -130,7 +134,7 @@ async fn pods_end_in_groups_and_the_machine_waits_for_them() {
     }
     let end = async |name: &str| serde_json::to_value(cluster.pods().get(name).await.expect("the pod").status).expect("JSON");
     let (web, critical) = (end("web").await, end("critical").await);
-    assert!(finished_at(&web) <= finished_at(&critical), "{web:#} {critical:#}");
+    assert!(finished_at(&web) < finished_at(&critical), "{web:#} {critical:#}");
     assert_eq!(cluster.events("web").await.iter().filter(|event| event.starts_with("Evicted")).count(), 0);
     cluster.event(NODE, "NodeShutdown: Shutdown manager detected shutdown event").await;
     until("not ready", async || readiness(&cluster).await == "False KubeletNotReady: node is shutting down").await;
@@ -147,7 +151,7 @@ async fn pods_end_in_groups_and_the_machine_waits_for_them() {
 
 #[tokio::test]
 async fn a_pod_has_its_own_grace_period_or_that_of_its_group() {
-    let (cluster, _agent) = node("0=2s,1000=30s", Script::default().containers(|_| Behaviour::IgnoreTerm)).await;
+    let (cluster, _agent) = node("0=3s,1000=30s", Script::default().containers(|_| Behaviour::IgnoreTerm)).await;
     // Both do not hear SIGTERM. One has a short grace period, the other is in a group that has a shorter one than the Pod.
     let mut quick = with_priority("", 1);
     quick["priorityClassName"] = json!("system-cluster-critical");
@@ -163,8 +167,9 @@ async fn a_pod_has_its_own_grace_period_or_that_of_its_group() {
     cluster.logind.announce(true);
     until("no lock", async || cluster.logind.locks() == 0).await;
     assert!(began.elapsed() < Duration::from_secs(20), "took {:?}", began.elapsed());
-    cluster.gone("deleted").await;
-    let status = cluster.status("slow", "Failed", |status| status["phase"] == "Failed").await;
+    // The API has the end of those that were killed, too.
+    assert!(cluster.pods().get_opt("deleted").await.expect("an answer").is_none());
+    let status = serde_json::to_value(cluster.pods().get("slow").await.expect("the pod").status).expect("JSON");
     assert_eq!(
         [&status["reason"], &status["containerStatuses"][0]["state"]["terminated"]["exitCode"]],
         [&json!("Terminated"), &json!(137)]
@@ -203,6 +208,7 @@ async fn a_connection_that_is_lost_is_made_again() {
     cluster.logind.disconnect();
     let status = cluster.status("web", "Failed", |status| status["phase"] == "Failed").await;
     assert_eq!(status["reason"], "Terminated");
+    until("not ready", async || readiness(&cluster).await == "False KubeletNotReady: node is shutting down").await;
     // So does its end.
     *cluster.logind.has_begun.lock() = false;
     cluster.logind.disconnect();
@@ -228,20 +234,71 @@ async fn an_agent_that_is_killed_meanwhile_goes_on_where_it_was() {
     assert!(began.elapsed() < Duration::from_secs(20), "took {:?}", began.elapsed());
 }
 
-#[tokio::test]
-async fn many_pods_end_at_once() {
-    let (cluster, _agent) = node("0=60s", Script::default()).await;
-    let names: Vec<String> = (0..100).map(|number| format!("web-{number}")).collect();
+/// Makes that many Pods and waits until they are ready.
+async fn many(cluster: &Cluster, number: usize) {
+    let names: Vec<String> = (0..number).map(|number| format!("web-{number}")).collect();
     for name in &names {
-        cluster.create(name, one("web:1")).await;
+        cluster.create(name, with_priority("", 30)).await;
     }
     for name in &names {
         cluster.ready(name).await;
     }
-    cluster.logind.announce(true);
-    until("no lock", async || cluster.logind.locks() == 0).await;
-    for pod in cluster.pods().list(&kube::api::ListParams::default()).await.expect("Pods").items {
-        let status = pod.status.unwrap_or_default();
-        assert_eq!((status.phase.as_deref(), status.reason.as_deref()), (Some("Failed"), Some("Terminated")), "{:?}", pod.metadata.name);
+}
+
+#[tokio::test]
+async fn many_pods_end_at_once_even_without_a_grace_period() {
+    for periods in ["0=60s", "0=0s,2000000000=5s"] {
+        let (cluster, agent) = node(periods, Script::default()).await;
+        many(&cluster, 100).await;
+        cluster.create("critical", with_priority("system-node-critical", 30)).await;
+        cluster.ready("critical").await;
+        cluster.logind.announce(true);
+        until("no lock", async || cluster.logind.locks() == 0).await;
+        for pod in cluster.pods().list(&kube::api::ListParams::default()).await.expect("Pods").items {
+            let status = pod.status.unwrap_or_default();
+            let found = (status.phase.as_deref(), status.reason.as_deref());
+            assert_eq!(found, (Some("Failed"), Some("Terminated")), "{:?} {periods}", pod.metadata.name);
+        }
+        agent.stop().await;
     }
+}
+
+#[tokio::test]
+async fn a_static_pod_ends_last_if_it_is_critical_and_starts_again_after_the_boot() {
+    let mut cluster = Cluster::new(Script::default()).await;
+    let dir = cluster.data.path().join("manifests");
+    std::fs::create_dir(&dir).expect("made");
+    let manifest = |name: &str, class: &str| {
+        let spec = json!({"priorityClassName": class, "containers": [{"name": "c", "image": "web:1"}]});
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}).to_string();
+        std::fs::write(dir.join(format!("{name}.json")), pod).expect("written");
+    };
+    manifest("first", "system-node-critical");
+    cluster.config.pod_manifest_path = Some(dir.clone());
+    cluster.config.shutdown_grace_periods =
+        ShutdownGracePeriods::new(Duration::from_secs(20), Duration::from_secs(10), PriorityGracePeriods::default()).expect("periods");
+    let agent = cluster.start();
+    cluster.node_ready().await;
+    let mirror = async |name: &str, wanted: &str| {
+        let look = async || {
+            let pod = cluster.pods().get_opt(name).await.expect("an answer");
+            let status = serde_json::to_value(pod.and_then(|pod| pod.status)).expect("JSON");
+            status["reason"] == wanted || (wanted == "Ready" && condition(&status, "Ready") == "True")
+        };
+        until(&format!("{name} is {wanted}"), look).await;
+    };
+    mirror("first-n1", "Ready").await;
+    let priority = cluster.pods().get("first-n1").await.expect("the mirror").spec.and_then(|spec| spec.priority);
+    assert_eq!(priority, Some(2_000_001_000));
+    until("a lock", async || cluster.logind.locks() == 1).await;
+    cluster.logind.announce(true);
+    mirror("first-n1", "Terminated").await;
+    // One that comes meanwhile is rejected.
+    manifest("second", "");
+    mirror("second-n1", "NodeShutdown").await;
+    agent.stop().await;
+    *cluster.logind.has_begun.lock() = false;
+    let _agent = cluster.start();
+    mirror("first-n1", "Ready").await;
+    mirror("second-n1", "Ready").await;
 }

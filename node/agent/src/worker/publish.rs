@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::Worker;
 use crate::node::{Entry, Instance};
-use crate::record::SandboxState;
+use crate::record::{Clean, SandboxState};
 use crate::static_pods::Origin;
 use crate::status;
 
@@ -27,6 +27,7 @@ impl Worker {
             ip: sandbox.map(|sandbox| sandbox.ip),
             containers: containers.collect(),
             status: status.clone(),
+            is_clean: self.record.clean == Clean::Done,
             is_reported: self.writer.status().as_ref() == Some(&status) && self.writer.is_written(),
             probe_results: self.effects.probe_results.clone(),
         };
