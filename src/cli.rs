@@ -13,6 +13,7 @@ use crate::autoscaling::Autoscaling;
 use crate::cpus::Cpus;
 use crate::data_dir::DataDir;
 use crate::duration;
+use crate::eviction::Eviction;
 use crate::logging::Format;
 use crate::shutdown::Shutdown;
 
@@ -236,20 +237,8 @@ pub struct NodeOptions {
     /// Maximum number of images that the node reports in its status; -1 reports all.
     #[arg(long, default_value_t = 50, allow_hyphen_values = true, value_parser = clap::value_parser!(i32).range(-1..))]
     pub node_status_max_images: i32,
-    /// Eviction thresholds, as `signal<quantity` or `signal<percent%`: below a threshold the node accepts no
-    /// further Pods and evicts Pods. Signals: memory.available, nodefs.available, nodefs.inodesFree,
-    /// imagefs.available, imagefs.inodesFree, pid.available.
-    #[arg(
-        long,
-        default_value = "memory.available<100Mi,nodefs.available<10%,nodefs.inodesFree<5%,imagefs.available<15%,imagefs.inodesFree<5%"
-    )]
-    pub eviction_hard: node_agent::Thresholds,
-    /// Amount that an eviction frees beyond the threshold, as `signal=quantity` or `signal=percent%`.
-    #[arg(long, default_value = "")]
-    pub eviction_minimum_reclaim: node_agent::MinimumReclaim,
-    /// Time for which the node reports pressure after the pressure has ended.
-    #[arg(long, default_value = "5m0s", value_parser = duration::parse)]
-    pub eviction_pressure_transition_period: Duration,
+    #[command(flatten)]
+    pub eviction: Eviction,
     /// Percent of disk usage above which the node removes unused images; 100 keeps all images.
     #[arg(long, default_value_t = 85, value_parser = clap::value_parser!(u8).range(0..=100))]
     pub image_gc_high_threshold: u8,

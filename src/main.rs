@@ -12,6 +12,7 @@ mod data_dir;
 mod db;
 mod down;
 mod duration;
+mod eviction;
 mod external_metrics;
 #[cfg(debug_assertions)]
 mod faults;

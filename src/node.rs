@@ -92,6 +92,8 @@ async fn joined(settings: &NodeSettings, join: &bootstrap::Join, process: &Proce
 
 /// Opens the node's parts and checks what they need of the machine.
 pub async fn parts(settings: &NodeSettings) -> anyhow::Result<Parts> {
+    // Flags that contradict each other are rejected before anything starts.
+    agent_config(settings, None)?;
     let data_dir = &settings.data_dir;
     // The agent listens only later. If the port is in use, this fails before anything starts.
     let address = kubelet_address(settings);
@@ -104,7 +106,7 @@ pub async fn parts(settings: &NodeSettings) -> anyhow::Result<Parts> {
     let unpacking = internal::helper(data_dir, internal::Job::Unpack)?;
     let leftover = unpacking.clone();
     api_tasks::blocking("clear-leftovers", move || internal::clear_leftovers(&leftover)).await??;
-    let thresholds = settings.options.eviction_hard.clone();
+    let thresholds = settings.options.eviction.eviction_hard.clone();
     let images = ImageStore::open(&data_dir.at("images"), unpacking)?
         .with_insecure_registries(settings.options.insecure_registry.clone())
         .with_free_min(move |all| thresholds.image_disk_reserved(all));
@@ -165,9 +167,7 @@ pub fn agent_config(settings: &NodeSettings, serving: Option<watch::Receiver<Ser
     settings.options.cpus.apply(&mut config)?;
     config.shutdown_grace_periods = settings.options.shutdown.periods()?;
     config.device_plugin_dir = settings.options.device_plugin_dir()?;
-    let reclaim = settings.options.eviction_minimum_reclaim.clone();
-    config.eviction_hard = settings.options.eviction_hard.clone().with_minimum_reclaim(reclaim);
-    config.eviction_pressure_transition_period = settings.options.eviction_pressure_transition_period;
+    settings.options.eviction.apply(&mut config)?;
     // Upstream's -1 is no limit.
     config.node_status_images_max = usize::try_from(settings.options.node_status_max_images).ok();
     config.image_gc_percent = (settings.options.image_gc_high_threshold, settings.options.image_gc_low_threshold);

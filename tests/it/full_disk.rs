@@ -77,6 +77,38 @@ fn a_full_disk_is_reported_loses_nothing_and_is_recovered_from() {
     assert_eq!(cluster.trace(), before);
 }
 
+const PATIENT: &str = r#"
+apiVersion: v1
+kind: Pod
+metadata: {name: patient}
+spec:
+  terminationGracePeriodSeconds: 600
+  containers:
+    - name: main
+      image: samples/tools:latest
+      imagePullPolicy: Never
+      command: [sh, -c, "trap 'exit 5' TERM; while true; do sleep 0.1; done"]
+"#;
+
+#[test]
+fn a_disk_that_fills_slowly_gives_pods_time_to_end() {
+    let flags = ["up", "--eviction-hard=nodefs.available<1Mi", "--eviction-soft=nodefs.available<60%"];
+    let grace = ["--eviction-soft-grace-period=nodefs.available=3s", "--eviction-max-pod-grace-period=-1"];
+    let mut cluster = Cluster::prepared_on_disk(Net::alone(), &[&flags[..], &grace].concat(), 2 * DISK_MEGABYTES);
+    cluster.start();
+    cluster.skiff(&["image", "import", "samples/tools:latest", &tests::cluster::sample("tools.tar")]).ok();
+    cluster.kubectl().until_usable("default");
+    cluster.kubectl().apply(PATIENT).ok();
+    cluster.kubectl().until_ready("patient");
+    cluster.disk().fill_to_percent(70);
+    cluster.kubectl().ok("wait --for=condition=DiskPressure node --all --timeout=30s");
+    cluster.kubectl().until("pod/patient", "/status/phase", "Failed");
+    let status = cluster.kubectl().field("pod/patient", "/status");
+    assert_eq!(status["reason"], "Evicted");
+    assert!(status["message"].as_str().unwrap_or_default().starts_with("The node was low on resource: ephemeral-storage. "), "{status:#}");
+    assert_eq!(status["containerStatuses"][0]["state"]["terminated"]["exitCode"], 5, "it ended by itself");
+}
+
 #[test]
 fn what_cannot_be_logged_ends_nothing() {
     let cluster = Cluster::prepared(Net::alone(), &["up"]);

@@ -38,7 +38,16 @@ impl Disk {
         }
     }
 
-    /// Frees the space that `fill` took.
+    /// Fills the disk up to that share.
+    pub fn fill_to_percent(&self, percent: u64) {
+        let disk = nix::sys::statvfs::statvfs(&self.at).expect("a disk");
+        let (all, free) = (disk.blocks() * disk.fragment_size(), disk.blocks_free() * disk.fragment_size());
+        let bytes = (all * percent / 100).saturating_sub(all - free);
+        let ballast = vec![0; usize::try_from(bytes).expect("a size")];
+        std::fs::write(self.at.join(BALLAST), ballast).expect("written");
+    }
+
+    /// Frees the space that was filled.
     pub fn make_room(&self) {
         std::fs::remove_file(self.at.join(BALLAST)).expect("it was filled");
     }

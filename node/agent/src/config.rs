@@ -84,8 +84,10 @@ pub struct Config {
     pub housekeeping: Duration,
     /// The fullness of the image file system, in percent, at which unused images are removed, and at which the removal stops.
     pub image_gc_percent: (u8, u8),
-    /// What must stay free on the node (upstream's `--eviction-hard` and `--eviction-minimum-reclaim`).
-    pub eviction_hard: Thresholds,
+    /// What must stay free on the node (upstream's `--eviction-hard`, `--eviction-soft` and `--eviction-minimum-reclaim`).
+    pub eviction_thresholds: Thresholds,
+    /// The most time that a Pod gets to end when it is evicted for a soft threshold; `None` for that of the Pod.
+    pub eviction_grace_max: Option<Duration>,
     /// How long a pressure condition outlasts its cause (upstream's `--eviction-pressure-transition-period`).
     pub eviction_pressure_transition_period: Duration,
     /// The period in which local storage is compared with its limits, and how long the node waits after an eviction that did
@@ -164,7 +166,8 @@ impl Config {
             log_files_max: 5,
             housekeeping: Duration::from_secs(10),
             image_gc_percent: (85, 80),
-            eviction_hard: Thresholds::default(),
+            eviction_thresholds: Thresholds::default(),
+            eviction_grace_max: Some(Duration::ZERO),
             eviction_pressure_transition_period: Duration::from_secs(300),
             eviction_monitoring_period: Duration::from_secs(10),
             shutdown_grace_periods: ShutdownGracePeriods::default(),

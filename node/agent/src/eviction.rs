@@ -18,7 +18,7 @@ pub(crate) mod walk;
 
 use k8s_openapi::api::core::v1::Pod;
 
-pub use threshold::{MinimumReclaim, ThresholdError, Thresholds};
+pub use threshold::{MinimumReclaim, SoftAmounts, SoftGracePeriods, ThresholdError, Thresholds};
 
 pub(crate) use admission::refusal;
 pub(crate) use signal::Pressure;

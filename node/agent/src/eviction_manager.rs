@@ -16,5 +16,5 @@ use observe::observe;
 /// The conditions at the start, before the first round.
 pub(crate) fn initial_pressure(config: &Config, parts: &Parts) -> Pressure {
     let observed = observe(&config.data_dir, parts.images.dir().as_deref());
-    State::default().look(&config.eviction_hard, &observed.signals, std::time::Duration::MAX, tokio::time::Instant::now()).pressure
+    State::default().look(&config.eviction_thresholds, &observed.signals, std::time::Duration::MAX, tokio::time::Instant::now()).pressure
 }

@@ -87,7 +87,7 @@ pub use cpu_manager::{
     CpuManagerConfig, CpuManagerError, CpuManagerPolicy, CpuPolicyOptions, CpuSet, CpuSetError, Reservation, ReservationError,
 };
 pub use error::AgentError;
-pub use eviction::{MinimumReclaim, ThresholdError, Thresholds};
+pub use eviction::{MinimumReclaim, SoftAmounts, SoftGracePeriods, ThresholdError, Thresholds};
 pub use parts::{Images, Networks, Parts, Shutdowns};
 pub use run_dir::RunDir;
 pub use shutdown_grace_periods::{PriorityGracePeriods, ShutdownGracePeriodError, ShutdownGracePeriods};

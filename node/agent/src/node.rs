@@ -86,7 +86,7 @@ pub(crate) struct Node {
 impl Node {
     /// The amount that all Pods together may use.
     pub(crate) fn allocatable(&self) -> Allocatable {
-        self.machine.allocatable(self.config.reserved, &self.config.eviction_hard)
+        self.machine.allocatable(self.config.reserved, &self.config.eviction_thresholds)
     }
 
     /// What the status of a Pod says of the node.

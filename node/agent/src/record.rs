@@ -165,6 +165,8 @@ pub(crate) enum Cause {
     Eviction {
         /// For the node's sake, which is a disruption.
         disruption: bool,
+        /// How long it has to end.
+        grace_seconds: i64,
     },
     /// The node shuts down.
     NodeShutdown,
@@ -181,9 +183,14 @@ impl Failure {
         matches!(self.cause, Cause::Eviction { .. })
     }
 
+    /// How long an evicted Pod has to end.
+    pub(crate) fn eviction_grace_seconds(&self) -> Option<i64> {
+        if let Cause::Eviction { grace_seconds, .. } = self.cause { Some(grace_seconds) } else { None }
+    }
+
     /// Whether the node ended it for a reason of the node.
     pub(crate) fn is_disruption(&self) -> bool {
-        matches!(self.cause, Cause::Eviction { disruption: true } | Cause::NodeShutdown)
+        matches!(self.cause, Cause::Eviction { disruption: true, .. } | Cause::NodeShutdown)
     }
 }
 

@@ -2,6 +2,8 @@
 
 use jiff::Timestamp;
 
+/// How long a Pod has to end that is evicted at once; upstream's `immediateEvictionGracePeriodSeconds`.
+pub(crate) const IMMEDIATE_SECONDS: i64 = 1;
 /// `status.reason` of an evicted Pod, and of a Pod that is rejected under pressure.
 pub(crate) const EVICTED: &str = "Evicted";
 /// `status.reason` of a Pod that is rejected while the node shuts down.
@@ -29,6 +31,8 @@ pub(crate) enum TerminationCause {
         signal: &'static str,
         /// The cause is the node's shortage, not the Pod's own limit: the Pod gets the condition `DisruptionTarget`.
         disruption: bool,
+        /// How long the Pod has to end.
+        grace_seconds: i64,
     },
     /// The node shuts down.
     NodeShutdown {

@@ -240,7 +240,7 @@ impl Cluster {
         let mut config = Config::new(NODE, IpAddr::from([192, 0, 2, 1]), data.path(), "test");
         config.cgroups = false;
         // What the tests tell does not depend on how full the machine's disk is.
-        config.eviction_hard = "".parse().expect("no thresholds");
+        config.eviction_thresholds = "".parse().expect("no thresholds");
         config.pod_cidr = Some("10.244.0.0/24".parse().expect("a range"));
         config.listen = SocketAddr::from(([127, 0, 0, 1], 0));
         config.healthz = None;

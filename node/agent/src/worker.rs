@@ -34,7 +34,7 @@ use crate::record::{Clean, Condemned, Failure, ImageState, InstanceState, PodRec
 use crate::static_pods::Origin;
 use crate::status;
 use crate::status::writer::Writer;
-use crate::termination::{Termination, TerminationCause};
+use crate::termination::{IMMEDIATE_SECONDS, Termination, TerminationCause};
 use adopt::RuntimeContainer;
 use effect::{Deadline, Effects, NextInstance};
 use finished::FinishedPod;
@@ -308,9 +308,15 @@ impl Worker {
         (alive.stopping, alive.replaced) = (true, replaced);
         let alive = alive.clone();
         self.node.note(&self.pod, Some(name), false, "Killing", message);
-        let evicted = self.record.failure.as_ref().is_some_and(Failure::is_eviction);
+        let of_eviction = self.record.failure.as_ref().and_then(Failure::eviction_grace_seconds);
         let (of_restart, of_pod) = (self.restart_by.subscribe(), self.kill_by.subscribe());
-        let deadline = Deadline { own, of_restart, of_pod, at_once: evicted, without_hook: reset };
+        let deadline = Deadline {
+            own,
+            of_restart,
+            of_pod,
+            at_once: of_eviction.is_some_and(|seconds| seconds <= IMMEDIATE_SECONDS),
+            without_hook: reset,
+        };
         self.tasks.spawn(api_tasks::named("node-agent/pod-stop", self.effects.clone().stop(name.to_owned(), alive, deadline)));
     }
 

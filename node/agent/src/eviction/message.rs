@@ -10,7 +10,7 @@ use crate::container;
 
 /// Why a Pod was evicted for the node's sake, and which of its containers used more than they requested.
 pub(crate) fn node_was_low(met: &Met, pod: &Pod, usage: &PodUsage) -> String {
-    let resource = met.signal.resource();
+    let resource = met.key.signal.resource();
     let amount = |value: u64| match resource {
         Resource::Memory | Resource::EphemeralStorage => bytes(value),
         Resource::Inodes | Resource::Pids => count(value),
@@ -65,6 +65,7 @@ mod tests {
     use serde_json::json;
 
     use super::super::signal::Signal;
+    use super::super::threshold::ThresholdKey;
     use super::super::usage::{ContainerUsage, Disk};
     use super::*;
 
@@ -98,7 +99,7 @@ mod tests {
         };
         let ended = ContainerUsage { memory: None, ..container("silent", 0) };
         let usage = PodUsage { containers: vec![container("greedy", 64), container("modest", 64), ended], ..PodUsage::default() };
-        let met = |signal, quantity, available| Met { signal, quantity, available };
+        let met = |signal, quantity, available| Met { key: ThresholdKey { is_soft: false, signal }, quantity, available };
         let all = [
             met(Signal::MemoryAvailable, 100 << 20, 51_200),
             met(Signal::NodeFsAvailable, 1 << 30, 1_000),

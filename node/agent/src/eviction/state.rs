@@ -1,6 +1,7 @@
 //! Which thresholds are met and which conditions hold, from one round to the next. Pure: observations and the time
-//! come in. The rules are the kubelet's (`synchronize` of its eviction manager): a threshold that was met stays so until
-//! the minimum reclaim is free as well, and a condition holds until it was not observed for a whole transition period.
+//! come in. The rules are the kubelet's (`synchronize` of its eviction manager): a soft threshold counts as met after its grace
+//! period, a threshold that was met stays so until the minimum reclaim is free as well, and a condition holds until it was not
+//! observed for a whole transition period.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::signal::{Condition, Pressure, Signal};
-use super::threshold::Thresholds;
+use super::threshold::{ThresholdKey, Thresholds};
 
 /// The amount of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +32,7 @@ pub(crate) struct Verdict {
 /// A threshold that is met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Met {
-    pub(crate) signal: Signal,
+    pub(crate) key: ThresholdKey,
     /// What should be available.
     pub(crate) quantity: u64,
     /// What is available.
@@ -41,7 +42,10 @@ pub(crate) struct Met {
 /// What one round passes on to the next.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
-    unresolved: BTreeSet<Signal>,
+    /// The thresholds that are met for as long as they must be.
+    unresolved: BTreeSet<ThresholdKey>,
+    /// Since when each threshold has been observed.
+    observed_since: BTreeMap<ThresholdKey, Instant>,
     /// When each condition was last observed.
     last_observed: BTreeMap<Condition, Instant>,
 }
@@ -49,30 +53,34 @@ pub(crate) struct State {
 impl State {
     /// Handles a round's observations.
     pub(crate) fn look(&mut self, thresholds: &Thresholds, observed: &Observations, period: Duration, now: Instant) -> Verdict {
-        let met = |signal: &Signal| lacks(thresholds, observed, *signal, self.unresolved.contains(signal));
-        self.unresolved = Signal::ALL.into_iter().filter(met).collect();
-        for signal in &self.unresolved {
-            self.last_observed.insert(signal.condition(), now);
+        let is_observed = |key: ThresholdKey| lacks(thresholds, observed, key, self.unresolved.contains(&key));
+        let short: BTreeMap<ThresholdKey, Duration> = thresholds.keys().filter(|(key, _)| is_observed(*key)).collect();
+        self.observed_since.retain(|key, _| short.contains_key(key));
+        for key in short.keys() {
+            self.observed_since.entry(*key).or_insert(now);
+            self.last_observed.insert(key.signal.condition(), now);
         }
+        let lasts = |key: &ThresholdKey, grace: Duration| self.observed_since.get(key).is_some_and(|since| now - *since >= grace);
+        self.unresolved = short.into_iter().filter(|(key, grace)| lasts(key, *grace)).map(|(key, _)| key).collect();
         self.last_observed.retain(|_, at| now.duration_since(*at) < period || *at == now);
         Verdict { pressure: self.last_observed.keys().copied().collect(), met: self.first(thresholds, observed) }
     }
 
     fn first(&self, thresholds: &Thresholds, observed: &Observations) -> Option<Met> {
-        let signal = *self.unresolved.first()?;
-        let Observation { available, capacity } = *observed.get(&signal)?;
-        Some(Met { signal, quantity: thresholds.least(signal, capacity)?, available })
+        let key = *self.unresolved.first()?;
+        let Observation { available, capacity } = *observed.get(&key.signal)?;
+        Some(Met { key, quantity: thresholds.least(key, capacity)?, available })
+    }
+
+    /// Whether, by a later observation, nothing of what was met is short any more, the minimum reclaim included.
+    pub(crate) fn is_resolved(&self, thresholds: &Thresholds, observed: &Observations) -> bool {
+        !self.unresolved.iter().any(|key| lacks(thresholds, observed, *key, true))
     }
 }
 
-/// Whether nothing is short any more, the minimum reclaim included.
-pub(crate) fn is_resolved(thresholds: &Thresholds, observed: &Observations) -> bool {
-    !Signal::ALL.into_iter().any(|signal| lacks(thresholds, observed, signal, true))
-}
-
-fn lacks(thresholds: &Thresholds, observed: &Observations, signal: Signal, with_reclaim: bool) -> bool {
-    let wanted = |all: u64| if with_reclaim { thresholds.resolved(signal, all) } else { thresholds.least(signal, all) };
-    observed.get(&signal).is_some_and(|observation| wanted(observation.capacity).is_some_and(|wanted| observation.available < wanted))
+fn lacks(thresholds: &Thresholds, observed: &Observations, key: ThresholdKey, with_reclaim: bool) -> bool {
+    let wanted = |all: u64| if with_reclaim { thresholds.resolved(key, all) } else { thresholds.least(key, all) };
+    observed.get(&key.signal).is_some_and(|observation| wanted(observation.capacity).is_some_and(|wanted| observation.available < wanted))
 }
 
 #[cfg(test)]
@@ -113,7 +121,7 @@ mod tests {
             (observed(&[]), none, None),
         ] {
             let verdict = State::default().look(&all, &observed, PERIOD, Instant::now());
-            let met = met.map(|(signal, quantity, available)| Met { signal, quantity, available });
+            let met = met.map(|(signal, quantity, available)| Met { key: ThresholdKey { is_soft: false, signal }, quantity, available });
             assert_eq!(verdict, Verdict { pressure, met }, "{observed:?}");
         }
     }
@@ -157,7 +165,32 @@ mod tests {
         assert_eq!(met(149), Some(149));
         assert_eq!(met(150), None);
         assert_eq!(met(149), None, "it is resolved");
-        assert!(!is_resolved(&all, &observed(&[(Signal::NodeFsAvailable, 149)])));
-        assert!(is_resolved(&all, &observed(&[(Signal::NodeFsAvailable, 150)])));
+        assert_eq!(met(99), Some(99));
+        assert!(!state.is_resolved(&all, &observed(&[(Signal::NodeFsAvailable, 149)])));
+        assert!(state.is_resolved(&all, &observed(&[(Signal::NodeFsAvailable, 150)])));
+    }
+
+    #[test]
+    fn a_soft_threshold_is_met_after_its_grace_period_and_a_hard_one_comes_first() {
+        let all = thresholds("nodefs.available<100", "nodefs.available=50");
+        let soft = ("nodefs.available<300,memory.available<300".parse(), "nodefs.available=60s,memory.available=90s".parse());
+        let all = all.with_soft(soft.0.expect("amounts"), &soft.1.expect("periods")).expect("thresholds");
+        let (mut state, began) = (State::default(), Instant::now());
+        let mut at = |seconds: u64, disk: u64, memory: u64| {
+            let observed = observed(&[(Signal::NodeFsAvailable, disk), (Signal::MemoryAvailable, memory)]);
+            let verdict = state.look(&all, &observed, Duration::ZERO, began + Duration::from_secs(seconds));
+            (verdict.pressure.names().join(" "), verdict.met.map(|met| (met.key.is_soft, met.key.signal.name())))
+        };
+        let (memory, disk) = ((true, "memory.available"), (true, "nodefs.available"));
+        assert_eq!(at(0, 300, 300), (String::new(), None));
+        assert_eq!(at(10, 299, 300), ("DiskPressure".to_owned(), None), "the node says so at once");
+        assert_eq!(at(69, 299, 300).1, None);
+        assert_eq!(at(70, 299, 300).1, Some(disk));
+        assert_eq!(at(71, 340, 300).1, Some(disk), "less than the minimum reclaim");
+        assert_eq!(at(72, 350, 300), (String::new(), None));
+        assert_eq!(at(73, 299, 299).1, None, "the grace period begins anew");
+        assert_eq!(at(133, 299, 299).1, Some(disk));
+        assert_eq!(at(163, 299, 299).1, Some(memory), "memory comes first");
+        assert_eq!(at(164, 99, 299).1, Some((false, "nodefs.available")), "what is urgent comes before all");
     }
 }

@@ -14,7 +14,7 @@ use crate::eviction::is_critical;
 use crate::eviction::limits::{self, Excess};
 use crate::layout::PodName;
 use crate::node::Node;
-use crate::termination::{Termination, TerminationCause};
+use crate::termination::{IMMEDIATE_SECONDS, Termination, TerminationCause};
 
 /// How long the measurement of one Pod may take.
 const MEASURED_WITHIN: Duration = Duration::from_secs(10);
@@ -53,7 +53,7 @@ async fn look(node: &Arc<Node>, due: &mut HashMap<String, Instant>) {
         }
         due.insert(uid.clone(), Instant::now() + began.elapsed() * REST_FACTOR);
         if let Some(Excess { signal, message }) = limits::exceeded(&entry.pod, &usage) {
-            let cause = TerminationCause::Eviction { signal, disruption: false };
+            let cause = TerminationCause::Eviction { signal, disruption: false, grace_seconds: IMMEDIATE_SECONDS };
             node.terminate(Termination { uid, message, cause }).await;
         }
     }

@@ -1,5 +1,5 @@
-//! The loop of node pressure: observes the signals and publishes the conditions. When a hard threshold is met, it frees what
-//! the node does not need, then evicts one Pod and waits until the Pod is gone.
+//! The loop of node pressure: observes the signals and publishes the conditions. When a threshold is met, it frees what the node does
+//! not need, then evicts one Pod. It waits until the Pod is gone, or, if the Pod has a grace period, until a hard threshold is met.
 //!
 //! Upstream observes every ten seconds, and the kernel notifies it of memory thresholds. A Pod that writes at the speed
 //! of the disk fills in ten seconds what the thresholds keep free. So this loop observes every second while a Pod is
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::Pod;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
@@ -18,14 +19,15 @@ use crate::cleanup::remove_dir;
 use crate::error::chain;
 use crate::eviction::rank::{Candidate, rank};
 use crate::eviction::signal::{Pressure, Resource, Signal};
-use crate::eviction::state::{Met, State, is_resolved};
+use crate::eviction::state::{Met, State};
 use crate::eviction::usage::{ContainerUsage, PodUsage, Scope};
 use crate::eviction::{is_critical, message};
 use crate::image_gc::collect_images;
 use crate::layout::PodName;
 use crate::node::{Entry, Node};
 use crate::stats::container_stats;
-use crate::termination::{Termination, TerminationCause};
+use crate::termination::{IMMEDIATE_SECONDS, Termination, TerminationCause};
+use crate::worker::plan::GRACE_SECONDS;
 
 /// How often the signals are observed while a Pod is active or a condition holds.
 const OBSERVED_EVERY: Duration = Duration::from_secs(1);
@@ -48,7 +50,7 @@ pub(crate) async fn run(node: Arc<Node>, cancel: CancellationToken) {
 }
 
 async fn watch(node: &Arc<Node>) {
-    let mut state = State::default();
+    let (mut state, mut ending) = (State::default(), None);
     let mut not_before = Instant::now();
     let mut next_at_rest = not_before;
     let mut ticks = tokio::time::interval(OBSERVED_EVERY);
@@ -61,10 +63,14 @@ async fn watch(node: &Arc<Node>) {
         next_at_rest = tick + OBSERVED_AT_REST_EVERY;
         let Some(observed) = look(node).await else { continue };
         let (config, now) = (&node.config, tokio::time::Instant::now());
-        let verdict = state.look(&config.eviction_hard, &observed.signals, config.eviction_pressure_transition_period, now);
+        let verdict = state.look(&config.eviction_thresholds, &observed.signals, config.eviction_pressure_transition_period, now);
         node.pressure.send_if_modified(|pressure| std::mem::replace(pressure, verdict.pressure) != verdict.pressure);
         let Some(met) = verdict.met.filter(|_| Instant::now() >= not_before) else { continue };
-        if !relieve(node, &met, observed.dedicated_image_fs).await {
+        if met.key.is_soft && ending.as_deref().is_some_and(|uid| !is_gone(node, uid)) {
+            continue;
+        }
+        ending = relieve(node, &state, &met, observed.dedicated_image_fs).await;
+        if ending.is_none() {
             // Nothing helped: not again at once.
             not_before = Instant::now() + node.config.eviction_monitoring_period;
         }
@@ -81,28 +87,37 @@ async fn look(node: &Node) -> Option<Observed> {
     api_tasks::blocking("node-agent/observe", move || observe(&data_dir, images.as_deref())).await.ok()
 }
 
-/// Acts on a threshold; returns whether a Pod was evicted for it.
-async fn relieve(node: &Arc<Node>, met: &Met, dedicated_image_fs: bool) -> bool {
-    let resource = met.signal.resource();
-    tracing::warn!(signal = met.signal.name(), threshold = met.quantity, available = met.available, "eviction threshold met");
+/// Acts on a threshold; returns the UID of the Pod that was evicted for it.
+async fn relieve(node: &Arc<Node>, state: &State, met: &Met, dedicated_image_fs: bool) -> Option<String> {
+    let (signal, is_soft) = (met.key.signal, met.key.is_soft);
+    let resource = signal.resource();
+    tracing::warn!(signal = signal.name(), is_soft, threshold = met.quantity, available = met.available, "eviction threshold met");
     node.note_node(true, "EvictionThresholdMet", format!("Attempting to reclaim {resource}"));
-    let scope = scope(met.signal, dedicated_image_fs);
-    if matches!(resource, Resource::EphemeralStorage | Resource::Inodes) && is_enough_without_garbage(node, scope).await {
-        return false;
+    let scope = scope(signal, dedicated_image_fs);
+    if matches!(resource, Resource::EphemeralStorage | Resource::Inodes) && is_enough_without_garbage(node, state, scope).await {
+        return None;
     }
     let mut candidates = candidates(node, resource).await;
     rank(&mut candidates, resource, scope);
     let Some(first) = candidates.into_iter().find(|candidate| !is_critical(&candidate.pod)) else {
         tracing::warn!(%resource, "no Pod can be evicted");
-        return false;
+        return None;
     };
     let (message, uid) = (message::node_was_low(met, &first.pod, &first.usage), PodName::of(&first.pod).uid);
-    let cause = TerminationCause::Eviction { signal: met.signal.name(), disruption: true };
+    let grace_seconds = if is_soft { grace_seconds(&first.pod, node.config.eviction_grace_max) } else { IMMEDIATE_SECONDS };
+    let cause = TerminationCause::Eviction { signal: signal.name(), disruption: true, grace_seconds };
     node.terminate(Termination { uid: uid.clone(), message, cause }).await;
-    if tokio::time::timeout(CLEANED_WITHIN, until_cleaned(node, &uid)).await.is_err() {
+    if !is_soft && tokio::time::timeout(CLEANED_WITHIN, until_cleaned(node, &uid)).await.is_err() {
         tracing::warn!(pod = %PodName::of(&first.pod), "the evicted Pod is not gone yet");
     }
-    true
+    Some(uid)
+}
+
+/// How long a Pod has to end that is evicted for a soft threshold: its own time, but not more than the node allows.
+fn grace_seconds(pod: &Pod, grace_max: Option<Duration>) -> i64 {
+    let own = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds).unwrap_or(GRACE_SECONDS);
+    let most = grace_max.map_or(i64::MAX, |most| i64::try_from(most.as_secs()).unwrap_or(i64::MAX));
+    own.min(most).max(IMMEDIATE_SECONDS)
 }
 
 /// Whose bytes count.
@@ -115,7 +130,7 @@ fn scope(signal: Signal, dedicated_image_fs: bool) -> Scope {
 }
 
 /// Removes logs of Pods that have ended and unused images; returns whether no threshold is met any more.
-async fn is_enough_without_garbage(node: &Node, scope: Scope) -> bool {
+async fn is_enough_without_garbage(node: &Node, state: &State, scope: Scope) -> bool {
     let reclaim = async {
         if scope != Scope::ImageFs {
             remove_logs_of_ended_pods(node).await;
@@ -127,7 +142,7 @@ async fn is_enough_without_garbage(node: &Node, scope: Scope) -> bool {
     if tokio::time::timeout(RECLAIMED_WITHIN, reclaim).await.is_err() {
         tracing::warn!("removing logs and unused images takes long");
     }
-    look(node).await.is_some_and(|observed| is_resolved(&node.config.eviction_hard, &observed.signals))
+    look(node).await.is_some_and(|observed| state.is_resolved(&node.config.eviction_thresholds, &observed.signals))
 }
 
 /// Their volumes and writable layers were removed when they ended; their logs stay for users, until the disk is short.
@@ -178,10 +193,11 @@ async fn usage(node: &Node, entry: &Entry, resource: Resource) -> PodUsage {
 
 /// Waits until nothing of a Pod runs and its volumes and namespaces are freed.
 async fn until_cleaned(node: &Node, uid: &str) {
-    loop {
-        if node.directory.get(uid).is_none_or(|entry| entry.is_freed()) {
-            return;
-        }
+    while !is_gone(node, uid) {
         tokio::time::sleep(CLEANED_POLL).await;
     }
+}
+
+fn is_gone(node: &Node, uid: &str) -> bool {
+    node.directory.get(uid).is_none_or(|entry| entry.is_freed())
 }

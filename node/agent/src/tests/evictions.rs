@@ -2,6 +2,7 @@
 
 use super::kubelet_metrics::{scrape, value};
 use super::*;
+use crate::Thresholds;
 
 const VOLUME: &str = "volumes/kubernetes.io~empty-dir/v";
 
@@ -16,7 +17,7 @@ fn greedy() -> Value {
 /// A cluster whose node has less memory than it should.
 async fn pressed() -> (Cluster, Running) {
     let mut cluster = Cluster::new(Script::default().containers(|_| runtimes_fake::Behaviour::IgnoreTerm)).await;
-    cluster.config.eviction_hard = "memory.available<1Ei".parse().expect("a threshold");
+    cluster.config.eviction_thresholds = "memory.available<1Ei".parse().expect("a threshold");
     cluster.config.eviction_monitoring_period = Duration::from_millis(100);
     let agent = cluster.start();
     cluster.node_ready().await;
@@ -89,7 +90,7 @@ async fn a_full_disk_costs_the_logs_of_pods_that_are_over() {
         false => runtimes_fake::Behaviour::Run,
     }))
     .await;
-    cluster.config.eviction_hard = "nodefs.available<1Ei".parse().expect("a threshold");
+    cluster.config.eviction_thresholds = "nodefs.available<1Ei".parse().expect("a threshold");
     cluster.config.eviction_monitoring_period = Duration::from_millis(100);
     let agent = cluster.start();
     cluster.node_ready().await;
@@ -143,4 +144,69 @@ async fn a_volume_over_its_limit_takes_its_pod_along_and_nobody_else() {
     assert!(volumes[1].join("file").exists());
     cluster.ready("within").await;
     agent.stop().await;
+}
+
+/// A cluster whose node has less memory than it should for a second, and then evicts gently.
+async fn softly_pressed(grace_max: Option<Duration>, script: Script) -> (Cluster, Running) {
+    let mut cluster = Cluster::new(script).await;
+    let (amounts, periods) = ("memory.available<1Ei".parse().expect("amounts"), "memory.available=1s".parse().expect("periods"));
+    let none: Thresholds = "".parse().expect("no thresholds");
+    cluster.config.eviction_thresholds = none.with_soft(amounts, &periods).expect("thresholds");
+    cluster.config.eviction_grace_max = grace_max;
+    cluster.config.eviction_monitoring_period = Duration::from_millis(100);
+    let dir = cluster.data.path().join("manifests");
+    std::fs::create_dir(&dir).expect("made");
+    let of_file = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "of-file"}, "spec": one("web:1")});
+    std::fs::write(dir.join("pod.json"), of_file.to_string()).expect("written");
+    cluster.config.pod_manifest_path = Some(dir);
+    let agent = cluster.start();
+    cluster.node_ready().await;
+    (cluster, agent)
+}
+
+fn patient() -> Value {
+    let mut spec = greedy();
+    spec["terminationGracePeriodSeconds"] = json!(600);
+    spec
+}
+
+#[tokio::test]
+async fn a_pod_has_time_to_end_when_a_soft_threshold_is_met() {
+    for (grace_max, behaviour, code) in
+        [(None, runtimes_fake::Behaviour::Run, 143), (Some(Duration::from_secs(1)), runtimes_fake::Behaviour::IgnoreTerm, 137)]
+    {
+        let (cluster, agent) = softly_pressed(grace_max, Script::default().containers(move |_| behaviour.clone())).await;
+        cluster.create("greedy", patient()).await;
+        let status = cluster.status("greedy", "Failed", failed).await;
+        let found = (&status["reason"], &status["containerStatuses"][0]["state"]["terminated"]["exitCode"]);
+        assert_eq!(found, (&json!("Evicted"), &json!(code)), "{status:#}");
+        let message = status["message"].as_str().unwrap_or_default();
+        assert!(message.starts_with("The node was low on resource: memory. Threshold quantity: 1Ei, available: "), "{message}");
+        assert_eq!(condition(&status, "DisruptionTarget"), "True");
+        // As upstream, no eviction ends a static Pod, and no shortage keeps it from running.
+        assert_eq!(condition(&cluster.ready("of-file-n1").await, "DisruptionTarget"), "");
+        agent.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn one_pod_at_a_time_is_evicted_for_a_soft_threshold() {
+    let (cluster, agent) = softly_pressed(None, Script::default().containers(|_| runtimes_fake::Behaviour::IgnoreTerm)).await;
+    for name in ["first", "second"] {
+        cluster.create(name, patient()).await;
+    }
+    let evicted = async || {
+        let of = async |name| cluster.events(name).await.iter().any(|event| event.starts_with("Evicted"));
+        [of("first").await, of("second").await]
+    };
+    until("one is evicted", async || evicted().await.contains(&true)).await;
+    // It has ten minutes. The node has looked again by the time it reports that to others.
+    let ending = if evicted().await[0] { ["first", "second"] } else { ["second", "first"] };
+    let looked = async || scrape(&cluster).await.contains("kubelet_evictions{eviction_signal=\"memory.available\"} 1");
+    until("it is counted", looked).await;
+    assert!(evicted().await.contains(&false), "the other one is not evicted meanwhile");
+    // A user may be less patient.
+    cluster.delete(ending[0], 1).await;
+    cluster.event(ending[1], "Evicted: The node was low on resource: memory. ").await;
+    agent.kill().await;
 }

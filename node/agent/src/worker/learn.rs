@@ -356,13 +356,21 @@ impl PodRecord {
         if let TerminationCause::NodeShutdown { until } = termination.cause {
             self.shutdown_at = Some(until);
         }
+        // The shortage became urgent meanwhile.
+        if let (
+            TerminationCause::Eviction { grace_seconds: shorter, .. },
+            Some(Failure { cause: Cause::Eviction { grace_seconds, .. }, .. }),
+        ) = (termination.cause, &mut self.failure)
+        {
+            *grace_seconds = shorter.min(*grace_seconds);
+        }
         let ended = !self.anything_runs() && pod.spec.as_ref().is_some_and(|spec| self.finished(spec));
         if self.failure.is_some() || self.ended_before || self.gone || ended {
             return Vec::new();
         }
         let message = termination.message.clone();
         let (reason, cause) = match termination.cause {
-            TerminationCause::Eviction { disruption, .. } => (EVICTED, Cause::Eviction { disruption }),
+            TerminationCause::Eviction { disruption, grace_seconds, .. } => (EVICTED, Cause::Eviction { disruption, grace_seconds }),
             TerminationCause::NodeShutdown { .. } => (NODE_SHUTDOWN, Cause::NodeShutdown),
         };
         self.failure = Some(Failure { reason: reason.to_owned(), message: message.clone(), cause });

@@ -291,11 +291,11 @@ fn deadline(spec: &PodSpec, pod_record: &PodRecord) -> Option<Timestamp> {
 pub(crate) fn kill_deadline(pod: &Pod, pod_record: &PodRecord, now: Timestamp) -> Timestamp {
     let of_spec = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds).unwrap_or(GRACE_SECONDS);
     let seconds = match pod.metadata.deletion_grace_period_seconds {
-        // Upstream's `immediateEvictionGracePeriodSeconds`.
-        _ if pod_record.failure.as_ref().is_some_and(Failure::is_eviction) => 1,
         Some(seconds) if pod.metadata.deletion_timestamp.is_some() => seconds,
         _ => of_spec,
     };
+    let of_eviction = pod_record.failure.as_ref().and_then(Failure::eviction_grace_seconds);
+    let seconds = of_eviction.map_or(seconds, |of_eviction| of_eviction.min(seconds));
     // At least one second, as upstream: the process must get the signal.
     let grace = SignedDuration::from_secs(seconds.max(1));
     let own = pod_record.ending_since.unwrap_or(now).checked_add(grace).unwrap_or(now);

@@ -346,6 +346,14 @@ fn deadlines() {
     assert_eq!(kill_deadline(&soon, &ending, at(NOW)), at(NOW + 5));
     let hurried = pod(json!({}), json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0}));
     assert_eq!(kill_deadline(&hurried, &ending, at(NOW)), at(NOW - 1));
+    ending.shutdown_at = Some(at(NOW + 3));
+    assert_eq!(kill_deadline(&soon, &ending, at(NOW)), at(NOW + 3), "the node shuts down before its time is over");
+    ending.shutdown_at = Some(at(NOW + 30));
+    assert_eq!(kill_deadline(&soon, &ending, at(NOW)), at(NOW + 5));
+    let cause = Cause::Eviction { disruption: true, grace_seconds: 4 };
+    ending.failure = Some(Failure { reason: "Evicted".to_owned(), message: String::new(), cause });
+    assert_eq!(kill_deadline(&soon, &ending, at(NOW)), at(NOW + 2));
+    assert_eq!(kill_deadline(&hurried, &ending, at(NOW)), at(NOW - 1), "a user may be less patient");
 }
 
 #[test]
