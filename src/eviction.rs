@@ -24,7 +24,7 @@ pub struct Eviction {
     /// Grace period of each soft eviction threshold, as `signal=duration`, for example memory.available=1m30s.
     #[arg(long, default_value = "")]
     pub eviction_soft_grace_period: SoftGracePeriods,
-    /// Most seconds that a Pod gets to end when it is evicted for a soft threshold; a negative number gives the time of the Pod.
+    /// Maximum number of seconds that a Pod gets to end when it is evicted for a soft threshold; a negative number gives the time of the Pod.
     #[arg(long, default_value_t = 0, allow_hyphen_values = true)]
     pub eviction_max_pod_grace_period: i32,
     /// Amount that an eviction frees beyond the threshold, as `signal=quantity` or `signal=percent%`.
@@ -40,8 +40,9 @@ impl Eviction {
     pub fn apply(&self, config: &mut node_agent::Config) -> Result<(), ThresholdError> {
         let hard = self.eviction_hard.clone().with_minimum_reclaim(self.eviction_minimum_reclaim.clone());
         config.eviction_thresholds = hard.with_soft(self.eviction_soft.clone(), &self.eviction_soft_grace_period)?;
-        // Upstream's negative value is no limit.
-        config.eviction_grace_max = u64::try_from(self.eviction_max_pod_grace_period).ok().map(Duration::from_secs);
+        // A negative value is no limit, as upstream documents it.
+        let most = i64::from(self.eviction_max_pod_grace_period);
+        config.eviction_pod_grace_period_max = if most < 0 { i64::MAX } else { most };
         config.eviction_pressure_transition_period = self.eviction_pressure_transition_period;
         Ok(())
     }

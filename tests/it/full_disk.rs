@@ -87,7 +87,7 @@ spec:
     - name: main
       image: samples/tools:latest
       imagePullPolicy: Never
-      command: [sh, -c, "trap 'exit 5' TERM; while true; do sleep 0.1; done"]
+      command: [sh, -c, "trap 'sleep 4; exit 5' TERM; while true; do sleep 0.1; done"]
 "#;
 
 #[test]

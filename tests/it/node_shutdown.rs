@@ -70,7 +70,7 @@ fn the_machine_waits_for_its_pods() {
     cluster.start();
     cluster.load_samples();
     until_locked(&logind);
-    assert_eq!(logind.delay_max(), 32, "the agent has extended it");
+    assert_eq!(logind.delay_max(), 34, "the agent has extended it");
     cluster.kubectl().apply(WORKLOAD).ok();
     for pod in ["saves", "web", "critical", "static-n1"] {
         cluster.kubectl().until_ready(pod);
@@ -84,7 +84,7 @@ fn the_machine_waits_for_its_pods() {
     cluster.stop();
     let settings = || std::fs::read_dir("/etc/systemd/logind.conf.d").unwrap().flatten().map(|entry| entry.path()).collect::<Vec<_>>();
     let text = settings().into_iter().map(|path| std::fs::read_to_string(path).unwrap()).collect::<String>();
-    assert!(text.contains("InhibitDelayMaxSec=32"), "{text}");
+    assert!(text.contains("InhibitDelayMaxSec=34"), "{text}");
     cluster.skiff(&["down"]).ok();
     assert_eq!(settings(), Vec::<std::path::PathBuf>::new());
 }
@@ -128,7 +128,7 @@ fn it_shuts_down(kubectl: &Kubectl<'_>, logind: &Logind) {
 fn it_starts_again(cluster: &mut Cluster, logind: &mut Logind) {
     cluster.lose_power();
     logind.start_again();
-    assert_eq!((logind.delay_max(), logind.locks()), (32, vec![]), "its setting is kept");
+    assert_eq!((logind.delay_max(), logind.locks()), (34, vec![]), "its setting is kept");
     cluster.start();
     let kubectl = cluster.kubectl();
     kubectl.until_ready("static-n1");

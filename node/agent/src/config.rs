@@ -86,8 +86,8 @@ pub struct Config {
     pub image_gc_percent: (u8, u8),
     /// What must stay free on the node (upstream's `--eviction-hard`, `--eviction-soft` and `--eviction-minimum-reclaim`).
     pub eviction_thresholds: Thresholds,
-    /// The most time that a Pod gets to end when it is evicted for a soft threshold; `None` for that of the Pod.
-    pub eviction_grace_max: Option<Duration>,
+    /// The longest grace period, in seconds, of a Pod that is evicted for a soft threshold.
+    pub eviction_pod_grace_period_max: i64,
     /// How long a pressure condition outlasts its cause (upstream's `--eviction-pressure-transition-period`).
     pub eviction_pressure_transition_period: Duration,
     /// The period in which local storage is compared with its limits, and how long the node waits after an eviction that did
@@ -167,7 +167,7 @@ impl Config {
             housekeeping: Duration::from_secs(10),
             image_gc_percent: (85, 80),
             eviction_thresholds: Thresholds::default(),
-            eviction_grace_max: Some(Duration::ZERO),
+            eviction_pod_grace_period_max: 0,
             eviction_pressure_transition_period: Duration::from_secs(300),
             eviction_monitoring_period: Duration::from_secs(10),
             shutdown_grace_periods: ShutdownGracePeriods::default(),

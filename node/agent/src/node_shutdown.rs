@@ -52,18 +52,15 @@ async fn follow(node: &Arc<Node>, health: &Health) {
     loop {
         // The bus may be there and not answer.
         let connected = timeout(CONNECTED_WITHIN, node.parts.shutdowns.watch(delay)).await;
-        let pause = match connected {
-            Ok(Ok(mut watch)) => {
+        let connected = connected.map_err(|_| "systemd-logind does not answer".to_owned());
+        let pause = match connected.and_then(|watch| watch.map_err(|error| chain(&error))) {
+            Ok(mut watch) => {
                 retry = RETRY;
                 lock = watch.lock.take().or(lock);
                 let end = observe(node, health, watch, &mut lock).await;
                 if end == WatchEnd::Cancelled { Duration::ZERO } else { RETRY }
             }
-            failed => {
-                let error = failed.map_or_else(
-                    |_| "systemd-logind does not answer".to_owned(),
-                    |failed| failed.map_or_else(|error| chain(&error), |_| String::new()),
-                );
+            Err(error) => {
                 tracing::warn!(error, "a shutdown of this machine does not wait for its Pods");
                 retry = (retry * 2).min(RETRY_MAX);
                 retry
@@ -104,7 +101,9 @@ async fn observe(node: &Arc<Node>, health: &Health, watch: ShutdownWatch, lock: 
         () = cancellation(&mut announcements) => true,
     };
     ShutdownTimes { start: Some(start), end: Some(api_clock::now()) }.write(node).await;
-    *lock = None;
+    if !is_cancelled {
+        *lock = None;
+    }
     if is_cancelled || is_announced(&mut announcements, false).await {
         set_shutting_down(node, health, false);
         return WatchEnd::Cancelled;

@@ -211,7 +211,10 @@ impl Manager {
 
     async fn changed(&mut self, key: ObjectKey, pod: Option<Arc<Pod>>) {
         // A mirror Pod is no Pod to run. Its static Pod takes its status, which others may write too.
-        if let Some(of_file) = pod.as_ref().and_then(|mirror| self.static_pods.with_status_of(mirror)) {
+        // Before the worker of a Pod that begins anew has written its status, the mirror has that of the end of the node.
+        let is_stale = |mirror: &&Arc<Pod>| !self.node.is_shutting_down() && static_pods::ended_with_the_node(mirror);
+        let mirror = pod.as_ref().filter(|pod| !is_stale(pod));
+        if let Some(of_file) = mirror.and_then(|mirror| self.static_pods.with_status_of(mirror)) {
             self.apply(of_file, Origin::File).await;
         }
         let pod = pod.filter(|pod| static_pods::mirrored_uid(pod).is_none());
@@ -231,10 +234,7 @@ impl Manager {
     async fn apply(&mut self, pod: Arc<Pod>, origin: Origin) {
         let uid = PodName::of(&pod).uid;
         if let Some(handle) = self.handles.get_mut(&uid) {
-            // The mirror of a static Pod may still have the status of before the node started.
-            let runs = || origin == Origin::File && self.node.directory.get(&uid).is_some_and(|entry| entry.is_active());
-            let counts = !is_over(&pod) || runs();
-            handle.demand = handle.demand.take().filter(|_| counts).map(|_| resize::demand(&pod));
+            handle.demand = handle.demand.take().filter(|_| !is_over(&pod)).map(|_| resize::demand(&pod));
             return self.want(&uid, |desired| desired.pod = pod);
         }
         let got_at = tokio::time::Instant::now();
@@ -376,13 +376,10 @@ impl Manager {
         })
     }
 
-    /// A Pod may be gone by now. One that ends with the node is not evicted.
+    /// A Pod may be gone by now.
     fn terminate(&mut self, termination: Termination) {
         let uid = termination.uid.clone();
-        self.want(&uid, |desired| {
-            let earlier = desired.termination.take().filter(Termination::is_by_node_shutdown);
-            desired.termination = earlier.or(Some(termination));
-        });
+        self.want(&uid, |desired| desired.termination = Some(termination.after(desired.termination.take())));
     }
 
     fn gone(&mut self, uid: &str) {

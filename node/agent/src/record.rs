@@ -49,6 +49,8 @@ pub(crate) struct PodRecord {
     pub(crate) refreshing: bool,
     /// When the worker first saw that the Pod has to end.
     pub(crate) ending_since: Option<Timestamp>,
+    /// The longest grace period that an eviction leaves.
+    pub(crate) grace_seconds_max: i64,
     /// When the node shuts down: the time at which every instance must be gone.
     pub(crate) shutdown_at: Option<Timestamp>,
     /// The final status and the deletion were handed to the status writer.
@@ -165,8 +167,6 @@ pub(crate) enum Cause {
     Eviction {
         /// For the node's sake, which is a disruption.
         disruption: bool,
-        /// How long it has to end.
-        grace_seconds: i64,
     },
     /// The node shuts down.
     NodeShutdown,
@@ -183,14 +183,9 @@ impl Failure {
         matches!(self.cause, Cause::Eviction { .. })
     }
 
-    /// How long an evicted Pod has to end.
-    pub(crate) fn eviction_grace_seconds(&self) -> Option<i64> {
-        if let Cause::Eviction { grace_seconds, .. } = self.cause { Some(grace_seconds) } else { None }
-    }
-
     /// Whether the node ended it for a reason of the node.
     pub(crate) fn is_disruption(&self) -> bool {
-        matches!(self.cause, Cause::Eviction { disruption: true, .. } | Cause::NodeShutdown)
+        matches!(self.cause, Cause::Eviction { disruption: true } | Cause::NodeShutdown)
     }
 }
 
@@ -217,6 +212,7 @@ impl PodRecord {
             logs_forgotten: false,
             refreshing: false,
             ending_since: None,
+            grace_seconds_max: i64::MAX,
             shutdown_at: None,
             delete_sent: false,
             started_at,

@@ -41,6 +41,12 @@ pub(crate) fn mirrored_uid(pod: &Pod) -> Option<&str> {
     pod.metadata.annotations.as_ref()?.get(annotation::MIRROR).map(String::as_str)
 }
 
+/// Whether a shutdown of the node ended a Pod or kept it from running.
+pub(crate) fn ended_with_the_node(pod: &Pod) -> bool {
+    let reason = pod.status.as_ref().and_then(|status| status.reason.as_deref());
+    matches!(reason, Some(NODE_SHUTDOWN | NODE_SHUTDOWN_REJECTED))
+}
+
 /// A Pod with another status.
 fn with_status(pod: &Arc<Pod>, status: Option<PodStatus>) -> Arc<Pod> {
     Arc::new(Pod { status, ..(**pod).clone() })
@@ -123,8 +129,7 @@ impl StaticPods {
     /// The same for a Pod that begins. A Pod that the shutdown of the node ended, or kept from running, begins anew, as upstream: its
     /// file is still there.
     pub(crate) fn beginning(&self, mirror: &Pod) -> Option<Arc<Pod>> {
-        let reason = mirror.status.as_ref().and_then(|status| status.reason.as_deref());
-        self.with_status_of(mirror).filter(|_| !matches!(reason, Some(NODE_SHUTDOWN | NODE_SHUTDOWN_REJECTED)))
+        self.with_status_of(mirror).filter(|_| !ended_with_the_node(mirror))
     }
 
     /// The Pods that are to have mirror Pods.

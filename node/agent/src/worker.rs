@@ -30,7 +30,7 @@ use crate::error::chain;
 use crate::kubelet_metrics::SyncType;
 use crate::layout::{PodName, pause_id};
 use crate::node::Node;
-use crate::record::{Clean, Condemned, Failure, ImageState, InstanceState, PodRecord, SandboxState};
+use crate::record::{Clean, Condemned, ImageState, InstanceState, PodRecord, SandboxState};
 use crate::static_pods::Origin;
 use crate::status;
 use crate::status::writer::Writer;
@@ -308,15 +308,9 @@ impl Worker {
         (alive.stopping, alive.replaced) = (true, replaced);
         let alive = alive.clone();
         self.node.note(&self.pod, Some(name), false, "Killing", message);
-        let of_eviction = self.record.failure.as_ref().and_then(Failure::eviction_grace_seconds);
+        let at_once = self.record.grace_seconds_max <= IMMEDIATE_SECONDS;
         let (of_restart, of_pod) = (self.restart_by.subscribe(), self.kill_by.subscribe());
-        let deadline = Deadline {
-            own,
-            of_restart,
-            of_pod,
-            at_once: of_eviction.is_some_and(|seconds| seconds <= IMMEDIATE_SECONDS),
-            without_hook: reset,
-        };
+        let deadline = Deadline { own, of_restart, of_pod, at_once, without_hook: reset };
         self.tasks.spawn(api_tasks::named("node-agent/pod-stop", self.effects.clone().stop(name.to_owned(), alive, deadline)));
     }
 

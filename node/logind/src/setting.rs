@@ -28,8 +28,8 @@ impl Setting {
         let written = file.clone();
         change("node-logind/write-setting", move || {
             std::fs::create_dir_all(DIR)?;
-            remove_all(&node)?;
-            api_files::write_atomic(&file, text(seconds).as_bytes(), PUBLIC)
+            api_files::write_atomic(&file, text(seconds).as_bytes(), PUBLIC)?;
+            remove_all_but(Some(&file), &node)
         })
         .await?;
         Ok(written)
@@ -38,7 +38,7 @@ impl Setting {
     /// Succeeds when there is no such file.
     pub(crate) async fn remove(&self) -> Result<(), LogindError> {
         let node = self.node.clone();
-        change("node-logind/remove-setting", move || remove_all(&node)).await
+        change("node-logind/remove-setting", move || remove_all_but(None, &node)).await
     }
 }
 
@@ -48,15 +48,17 @@ async fn change(task: &'static str, change: impl FnOnce() -> io::Result<()> + Se
     changed.map_err(|source| LogindError::Setting { path: DIR.into(), source })
 }
 
-fn remove_all(node: &str) -> io::Result<()> {
+/// Removes the files of a node, but for one.
+fn remove_all_but(spared: Option<&Path>, node: &str) -> io::Result<()> {
     let entries = match std::fs::read_dir(DIR) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         entries => entries?,
     };
     for entry in entries {
         let entry = entry?;
-        if is_of(&entry.file_name().to_string_lossy(), node) {
-            std::fs::remove_file(entry.path())?;
+        let path = entry.path();
+        if is_of(&entry.file_name().to_string_lossy(), node) && spared != Some(path.as_path()) {
+            std::fs::remove_file(path)?;
         }
     }
     Ok(())

@@ -42,7 +42,7 @@ pub(crate) struct Met {
 /// What one round passes on to the next.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
-    /// The thresholds that are met for as long as they must be.
+    /// The thresholds whose grace period is over and that are not resolved.
     unresolved: BTreeSet<ThresholdKey>,
     /// Since when each threshold has been observed.
     observed_since: BTreeMap<ThresholdKey, Instant>,

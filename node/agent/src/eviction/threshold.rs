@@ -33,12 +33,12 @@ impl Amount {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ThresholdError {
     /// There is no `<` or no `=`.
-    #[error("{text:?}: expected signal{operator}quantity or signal{operator}percent%")]
+    #[error("{text:?}: expected {form}")]
     Form {
         /// The text of the flag.
         text: String,
-        /// The operator between signal and value.
-        operator: char,
+        /// The form that it should have.
+        form: &'static str,
     },
     /// No signal has this name.
     #[error(
@@ -193,14 +193,14 @@ impl FromStr for SoftGracePeriods {
             let period = nanoseconds.filter(|nanoseconds| *nanoseconds > 0).map(Duration::from_nanos);
             Ok((signal, period.ok_or_else(|| ThresholdError::GracePeriod(text.to_owned()))?))
         };
-        statements(text, '=')?.into_iter().map(period).collect::<Result<_, _>>().map(Self)
+        statements(text, '=', "signal=duration")?.into_iter().map(period).collect::<Result<_, _>>().map(Self)
     }
 }
 
 /// The amounts below which a threshold is met.
 fn amounts(text: &str) -> Result<BTreeMap<Signal, Amount>, ThresholdError> {
     let mut amounts = BTreeMap::new();
-    for (signal, text) in statements(text, '<')? {
+    for (signal, text) in statements(text, '<', "signal<quantity or signal<percent%")? {
         match amount(signal, text)? {
             Amount::Units(0) => return Err(ThresholdError::NotPositive { signal: signal.name(), text: text.to_owned() }),
             Amount::Percent(percent) if percent <= 0.0 || percent >= 100.0 => {}
@@ -215,13 +215,13 @@ impl FromStr for MinimumReclaim {
 
     fn from_str(text: &str) -> Result<Self, ThresholdError> {
         let with_amount = |(signal, text)| Ok((signal, amount(signal, text)?));
-        statements(text, '=')?.into_iter().map(with_amount).collect::<Result<_, _>>().map(Self)
+        statements(text, '=', "signal=quantity or signal=percent%")?.into_iter().map(with_amount).collect::<Result<_, _>>().map(Self)
     }
 }
 
 /// The signals of a flag, with the value of each as it is written.
-fn statements(text: &str, operator: char) -> Result<Vec<(Signal, &str)>, ThresholdError> {
-    let one = |text: &'_ str| ThresholdError::Form { text: text.to_owned(), operator };
+fn statements<'a>(text: &'a str, operator: char, form: &'static str) -> Result<Vec<(Signal, &'a str)>, ThresholdError> {
+    let one = |text: &'_ str| ThresholdError::Form { text: text.to_owned(), form };
     let all = text.split(',').map(str::trim).filter(|one| !one.is_empty());
     all.map(|statement| {
         let (name, value) = statement.split_once(operator).ok_or_else(|| one(statement))?;
@@ -286,6 +286,7 @@ mod tests {
             ("memory.available<1Gi", "", "grace period must be specified for the soft eviction threshold memory.available"),
             ("memory.available<1Gi", "memory.available=0s", "invalid eviction grace period specified: \"0s\""),
             ("memory.available<1Gi", "memory.available=-1m", "invalid eviction grace period specified: \"-1m\""),
+            ("memory.available<1Gi", "1m30s", "\"1m30s\": expected signal=duration"),
             ("memory.available<1Gi", "memory.available=x", "invalid eviction grace period specified: \"x\""),
             ("memory.available<0", "memory.available=1m", "eviction threshold memory.available must be positive: 0"),
             ("memory<1Gi", "memory=1m", "unknown signal \"memory\""),

@@ -53,7 +53,7 @@ async fn look(node: &Arc<Node>, due: &mut HashMap<String, Instant>) {
         }
         due.insert(uid.clone(), Instant::now() + began.elapsed() * REST_FACTOR);
         if let Some(Excess { signal, message }) = limits::exceeded(&entry.pod, &usage) {
-            let cause = TerminationCause::Eviction { signal, disruption: false, grace_seconds: IMMEDIATE_SECONDS };
+            let cause = TerminationCause::Eviction { signal, disruption: false, grace_seconds_max: IMMEDIATE_SECONDS };
             node.terminate(Termination { uid, message, cause }).await;
         }
     }

@@ -1,5 +1,6 @@
 //! The loop of node pressure: observes the signals and publishes the conditions. When a threshold is met, it frees what the node does
-//! not need, then evicts one Pod. It waits until the Pod is gone, or, if the Pod has a grace period, until a hard threshold is met.
+//! not need, then evicts one Pod. For a hard threshold it waits until the Pod is gone. A Pod that is evicted for a soft threshold has a
+//! grace period: the loop evicts no other Pod for a soft threshold meanwhile, and takes the grace period away when a hard threshold is met.
 //!
 //! Upstream observes every ten seconds, and the kernel notifies it of memory thresholds. A Pod that writes at the speed
 //! of the disk fills in ten seconds what the thresholds keep free. So this loop observes every second while a Pod is
@@ -9,7 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use k8s_openapi::api::core::v1::Pod;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
@@ -21,7 +21,7 @@ use crate::eviction::rank::{Candidate, rank};
 use crate::eviction::signal::{Pressure, Resource, Signal};
 use crate::eviction::state::{Met, State};
 use crate::eviction::usage::{ContainerUsage, PodUsage, Scope};
-use crate::eviction::{is_critical, message};
+use crate::eviction::{ThresholdKey, is_critical, message};
 use crate::image_gc::collect_images;
 use crate::layout::PodName;
 use crate::node::{Entry, Node};
@@ -43,6 +43,8 @@ const MEASURED_AT_ONCE: usize = 4;
 /// How long an evicted Pod may take until another one is chosen; upstream's `podCleanupTimeout`.
 const CLEANED_WITHIN: Duration = Duration::from_secs(30);
 const CLEANED_POLL: Duration = Duration::from_millis(100);
+/// Longer than any grace period that is waited for.
+const FAR: Duration = Duration::from_secs(365 * 24 * 3_600);
 
 /// Runs until cancelled.
 pub(crate) async fn run(node: Arc<Node>, cancel: CancellationToken) {
@@ -50,9 +52,8 @@ pub(crate) async fn run(node: Arc<Node>, cancel: CancellationToken) {
 }
 
 async fn watch(node: &Arc<Node>) {
-    let (mut state, mut ending) = (State::default(), None);
-    let mut not_before = Instant::now();
-    let mut next_at_rest = not_before;
+    let (mut state, mut ending, mut in_vain) = (State::default(), None::<Ending>, None::<(ThresholdKey, Instant)>);
+    let mut next_at_rest = Instant::now();
     let mut ticks = tokio::time::interval(OBSERVED_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -65,15 +66,54 @@ async fn watch(node: &Arc<Node>) {
         let (config, now) = (&node.config, tokio::time::Instant::now());
         let verdict = state.look(&config.eviction_thresholds, &observed.signals, config.eviction_pressure_transition_period, now);
         node.pressure.send_if_modified(|pressure| std::mem::replace(pressure, verdict.pressure) != verdict.pressure);
-        let Some(met) = verdict.met.filter(|_| Instant::now() >= not_before) else { continue };
-        if met.key.is_soft && ending.as_deref().is_some_and(|uid| !is_gone(node, uid)) {
-            continue;
+        // Where nothing helped, not again at once, unless something more urgent is short.
+        let waits = |key: ThresholdKey| in_vain.is_some_and(|(vain, until)| key >= vain && Instant::now() < until);
+        let Some(met) = verdict.met.filter(|met| !waits(met.key)) else { continue };
+        ending = ending.filter(|ending| !is_gone(node, &ending.uid));
+        match next(&met, ending.as_ref(), Instant::now()) {
+            Next::Wait => {}
+            Next::Hurry(uid, message) => {
+                evict(node, &met, uid, message, IMMEDIATE_SECONDS).await;
+                ending = None;
+            }
+            Next::Evict => {
+                let evicted = relieve(node, &state, &met, observed.dedicated_image_fs).await;
+                in_vain = evicted.is_none().then(|| (met.key, Instant::now() + config.eviction_monitoring_period));
+                if met.key.is_soft {
+                    ending = evicted;
+                }
+            }
         }
-        ending = relieve(node, &state, &met, observed.dedicated_image_fs).await;
-        if ending.is_none() {
-            // Nothing helped: not again at once.
-            not_before = Instant::now() + node.config.eviction_monitoring_period;
-        }
+    }
+}
+
+/// A Pod that was evicted for a soft threshold and is not gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Ending {
+    uid: String,
+    /// `status.message`.
+    message: String,
+    /// Until when the loop waits for it.
+    until: Instant,
+}
+
+/// What a round does about a threshold.
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    /// A Pod is ending.
+    Wait,
+    /// That Pod gets no more time.
+    Hurry(String, String),
+    /// Something is freed, or another Pod is evicted.
+    Evict,
+}
+
+/// The decision. Pure.
+fn next(met: &Met, ending: Option<&Ending>, now: Instant) -> Next {
+    match ending {
+        Some(ending) if !met.key.is_soft => Next::Hurry(ending.uid.clone(), ending.message.clone()),
+        Some(ending) if now < ending.until => Next::Wait,
+        Some(_) | None => Next::Evict,
     }
 }
 
@@ -87,8 +127,8 @@ async fn look(node: &Node) -> Option<Observed> {
     api_tasks::blocking("node-agent/observe", move || observe(&data_dir, images.as_deref())).await.ok()
 }
 
-/// Acts on a threshold; returns the UID of the Pod that was evicted for it.
-async fn relieve(node: &Arc<Node>, state: &State, met: &Met, dedicated_image_fs: bool) -> Option<String> {
+/// Acts on a threshold; returns the Pod that was evicted for it.
+async fn relieve(node: &Arc<Node>, state: &State, met: &Met, dedicated_image_fs: bool) -> Option<Ending> {
     let (signal, is_soft) = (met.key.signal, met.key.is_soft);
     let resource = signal.resource();
     tracing::warn!(signal = signal.name(), is_soft, threshold = met.quantity, available = met.available, "eviction threshold met");
@@ -104,20 +144,21 @@ async fn relieve(node: &Arc<Node>, state: &State, met: &Met, dedicated_image_fs:
         return None;
     };
     let (message, uid) = (message::node_was_low(met, &first.pod, &first.usage), PodName::of(&first.pod).uid);
-    let grace_seconds = if is_soft { grace_seconds(&first.pod, node.config.eviction_grace_max) } else { IMMEDIATE_SECONDS };
-    let cause = TerminationCause::Eviction { signal: signal.name(), disruption: true, grace_seconds };
-    node.terminate(Termination { uid: uid.clone(), message, cause }).await;
-    if !is_soft && tokio::time::timeout(CLEANED_WITHIN, until_cleaned(node, &uid)).await.is_err() {
-        tracing::warn!(pod = %PodName::of(&first.pod), "the evicted Pod is not gone yet");
-    }
-    Some(uid)
+    let grace_seconds_max = if is_soft { node.config.eviction_pod_grace_period_max } else { IMMEDIATE_SECONDS };
+    evict(node, met, uid.clone(), message.clone(), grace_seconds_max).await;
+    let own = first.pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds).unwrap_or(GRACE_SECONDS);
+    let grace = Duration::from_secs(u64::try_from(own.min(grace_seconds_max)).unwrap_or(0));
+    let until = Instant::now().checked_add(grace).and_then(|ends| ends.checked_add(CLEANED_WITHIN));
+    Some(Ending { uid, message, until: until.unwrap_or_else(|| Instant::now() + FAR) })
 }
 
-/// How long a Pod has to end that is evicted for a soft threshold: its own time, but not more than the node allows.
-fn grace_seconds(pod: &Pod, grace_max: Option<Duration>) -> i64 {
-    let own = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds).unwrap_or(GRACE_SECONDS);
-    let most = grace_max.map_or(i64::MAX, |most| i64::try_from(most.as_secs()).unwrap_or(i64::MAX));
-    own.min(most).max(IMMEDIATE_SECONDS)
+/// Has a Pod evicted. For a hard threshold, waits until it is gone.
+async fn evict(node: &Arc<Node>, met: &Met, uid: String, message: String, grace_seconds_max: i64) {
+    let cause = TerminationCause::Eviction { signal: met.key.signal.name(), disruption: true, grace_seconds_max };
+    node.terminate(Termination { uid: uid.clone(), message, cause }).await;
+    if !met.key.is_soft && tokio::time::timeout(CLEANED_WITHIN, until_cleaned(node, &uid)).await.is_err() {
+        tracing::warn!(uid, "the evicted Pod is not gone yet");
+    }
 }
 
 /// Whose bytes count.
@@ -129,7 +170,8 @@ fn scope(signal: Signal, dedicated_image_fs: bool) -> Scope {
     }
 }
 
-/// Removes logs of Pods that have ended and unused images; returns whether no threshold is met any more.
+/// Removes logs of Pods that have ended and unused images; returns whether no threshold that was met is met any more. Upstream looks at
+/// those that were not met, too.
 async fn is_enough_without_garbage(node: &Node, state: &State, scope: Scope) -> bool {
     let reclaim = async {
         if scope != Scope::ImageFs {
@@ -200,4 +242,24 @@ async fn until_cleaned(node: &Node, uid: &str) {
 
 fn is_gone(node: &Node, uid: &str) -> bool {
     node.directory.get(uid).is_none_or(|entry| entry.is_freed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_that_is_ending_is_waited_for_hurried_or_given_up() {
+        let met = |is_soft| Met { key: ThresholdKey { is_soft, signal: Signal::MemoryAvailable }, quantity: 2, available: 1 };
+        let now = Instant::now();
+        let ending = Ending { uid: "u".to_owned(), message: "m".to_owned(), until: now + Duration::from_secs(60) };
+        let at = |seconds| now + Duration::from_secs(seconds);
+        assert_eq!(next(&met(true), None, now), Next::Evict);
+        assert_eq!(next(&met(false), None, now), Next::Evict);
+        assert_eq!(next(&met(true), Some(&ending), at(59)), Next::Wait);
+        assert_eq!(next(&met(true), Some(&ending), at(60)), Next::Evict);
+        for seconds in [0, 60] {
+            assert_eq!(next(&met(false), Some(&ending), at(seconds)), Next::Hurry("u".to_owned(), "m".to_owned()));
+        }
+    }
 }

@@ -11,8 +11,9 @@ use crate::layout::PodName;
 use crate::node::{Entry, Node};
 use crate::termination::{NODE_SHUTDOWN_MESSAGE, Termination, TerminationCause};
 
-/// How long the machine waits, after the grace periods, for the API server to have the status of every Pod.
-pub(super) const REPORTED_WITHIN: Duration = Duration::from_secs(2);
+/// How long the machine waits, after the grace periods, for the API server to have the status of every Pod. A container that gets its
+/// stop signal at the end of its time has some time to hear it.
+pub(super) const REPORTED_WITHIN: Duration = Duration::from_secs(4);
 const POLL: Duration = Duration::from_millis(20);
 
 /// Ends the Pods. Nothing of them is left afterwards unless it needs more time than there is.

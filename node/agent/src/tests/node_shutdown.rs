@@ -111,7 +111,7 @@ fn finished_at(status: &Value) -> Option<&str> {
 #[tokio::test]
 async fn pods_end_in_groups_and_the_machine_waits_for_them() {
     let (cluster, _agent) = node("0=20s,2000000000=10s", Script::default().containers(|_| Behaviour::IgnoreTerm)).await;
-    assert_eq!(*cluster.logind.delays.lock(), [Duration::from_secs(32)], "with time for the API server");
+    assert_eq!(*cluster.logind.delays.lock(), [Duration::from_secs(34)], "with time for the API server");
     cluster.create("web", with_priority("", 2)).await;
     cluster.create("critical", with_priority("system-node-critical", 1)).await;
     cluster.create("done", json!({"containers": [{"name": "c", "image": "missing:1"}], "restartPolicy": "Never"})).await;
@@ -202,6 +202,11 @@ async fn a_connection_that_is_lost_is_made_again() {
     cluster.ready("web").await;
     cluster.logind.faults.store(2, Ordering::SeqCst);
     cluster.logind.disconnect();
+    let attempts = async |number: usize| {
+        assert_eq!(cluster.logind.locks(), 1, "the lock is kept until there is another");
+        cluster.logind.delays.lock().len() == number
+    };
+    until("a third attempt", async || attempts(3).await).await;
     until("another lock", async || cluster.logind.delays.lock().len() == 4 && cluster.logind.locks() == 1).await;
     // The shutdown begins while nobody listens.
     *cluster.logind.has_begun.lock() = true;
@@ -247,10 +252,10 @@ async fn many(cluster: &Cluster, number: usize) {
 
 #[tokio::test]
 async fn many_pods_end_at_once_even_without_a_grace_period() {
-    for periods in ["0=60s", "0=0s,2000000000=5s"] {
-        let (cluster, agent) = node(periods, Script::default()).await;
+    for (periods, behaviour) in [("0=60s", Behaviour::Run), ("0=0s,2000000000=5s", Behaviour::Run), ("0=0s", Behaviour::IgnoreTerm)] {
+        let (cluster, agent) = node(periods, Script::default().containers(move |_| behaviour.clone())).await;
         many(&cluster, 100).await;
-        cluster.create("critical", with_priority("system-node-critical", 30)).await;
+        cluster.create("critical", with_priority("system-node-critical", 3)).await;
         cluster.ready("critical").await;
         cluster.logind.announce(true);
         until("no lock", async || cluster.logind.locks() == 0).await;

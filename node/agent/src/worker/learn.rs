@@ -351,18 +351,12 @@ impl PodRecord {
         vec![Note { container: None, warning: false, reason: "DeadlineExceeded", message }]
     }
 
-    /// The node ends the Pod, unless it has ended already. A Pod that is being ended for another reason gets no more time than that.
+    /// The node ends the Pod, unless it has ended already. A Pod that is ending for another reason keeps that reason, and gets no more
+    /// time than the order leaves.
     pub(crate) fn terminate(&mut self, pod: &Pod, termination: &Termination) -> Vec<Note> {
-        if let TerminationCause::NodeShutdown { until } = termination.cause {
-            self.shutdown_at = Some(until);
-        }
-        // The shortage became urgent meanwhile.
-        if let (
-            TerminationCause::Eviction { grace_seconds: shorter, .. },
-            Some(Failure { cause: Cause::Eviction { grace_seconds, .. }, .. }),
-        ) = (termination.cause, &mut self.failure)
-        {
-            *grace_seconds = shorter.min(*grace_seconds);
+        match termination.cause {
+            TerminationCause::NodeShutdown { until } => self.shutdown_at = Some(until),
+            TerminationCause::Eviction { grace_seconds_max, .. } => self.grace_seconds_max = self.grace_seconds_max.min(grace_seconds_max),
         }
         let ended = !self.anything_runs() && pod.spec.as_ref().is_some_and(|spec| self.finished(spec));
         if self.failure.is_some() || self.ended_before || self.gone || ended {
@@ -370,7 +364,7 @@ impl PodRecord {
         }
         let message = termination.message.clone();
         let (reason, cause) = match termination.cause {
-            TerminationCause::Eviction { disruption, grace_seconds, .. } => (EVICTED, Cause::Eviction { disruption, grace_seconds }),
+            TerminationCause::Eviction { disruption, .. } => (EVICTED, Cause::Eviction { disruption }),
             TerminationCause::NodeShutdown { .. } => (NODE_SHUTDOWN, Cause::NodeShutdown),
         };
         self.failure = Some(Failure { reason: reason.to_owned(), message: message.clone(), cause });

@@ -7,8 +7,8 @@ use crate::container::probes::ProbeKind;
 use crate::container::{self, Role, ephemeral, resources};
 use crate::layout::spec_hash;
 use crate::record::{
-    Clean, Condemned, ContainerRecord, ExitedInstance, Failure, ImageState, InstanceState, PodRecord, Resize, RunningInstance,
-    SandboxState, restarts, restarts_after_probe,
+    Clean, Condemned, ContainerRecord, ExitedInstance, ImageState, InstanceState, PodRecord, Resize, RunningInstance, SandboxState,
+    restarts, restarts_after_probe,
 };
 use crate::resize::{self, Pending};
 
@@ -294,10 +294,8 @@ pub(crate) fn kill_deadline(pod: &Pod, pod_record: &PodRecord, now: Timestamp) -
         Some(seconds) if pod.metadata.deletion_timestamp.is_some() => seconds,
         _ => of_spec,
     };
-    let of_eviction = pod_record.failure.as_ref().and_then(Failure::eviction_grace_seconds);
-    let seconds = of_eviction.map_or(seconds, |of_eviction| of_eviction.min(seconds));
     // At least one second, as upstream: the process must get the signal.
-    let grace = SignedDuration::from_secs(seconds.max(1));
+    let grace = SignedDuration::from_secs(seconds.min(pod_record.grace_seconds_max).max(1));
     let own = pod_record.ending_since.unwrap_or(now).checked_add(grace).unwrap_or(now);
     pod_record.shutdown_at.map_or(own, |at| at.min(own))
 }

@@ -20,7 +20,7 @@ use crate::record::RunningInstance;
 const KILL_SETTLES: Duration = Duration::from_secs(10);
 /// The least time of an instance between its stop signal and `SIGKILL`, however long its hook took; upstream's
 /// `minimumGracePeriodInSeconds`.
-const SIGNAL_HEARD: SignedDuration = SignedDuration::from_secs(2);
+pub(crate) const SIGNAL_HEARD: SignedDuration = SignedDuration::from_secs(2);
 
 /// When an instance must be gone.
 pub(crate) struct Deadline {
@@ -30,7 +30,7 @@ pub(crate) struct Deadline {
     pub(crate) of_restart: watch::Receiver<Timestamp>,
     /// The deadline of its Pod, which may begin during a restart, and may still become shorter.
     pub(crate) of_pod: watch::Receiver<Timestamp>,
-    /// The stop signal gets no further time: the instance is the cause of the node's shortage.
+    /// The stop signal gets no further time: the Pod is evicted at once.
     pub(crate) at_once: bool,
     /// The preStop hook does not run.
     pub(crate) without_hook: bool,

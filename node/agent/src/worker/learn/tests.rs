@@ -179,18 +179,22 @@ fn a_resize_is_complete_when_its_restarts_are_over() {
 fn an_eviction_that_became_urgent_leaves_less_time_and_is_announced_once() {
     let mut pod_record = PodRecord::new(&pod(), at(0));
     pod_record.containers.get_mut("c").expect("record").run = InstanceState::Running(alive(0));
-    let mut evict = |grace_seconds| {
-        let cause = TerminationCause::Eviction { signal: "memory.available", disruption: true, grace_seconds };
+    let mut evict = |grace_seconds_max| {
+        let cause = TerminationCause::Eviction { signal: "memory.available", disruption: true, grace_seconds_max };
         let notes = pod_record.terminate(&pod(), &Termination { uid: "u".to_owned(), message: "low".to_owned(), cause });
-        (notes.len(), pod_record.failure.as_ref().and_then(Failure::eviction_grace_seconds))
+        (notes.len(), pod_record.grace_seconds_max)
     };
-    assert_eq!(evict(60), (1, Some(60)));
-    assert_eq!(evict(1), (0, Some(1)));
-    assert_eq!(evict(60), (0, Some(1)));
+    assert_eq!([evict(60), evict(1), evict(60)], [(1, 60), (0, 1), (0, 1)]);
     // A shutdown of the node takes nothing back.
     let cause = TerminationCause::NodeShutdown { until: at(30) };
     let shutdown = Termination { uid: "u".to_owned(), message: String::new(), cause };
     assert_eq!(pod_record.terminate(&pod(), &shutdown).len(), 0);
     assert_eq!(pod_record.failure.as_ref().map(|failure| failure.reason.as_str()), Some("Evicted"));
     assert_eq!(pod_record.shutdown_at, Some(at(30)));
+    // A Pod that ends for its deadline has no more time than others.
+    let mut expired = PodRecord::new(&pod(), at(0));
+    expired.expire();
+    let cause = TerminationCause::Eviction { signal: "memory.available", disruption: true, grace_seconds_max: 1 };
+    assert_eq!(expired.terminate(&pod(), &Termination { uid: "u".to_owned(), message: String::new(), cause }).len(), 0);
+    assert_eq!((expired.grace_seconds_max, expired.failure.map(|failure| failure.cause)), (1, Some(Cause::Deadline)));
 }

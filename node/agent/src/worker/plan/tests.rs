@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::container::processes::PauseContainer;
 use crate::reason::Reason;
-use crate::record::{Cause, ExitedInstance, PodSandbox, Waiting};
+use crate::record::{Cause, ExitedInstance, Failure, PodSandbox, Waiting};
 use crate::worker::learn::{Report, StartFault};
 
 const NOW: i64 = 1_000;
@@ -350,9 +350,11 @@ fn deadlines() {
     assert_eq!(kill_deadline(&soon, &ending, at(NOW)), at(NOW + 3), "the node shuts down before its time is over");
     ending.shutdown_at = Some(at(NOW + 30));
     assert_eq!(kill_deadline(&soon, &ending, at(NOW)), at(NOW + 5));
-    let cause = Cause::Eviction { disruption: true, grace_seconds: 4 };
-    ending.failure = Some(Failure { reason: "Evicted".to_owned(), message: String::new(), cause });
-    assert_eq!(kill_deadline(&soon, &ending, at(NOW)), at(NOW + 2));
+    for (most, seconds) in [(i64::MAX, 7), (600, 7), (4, 4), (1, 1), (0, 1)] {
+        ending.grace_seconds_max = most;
+        assert_eq!(kill_deadline(&soon, &ending, at(NOW)), at(NOW - 2 + seconds), "of an eviction, {most}");
+    }
+    ending.grace_seconds_max = 4;
     assert_eq!(kill_deadline(&hurried, &ending, at(NOW)), at(NOW - 1), "a user may be less patient");
 }
 
