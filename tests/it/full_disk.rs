@@ -109,6 +109,46 @@ fn a_disk_that_fills_slowly_gives_pods_time_to_end() {
     assert_eq!(status["containerStatuses"][0]["state"]["terminated"]["exitCode"], 5, "it ended by itself");
 }
 
+/// Writes files until its node has none left.
+const LITTERER: &str = r#"
+apiVersion: v1
+kind: Pod
+metadata: {name: litterer}
+spec:
+  terminationGracePeriodSeconds: 1
+  volumes: [{name: v, emptyDir: {}}]
+  containers:
+    - name: main
+      image: samples/tools:latest
+      imagePullPolicy: Never
+      volumeMounts: [{name: v, mountPath: /v}]
+      command: [sh, -c, "n=0; while true; do n=$((n+1)); : > /v/$n || sleep 1; done"]
+"#;
+
+#[test]
+fn a_disk_without_inodes_costs_the_pod_that_took_them() {
+    let flags = ["up", "--eviction-hard=nodefs.inodesFree<20%", "--eviction-pressure-transition-period=5s"];
+    let mut cluster = Cluster::prepared_on_disk(Net::alone(), &flags, 4 * DISK_MEGABYTES);
+    cluster.disk().limit_inodes(4_000);
+    cluster.start();
+    for sample in ["web.wasm", "tools.tar"] {
+        let name = sample.split('.').next().expect("a name");
+        cluster.skiff(&["image", "import", &format!("samples/{name}:latest"), &tests::cluster::sample(sample)]).ok();
+    }
+    let kubectl = cluster.kubectl();
+    kubectl.until_usable("default");
+    kubectl.apply(POD).ok();
+    kubectl.until_ready("web");
+    kubectl.apply(LITTERER).ok();
+    kubectl.until("pod/litterer", "/status/phase", "Failed");
+    let status = kubectl.field("pod/litterer", "/status");
+    assert_eq!(status["reason"], "Evicted");
+    assert!(status["message"].as_str().unwrap_or_default().starts_with("The node was low on resource: inodes. "), "{status:#}");
+    kubectl.ok("wait --for=condition=DiskPressure=False node --all --timeout=60s");
+    kubectl.until_ready("web");
+    kubectl.ok("create configmap after --from-literal=a=b");
+}
+
 #[test]
 fn what_cannot_be_logged_ends_nothing() {
     let cluster = Cluster::prepared(Net::alone(), &["up"]);

@@ -55,6 +55,7 @@ mod registry;
 mod replicas;
 mod restarts;
 mod rollouts;
+mod runc_hangs;
 mod scaling;
 mod scheduler_plugins;
 mod schedules;

@@ -38,6 +38,12 @@ impl Disk {
         }
     }
 
+    /// Lets the disk have that many files and directories.
+    pub fn limit_inodes(&self, inodes: u32) {
+        let options = format!("remount,nr_inodes={inodes}");
+        run(Command::new("mount").args(["-o", &options]).arg(&self.at), None).ok();
+    }
+
     /// Fills the disk up to that share.
     pub fn fill_to_percent(&self, percent: u64) {
         let disk = nix::sys::statvfs::statvfs(&self.at).expect("a disk");

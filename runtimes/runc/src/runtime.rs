@@ -128,7 +128,7 @@ impl Runtime for RuncRuntime {
             let args = pause::args(&dir, &made.spec);
             // In a user namespace it makes its PID namespace itself, which only then belongs to the user namespace.
             let pids = if made.spec.sandbox.user.is_some() { PidNamespace::OfChild } else { PidNamespace::Own };
-            return launch(&self.shim, args, &dir.join("shim.log"), Some(group), pids).await;
+            return launch(&self.shim, args, &dir, Some(group), pids).await;
         }
         let counter = group.oom_counter();
         let mut args: Vec<OsString> = vec!["run".into()];
@@ -141,7 +141,7 @@ impl Runtime for RuncRuntime {
         args.extend(shares.then(|| OsString::from(format!("cgroup={}", made.spec.cgroup))));
         // runc puts the container's processes into its cgroup. The shim stays out of it, so that it can report the end of a
         // container whose memory ran out.
-        let started = launch(&self.shim, args, &dir.join("shim.log"), None, PidNamespace::Node).await;
+        let started = launch(&self.shim, args, &dir, None, PidNamespace::Node).await;
         match started {
             Err(RuntimeError::Start(_)) => Err(errors::complaint(&dir.join("runc.log"), "create").unwrap_or_else(|| self.mute())),
             other => other,

@@ -23,6 +23,8 @@ use runtimes_contract::RuntimeError;
 use runtimes_host::cgroup::Group;
 use runtimes_host::process::{Pidfd, ProcessRef};
 
+use crate::state::STARTING;
+
 /// A shim that does not answer for this time is killed.
 const READY_TIMEOUT: Duration = Duration::from_secs(120);
 /// The wait after a failure to wait for a helper.
@@ -67,21 +69,26 @@ pub enum PidNamespace {
 }
 
 /// Starts `program` with `args` and waits until it reports that the container runs. On an error the shim has ended and is
-/// reaped. `errors` receives its stderr; with a `cgroup` the shim is in it before it continues.
+/// reaped. `dir`, the container's, has its stderr in `shim.log`, and its identity for whoever removes the container meanwhile: this
+/// call may be dropped before the shim answers. With a `cgroup` the shim is in it before it continues.
 pub async fn launch(
     program: &Path,
     args: Vec<OsString>,
-    errors: &Path,
+    dir: &Path,
     cgroup: Option<Group>,
     pids: PidNamespace,
 ) -> Result<(), RuntimeError> {
     let program = program.to_owned();
-    let errors = errors.to_owned();
+    let (errors, starting) = (dir.join("shim.log"), dir.join(STARTING));
     let errors_again = errors.clone();
     let started = move || {
         let errors = File::options().create(true).truncate(true).write(true).mode(0o600).open(&errors_again);
         let errors = errors.map_err(RuntimeError::io(format!("making {}", errors_again.display())))?;
-        spawn(&program, &args, errors, SockType::Stream, cgroup.as_ref(), pids)
+        let (shim, socket) = spawn(&program, &args, errors, SockType::Stream, cgroup.as_ref(), pids)?;
+        if let Err(error) = std::fs::write(&starting, shim.encode()) {
+            tracing::warn!(path = %starting.display(), %error, "nobody could end this shim if it hung");
+        }
+        Ok::<_, RuntimeError>((shim, socket))
     };
     let (shim, mut socket) = runtimes_host::blocking(started).await?;
     let heard = tokio::time::timeout(READY_TIMEOUT, hear(&mut socket)).await;

@@ -226,7 +226,9 @@ impl Shims {
         let group = self.group(spec)?;
         group.kill()?;
         // An unreadable record names no process.
-        if let Ok(Some(shim)) = self.state.shim(id) {
+        let shim = self.state.shim(id).ok().flatten();
+        // One without a pid record may hang, and is in no group.
+        if let Some(shim) = shim.or_else(|| self.state.starting(id).ok().flatten()) {
             end(&shim)?;
         }
         group.remove_tree()

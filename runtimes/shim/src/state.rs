@@ -1,6 +1,6 @@
 //! The state directory of a runtime whose containers are shims: one directory a container with `spec.json` (the spec that was
-//! passed to `create`), `pid` and `exit` (the shim's records, see [`crate::record`]). A runtime has no other state, so a new
-//! process over the same directory knows the same.
+//! passed to `create`), `starting` (the shim, as the runtime started it), `pid` and `exit` (the shim's records, see
+//! [`crate::record`]). A runtime has no other state, so a new process over the same directory knows the same.
 //!
 //! Calls block on small files; runtimes make them from blocking threads.
 
@@ -19,6 +19,8 @@ use runtimes_contract::{ContainerId, ContainerSpec, ContainerState, ContainerSta
 use runtimes_host::files::{PRIVATE, private_dir, remove_tree, write_atomic};
 use runtimes_host::process::ProcessRef;
 
+/// The file with the identity of a shim from its start on.
+pub(crate) const STARTING: &str = "starting";
 /// A record that is longer was not written by a shim.
 const RECORD_LEN_MAX: u64 = 32 * 1024;
 
@@ -171,6 +173,11 @@ impl StateDir {
         }
         ids.sort();
         Ok(ids)
+    }
+
+    /// The shim that was started for the container, and may not have written a pid record yet.
+    pub fn starting(&self, id: &ContainerId) -> Result<Option<ProcessRef>, RuntimeError> {
+        Ok(read_record(&self.dir(id).join(STARTING))?.as_deref().and_then(ProcessRef::decode))
     }
 
     /// The process to wait for; `None` when none was started.

@@ -158,7 +158,7 @@ impl Runtime for WasmtimeRuntime {
         let dir = self.shims.state.dir(id);
         let mut args: Vec<OsString> = vec![dir.clone().into(), self.empty_mounts.path().into()];
         args.extend(artifact.shim_args());
-        launch(&self.shim, args, &dir.join("shim.log"), Some(group), PidNamespace::Own).await
+        launch(&self.shim, args, &dir, Some(group), PidNamespace::Own).await
     }
 
     async fn signal(&self, id: &ContainerId, signal: i32) -> Result<(), RuntimeError> {

@@ -1,5 +1,6 @@
 //! A node on a kernel with only cgroup v2, unlike the machines of the other stories: limits are in the kernel's files,
-//! a container without memory is reported, running Pods are resized, and the node evicts when its own memory is short.
+//! a container without memory is reported, running Pods are resized, and the node evicts when its own memory is short. Its clock is its
+//! own, too, and jumps.
 
 use serde_json::json;
 use tests::cluster::tool;
@@ -63,6 +64,7 @@ fn a_node_on_cgroup_v2_alone_limits_kills_and_resizes() {
         }
         cpus_are_exclusive(&mut machine);
         resize(&mut machine);
+        the_clock_jumps(&mut machine);
         who_takes_the_nodes_memory_goes(&mut machine);
         machine.kubectl().ok("apply -f tests/it/life/ends.yaml");
         life::containers_end(&machine.kubectl());
@@ -103,6 +105,27 @@ fn resize(machine: &mut Machine) {
     until_limited(machine, "linux", "cpu.max", "50000 100000");
     until_limited(machine, "linux", "memory.max", "67108864");
     assert_eq!(machine.kubectl().field("pod/linux", "/status/containerStatuses/0/state/running/startedAt"), started, "without a restart");
+}
+
+/// The machine's clock is set forward and back by an hour: what runs goes on, the node stays ready, and new Pods start.
+fn the_clock_jumps(machine: &mut Machine) {
+    let status = |machine: &Machine, pod: &str| machine.kubectl().field(&format!("pod/{pod}"), "/status/containerStatuses");
+    let before = ["linux", "wasm"].map(|pod| status(machine, pod));
+    for (name, seconds) in [("later", 3_600), ("earlier", -3_600)] {
+        machine.run(&format!("date -s @$(($(date +%s) + {seconds}))")).ok();
+        let pod = LIMITED.replace("NAME", name).replace("RUNTIME", "wasmtime").replace("IMAGE", "web").replace("COMMAND", "");
+        machine.kubectl().apply(&pod).ok();
+        machine.kubectl().until_ready(name);
+        // The Lease of the node was renewed, and seen, by the new time.
+        let renewed = machine.kubectl().ok("get lease -n kube-node-lease -o jsonpath={.items[0].spec.renewTime}");
+        eventually("the node renews its Lease", || {
+            let again = machine.kubectl().ok("get lease -n kube-node-lease -o jsonpath={.items[0].spec.renewTime}");
+            if again == renewed { Err(again) } else { Ok(()) }
+        });
+        machine.kubectl().ok("wait --for=condition=Ready node --all --timeout=60s");
+        machine.kubectl().ok(&format!("delete pod {name} --timeout=240s"));
+    }
+    assert_eq!(["linux", "wasm"].map(|pod| status(machine, pod)), before);
 }
 
 /// A Pod without a limit uses the memory that the node needs. Only this Pod is evicted.

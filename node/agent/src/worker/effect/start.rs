@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Container;
 use node_device_plugins::ContainerDevices;
@@ -25,6 +26,9 @@ use crate::record::{ExitedInstance, PodSandbox, RunningInstance};
 use crate::static_pods::Origin;
 use crate::worker::learn::{Report, StartFault};
 use crate::worker::plan::GRACE_SECONDS;
+
+/// How long a start may go on once its Pod is to end.
+const START_GOES_ON: Duration = Duration::from_secs(10);
 
 /// The next instance of a container.
 pub(crate) struct NextInstance {
@@ -100,11 +104,31 @@ impl Effects {
         }
         made?;
         self.node.note(&self.pod, Some(&container.name), false, "Created", "Container created");
-        if let Err(error) = runtime.start(&id).await {
-            return Err(self.not_started(id, image, error));
+        match self.until_hopeless(runtime.start(&id)).await {
+            Some(Ok(())) => {}
+            Some(Err(error)) => return Err(self.not_started(id, image, error)),
+            None => {
+                cleanup::remove_container(&self.node, runtime.handler(), &id)
+                    .await
+                    .map_err(|error| unmade("RunContainerError", chain(&error)))?;
+                return Err(StartFault::Ending);
+            }
         }
         self.node.note(&self.pod, Some(&container.name), false, "Started", "Container started");
         Ok(started(id, runtime.handler(), attempt, image, container))
+    }
+
+    /// A start that hangs does not hold up the end of its Pod for long. `None` when it was given up.
+    async fn until_hopeless<T>(&self, start: impl Future<Output = T>) -> Option<T> {
+        let hopeless = async {
+            self.ending.cancelled().await;
+            tokio::time::sleep(START_GOES_ON).await;
+        };
+        tokio::select! {
+            biased;
+            started = start => Some(started),
+            () = hopeless => None,
+        }
     }
 
     /// A Linux container of a Pod with an IPC namespace of its own has the Pod's `/dev/shm`, unless it mounts something else

@@ -1,9 +1,12 @@
 //! Calls of runc. Its errors go to a log of JSON lines that the agent reads.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use nix::sys::prctl;
+use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
@@ -29,6 +32,9 @@ impl Runc<'_> {
         command.arg("--root").arg(self.root).arg("--log").arg(&self.log).args(["--log-format", "json"]);
         command.arg(verb).args(args).arg(self.id);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        // One that hangs ends with the shim, which is killed then.
+        // SAFETY: one system call between fork and exec.
+        unsafe { command.pre_exec(|| Ok(prctl::set_pdeathsig(Signal::SIGKILL)?)) };
         command
     }
 }

@@ -1,0 +1,82 @@
+//! A runc that hangs: other Pods notice nothing, and a Pod whose container hangs can be deleted.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+
+use tests::{Cluster, Net, Ran, eventually, run};
+
+/// A runc that hangs in a subcommand as long as there is a file with its name.
+const WRAPPER: &str = r#"#!/bin/sh
+for word in "$@"; do
+  [ -e "DIR/$word" ] && exec sleep 1000000
+done
+exec RUNC "$@"
+"#;
+
+fn pod(name: &str, image: &str) -> String {
+    let command = if image == "tools" { "command: [sleep, \"1000000\"], " } else { "" };
+    format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n  terminationGracePeriodSeconds: 1\n  containers:\n    \
+         - {{name: main, {command}image: \"samples/{image}:latest\", imagePullPolicy: Never}}\n"
+    )
+}
+
+/// Has a subcommand hang, or not any more.
+fn hang(dir: &Path, subcommand: &str, hangs: bool) {
+    let file = dir.join(subcommand);
+    if hangs { fs::write(file, "").unwrap() } else { fs::remove_file(file).unwrap() }
+}
+
+/// The processes of the wrapper that hang.
+fn hanging(dir: &Path) -> Ran {
+    let script =
+        format!("for id in $(pgrep -x sleep); do grep -lqz 'SKIFF_RUNC_HANGS={}' /proc/$id/environ && echo $id; done; true", dir.display());
+    run::run(Command::new("sh").args(["-c", &script]), None)
+}
+
+#[test]
+fn a_runc_that_hangs_holds_up_nobody_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let runc = run::run(Command::new("sh").args(["-c", "command -v runc"]), None).ok();
+    let wrapper = WRAPPER.replace("DIR", &dir.path().display().to_string()).replace("RUNC", runc.trim());
+    // The environment of what hangs names the story.
+    let wrapper = wrapper.replace("exec sleep", &format!("exec env SKIFF_RUNC_HANGS={} sleep", dir.path().display()));
+    fs::write(dir.path().join("runc"), wrapper).unwrap();
+    fs::set_permissions(dir.path().join("runc"), fs::Permissions::from_mode(0o755)).unwrap();
+    let mut cluster = Cluster::prepared(Net::alone(), &["up"]);
+    let before = cluster.trace();
+    let path = std::env::var("PATH").unwrap();
+    cluster.set_env("PATH", format!("{}:{path}", dir.path().display()).into());
+    cluster.start();
+    cluster.load_samples();
+    let kubectl = cluster.kubectl();
+    kubectl.apply(&pod("runs", "tools")).ok();
+    kubectl.until_ready("runs");
+
+    hang(dir.path(), "create", true);
+    kubectl.apply(&pod("hangs", "tools")).ok();
+    eventually("runc hangs", || {
+        let ran = hanging(dir.path());
+        if ran.stdout.is_empty() { Err(ran.to_string()) } else { Ok(()) }
+    });
+    kubectl.apply(&pod("web", "web")).ok();
+    kubectl.until_ready("web");
+    assert_eq!(kubectl.ok("exec runs -- echo inside").trim(), "inside");
+    kubectl.ok("delete pod hangs --timeout=60s");
+    assert_eq!(hanging(dir.path()).ok(), "", "what hung has ended");
+    hang(dir.path(), "create", false);
+    kubectl.apply(&pod("hangs", "tools")).ok();
+    kubectl.until_ready("hangs");
+
+    hang(dir.path(), "delete", true);
+    kubectl.ok("delete pod hangs --timeout=60s");
+    kubectl.until_ready("runs");
+    hang(dir.path(), "delete", false);
+    assert_eq!(hanging(dir.path()).ok(), "");
+
+    assert_eq!(cluster.stop(), 0);
+    cluster.down();
+    assert_eq!(cluster.trace(), before);
+}
