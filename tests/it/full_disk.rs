@@ -122,7 +122,7 @@ spec:
       image: samples/tools:latest
       imagePullPolicy: Never
       volumeMounts: [{name: v, mountPath: /v}]
-      command: [sh, -c, "n=0; while true; do n=$((n+1)); : > /v/$n || sleep 1; done"]
+      command: [sh, -c, "n=0; while true; do n=$((n+1)); touch /v/$n || sleep 1; done"]
 "#;
 
 #[test]

@@ -70,6 +70,22 @@ fn a_runc_that_hangs_holds_up_nobody_else() {
     kubectl.apply(&pod("hangs", "tools")).ok();
     kubectl.until_ready("hangs");
 
+    // A later agent ends what an earlier one started.
+    kubectl.ok("delete pod hangs --timeout=60s");
+    hang(dir.path(), "create", true);
+    kubectl.apply(&pod("hangs", "tools")).ok();
+    eventually("runc hangs", || {
+        let ran = hanging(dir.path());
+        if ran.stdout.is_empty() { Err(ran.to_string()) } else { Ok(()) }
+    });
+    let earlier = hanging(dir.path()).ok();
+    cluster.kill();
+    hang(dir.path(), "create", false);
+    cluster.start();
+    let kubectl = cluster.kubectl();
+    kubectl.until_ready("hangs");
+    assert_eq!(hanging(dir.path()).ok(), "", "{earlier} have ended");
+
     hang(dir.path(), "delete", true);
     kubectl.ok("delete pod hangs --timeout=60s");
     kubectl.until_ready("runs");

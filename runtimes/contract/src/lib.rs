@@ -70,7 +70,8 @@ pub trait Runtime: Send + Sync {
     /// Prepares a container for its start. No code of the guest has run yet.
     async fn create(&self, spec: &ContainerSpec) -> Result<(), RuntimeError>;
 
-    /// Runs a created container; returns once its process runs.
+    /// Runs a created container; returns once its process runs. When the future is dropped, the start may go on; `remove` ends what it
+    /// has begun.
     async fn start(&self, id: &ContainerId) -> Result<(), RuntimeError>;
 
     /// Sends a signal to the container's first process. It is no error when the process has ended.

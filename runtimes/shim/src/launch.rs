@@ -6,8 +6,8 @@
 //! it through its [`ProcessRef`] reaps it.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -17,12 +17,13 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use runtimes_contract::RuntimeError;
 use runtimes_host::cgroup::Group;
 use runtimes_host::process::{Pidfd, ProcessRef};
 
+use crate::shims::kill;
 use crate::state::STARTING;
 
 /// A shim that does not answer for this time is killed.
@@ -69,8 +70,8 @@ pub enum PidNamespace {
 }
 
 /// Starts `program` with `args` and waits until it reports that the container runs. On an error the shim has ended and is
-/// reaped. `dir`, the container's, has its stderr in `shim.log`, and its identity for whoever removes the container meanwhile: this
-/// call may be dropped before the shim answers. With a `cgroup` the shim is in it before it continues.
+/// reaped. With a `cgroup` the shim is in it before it continues. `dir` is the container's directory: it gets `shim.log` (stderr) and
+/// `starting` (the shim's identity). If this call is dropped, the shim may go on; removing the container ends it.
 pub async fn launch(
     program: &Path,
     args: Vec<OsString>,
@@ -81,16 +82,24 @@ pub async fn launch(
     let program = program.to_owned();
     let (errors, starting) = (dir.join("shim.log"), dir.join(STARTING));
     let errors_again = errors.clone();
+    let (sender, receiver) = oneshot::channel();
     let started = move || {
         let errors = File::options().create(true).truncate(true).write(true).mode(0o600).open(&errors_again);
         let errors = errors.map_err(RuntimeError::io(format!("making {}", errors_again.display())))?;
         let (shim, socket) = spawn(&program, &args, errors, SockType::Stream, cgroup.as_ref(), pids)?;
-        if let Err(error) = std::fs::write(&starting, shim.encode()) {
-            tracing::warn!(path = %starting.display(), %error, "nobody could end this shim if it hung");
+        let mut record = OpenOptions::new();
+        let record = record.create(true).truncate(true).write(true).mode(0o600).open(&starting);
+        if let Err(error) = record.and_then(|mut record| record.write_all(shim.encode().as_bytes())) {
+            drop(socket);
+            kill(&shim)?;
+            return Err(RuntimeError::io(format!("writing {}", starting.display()))(error));
         }
-        Ok::<_, RuntimeError>((shim, socket))
+        // Nobody waits for the shim any more if the caller is gone.
+        sender.send((shim, socket)).or_else(|(shim, _)| kill(&shim))
     };
-    let (shim, mut socket) = runtimes_host::blocking(started).await?;
+    runtimes_host::blocking(started).await?;
+    let gone = |_| RuntimeError::Tool { tool: "the shim", message: "it was not started".to_owned() };
+    let (shim, mut socket) = receiver.await.map_err(gone)?;
     let heard = tokio::time::timeout(READY_TIMEOUT, hear(&mut socket)).await;
     let answer = heard.as_deref().unwrap_or_default().to_owned();
     let failure = match heard {

@@ -224,11 +224,11 @@ impl Shims {
     /// the state directory at the very end. Blocks; idempotent.
     pub fn kill_and_free(&self, id: &ContainerId, spec: &ContainerSpec) -> Result<(), RuntimeError> {
         let group = self.group(spec)?;
-        group.kill()?;
         // An unreadable record names no process.
         let shim = self.state.shim(id).ok().flatten();
-        // One without a pid record may hang, and is in no group.
-        if let Some(shim) = shim.or_else(|| self.state.starting(id).ok().flatten()) {
+        self.kill_starting(id, shim.as_ref())?;
+        group.kill()?;
+        if let Some(shim) = shim {
             end(&shim)?;
         }
         group.remove_tree()
@@ -238,9 +238,21 @@ impl Shims {
     /// of its Pod. The process in its pid record is killed. Blocks; idempotent.
     pub fn kill_recorded(&self, id: &ContainerId) -> Result<(), RuntimeError> {
         // An unreadable record names no process.
-        let Ok(Some(record)) = self.state.pid(id) else { return Ok(()) };
+        let record = self.state.pid(id).ok().flatten();
+        self.kill_starting(id, record.as_ref().map(|record| &record.shim))?;
+        let Some(record) = record else { return Ok(()) };
         send(&record.init, libc::SIGKILL)?;
         end(&record.shim)
+    }
+
+    /// Kills the process that was started for a container, unless it has become the container's shim. Without a pid record it may hang,
+    /// and runc's is in no group. With one of another process it has ended, and may not be reaped.
+    fn kill_starting(&self, id: &ContainerId, shim: Option<&ProcessRef>) -> Result<(), RuntimeError> {
+        let starting = self.state.starting(id).ok().flatten();
+        match starting.filter(|starting| Some(starting) != shim) {
+            Some(starting) => kill(&starting),
+            None => Ok(()),
+        }
     }
 
     fn oom_killed(&self, spec: &ContainerSpec) -> bool {
@@ -259,6 +271,17 @@ fn end(shim: &ProcessRef) -> Result<(), RuntimeError> {
         }
     }
     shim.reap();
+    Ok(())
+}
+
+/// Kills a process, and reaps it if it is ours.
+pub(crate) fn kill(process: &ProcessRef) -> Result<(), RuntimeError> {
+    let doing = || format!("killing process {}", process.pid);
+    if let Some(handle) = process.open().map_err(RuntimeError::io(doing()))? {
+        handle.signal(libc::SIGKILL).map_err(RuntimeError::io(doing()))?;
+        handle.ended_within(SHIM_ENDS_WITHIN_MS).map_err(RuntimeError::io(doing()))?;
+    }
+    process.reap();
     Ok(())
 }
 

@@ -104,21 +104,19 @@ impl Effects {
         }
         made?;
         self.node.note(&self.pod, Some(&container.name), false, "Created", "Container created");
-        match self.until_hopeless(runtime.start(&id)).await {
-            Some(Ok(())) => {}
-            Some(Err(error)) => return Err(self.not_started(id, image, error)),
-            None => {
-                cleanup::remove_container(&self.node, runtime.handler(), &id)
-                    .await
-                    .map_err(|error| unmade("RunContainerError", chain(&error)))?;
-                return Err(StartFault::Ending);
-            }
+        let started_in_time = match self.until_hopeless(runtime.start(&id)).await {
+            Some(started) => started,
+            // What runs without having said so is ended as any other; the rest is removed with the Pod.
+            None => runtime.signal(&id, 0).await.map_err(|_| hopeless()),
+        };
+        if let Err(error) = started_in_time {
+            return Err(self.not_started(id, image, error));
         }
         self.node.note(&self.pod, Some(&container.name), false, "Started", "Container started");
         Ok(started(id, runtime.handler(), attempt, image, container))
     }
 
-    /// A start that hangs does not hold up the end of its Pod for long. `None` when it was given up.
+    /// Waits for a start. `None` when the start takes too long after its Pod is to end.
     async fn until_hopeless<T>(&self, start: impl Future<Output = T>) -> Option<T> {
         let hopeless = async {
             self.ending.cancelled().await;
@@ -279,6 +277,12 @@ impl Effects {
             replaced: false,
         })
     }
+}
+
+/// The error of a start that was given up.
+fn hopeless() -> RuntimeError {
+    let message = format!("it still hung {} s after the Pod was to end", START_GOES_ON.as_secs());
+    RuntimeError::Tool { tool: "the start", message }
 }
 
 /// An instance that has just begun to run.

@@ -5,6 +5,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use nix::errno::Errno;
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitStatus, waitpid};
@@ -32,9 +33,15 @@ impl Runc<'_> {
         command.arg("--root").arg(self.root).arg("--log").arg(&self.log).args(["--log-format", "json"]);
         command.arg(verb).args(args).arg(self.id);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        // One that hangs ends with the shim, which is killed then.
-        // SAFETY: one system call between fork and exec.
-        unsafe { command.pre_exec(|| Ok(prctl::set_pdeathsig(Signal::SIGKILL)?)) };
+        // runc ends when the shim is killed, so that a runc that hangs is not left behind. What a wrapper forks is not covered.
+        let shim = Pid::this();
+        let end_with_shim = move || {
+            prctl::set_pdeathsig(Signal::SIGKILL)?;
+            // The shim may have been killed before the call.
+            if Pid::parent() == shim { Ok(()) } else { Err(std::io::Error::from(Errno::ESRCH)) }
+        };
+        // SAFETY: two system calls between fork and exec.
+        unsafe { command.pre_exec(end_with_shim) };
         command
     }
 }
