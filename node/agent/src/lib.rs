@@ -19,6 +19,7 @@ mod cpu_rates;
 mod device_plugins;
 mod devices;
 mod disk_usages;
+mod duration;
 mod enforce;
 mod error;
 mod eviction;

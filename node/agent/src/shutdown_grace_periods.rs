@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::time::Duration;
 
-use api_model::go::parse_duration;
-
+use crate::duration;
 use crate::eviction::CRITICAL_PRIORITY;
 
 /// The priority of a Pod that has none.
@@ -44,8 +43,7 @@ impl FromStr for PriorityGracePeriods {
             let malformed = || ShutdownGracePeriodError::Form(part.to_owned());
             let (priority, duration) = part.split_once('=').ok_or_else(malformed)?;
             let priority = priority.trim().parse().map_err(|_| malformed())?;
-            let nanoseconds = parse_duration(duration.trim()).ok().and_then(|nanoseconds| u64::try_from(nanoseconds).ok());
-            let duration = Duration::from_nanos(nanoseconds.ok_or_else(malformed)?);
+            let duration = duration::parse(duration.trim()).ok_or_else(malformed)?;
             check("--shutdown-grace-period-by-pod-priority", duration)?;
             if periods.insert(priority, duration).is_some() {
                 return Err(ShutdownGracePeriodError::Twice(priority));

@@ -264,14 +264,10 @@ impl Shims {
 fn end(shim: &ProcessRef) -> Result<(), RuntimeError> {
     let doing = || format!("ending shim {}", shim.pid);
     if let Some(handle) = shim.open().map_err(RuntimeError::io(doing()))? {
-        let ended = handle.ended_within(SHIM_ENDS_WITHIN_MS).map_err(RuntimeError::io(doing()))?;
-        if !ended {
-            handle.signal(libc::SIGKILL).map_err(RuntimeError::io(doing()))?;
-            handle.ended_within(SHIM_ENDS_WITHIN_MS).map_err(RuntimeError::io(doing()))?;
-        }
+        handle.ended_within(SHIM_ENDS_WITHIN_MS).map_err(RuntimeError::io(doing()))?;
     }
-    shim.reap();
-    Ok(())
+    // Nothing is left to kill if it has ended.
+    kill(shim)
 }
 
 /// Kills a process, and reaps it if it is ours.

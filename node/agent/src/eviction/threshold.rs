@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::time::Duration;
 
-use api_model::go::parse_duration;
 use api_model::quantity;
 
 use super::signal::Signal;
+use crate::duration;
 
 /// How much of something.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -189,8 +189,7 @@ impl FromStr for SoftGracePeriods {
 
     fn from_str(text: &str) -> Result<Self, ThresholdError> {
         let period = |(signal, text): (Signal, &str)| {
-            let nanoseconds = parse_duration(text).ok().and_then(|nanoseconds| u64::try_from(nanoseconds).ok());
-            let period = nanoseconds.filter(|nanoseconds| *nanoseconds > 0).map(Duration::from_nanos);
+            let period = duration::parse(text).filter(|period| !period.is_zero());
             Ok((signal, period.ok_or_else(|| ThresholdError::GracePeriod(text.to_owned()))?))
         };
         statements(text, '=', "signal=duration")?.into_iter().map(period).collect::<Result<_, _>>().map(Self)

@@ -43,8 +43,6 @@ const MEASURED_AT_ONCE: usize = 4;
 /// How long an evicted Pod may take until another one is chosen; upstream's `podCleanupTimeout`.
 const CLEANED_WITHIN: Duration = Duration::from_secs(30);
 const CLEANED_POLL: Duration = Duration::from_millis(100);
-/// Longer than any grace period that is waited for.
-const FAR: Duration = Duration::from_secs(365 * 24 * 3_600);
 
 /// Runs until cancelled.
 pub(crate) async fn run(node: Arc<Node>, cancel: CancellationToken) {
@@ -72,9 +70,10 @@ async fn watch(node: &Arc<Node>) {
         ending = ending.filter(|ending| !is_gone(node, &ending.uid));
         match next(&met, ending.as_ref(), Instant::now()) {
             Next::Wait => {}
-            Next::Hurry(uid, message) => {
-                evict(node, &met, uid, message, IMMEDIATE_SECONDS).await;
-                ending = None;
+            Next::Hurry => {
+                if let Some(Ending { uid, message, .. }) = ending.take() {
+                    evict(node, &met, uid, message, IMMEDIATE_SECONDS).await;
+                }
             }
             Next::Evict => {
                 let evicted = relieve(node, &state, &met, observed.dedicated_image_fs).await;
@@ -88,13 +87,12 @@ async fn watch(node: &Arc<Node>) {
 }
 
 /// A Pod that was evicted for a soft threshold and is not gone.
-#[derive(Clone, Debug, PartialEq, Eq)]
 struct Ending {
     uid: String,
     /// `status.message`.
     message: String,
-    /// Until when the loop waits for it.
-    until: Instant,
+    /// Until when the loop waits for it; `None` when its grace period has no end in sight.
+    until: Option<Instant>,
 }
 
 /// What a round does about a threshold.
@@ -102,8 +100,8 @@ struct Ending {
 enum Next {
     /// A Pod is ending.
     Wait,
-    /// That Pod gets no more time.
-    Hurry(String, String),
+    /// The Pod that is ending gets no more time.
+    Hurry,
     /// Something is freed, or another Pod is evicted.
     Evict,
 }
@@ -111,8 +109,8 @@ enum Next {
 /// The decision. Pure.
 fn next(met: &Met, ending: Option<&Ending>, now: Instant) -> Next {
     match ending {
-        Some(ending) if !met.key.is_soft => Next::Hurry(ending.uid.clone(), ending.message.clone()),
-        Some(ending) if now < ending.until => Next::Wait,
+        Some(_) if !met.key.is_soft => Next::Hurry,
+        Some(ending) if ending.until.is_none_or(|until| now < until) => Next::Wait,
         Some(_) | None => Next::Evict,
     }
 }
@@ -149,7 +147,7 @@ async fn relieve(node: &Arc<Node>, state: &State, met: &Met, dedicated_image_fs:
     let own = first.pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds).unwrap_or(GRACE_SECONDS);
     let grace = Duration::from_secs(u64::try_from(own.min(grace_seconds_max)).unwrap_or(0));
     let until = Instant::now().checked_add(grace).and_then(|ends| ends.checked_add(CLEANED_WITHIN));
-    Some(Ending { uid, message, until: until.unwrap_or_else(|| Instant::now() + FAR) })
+    Some(Ending { uid, message, until })
 }
 
 /// Has a Pod evicted. For a hard threshold, waits until it is gone.
@@ -252,14 +250,16 @@ mod tests {
     fn a_pod_that_is_ending_is_waited_for_hurried_or_given_up() {
         let met = |is_soft| Met { key: ThresholdKey { is_soft, signal: Signal::MemoryAvailable }, quantity: 2, available: 1 };
         let now = Instant::now();
-        let ending = Ending { uid: "u".to_owned(), message: "m".to_owned(), until: now + Duration::from_secs(60) };
+        let ending = Ending { uid: "u".to_owned(), message: "m".to_owned(), until: Some(now + Duration::from_secs(60)) };
         let at = |seconds| now + Duration::from_secs(seconds);
         assert_eq!(next(&met(true), None, now), Next::Evict);
         assert_eq!(next(&met(false), None, now), Next::Evict);
         assert_eq!(next(&met(true), Some(&ending), at(59)), Next::Wait);
         assert_eq!(next(&met(true), Some(&ending), at(60)), Next::Evict);
         for seconds in [0, 60] {
-            assert_eq!(next(&met(false), Some(&ending), at(seconds)), Next::Hurry("u".to_owned(), "m".to_owned()));
+            assert_eq!(next(&met(false), Some(&ending), at(seconds)), Next::Hurry);
         }
+        let patient = Ending { until: None, ..ending };
+        assert_eq!(next(&met(true), Some(&patient), at(1_000_000)), Next::Wait);
     }
 }

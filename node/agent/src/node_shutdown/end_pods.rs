@@ -10,10 +10,11 @@ use tokio::time::Instant;
 use crate::layout::PodName;
 use crate::node::{Entry, Node};
 use crate::termination::{NODE_SHUTDOWN_MESSAGE, Termination, TerminationCause};
+use crate::worker::effect::SIGNAL_HEARD;
 
 /// How long the machine waits, after the grace periods, for the API server to have the status of every Pod. A container that gets its
 /// stop signal at the end of its time has some time to hear it.
-pub(super) const REPORTED_WITHIN: Duration = Duration::from_secs(4);
+pub(super) const REPORTED_WITHIN: Duration = SIGNAL_HEARD.unsigned_abs().saturating_add(Duration::from_secs(2));
 const POLL: Duration = Duration::from_millis(20);
 
 /// Ends the Pods. Nothing of them is left afterwards unless it needs more time than there is.

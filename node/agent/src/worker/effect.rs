@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use start::NextInstance;
-pub(crate) use stop::Deadline;
+pub(crate) use stop::{Deadline, SIGNAL_HEARD};
 
 use crate::action;
 use crate::container;
