@@ -1,9 +1,10 @@
-//! Events in the life of a whole machine: its setup, power cuts under load, a reboot, a kernel with only cgroup v2, a
-//! slow disk, a bad link. The machine is QEMU with Debian's kernel (see `tests::machine`). Clients run on the host, so
+//! Events in the life of a whole machine: its setup, power cuts under load, a reboot, a kernel with only cgroup v2,
+//! volumes with quotas, a slow disk, a bad link. The machine is QEMU with Debian's kernel (see `tests::machine`). Clients run on the host, so
 //! the record of acknowledged writes survives there.
 //!
 //! `cargo xtask soak` runs more rounds of the cuts, from any seed.
 
+mod capacity;
 mod endurance;
 mod fresh;
 mod leaks;

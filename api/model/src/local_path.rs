@@ -7,10 +7,13 @@ pub const PROVISIONER: &str = "skiff.internal/local-path";
 pub const CLASS: &str = "local-path";
 /// On a Node: the directory that has one directory a volume.
 pub const DIRECTORY: &str = "skiff.internal/local-path";
+/// On a Node: whether its file system enforces the capacity of volumes; see [`capacity`].
+pub const CAPACITY: &str = "skiff.internal/local-path-capacity";
 /// On a PersistentVolume: the node that has its directory.
 pub const NODE: &str = "skiff.internal/local-path-node";
-/// The path of a node's server below which a `DELETE` removes the directory of a volume.
-pub const REMOVAL: &str = "localVolumes";
+/// The path of a node's server below which a `DELETE` removes the directory of a volume, and a `PUT` of the PersistentVolume gives it the
+/// object's capacity.
+pub const DIRECTORIES: &str = "localVolumes";
 
 /// The prefix of the names of provisioned volumes; the UID of the claim follows.
 const PREFIX: &str = "pvc-";
@@ -18,6 +21,11 @@ const PREFIX: &str = "pvc-";
 /// The name of the volume for a claim.
 pub fn volume_name(claim_uid: &str) -> String {
     format!("{PREFIX}{claim_uid}")
+}
+
+/// The value of [`CAPACITY`].
+pub fn capacity(is_enforced: bool) -> &'static str {
+    if is_enforced { "enforced" } else { "not-enforced" }
 }
 
 /// Whether a name is one of [`volume_name`], and so the name of one directory: the prefix, then hexadecimal digits and dashes.

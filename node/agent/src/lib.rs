@@ -268,6 +268,19 @@ fn without_user_namespaces(parts: &Parts, layout: &Layout) -> BTreeMap<&'static 
     faults
 }
 
+/// Whether the file system of local volumes enforces their capacity. The answer is for administrators; each volume is limited by what its
+/// file system does when a Pod uses it.
+fn enforces_capacity(volumes: &Volumes) -> bool {
+    let is_enforced = volumes.enforces_capacity().unwrap_or_else(|error| {
+        tracing::warn!(error = chain(&error), "it is unclear whether the capacity of local volumes is enforced");
+        false
+    });
+    if !is_enforced {
+        tracing::info!("the capacity of local volumes is not enforced: their file system has no project quotas, or they are off");
+    }
+    is_enforced
+}
+
 fn make_node(
     client: kube::Client,
     informers: &Informers,
@@ -301,10 +314,12 @@ fn make_node(
         let made = cgroups.group(&layout.cgroup_root()).and_then(|group| group.create(&limits));
         made.map_err(|error| AgentError::Cgroups(chain(&error)))?;
     }
+    let volumes = Volumes::new(layout.pods(), layout.local_volumes(), layout.local_volume_records());
     Ok(Node {
         objects: Objects::new(client.clone(), informers, &config.node_name),
         recorder: Recorder::new(client.clone(), "kubelet", Some(&config.node_name), tasks),
-        volumes: Volumes::new(layout.pods(), layout.local_volumes(), layout.local_volume_records()),
+        enforces_capacity: enforces_capacity(&volumes),
+        volumes,
         machine,
         pulls: FairQueue::new(pull_limits(config.pulls_max)),
         preparations: FairQueue::new(PREPARATIONS),

@@ -71,6 +71,8 @@ pub(crate) struct Node {
     pub(crate) cpu_rates: CpuRates,
     /// Assigns CPUs to containers; `None` when all containers run on all CPUs.
     pub(crate) cpu_manager: Option<CpuManager>,
+    /// Whether the capacity of local volumes was enforced when the agent started.
+    pub(crate) enforces_capacity: bool,
     /// Gives devices of plugins to containers.
     pub(crate) device_plugins: Arc<DevicePlugins>,
     /// What the node counts and times.

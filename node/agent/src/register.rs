@@ -163,6 +163,7 @@ impl Registrar {
             problem: self.health.text(),
             port: self.port,
             images,
+            enforces_capacity: self.node.enforces_capacity,
             recursive_read_only: self.node.recursive_read_only,
             without_user_namespaces: self.node.without_user_namespaces.keys().map(|handler| (*handler).to_owned()).collect(),
             handlers: self.node.parts.runtimes.iter().map(|runtime| runtime.handler().to_owned()).collect(),

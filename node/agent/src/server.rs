@@ -178,7 +178,7 @@ fn router(node: Arc<Node>) -> Router {
         .route("/exec/{namespace}/{pod}/{container}", get(exec::exec).post(exec::exec))
         .route("/attach/{namespace}/{pod}/{container}", get(attach::attach).post(attach::attach))
         .route("/portForward/{namespace}/{pod}", get(port_forward::port_forward).post(port_forward::port_forward))
-        .route(&format!("/{}/{{name}}", api_model::local_path::REMOVAL), delete(local_volumes::remove))
+        .route(&format!("/{}/{{name}}", api_model::local_path::DIRECTORIES), delete(local_volumes::remove).put(local_volumes::grow))
         .route("/stats/summary", get(summary::summary))
         .route("/metrics", get(stats::metrics))
         .route("/metrics/resource", get(resource_metrics::metrics))

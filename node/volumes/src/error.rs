@@ -87,6 +87,9 @@ pub enum VolumeError {
     /// A directory that is to be removed belongs to a Pod of the node.
     #[error("{} is used by a Pod of this node", .0.display())]
     InUse(PathBuf),
+    /// A Pod is being connected to a directory, or what is in it is being counted.
+    #[error("{} is being prepared", .0.display())]
+    Busy(PathBuf),
     /// Not the name of a volume that the provisioner made.
     #[error("{0:?} is not a volume of this node")]
     NotAVolume(String),
@@ -112,9 +115,11 @@ pub enum VolumeError {
     /// A `subPathExpr` names a variable that the container does not have.
     #[error("failed to expand subPath for volumeMount: missing value for {0:?}")]
     UnknownVariable(String),
-    /// A tree whose group is to be changed has too many levels.
-    #[error("setting the group of {}: it has more than {levels_max} levels of directories", .path.display())]
+    /// A tree in which each entry is to be changed has too many levels.
+    #[error("{doing} {}: it has more than {levels_max} levels of directories", .path.display())]
     TooDeep {
+        /// What was attempted.
+        doing: &'static str,
         /// The top of the tree.
         path: PathBuf,
         /// The limit.
@@ -129,6 +134,15 @@ pub enum VolumeError {
         path: PathBuf,
         /// The system's error.
         source: io::Error,
+    },
+    /// Every number that was tried for the project of a directory is in use.
+    #[error("no number is free for the quota project of {}", .0.display())]
+    NoProject(PathBuf),
+    /// The capacity of a PersistentVolume is no amount of bytes.
+    #[error("PersistentVolume {volume:?} has no valid capacity")]
+    Capacity {
+        /// The PersistentVolume.
+        volume: String,
     },
     /// Something is mounted below a directory that was to be removed.
     #[error("{} is still mounted", .0.display())]

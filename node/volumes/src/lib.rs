@@ -26,11 +26,12 @@ mod secret;
 mod shared_read;
 mod source;
 mod sub_path;
+mod tree;
 
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, Pod, Volume, VolumeMount};
+use k8s_openapi::api::core::v1::{Container, PersistentVolume, Pod, Volume, VolumeMount};
 use runtimes_contract::{Device, Mount, Propagation};
 use runtimes_host::blocking;
 
@@ -194,6 +195,18 @@ impl Volumes {
             Ok(at)
         })
         .await
+    }
+
+    /// Whether the capacity of the volumes that Skiff's provisioner makes is enforced. Their directory must exist. Blocks.
+    pub fn enforces_capacity(&self) -> Result<bool, VolumeError> {
+        self.local.enforces_capacity()
+    }
+
+    /// Sees to it that a volume that Skiff's provisioner made has a directory with the capacity of the object, where capacities are enforced.
+    /// A limit that is higher already stays. It refuses while a Pod is being connected to the volume. What takes longer than 20 s goes on
+    /// after the error.
+    pub async fn grow_local(&self, volume: PersistentVolume) -> Result<(), VolumeError> {
+        persistent::grow(volume, self.local.clone()).await
     }
 
     /// Removes the directory of a volume that Skiff's provisioner made, by the volume's name. Returns whether there was one. It

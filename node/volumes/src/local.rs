@@ -5,6 +5,7 @@
 //! that has a record and does not exist was lost, for example because its disk is not mounted. It is not made anew: a database would start
 //! empty.
 
+mod project_quota;
 mod removal;
 
 use std::fs;
@@ -17,7 +18,8 @@ use api_model::local_path::{PROVISIONER, is_volume_name};
 use api_model::storage::PROVISIONED_BY;
 use k8s_openapi::api::core::v1::PersistentVolume;
 use parking_lot::Mutex;
-use runtimes_host::{Keyed, files};
+use runtimes_host::{Keyed, blocking, files};
+use tokio::time::timeout;
 
 use crate::VolumeError;
 
@@ -38,13 +40,15 @@ pub(crate) struct Local {
     /// The paths that a Pod is being connected to, or that a removal looks at. What one tenant has in a volume takes time, which must not
     /// keep the Pods of others waiting.
     path_locks: Arc<Keyed<PathBuf, Mutex<()>>>,
+    /// The number of a project of quotas is chosen for one directory at a time.
+    choosing: Arc<Mutex<()>>,
     /// One removal at a time.
     pub(crate) removal: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Local {
     pub(crate) fn new(dir: PathBuf, records: PathBuf, pods: PathBuf) -> Self {
-        Self { dir, records, pods, path_locks: Arc::default(), removal: Arc::default() }
+        Self { dir, records, pods, path_locks: Arc::default(), choosing: Arc::default(), removal: Arc::default() }
     }
 
     /// Whether Skiff's provisioner made the volume. Such a volume has the directory of its name and no other path: a compromised node may
@@ -67,8 +71,9 @@ impl Local {
         self.path_locks.get(path, Mutex::default)
     }
 
-    /// Makes the directory of a volume, unless it exists, and its record. The caller has locked the path. Blocks.
-    pub(crate) fn make(&self, name: &str) -> Result<(), VolumeError> {
+    /// Makes the directory of a volume, unless it exists, limits what may be in it, and makes its record. The caller has locked the path.
+    /// Blocks.
+    pub(crate) fn make(&self, name: &str, capacity_bytes: u64) -> Result<(), VolumeError> {
         let path = self.dir.join(name);
         let is_recorded = self.is_recorded(name)?;
         if !is_directory(&path)? {
@@ -82,7 +87,27 @@ impl Local {
             // Durable before the record is: after a power cut, a record must not speak of a directory that was never there.
             files::rename(&making, &path).map_err(VolumeError::io("making", &path))?;
         }
+        if self.enforces_capacity()? {
+            project_quota::limit(&path, name, capacity_bytes, &self.choosing)?;
+        }
         if is_recorded { Ok(()) } else { self.write_record(name) }
+    }
+
+    /// Whether the capacity of volumes that are made now is enforced. Blocks.
+    pub(crate) fn enforces_capacity(&self) -> Result<bool, VolumeError> {
+        project_quota::is_enforced(&self.dir)
+    }
+
+    /// Makes the directory of a volume with that capacity, or gives it to the directory that exists.
+    pub(crate) async fn grow(&self, name: &str, capacity_bytes: u64) -> Result<(), VolumeError> {
+        let (local, owned) = (self.clone(), name.to_owned());
+        let growing = blocking(move || {
+            let path_lock = local.path_lock(&local.dir.join(&owned));
+            // The Pod may take long, and the provisioner comes again.
+            let Some(_guard) = path_lock.try_lock() else { return Err(VolumeError::Busy(local.dir.join(&owned))) };
+            local.make(&owned, capacity_bytes)
+        });
+        timeout(removal::WAIT_MAX, growing).await.unwrap_or_else(|_| Err(VolumeError::Busy(self.dir.join(name))))
     }
 
     /// Whether a Pod of this node has a link to the path.

@@ -1,20 +1,18 @@
 //! `fsGroup`: everything in a volume belongs to the group, which may read it (and write it unless the
 //! volume is read-only), and new files inherit it.
-//!
-//! Guests may change the tree in the meantime. Each entry is opened once, without following a link, and changed through its descriptor: a
-//! file that a guest replaces by a link to a file of the node is not followed.
 
 use std::fs;
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, ResolveFlag, openat2};
+use nix::fcntl::{AT_FDCWD, AtFlags, OpenHow, openat2};
 use nix::sys::stat::{SFlag, fstat};
 use nix::unistd::{Gid, fchownat};
 
 use crate::VolumeError;
+use crate::tree::{self, Mounts};
 
 /// Upstream's masks: the permissions that the group gets in addition.
 const READ_WRITE: u32 = 0o660;
@@ -22,8 +20,6 @@ const READ_ONLY: u32 = 0o440;
 const DIRECTORY: u32 = 0o2110;
 /// The permissions, the two bits that change the user and the group of a program, and the sticky bit.
 const PERMISSIONS: u32 = 0o7777;
-/// Directories within directories. Each level has two open files and a frame of the stack until it is done.
-const LEVELS_MAX: u32 = 256;
 
 /// Whether the top of a tree has the group and its permissions already: then everything in it has, for
 /// `fsGroupChangePolicy: OnRootMismatch`.
@@ -36,10 +32,14 @@ pub(crate) fn is_given(path: &Path, group: u32) -> Result<bool, VolumeError> {
 /// Changes the group of a tree. The group of symbolic links themselves is changed; they are never followed. As upstream, file systems
 /// that are mounted in it belong to it.
 pub(crate) fn give_to_group(path: &Path, group: u32, read_only: bool) -> Result<(), VolumeError> {
-    let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC);
-    let top = openat2(AT_FDCWD, path, how).map_err(|errno| VolumeError::io("opening", path)(errno.into()))?;
+    let top = openat2(AT_FDCWD, path, OpenHow::new().flags(tree::as_path()));
+    let top = top.map_err(|errno| VolumeError::io("opening", path)(errno.into()))?;
     let access = if read_only { READ_ONLY } else { READ_WRITE };
-    Change { path, group: Gid::from_raw(group), access }.apply(&top, 1)
+    let change = Change { path, group: Gid::from_raw(group), access };
+    if change.apply(top.as_fd())? == SFlag::S_IFDIR {
+        tree::each_below(top.as_fd(), path, "setting the group of", Mounts::Entered, &|entry| change.apply(entry).map(drop))?;
+    }
+    Ok(())
 }
 
 /// What is changed in a tree.
@@ -51,37 +51,21 @@ struct Change<'p> {
 }
 
 impl Change<'_> {
-    /// Changes one entry, and what is below it. Entries that a guest removes in the meantime are left out.
-    fn apply(&self, entry: &OwnedFd, level: u32) -> Result<(), VolumeError> {
+    /// Changes one entry; returns what it is.
+    fn apply(&self, entry: BorrowedFd<'_>) -> Result<SFlag, VolumeError> {
         fchownat(entry, "", None, Some(self.group), AtFlags::AT_EMPTY_PATH).map_err(|errno| self.failed("setting the group of", errno))?;
         // After the change of the group, which takes away the bits that change the user.
         let mode = fstat(entry).map_err(|errno| self.failed("reading", errno))?.st_mode;
         let kind = SFlag::from_bits_truncate(mode) & SFlag::S_IFMT;
         if kind == SFlag::S_IFLNK {
-            return Ok(());
+            return Ok(kind);
         }
         let directory = if kind == SFlag::S_IFDIR { DIRECTORY } else { 0 };
         let mode = (mode & PERMISSIONS) | self.access | directory;
         // Leads to the open file itself, not to a path.
         let opened = format!("/proc/self/fd/{}", entry.as_raw_fd());
         fs::set_permissions(&opened, fs::Permissions::from_mode(mode)).map_err(VolumeError::io("setting the mode of", self.path))?;
-        if kind == SFlag::S_IFDIR { self.apply_below(entry, &opened, level) } else { Ok(()) }
-    }
-
-    fn apply_below(&self, dir: &OwnedFd, opened: &str, level: u32) -> Result<(), VolumeError> {
-        for name in fs::read_dir(opened).map_err(VolumeError::io("listing", self.path))? {
-            let name = name.map_err(VolumeError::io("listing", self.path))?.file_name();
-            if level == LEVELS_MAX {
-                return Err(VolumeError::TooDeep { path: self.path.to_owned(), levels_max: LEVELS_MAX });
-            }
-            let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-            match openat2(dir, name.as_os_str(), OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_BENEATH)) {
-                Ok(entry) => self.apply(&entry, level + 1)?,
-                Err(Errno::ENOENT) => {}
-                Err(errno) => return Err(self.failed("opening an entry of", errno)),
-            }
-        }
-        Ok(())
+        Ok(kind)
     }
 
     fn failed(&self, doing: &'static str, errno: Errno) -> VolumeError {
@@ -92,9 +76,10 @@ impl Change<'_> {
 #[cfg(test)]
 mod tests {
     use std::fs::File;
+    use std::os::fd::OwnedFd;
     use std::os::unix::fs::{chown, symlink};
 
-    use nix::fcntl::openat;
+    use nix::fcntl::{OFlag, openat};
     use nix::sys::stat::{Mode, mkdirat};
 
     use super::*;
@@ -146,12 +131,11 @@ mod tests {
         assert_eq!((state(&link).0, state(&hosts)), (GROUP, (7, 0o600)));
 
         // The guest replaces the file after it was opened.
-        let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC);
-        let opened = openat2(AT_FDCWD, &file, how).expect("it");
+        let opened = openat2(AT_FDCWD, &file, OpenHow::new().flags(tree::as_path())).expect("it");
         let moved = dir.path().join("moved");
         fs::rename(&file, &moved).expect("moved");
         symlink(&hosts, &file).expect("a link");
-        Change { path: dir.path(), group: Gid::from_raw(GROUP), access: READ_WRITE }.apply(&opened, 1).expect("given");
+        Change { path: dir.path(), group: Gid::from_raw(GROUP), access: READ_WRITE }.apply(opened.as_fd()).expect("given");
         assert_eq!((state(&moved), state(&hosts)), ((GROUP, 0o660), (7, 0o600)));
     }
 }

@@ -9,6 +9,7 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use api_model::quantity;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod, Volume};
@@ -159,7 +160,7 @@ fn connect(persistent: &PersistentVolume, path: &Path, link: &Path, local: &Loca
     let path_lock = local.path_lock(path);
     let _guard = path_lock.lock();
     if is_provisioned {
-        local.make(name_of(persistent))?;
+        local.make(name_of(persistent), capacity_bytes(persistent)?)?;
     }
     // As upstream, the first Pod sets the group, and others that use the directory at the same time do not change it.
     if let Some((group, on_mismatch)) = group
@@ -169,6 +170,23 @@ fn connect(persistent: &PersistentVolume, path: &Path, link: &Path, local: &Loca
         ownership::give_to_group(path, group, false)?;
     }
     link::make(path, link)
+}
+
+/// Makes the directory of a volume of the provisioner, unless it exists, with the volume's present capacity. A Pod that was connected to the
+/// volume as it was before then cannot leave a smaller limit behind.
+pub(crate) async fn grow(persistent: PersistentVolume, local: Local) -> Result<(), VolumeError> {
+    let path = path_of(&persistent)?;
+    if !local.is_provisioned(&persistent, &path)? {
+        return Err(VolumeError::NotAVolume(name_of(&persistent).to_owned()));
+    }
+    let capacity = capacity_bytes(&persistent)?;
+    local.grow(name_of(&persistent), capacity).await
+}
+
+fn capacity_bytes(persistent: &PersistentVolume) -> Result<u64, VolumeError> {
+    let capacity = persistent.spec.as_ref().and_then(|spec| spec.capacity.as_ref()?.get("storage"));
+    let bytes = capacity.and_then(|capacity| u64::try_from(quantity::value(&capacity.0).ok()?).ok());
+    bytes.ok_or_else(|| VolumeError::Capacity { volume: name_of(persistent).to_owned() })
 }
 
 /// A local volume is a directory; a block device would have to be mounted first.

@@ -217,6 +217,10 @@ pub struct Security {
     /// Whether all of `/proc`, and of `/sys` what is hidden otherwise, can be seen and written. Only with a user namespace of the sandbox, which is what protects the node then.
     #[serde(default)]
     pub unmasked_proc: bool,
+    /// Whether it cannot move files between the projects of a file system's quotas, unless it is privileged. In the node's user namespace,
+    /// the kernel lets the owner of a file do so.
+    #[serde(default)]
+    pub keeps_projects: bool,
 }
 
 /// The system calls that a container may make.

@@ -5,36 +5,37 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use oci_spec::runtime::Process;
-use runtimes_contract::{ContainerId, ExecSession, ExecSpec, RuntimeError};
+use runtimes_contract::{ContainerSpec, ExecSession, ExecSpec, RuntimeError};
 use runtimes_host::blocking;
 use runtimes_host::files::{PRIVATE, write_atomic};
 use runtimes_shim::exec::{Files, SessionError, session};
 use runtimes_shim::launch::{PidNamespace, launch_helper};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::errors;
+use crate::bundle::exec_process;
 use crate::tool::{Runc, flags};
+use crate::{errors, project_quota};
 
-/// Starts a further process in a running container. `permit` is returned when the process has ended.
+/// Starts a further process in the running container of a spec. `permit` is returned when the process has ended.
 pub async fn start(
     shim: &Path,
     runc: &Runc,
     dir: &Path,
-    id: &ContainerId,
-    process: &Process,
+    spec: &ContainerSpec,
     exec: &ExecSpec,
     permit: Option<OwnedSemaphorePermit>,
 ) -> Result<ExecSession, RuntimeError> {
     let files = Arc::new(Files::new(dir));
-    let text = serde_json::to_vec(process).map_err(io::Error::other).map_err(RuntimeError::io("writing the exec's spec"))?;
-    let spec = files.path("json");
-    blocking(move || write_atomic(&spec, &text, PRIVATE).map_err(RuntimeError::io(format!("writing {}", spec.display())))).await?;
+    let process = exec_process(spec, exec)?;
+    let text = serde_json::to_vec(&process).map_err(io::Error::other).map_err(RuntimeError::io("writing the exec's spec"))?;
+    let path = files.path("json");
+    blocking(move || write_atomic(&path, &text, PRIVATE).map_err(RuntimeError::io(format!("writing {}", path.display())))).await?;
 
     let mut args: Vec<OsString> = vec!["exec".into()];
     args.extend([dir, &runc.binary, &runc.root].map(|path| path.as_os_str().to_owned()));
-    args.extend([OsString::from(&id.0), files.name().into()]);
+    args.extend([OsString::from(&spec.id.0), files.name().into()]);
     args.extend(flags(exec.tty, exec.stdin));
+    args.extend(project_quota::flag(spec));
     if exec.outlives_session {
         args.push("outlives".into());
     }
@@ -44,6 +45,6 @@ pub async fn start(
             let silent = || RuntimeError::Tool { tool: "runc", message: "exec failed and did not say why".into() };
             errors::complaint(&files.path("log"), "exec").unwrap_or_else(silent)
         }
-        SessionError::Io(error) => RuntimeError::io(format!("starting a process in container {id}"))(error),
+        SessionError::Io(error) => RuntimeError::io(format!("starting a process in container {}", spec.id))(error),
     })
 }

@@ -7,6 +7,7 @@ mod bundle;
 mod errors;
 mod exec;
 pub mod pause;
+pub mod project_quota;
 mod runtime;
 pub mod stage;
 mod tool;

@@ -27,10 +27,10 @@ use runtimes_shim::state::open_log;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::bundle::{Facts, RECURSIVE_READ_ONLY, bundle, exec_process};
+use crate::bundle::{Facts, RECURSIVE_READ_ONLY, bundle};
 use crate::stage::{self, Stage};
 use crate::tool::{Runc, flags};
-use crate::{errors, exec, pause};
+use crate::{errors, exec, pause, project_quota};
 
 /// Processes of one container that may outlive their sessions. Each has a helper on the node, whose memory no limit of the Pod covers.
 const OUTLIVING_MAX: usize = 64;
@@ -133,9 +133,10 @@ impl Runtime for RuncRuntime {
         let counter = group.oom_counter();
         let mut args: Vec<OsString> = vec!["run".into()];
         args.extend([&dir, &self.runc.binary, &self.runc.root].map(|path| path.clone().into_os_string()));
-        args.extend([OsString::from(&id.0), made.spec.log_path.into(), counter.into()]);
+        args.extend([OsString::from(&id.0), made.spec.log_path.clone().into(), counter.into()]);
         args.extend(flags(made.spec.tty, made.spec.stdin));
         args.extend(made.spec.stdin_once.then(|| OsString::from("stdin-once")));
+        args.extend(project_quota::flag(&made.spec));
         // The kernel ends all processes of a PID namespace with its first. The others of a shared namespace stay.
         let shares = made.spec.processes != Processes::Own;
         args.extend(shares.then(|| OsString::from(format!("cgroup={}", made.spec.cgroup))));
@@ -176,17 +177,16 @@ impl Runtime for RuncRuntime {
     async fn exec(&self, id: &ContainerId, exec: ExecSpec) -> Result<ExecSession, RuntimeError> {
         let shims = self.shims.clone();
         let owned = id.clone();
-        let spec = exec.clone();
-        let (dir, process) = blocking(move || {
+        let (dir, spec) = blocking(move || {
             let (made, state) = shims.look(&owned)?;
             match state {
-                ContainerState::Running { .. } => Ok((shims.state.dir(&owned), exec_process(&made.spec, &spec)?)),
+                ContainerState::Running { .. } => Ok((shims.state.dir(&owned), made.spec)),
                 _ => Err(RuntimeError::Start(format!("cannot exec in a container that is not running: {owned}"))),
             }
         })
         .await?;
         let permit = self.permits.take(id, &exec)?;
-        exec::start(&self.shim, &self.runc, &dir, id, &process, &exec, permit).await
+        exec::start(&self.shim, &self.runc, &dir, &spec, &exec, permit).await
     }
 
     async fn attach(&self, id: &ContainerId, stdin: bool) -> Result<AttachSession, RuntimeError> {

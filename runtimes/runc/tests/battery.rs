@@ -8,6 +8,8 @@ mod harness;
 mod oci;
 #[path = "battery/processes.rs"]
 mod processes;
+#[path = "battery/project_quota.rs"]
+mod project_quota;
 #[path = "battery/user_namespaces.rs"]
 mod user_namespaces;
 

@@ -22,7 +22,7 @@ done
 printf '#!/bin/sh\nexec modprobe -d %s "$@"\n' "$machine" > /run/modprobe
 chmod 755 /run/modprobe
 echo /run/modprobe > /proc/sys/kernel/modprobe
-for module in virtio_blk virtio_net virtio_console ext4 overlay bridge veth br_netfilter nf_tables nft_chain_nat nft_masq nft_fib_inet nft_ct nft_reject_inet; do
+for module in virtio_blk virtio_net virtio_console ext4 overlay bridge veth br_netfilter nf_tables nft_chain_nat nft_masq nft_fib_inet nft_ct nft_reject_inet loop; do
   modprobe -d "$machine" "$module" || echo "module $module: not loaded"
 done
 ip link set lo up

@@ -27,6 +27,7 @@ pub fn machine() -> Result<PathBuf> {
         ("busybox", "busybox-static"),
         ("cpio", "cpio"),
         ("mkfs.ext4", "e2fsprogs"),
+        ("mkfs.xfs", "xfsprogs"),
         ("depmod", "kmod"),
         ("mmdebstrap", "mmdebstrap"),
     ]])?;

@@ -366,14 +366,13 @@ const KEDA_OPERATOR: &[Grant] = &[
     EVENTS,
 ];
 
-/// The built-in provisioner: upstream's role of provisioners with patches, and the removal of directories by the nodes that have
-/// them.
+/// The built-in provisioner: upstream's role of provisioners with patches, and what it asks of the nodes that have the directories.
 const LOCAL_PATH: &[Grant] = &[
     On(&["create", "delete", "get", "patch"], CORE, &["persistentvolumes"]),
     On(&["get", "patch"], CORE, &["persistentvolumeclaims"]),
     On(PATCH, CORE, &["persistentvolumeclaims/status"]),
     On(&["get"], CORE, &["nodes"]),
-    On(&["delete"], CORE, &["nodes/proxy"]),
+    On(&["delete", "update"], CORE, &["nodes/proxy"]),
     EVENTS,
 ];
 

@@ -27,6 +27,7 @@ pub(crate) fn privileges(container: &Container) -> Security {
         capabilities_drop: names(capabilities.and_then(|capabilities| capabilities.drop.as_ref())),
         seccomp: Seccomp::RuntimeDefault,
         unmasked_proc: context.proc_mount.as_deref() == Some("Unmasked"),
+        keeps_projects: false,
     }
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct Facts {
     pub(crate) port: u16,
     pub(crate) images: Vec<ContainerImage>,
     pub(crate) handlers: Vec<String>,
+    /// Whether the capacity of local volumes is enforced.
+    pub(crate) enforces_capacity: bool,
     /// Whether all of them make mounts read-only with all that is mounted below.
     pub(crate) recursive_read_only: bool,
     /// Those of them that have no user namespaces.
@@ -63,7 +65,9 @@ pub(crate) fn node(config: &Config, facts: &Facts, present: Option<&Node>) -> No
     .collect();
     labels.extend(config.labels.clone());
     let volumes = Layout::new(&config.data_dir, &config.prefix).local_volumes();
-    let annotations = BTreeMap::from([(local_path::DIRECTORY.to_owned(), volumes.display().to_string())]);
+    let capacity = local_path::capacity(facts.enforces_capacity).to_owned();
+    let annotations =
+        BTreeMap::from([(local_path::DIRECTORY.to_owned(), volumes.display().to_string()), (local_path::CAPACITY.to_owned(), capacity)]);
     Node {
         metadata: ObjectMeta {
             name: Some(config.node_name.clone()),
@@ -247,6 +251,7 @@ mod tests {
             port: 10_250,
             images: Vec::new(),
             handlers: Vec::new(),
+            enforces_capacity: true,
             recursive_read_only: false,
             without_user_namespaces: Vec::new(),
             now: Timestamp::from_second(1_700_000_000).expect("in range"),
@@ -292,6 +297,7 @@ mod tests {
             port: 10_250,
             images: vec![ContainerImage { names: Some(vec!["docker.io/library/web:latest".to_owned()]), size_bytes: Some(7) }],
             handlers: vec!["wasmtime".to_owned(), "runc".to_owned()],
+            enforces_capacity: false,
             recursive_read_only: true,
             without_user_namespaces: vec!["runc".to_owned()],
             now: Timestamp::from_second(1_700_000_000).expect("in range"),

@@ -1,11 +1,13 @@
-//! Removes the directory of a volume for the provisioner, after its claim is gone. The request may come again: the answer is
-//! success when there is no such directory any more.
+//! The directories of volumes, for the provisioner: removes one after its claim is gone, and gives one a larger capacity. Both requests may
+//! come again; they are successes when there is nothing left to do.
 
 use std::sync::Arc;
 
+use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use k8s_openapi::api::core::v1::PersistentVolume;
 use node_volumes::VolumeError;
 
 use super::refuse;
@@ -25,10 +27,24 @@ pub(super) async fn remove(State(node): State<Arc<Node>>, Path(name): Path<Strin
     }
 }
 
+/// Gives the directory of the volume the capacity of the object, which is the body.
+pub(super) async fn grow(State(node): State<Arc<Node>>, Path(name): Path<String>, Json(volume): Json<PersistentVolume>) -> Response {
+    if volume.metadata.name.as_deref() != Some(name.as_str()) {
+        return refuse(StatusCode::BAD_REQUEST, "the name of the object does not match the name on the URL");
+    }
+    match node.volumes.grow_local(volume).await {
+        Ok(()) => StatusCode::OK.into_response(),
+        Err(error) => refuse(status(&error), chain(&error)),
+    }
+}
+
 fn status(error: &VolumeError) -> StatusCode {
     match error {
         VolumeError::NotAVolume(_) => StatusCode::NOT_FOUND,
-        VolumeError::InUse(_) | VolumeError::NotRemovedYet(_) => StatusCode::CONFLICT,
+        VolumeError::Capacity { .. } => StatusCode::BAD_REQUEST,
+        VolumeError::InUse(_) | VolumeError::Busy(_) | VolumeError::NotRemovedYet(_) | VolumeError::ForeignPath { .. } => {
+            StatusCode::CONFLICT
+        }
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }

@@ -1,6 +1,6 @@
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 
-use super::over_https::{ADMIN, port, send};
+use super::over_https::{ADMIN, port, put, send};
 use super::*;
 
 const NAME: &str = "pvc-0a1b2c3d";
@@ -63,4 +63,31 @@ async fn a_pod_waits_for_its_claim_and_then_has_its_directory() {
     until("the Pod's links are gone", async || remove(ADMIN, &removal).await == Ok(200)).await;
     assert!(!path.exists());
     assert_eq!(remove(ADMIN, &removal).await, Ok(200), "it may be repeated");
+}
+
+#[tokio::test]
+async fn the_provisioner_has_the_directory_of_a_volume_grown() {
+    let (cluster, _agent) = Cluster::running().await;
+    let path = bind(&cluster).await;
+    let volume = Api::<PersistentVolume>::all(cluster.client.clone()).get(NAME).await.expect("the volume");
+    let volume = serde_json::to_value(volume).expect("JSON");
+    let port = port(&cluster).await;
+    let grow = async |who, name: &str, more: (&str, Value)| {
+        let mut volume = volume.clone();
+        *volume.pointer_mut(more.0).expect("a field") = more.1;
+        put(port, who, &format!("/localVolumes/{name}"), &volume).await.map(|(status, _)| status)
+    };
+    let unchanged = || ("/metadata/name", json!(NAME));
+    let nobody: Option<(&str, &[&str])> = Some(("nobody", &["dev"]));
+    assert_eq!(grow(nobody, NAME, unchanged()).await, Ok(403));
+    assert_eq!(grow(ADMIN, "pvc-0b", unchanged()).await, Ok(400), "another volume's name");
+    assert_eq!(grow(ADMIN, NAME, ("/spec/local/path", json!("/etc"))).await, Ok(409), "another node's directory");
+    assert_eq!(grow(ADMIN, NAME, ("/metadata/annotations", json!({}))).await, Ok(404), "a volume of an administrator");
+    assert_eq!(grow(ADMIN, NAME, ("/spec/capacity/storage", json!("-1"))).await, Ok(400));
+    assert!(!path.exists());
+    // A volume that no Pod has used yet gets its directory.
+    for _ in 0..2 {
+        assert_eq!(grow(ADMIN, NAME, unchanged()).await, Ok(200));
+        assert!(path.is_dir());
+    }
 }

@@ -42,6 +42,12 @@ pub(super) async fn send(port: u16, who: Option<(&str, &[&str])>, method: http::
     send_authorized(port, who, "", method, path).await
 }
 
+/// Sends an object.
+pub(super) async fn put(port: u16, who: Option<(&str, &[&str])>, path: &str, object: &Value) -> Result<(u16, String), String> {
+    let request = http::Request::builder().method("PUT").uri(path).header("content-type", "application/json");
+    exchange(port, who, request, object.to_string().into()).await
+}
+
 /// Sends a request with a header `Authorization`, unless that is empty.
 async fn send_authorized(
     port: u16,
@@ -50,14 +56,23 @@ async fn send_authorized(
     method: http::Method,
     path: &str,
 ) -> Result<(u16, String), String> {
-    let stream = connect(port, who).await.map_err(|error| error.to_string())?;
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
-    tokio::spawn(connection);
-    let mut request = http::Request::builder().method(method).uri(path).header("host", "localhost");
+    let mut request = http::Request::builder().method(method).uri(path);
     if !authorization.is_empty() {
         request = request.header("authorization", authorization);
     }
-    let request = request.body(http_body_util::Empty::<bytes::Bytes>::new()).expect("a request");
+    exchange(port, who, request, bytes::Bytes::new()).await
+}
+
+async fn exchange(
+    port: u16,
+    who: Option<(&str, &[&str])>,
+    request: http::request::Builder,
+    body: bytes::Bytes,
+) -> Result<(u16, String), String> {
+    let stream = connect(port, who).await.map_err(|error| error.to_string())?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+    tokio::spawn(connection);
+    let request = request.header("host", "localhost").body(http_body_util::Full::new(body)).expect("a request");
     let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
     let status = answer.status().as_u16();
     let body = answer.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();

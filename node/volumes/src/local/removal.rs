@@ -11,13 +11,13 @@ use api_model::local_path::is_volume_name;
 use runtimes_host::{blocking, files};
 use tokio::time::timeout;
 
-use super::{Local, entries};
+use super::{Local, entries, project_quota};
 use crate::VolumeError;
 
 /// Prefix of a directory that is being removed; its volume's name, a dot and a number that is used once follow.
 const REMOVING: &str = ".removing-";
-/// How long the requester waits, less than the provisioner does. The removal goes on.
-const WAIT_MAX: Duration = Duration::from_secs(20);
+/// How long the requester waits, less than the provisioner does. The work goes on.
+pub(super) const WAIT_MAX: Duration = Duration::from_secs(20);
 
 impl Local {
     /// Removes the directory of a volume with its content. Returns whether there was one.
@@ -40,7 +40,12 @@ impl Local {
     fn remove_now(&self, name: &str) -> Result<bool, VolumeError> {
         self.set_aside(name)?;
         let left = self.set_aside_before(name)?;
-        left.iter().try_for_each(|one| remove_tree(one))?;
+        for one in &left {
+            if let Err(error) = project_quota::release(one) {
+                tracing::warn!(error = %error, "the limits of a volume's project stay");
+            }
+            remove_tree(one)?;
+        }
         Ok(!left.is_empty())
     }
 

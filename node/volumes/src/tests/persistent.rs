@@ -46,7 +46,8 @@ impl Node {
 
     /// A volume of that name and source, of the provisioner.
     fn provision_at(&self, name: &str, source: Value) {
-        let volume = json!({"metadata": {"annotations": {"pv.kubernetes.io/provisioned-by": OURS}}, "spec": source});
+        let mut volume = json!({"metadata": {"annotations": {"pv.kubernetes.io/provisioned-by": OURS}}, "spec": source});
+        volume["spec"]["capacity"] = json!({"storage": "1Gi"});
         self.give(claim(&json!({"spec": {"volumeName": name}})), persistent(name, &volume));
     }
 }

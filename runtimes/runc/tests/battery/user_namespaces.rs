@@ -16,20 +16,20 @@ use crate::harness::Runc;
 use crate::oci::run;
 
 /// The namespaces of a Pod.
-struct Pod {
+pub struct Pod {
     namespaces: Owned,
     first_id: u32,
 }
 
 impl Pod {
-    fn new(range: u32) -> Self {
+    pub fn new(range: u32) -> Self {
         let kinds = CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWUTS;
         let first_id = range * USER_NAMESPACE_IDS;
         Self { namespaces: Owned::make(first_id, kinds).expect("made"), first_id }
     }
 
     /// Gives the Pod's namespaces to a container, and the container's root file system to the Pod.
-    fn take(&self, spec: &mut ContainerSpec) {
+    pub fn take(&self, spec: &mut ContainerSpec) {
         let of = |kind: &str| Some(self.namespaces.namespace(kind));
         spec.sandbox.network = of("net");
         spec.sandbox.ipc = of("ipc");

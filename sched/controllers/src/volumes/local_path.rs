@@ -4,11 +4,11 @@
 //! Watches claims, volumes, StorageClasses and Nodes. Creates a PersistentVolume of source `local` for a claim of its classes on
 //! the node that the scheduler chose. It takes part in binding as any provisioner outside of upstream's process. When the claim is gone
 //! and the policy is `Delete`, it has the node remove the directory, then deletes the volume. It makes no directory: the node does when a
-//! Pod uses the volume.
+//! Pod uses the volume, or when the volume gets a larger capacity.
 
 mod claims;
+mod directories;
 mod directory;
-mod removal;
 mod volumes;
 
 #[cfg(test)]
@@ -61,9 +61,10 @@ pub fn build(context: &mut ControllerContext) {
         waiting.filter(|claim| is_ours(claim)).map(|claim| ObjectKey::from(&claim.metadata)).collect()
     });
     let (client, recorder, nodes) = (context.client(), context.recorder(PROVISIONER), context.informer::<Node>());
-    let controller = LocalPath { client, recorder: recorder.clone(), claims, volumes: volumes.clone(), classes, nodes: nodes.clone() };
+    let controller =
+        LocalPath { client, recorder: recorder.clone(), claims: claims.clone(), volumes: volumes.clone(), classes, nodes: nodes.clone() };
     context.run(Arc::new(controller), queue);
-    removal::build(context, recorder, volumes, nodes);
+    directories::build(context, recorder, claims, volumes, nodes);
 }
 
 /// Whether the claim waits for, or has, a volume of this provisioner.
@@ -119,10 +120,6 @@ impl LocalPath {
             }
             claims::Action::Grow { volume, capacity } => {
                 writes::patch(&self.client, volume.as_ref(), json!({"spec": {"capacity": {"storage": capacity}}})).await?;
-            }
-            claims::Action::Grown(capacity) => {
-                writes::patch_status(&self.client, claim, json!({"capacity": {"storage": capacity}})).await?;
-                note::record(&self.recorder, &object, vec![normal("VolumeResizeSuccessful", "Resize volume succeeded")]);
             }
         }
         Ok(())

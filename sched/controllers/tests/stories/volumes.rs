@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use api_client::fence::Fence;
 use http::{Request, Response};
+use http_body_util::BodyExt as _;
 use k8s_openapi::api::core::v1::{Event, Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -37,13 +38,20 @@ struct FakeNodes {
     reply: watch::Sender<Reply>,
     /// The volumes whose directories were to be removed.
     removals: watch::Sender<Vec<String>>,
+    /// The capacities that directories were to get.
+    capacities: Mutex<Vec<String>>,
     /// The volume that somebody retains at the moment at which the provisioner reads it.
     rescued: Mutex<Option<String>>,
 }
 
 impl FakeNodes {
     fn new(reply: Reply) -> Arc<Self> {
-        Arc::new(Self { reply: watch::Sender::new(reply), removals: watch::Sender::default(), rescued: Mutex::default() })
+        Arc::new(Self {
+            reply: watch::Sender::new(reply),
+            removals: watch::Sender::default(),
+            capacities: Mutex::default(),
+            rescued: Mutex::default(),
+        })
     }
 
     fn answer_for(self: &Arc<Self>, config: &mut Config) {
@@ -61,7 +69,14 @@ impl FakeNodes {
             async move {
                 let path = request.uri().path().to_owned();
                 if let Some((_, name)) = path.split_once("/proxy/localVolumes/") {
-                    return Ok(nodes.answer(name).await);
+                    if request.method() == "DELETE" {
+                        nodes.removals.send_modify(|removals| removals.push(name.to_owned()));
+                    } else {
+                        let body = request.into_body().collect().await.expect("a body").to_bytes();
+                        let volume: PersistentVolume = serde_json::from_slice(&body).expect("a volume");
+                        nodes.capacities.lock().extend(volume.spec.and_then(|spec| spec.capacity?.remove("storage")).map(|size| size.0));
+                    }
+                    return Ok(nodes.answer().await);
                 }
                 let rescued = nodes.rescued.lock().take_if(|name| request.method() == "GET" && path.ends_with(name.as_str()));
                 if let Some(name) = rescued {
@@ -74,8 +89,7 @@ impl FakeNodes {
         Client::new(service, "default")
     }
 
-    async fn answer(&self, name: &str) -> Response<Body> {
-        self.removals.send_modify(|removals| removals.push(name.to_owned()));
+    async fn answer(&self) -> Response<Body> {
         let reply = *self.reply.subscribe().wait_for(|reply| *reply != Reply::Silence).await.expect("the nodes are there");
         let (status, words) = if reply == Reply::Done { (200, "") } else { (409, USED) };
         Response::builder().status(status).body(Body::from(words.as_bytes().to_vec())).expect("a response")
@@ -96,6 +110,11 @@ fn claim(name: &str, more: &Value) -> PersistentVolumeClaim {
 
 fn claim_phase(claim: &PersistentVolumeClaim) -> &str {
     claim.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
+}
+
+/// The capacity in the status of a claim.
+fn capacity(claim: &PersistentVolumeClaim) -> &str {
+    claim.status.as_ref().and_then(|status| status.capacity.as_ref()?.get("storage")).map_or("", |size| &size.0)
 }
 
 fn phase(volume: &PersistentVolume) -> &str {
@@ -253,12 +272,18 @@ async fn a_volume_is_made_on_the_chosen_node_and_goes_with_its_claim() {
     assert_eq!(made.local.map(|local| local.path), Some(format!("/var/lib/skiff/volumes/{name}")));
     until_event(&cluster, "ProvisioningSucceeded", &format!("Successfully provisioned volume {name}")).await;
 
+    // The claim's status follows when the node enforces the new capacity.
     let larger = Patch::Merge(json!({"spec": {"resources": {"requests": {"storage": "3Gi"}}}}));
     claims.patch("c", &PatchParams::default(), &larger).await.expect("a larger request");
-    until("grown", claims.clone(), |all| {
-        all["c"].status.as_ref().and_then(|status| status.capacity.as_ref()?.get("storage")).is_some_and(|size| size.0 == "3Gi")
-    })
-    .await;
+    let refused = format!("resize volume \"{name}\" by resizer \"{OURS}\" failed: {USED}");
+    until_event(&cluster, "VolumeResizeFailed", &refused).await;
+    assert_eq!(capacity(&claims.get("c").await.expect("the claim")), "1Gi");
+    fake.reply.send_replace(Reply::Done);
+    until("grown", claims.clone(), |all| capacity(&all["c"]) == "3Gi").await;
+    let capacities = fake.capacities.lock().clone();
+    assert!(capacities.len() > 1 && capacities.iter().all(|capacity| capacity == "3Gi"), "the node has the new capacity: {capacities:?}");
+    until_event(&cluster, "VolumeResizeSuccessful", "Resize volume succeeded").await;
+    fake.reply.send_replace(Reply::Refusal);
 
     // The node refuses: the volume waits for its directory to go, and the claim does not wait.
     claims.delete("c", &DeleteParams::default()).await.expect("a deletion");

@@ -11,6 +11,7 @@ use node_device_plugins::ContainerDevices;
 use node_images::Image;
 use node_volumes::UnknownVariable;
 use runtimes_contract::{ContainerId, Content, ContentKind, Mount, Processes, Runtime, RuntimeError};
+use runtimes_host::blocking;
 use thiserror::Error;
 
 use super::{Effects, devices, volume_text};
@@ -114,6 +115,13 @@ impl Effects {
         }
         self.node.note(&self.pod, Some(&container.name), false, "Started", "Container started");
         Ok(started(id, runtime.handler(), attempt, image, container))
+    }
+
+    /// Whether containers must not take files out of the quota projects of volumes, or put them into one. It concerns also those that have no
+    /// volume: their other files may be on the same file system, and Pods pass open files to each other. In case of doubt they must not.
+    async fn keeps_projects(&self) -> bool {
+        let volumes = self.node.volumes.clone();
+        blocking(move || volumes.enforces_capacity()).await.unwrap_or(true)
     }
 
     /// Waits for a start. `None` when the start takes too long after its Pod is to end.
@@ -227,6 +235,7 @@ impl Effects {
             volumes,
             user,
             seccomp,
+            keeps_projects: self.keeps_projects().await,
             grace_seconds: grace,
             memory_bytes: machine.memory_bytes,
             oom_score_adj_min: machine.oom_score_adj,

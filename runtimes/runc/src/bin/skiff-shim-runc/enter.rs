@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::signalfd::SignalFd;
 use nix::sys::termios::{SpecialCharacterIndices, tcgetattr};
 use nix::unistd::{Pid, setsid, write};
-use runtimes_runc::stage;
+use runtimes_runc::{project_quota, stage};
 use runtimes_shim::channel::Channel;
 
 use crate::console::Console;
@@ -39,7 +39,7 @@ struct Started {
 /// Runs a process to its end. Returns our exit code.
 pub fn run(channel: Channel, args: &[OsString]) -> i32 {
     let Some(args) = parse(args) else {
-        return channel.refuse("io", "usage: skiff-shim-runc exec DIR RUNC ROOT ID NAME [tty] [stdin] [outlives]");
+        return channel.refuse("io", "usage: skiff-shim-runc exec DIR RUNC ROOT ID NAME [tty] [stdin] [outlives] [project-quota]");
     };
     match start(&channel, &args) {
         Ok(mut started) => {
@@ -58,8 +58,8 @@ pub fn run(channel: Channel, args: &[OsString]) -> i32 {
 fn parse(args: &[OsString]) -> Option<Args<'_>> {
     let [dir, binary, root, id, name, flags @ ..] = args else { return None };
     let (dir, name) = (Path::new(dir), name.to_str()?);
-    let runc = Runc { binary, root, id, log: dir.join(format!("{name}.log")) };
     let has = |name: &str| flags.iter().any(|flag| flag == OsStr::new(name));
+    let runc = Runc { binary, root, id, log: dir.join(format!("{name}.log")), keeps_projects: has(project_quota::FLAG) };
     Some(Args { dir, runc, name, tty: has("tty"), outlives_session: has("outlives") })
 }
 

@@ -18,7 +18,7 @@ use runtimes_contract::{Exit, UserNamespace};
 use runtimes_host::cgroup::{Cgroups, oom_kills};
 use runtimes_host::files::{PRIVATE, write_atomic};
 use runtimes_host::process::ProcessRef;
-use runtimes_runc::stage;
+use runtimes_runc::{project_quota, stage};
 use runtimes_shim::attach::Hub;
 use runtimes_shim::channel::Channel;
 use runtimes_shim::cri::Stream;
@@ -65,7 +65,10 @@ struct Container {
 /// Runs a container to its end. Returns our exit code.
 pub fn run(channel: Channel, args: &[OsString]) -> i32 {
     let Some(args) = parse(args) else {
-        return channel.refuse("io", "usage: skiff-shim-runc run DIR RUNC ROOT ID LOG COUNTER [tty] [stdin] [stdin-once] [cgroup=PATH]");
+        return channel.refuse(
+            "io",
+            "usage: skiff-shim-runc run DIR RUNC ROOT ID LOG COUNTER [tty] [stdin] [stdin-once] [project-quota] [cgroup=PATH]",
+        );
     };
     match start(&channel, &args) {
         Ok(container) => {
@@ -89,7 +92,7 @@ fn parse(args: &[OsString]) -> Option<Args<'_>> {
     let [dir, binary, root, id, log, oom_counter, flags @ ..] = args else { return None };
     let has = |name: &str| flags.iter().any(|flag| flag == OsStr::new(name));
     let dir = Path::new(dir);
-    let runc = Runc { binary, root, id, log: dir.join("runc.log") };
+    let runc = Runc { binary, root, id, log: dir.join("runc.log"), keeps_projects: has(project_quota::FLAG) };
     let (tty, stdin, stdin_once) = (has("tty"), has("stdin"), has("stdin-once"));
     let shared = flags.iter().find_map(|flag| flag.to_str()?.strip_prefix("cgroup="));
     Some(Args { dir, runc, log: Path::new(log), oom_counter: Path::new(oom_counter), tty, stdin, stdin_once, shared })

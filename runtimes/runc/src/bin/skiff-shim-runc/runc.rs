@@ -10,6 +10,7 @@ use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
+use runtimes_runc::project_quota;
 
 use crate::Failure;
 
@@ -23,6 +24,8 @@ pub struct Runc<'a> {
     pub id: &'a OsStr,
     /// The log file.
     pub log: PathBuf,
+    /// Whether the container, which inherits the filters of runc, has the one of [`project_quota`].
+    pub keeps_projects: bool,
 }
 
 impl Runc<'_> {
@@ -35,13 +38,17 @@ impl Runc<'_> {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         // runc ends when the shim is killed, so that a runc that hangs is not left behind. What a wrapper forks is not covered.
         let shim = Pid::this();
-        let end_with_shim = move || {
+        let filter = self.keeps_projects.then(project_quota::filter);
+        let prepare = move || {
             prctl::set_pdeathsig(Signal::SIGKILL)?;
             // The shim may have been killed before the call.
-            if Pid::parent() == shim { Ok(()) } else { Err(std::io::Error::from(Errno::ESRCH)) }
+            if Pid::parent() != shim {
+                return Err(std::io::Error::from(Errno::ESRCH));
+            }
+            filter.as_deref().map_or(Ok(()), project_quota::apply)
         };
-        // SAFETY: two system calls between fork and exec.
-        unsafe { command.pre_exec(end_with_shim) };
+        // SAFETY: three system calls between fork and exec.
+        unsafe { command.pre_exec(prepare) };
         command
     }
 }

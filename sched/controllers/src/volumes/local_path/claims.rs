@@ -1,6 +1,5 @@
 //! What a claim of the provisioner needs. Pure.
 
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -16,7 +15,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::super::{class, matching};
-use super::FINALIZER;
+use super::{FINALIZER, volumes};
 use crate::meta;
 use crate::note::{Note, warning};
 
@@ -53,8 +52,6 @@ pub enum Action {
         /// Its new capacity.
         capacity: Quantity,
     },
-    /// The volume has this capacity now, and the claim's status does not say so yet.
-    Grown(Quantity),
 }
 
 /// The name of the volume of a claim: the one that it names, or the one that is made for it.
@@ -157,7 +154,7 @@ fn volume(claim: &PersistentVolumeClaim, class: &StorageClass, node: &Node, dire
 }
 
 fn requested(claim: &PersistentVolumeClaim) -> Option<&Quantity> {
-    claim.spec.as_ref()?.resources.as_ref()?.requests.as_ref()?.get("storage")
+    volumes::storage(claim.spec.as_ref()?.resources.as_ref()?.requests.as_ref())
 }
 
 /// Only the node that has the directory. A node may set its own label to that of another one, but not its name; the label is what
@@ -172,22 +169,14 @@ fn affinity(node: &Node) -> VolumeNodeAffinity {
     VolumeNodeAffinity { required: Some(NodeSelector { node_selector_terms: vec![term] }) }
 }
 
-/// Nothing limits what a directory has, so a larger capacity is a number only. Admission has checked that the class allows it.
+/// The volume has its new capacity first; the node and the status of the claim follow. Admission has checked that the class allows it.
 fn grow(claim: &PersistentVolumeClaim, volume: Option<&Arc<PersistentVolume>>) -> Action {
     let is_bound = claim.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Bound"));
-    let ours = volume.filter(|volume| is_bound && super::volumes::is_ours(volume) && matching::is_reserved_for(volume, claim));
+    let ours = volume.filter(|volume| is_bound && volumes::is_ours(volume) && matching::is_reserved_for(volume, claim));
     let (Some(volume), Some(requested)) = (ours, requested(claim)) else { return Action::Nothing };
-    let Some(capacity) = volume.spec.as_ref().and_then(|spec| spec.capacity.as_ref()?.get("storage")) else { return Action::Nothing };
-    let in_status = claim.status.as_ref().and_then(|status| status.capacity.as_ref()?.get("storage"));
-    let is_less = |a: &Quantity, b: &Quantity| match (api_model::quantity::nano(&a.0), api_model::quantity::nano(&b.0)) {
-        (Ok(a), Ok(b)) => a.cmp(&b) == Ordering::Less,
-        _ => false,
-    };
-    if is_less(capacity, requested) {
+    let capacity = volumes::storage(volume.spec.as_ref().and_then(|spec| spec.capacity.as_ref()));
+    if capacity.is_some_and(|capacity| volumes::is_less(capacity, requested)) {
         return Action::Grow { volume: Arc::clone(volume), capacity: requested.clone() };
-    }
-    if in_status.is_some_and(|in_status| is_less(in_status, capacity)) {
-        return Action::Grown(capacity.clone());
     }
     Action::Nothing
 }

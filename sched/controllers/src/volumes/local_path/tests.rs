@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde_json::{Value, json};
 
 use super::super::testing::object;
@@ -116,7 +117,7 @@ fn the_directory_goes_before_the_volume() {
         // Somebody wrote the annotation on a volume of their own.
         (json!({"metadata": {"name": ".."}}), volumes::Action::Nothing),
     ] {
-        assert_eq!(volumes::plan(&volume(more.clone())), wanted, "{more}");
+        assert_eq!(volumes::plan(&volume(more.clone()), None), wanted, "{more}");
     }
 }
 
@@ -133,11 +134,23 @@ fn a_larger_request_grows_the_volume_then_the_claim() {
     let plan = |requested: &str, status: &str| match claims::plan(&bound(requested, status), &of) {
         claims::Action::Nothing => "nothing".to_owned(),
         claims::Action::Grow { capacity, .. } => format!("grow {}", capacity.0),
-        claims::Action::Grown(capacity) => format!("grown {}", capacity.0),
         other => panic!("{other:?}"),
     };
     assert_eq!(plan("5Gi", "5Gi"), "nothing");
     assert_eq!(plan("6Gi", "5Gi"), "grow 6Gi");
-    assert_eq!(plan("5Gi", "4Gi"), "grown 5Gi");
+    assert_eq!(plan("5Gi", "4Gi"), "nothing", "the node follows");
     assert_eq!(plan("3Gi", "5Gi"), "nothing");
+
+    let follow = |more: Value, claim: &PersistentVolumeClaim| volumes::plan(&volume(more), Some(claim));
+    let grow = volumes::Action::Grow { node: "n1".to_owned(), capacity: Quantity("5Gi".to_owned()) };
+    let is_bound = json!({"status": {"phase": "Bound"}});
+    assert_eq!(follow(is_bound.clone(), &bound("5Gi", "4Gi")), grow);
+    assert_eq!(follow(is_bound.clone(), &bound("5Gi", "5Gi")), volumes::Action::Nothing);
+    let retained =
+        json!({"status": {"phase": "Bound"}, "spec": {"persistentVolumeReclaimPolicy": "Retain"}, "metadata": {"finalizers": null}});
+    assert_eq!(follow(retained, &bound("5Gi", "4Gi")), grow);
+    let others = json!({"status": {"phase": "Bound"}, "spec": {"claimRef": {"uid": "other"}}});
+    assert_eq!(follow(others, &bound("5Gi", "4Gi")), volumes::Action::Nothing);
+    let elsewhere = json!({"status": {"phase": "Bound"}, "metadata": {"name": ".."}});
+    assert_eq!(follow(elsewhere, &bound("5Gi", "4Gi")), volumes::Action::Nothing);
 }
