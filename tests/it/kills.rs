@@ -1,5 +1,5 @@
 //! The agent of a node is killed at each step of a Pod's life in turn: right before each system call by which it changes the
-//! machine, while the Pod starts and while it ends. The next agent goes on: the container has begun once, and nothing of the
+//! machine, while the Pod starts, with or without the pull of its image, and while it ends. The next agent goes on: the container has begun once, and nothing of the
 //! Pod stays.
 
 use std::collections::BTreeSet;
@@ -12,7 +12,9 @@ use tests::run::run;
 use tests::supervisor::{Step, Supervisor};
 use tests::{Cluster, Kubectl, Net, eventually, eventually_within};
 
-/// The environment variable with the name of the Pod that is killed at every step of its life. Without it, both Pods are killed
+use crate::registry::{OPEN, Registry};
+
+/// The environment variable with the name of the Pod that is killed at every step of its life. Without it, all Pods are killed
 /// at [`KILLS`] steps of each part, evenly chosen.
 const EVERY_STEP: &str = "SKIFF_EVERY_STEP";
 const KILLS: usize = 5;
@@ -65,6 +67,18 @@ spec:
       resources: {limits: {cpu: 1, memory: 32Mi}}
 "#;
 
+/// A Linux Pod whose image comes from a registry. The node has no image of it when the Pod is made.
+const PULLED: &str = r#"
+apiVersion: v1
+kind: Pod
+metadata: {name: pulled}
+spec:
+  runtimeClassName: runc
+  VOLUMES
+  containers:
+    - {name: app, image: "127.0.0.1:5000/pulled:v1", command: [sh, -c, "echo began; exec sleep 1000000"]}
+"#;
+
 /// Says that it has begun, and waits for ever.
 const WAITS: &str = r#"(module
   (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
@@ -95,11 +109,22 @@ fn an_agent_that_is_killed_at_any_step_of_a_pod_goes_on() {
     kubectl.until_usable("default");
     kubectl.ok("create configmap settings --from-literal=word=hello");
     let chosen = std::env::var(EVERY_STEP);
-    let pods = [("guest", GUEST, "began\n"), ("linux", LINUX, "ran\nhellobegan\n")];
-    for (name, yaml, log) in pods.into_iter().filter(|(name, ..)| chosen.as_ref().is_ok_and(|chosen| chosen == name) || chosen.is_err()) {
+    let registry = Registry::start(&agent.net, OPEN, None);
+    let root = tempfile::tempdir().expect("a directory");
+    fs::create_dir(root.path().join("bin")).expect("made");
+    for program in ["sh", "sleep"] {
+        fs::copy("/bin/busybox", root.path().join("bin").join(program)).expect("busybox is installed");
+    }
+    registry.push_linux(&agent.net, "pulled", root.path());
+    let whole = &[Part::Start, Part::Restart, Part::End][..];
+    let pods =
+        [("guest", GUEST, "began\n", whole), ("linux", LINUX, "ran\nhellobegan\n", whole), ("pulled", PULLED, "began\n", &[Part::Pull])];
+    for (name, yaml, log, parts) in
+        pods.into_iter().filter(|(name, ..)| chosen.as_ref().is_ok_and(|chosen| chosen == name) || chosen.is_err())
+    {
         let yaml = yaml.replace("VOLUMES", VOLUMES.trim());
         let mut life = Life { kubectl: &kubectl, supervisor: &supervisor, agent: &mut agent, name, yaml: &yaml, log };
-        life.is_killed_at_its_steps();
+        life.is_killed_at_its_steps(parts);
     }
 }
 
@@ -108,6 +133,28 @@ fn import_guest(agent: &Cluster) {
     let file = work.path().join("waits.wasm");
     fs::write(&file, wat::parse_str(WAITS).expect("a module")).expect("written");
     agent.skiff(&["image", "import", "it/waits:latest", &file.display().to_string()]).ok();
+}
+
+/// A part of a Pod's life.
+#[derive(Clone, Copy)]
+enum Part {
+    /// The start, of which only the steps in the store of images count.
+    Pull,
+    Start,
+    Restart,
+    End,
+}
+
+impl Part {
+    /// Fewer steps are not all.
+    fn steps_min(self) -> usize {
+        match self {
+            Self::Pull => 10,
+            Self::Start => 100,
+            Self::Restart => 30,
+            Self::End => 50,
+        }
+    }
 }
 
 /// One Pod that is made and deleted again and again.
@@ -122,29 +169,31 @@ struct Life<'a> {
 }
 
 impl Life<'_> {
-    fn is_killed_at_its_steps(&mut self) {
+    fn is_killed_at_its_steps(&mut self, parts: &[Part]) {
         // The first Pod makes what stays for the next ones: compiled code, the parents of cgroups.
         self.start();
         self.end();
         let before = self.left();
-        let parts: [fn(&mut Self); 3] = [Self::start, Self::restart, Self::end];
-        let steps = parts.map(|part| {
+        let mut steps = Vec::new();
+        for part in parts {
             self.supervisor.record();
-            part(self);
-            self.supervisor.recorded()
-        });
-        let counts = steps.each_ref().map(Vec::len);
-        eprintln!("{}: {counts:?} steps to start, to restart, and to end", self.name);
+            self.does(*part);
+            let mut of_part = self.supervisor.recorded();
+            of_part.retain(|step| !matches!(part, Part::Pull) || step.to_string().contains("/images/"));
+            eprintln!("{}: {} steps", self.name, of_part.len());
+            assert!(of_part.len() > part.steps_min(), "the steps are seen: {of_part:#?}");
+            steps.push(chosen(&of_part));
+        }
+        self.end();
         assert_eq!(self.left(), before, "a Pod leaves nothing");
-        assert!(counts[0] > 100 && counts[1] > 30 && counts[2] > 50, "the steps are seen: {steps:#?}");
-        let steps = steps.map(|steps| chosen(&steps));
         let (wanted, rounds) = (steps.iter().map(Vec::len).sum::<usize>(), steps.iter().map(Vec::len).max().unwrap_or_default());
         let mut kills = 0;
         for round in 0..rounds {
-            let now = steps.each_ref().map(|steps| steps.get(round));
-            for (part, step) in parts.into_iter().zip(now) {
-                kills += usize::from(self.killed_before(step, part));
+            let now: Vec<_> = steps.iter().map(|steps| steps.get(round)).collect();
+            for (part, step) in parts.iter().zip(&now) {
+                kills += usize::from(self.killed_before(*step, *part));
             }
+            self.end();
             let left = self.left();
             let changed: Vec<_> = left.symmetric_difference(&before).collect();
             assert!(changed.is_empty(), "after kills before {now:?}: {changed:#?}");
@@ -154,15 +203,23 @@ impl Life<'_> {
     }
 
     /// Does a part of the Pod's life and kills the agent at a step of it. Returns whether the step came.
-    fn killed_before(&mut self, step: Option<&Step>, part: fn(&mut Self)) -> bool {
+    fn killed_before(&mut self, step: Option<&Step>, part: Part) -> bool {
         let Some(step) = step else {
-            part(self);
+            self.does(part);
             return false;
         };
         eprintln!("{}: {step}", self.name);
         self.supervisor.kill_before(step);
-        part(self);
+        self.does(part);
         self.supervisor.disarm()
+    }
+
+    fn does(&mut self, part: Part) {
+        match part {
+            Part::Pull | Part::Start => self.start(),
+            Part::Restart => self.restart(),
+            Part::End => self.end(),
+        }
     }
 
     fn start(&mut self) {
@@ -194,12 +251,16 @@ impl Life<'_> {
         assert_eq!(self.agent.shims().len(), 1, "{}", self.agent.log());
     }
 
+    /// Does nothing if it was the last part.
     fn end(&mut self) {
-        self.kubectl.ok(&format!("delete pod {} --wait=false", self.name));
+        self.kubectl.ok(&format!("delete pod {} --wait=false --ignore-not-found", self.name));
         self.until("is gone", |life| {
             let pods = life.kubectl.ok("get pods -o name");
             if pods.is_empty() && life.agent.shims().is_empty() { Ok(()) } else { Err(pods) }
         });
+        if self.name == "pulled" && self.agent.skiff(&["image", "list"]).ok().contains(OPEN) {
+            self.agent.skiff(&["image", "rm", &format!("{OPEN}/pulled:v1")]).ok();
+        }
     }
 
     /// Waits for a state of the Pod, and starts the agent again when it is killed.

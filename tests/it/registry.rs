@@ -91,6 +91,16 @@ impl Registry {
         self.push(net, repository, config, ("application/wasm", &PathBuf::from(cluster::sample(file))));
     }
 
+    /// Stores a Linux image of the files in a directory.
+    #[track_caller]
+    pub(crate) fn push_linux(&self, net: &Net, repository: &str, root: &Path) {
+        let layer = self.dir.path().join("layer.tar");
+        let diff_id = archive(root, ".", &layer);
+        let config = json!({"architecture": "amd64", "os": "linux", "rootfs": {"type": "layers", "diff_ids": [diff_id]}});
+        let layer = ("application/vnd.oci.image.layer.v1.tar", layer.as_path());
+        self.push(net, repository, ("application/vnd.oci.image.config.v1+json", &config), layer);
+    }
+
     /// Copies the Linux sample with skopeo.
     #[track_caller]
     fn copy_tools(&self, net: &Net, credentials: Option<&str>) {
@@ -141,15 +151,20 @@ pub(crate) fn says(kubectl: &Kubectl<'_>, name: &str, text: &str) {
 fn wasm_in_linux(dir: &Path) -> (serde_json::Value, PathBuf) {
     std::fs::copy(cluster::sample("hello.wasm"), dir.join("hello.wasm")).expect("copied");
     let layer = dir.join("layer.tar");
-    run::run(Command::new("tar").arg("-C").arg(dir).arg("-cf").arg(&layer).arg("hello.wasm"), None).ok();
-    let digest = run::run(Command::new("sha256sum").arg(&layer), None).ok();
-    let diff_id = format!("sha256:{}", digest.split(' ').next().expect("a digest"));
+    let diff_id = archive(dir, "hello.wasm", &layer);
     let config = json!({
         "architecture": "wasm", "os": "wasip1",
         "config": {"Entrypoint": ["/hello.wasm"], "Env": ["FROM=the image"]},
         "rootfs": {"type": "layers", "diff_ids": [diff_id]},
     });
     (config, layer)
+}
+
+/// Makes an archive of a file or directory in a directory; returns its digest.
+fn archive(dir: &Path, entry: &str, archive: &Path) -> String {
+    run::run(Command::new("tar").arg("-C").arg(dir).arg("-cf").arg(archive).arg(entry), None).ok();
+    let digest = run::run(Command::new("sha256sum").arg(archive), None).ok();
+    format!("sha256:{}", digest.split(' ').next().expect("a digest"))
 }
 
 /// The node reports an image under its digest and its tag, with its size. (Images of the same content are one, with five names at most.)

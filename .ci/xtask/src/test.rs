@@ -28,7 +28,7 @@ pub fn run(filter: Option<&str>) -> Result<()> {
     let cores = std::thread::available_parallelism()?.get();
     let mut ended = Vec::new();
     // Stories check the whole machine for what a cluster leaves behind, so nothing else may run at that time.
-    for (what, tests, threads) in [("the crates' own tests", "not binary(it)", cores + 1), ("the stories", "binary(it)", 2 * cores)] {
+    for (what, tests, threads) in [("the crates' own tests", "not binary(it)", 2 * cores + 1), ("the stories", "binary(it)", 2 * cores)] {
         sh::say(&format!("running {what}"));
         let mut nextest = mode.nextest(tests);
         nextest.args(["--no-fail-fast", "--no-tests=pass", "--test-threads", &threads.to_string()]).args(filter);
