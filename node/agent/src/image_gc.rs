@@ -8,6 +8,15 @@ use crate::node::Node;
 
 /// Removes unused images when the disk is fuller than the high threshold, until it is below the low one.
 pub(crate) async fn collect_images(node: &Node, high: u8, low: u8) {
+    match node.parts.images.collect(&|| in_use(node), high, low).await {
+        Ok(0) => {}
+        Ok(removed) => tracing::info!(removed, "unused images removed"),
+        Err(error) => tracing::warn!(error = chain(&error), "images not collected"),
+    }
+}
+
+/// The names and ids of the images of all Pods.
+fn in_use(node: &Node) -> BTreeSet<String> {
     let mut in_use = BTreeSet::new();
     for entry in node.directory.all() {
         let named = entry.pod.spec.iter().flat_map(container::all).filter_map(|(_, container)| container.image.as_deref());
@@ -18,16 +27,7 @@ pub(crate) async fn collect_images(node: &Node, high: u8, low: u8) {
         let status = &entry.status;
         let lists = [&status.container_statuses, &status.init_container_statuses, &status.ephemeral_container_statuses];
         let statuses = lists.into_iter().flatten().flatten();
-        for reference in named.chain(statuses.map(|status| status.image_id.as_str()).filter(|id| !id.is_empty())) {
-            if let Ok(Some(image)) = node.parts.images.get(reference).await {
-                in_use.insert(image.id);
-            }
-        }
+        in_use.extend(named.chain(statuses.map(|status| status.image_id.as_str()).filter(|id| !id.is_empty())).map(str::to_owned));
     }
-    let in_use: Vec<String> = in_use.into_iter().collect();
-    match node.parts.images.collect(&in_use, high, low).await {
-        Ok(0) => {}
-        Ok(removed) => tracing::info!(removed, "unused images removed"),
-        Err(error) => tracing::warn!(error = chain(&error), "images not collected"),
-    }
+    in_use
 }

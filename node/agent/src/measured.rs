@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::FutureExt as _;
 use ipnet::Ipv4Net;
-use node_images::{Image, ImageError, PullPolicy, RegistryAuth, WritableLayer};
+use node_images::{Image, ImageError, InUse, PullPolicy, RegistryAuth, WritableLayer};
 use node_network::{HostPort, NetworkError, Peer, PodNetwork};
 use runtimes_contract::{
     AttachSession, ContainerId, ContainerSpec, ContainerStatus, Content, ContentKind, ExecSession, ExecSpec, Exit, HttpRequests,
@@ -174,7 +174,7 @@ impl Images for Measured<dyn Images> {
         self.inner.dir()
     }
 
-    async fn collect(&self, in_use: &[String], high: u8, low: u8) -> Result<usize, ImageError> {
+    async fn collect(&self, in_use: InUse<'_>, high: u8, low: u8) -> Result<usize, ImageError> {
         let removed = self.inner.collect(in_use, high, low).await?;
         self.metrics.images_collected(removed);
         Ok(removed)

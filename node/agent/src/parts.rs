@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ipnet::Ipv4Net;
-use node_images::{Image, ImageError, ImageStore, PullPolicy, RegistryAuth, WritableLayer};
+use node_images::{Image, ImageError, ImageStore, InUse, PullPolicy, RegistryAuth, WritableLayer};
 use node_logind::{Logind, LogindError, ShutdownWatch};
 use node_network::{HostPort, Network, NetworkError, Peer, PodNetwork};
 use runtimes_contract::{Content, ContentKind, Runtime, UserNamespace};
@@ -60,7 +60,7 @@ pub trait Images: Send + Sync {
     /// The store's directory, if it has one: it may be on a file system of its own.
     fn dir(&self) -> Option<PathBuf>;
     /// Frees space on a full disk.
-    async fn collect(&self, in_use: &[String], high: u8, low: u8) -> Result<usize, ImageError>;
+    async fn collect(&self, in_use: InUse<'_>, high: u8, low: u8) -> Result<usize, ImageError>;
 }
 
 #[async_trait]
@@ -101,7 +101,7 @@ impl Images for ImageStore {
         Some(Self::dir(self).to_owned())
     }
 
-    async fn collect(&self, in_use: &[String], high: u8, low: u8) -> Result<usize, ImageError> {
+    async fn collect(&self, in_use: InUse<'_>, high: u8, low: u8) -> Result<usize, ImageError> {
         Self::collect(self, in_use, high, low).await.map(|removed| removed.len())
     }
 }

@@ -43,7 +43,7 @@ use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::{Event, Node as ApiNode, Pod};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use node_images::{Image, ImageError, PullPolicy, RegistryAuth, WritableLayer};
+use node_images::{Image, ImageError, InUse, PullPolicy, RegistryAuth, WritableLayer};
 use node_network::{HostPort, NetworkError, Peer, PodNetwork};
 use parking_lot::Mutex;
 use runtimes_contract::{Content, ContentKind, Sandbox, UserNamespace};
@@ -131,7 +131,7 @@ impl Images for FakeImages {
         None
     }
 
-    async fn collect(&self, _in_use: &[String], _high: u8, _low: u8) -> Result<usize, ImageError> {
+    async fn collect(&self, _in_use: InUse<'_>, _high: u8, _low: u8) -> Result<usize, ImageError> {
         Ok(0)
     }
 }

@@ -7,21 +7,23 @@ use std::path::Path;
 use runtimes_host::files::remove_tree;
 
 use crate::index::{USE_NOTED_S, now_s};
-use crate::{Image, ImageError, ImageStore, disk, mount, unpack};
+use crate::{Image, ImageError, ImageStore, InUse, disk, mount, reference, unpack};
 use runtimes_host::blocking;
 
 /// The seconds for which an image stays after it was fetched or last used; upstream's `imageMinimumGCAge`. So there is time to
 /// run an imported image.
 const AGE_MIN_S: u64 = 120;
 
-pub(crate) async fn collect(store: &ImageStore, in_use: &[String], high: u8, low: u8) -> Result<Vec<Image>, ImageError> {
+pub(crate) async fn collect(store: &ImageStore, in_use: InUse<'_>, high: u8, low: u8) -> Result<Vec<Image>, ImageError> {
     let mut removed = Vec::new();
     if disk::look(store)?.used_percent < u64::from(high) {
         return Ok(removed);
     }
     // The latest use may be later than what is noted.
     let used_before = now_s().saturating_sub(AGE_MIN_S + USE_NOTED_S);
-    let unused = |image: &Image| !in_use.contains(&image.id) && image.used_at_s <= used_before;
+    let in_use: HashSet<String> = in_use().iter().filter_map(|name| whole(name)).collect();
+    let is_in_use = |image: &Image| image.references.iter().chain(&image.digests).chain([&image.id]).any(|name| in_use.contains(name));
+    let unused = |image: &Image| image.used_at_s <= used_before && !is_in_use(image);
     let mut candidates: Vec<Image> = store.index.all()?.into_iter().filter(unused).collect();
     candidates.sort_by_key(|image| image.used_at_s);
     for image in candidates {
@@ -35,6 +37,11 @@ pub(crate) async fn collect(store: &ImageStore, in_use: &[String], high: u8, low
         removed.push(image);
     }
     Ok(removed)
+}
+
+/// A name as the list has it, or an id; `None` for what is no name.
+fn whole(name: &str) -> Option<String> {
+    if name.starts_with("sha256:") { Some(name.to_owned()) } else { reference::parse(name).ok().map(|parsed| parsed.whole()) }
 }
 
 /// Removes what no image in the list names. Layers stay as long as there are mounts: only the kernel knows which layers a mount

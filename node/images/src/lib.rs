@@ -22,6 +22,7 @@ mod pull;
 mod reference;
 mod unpack;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use futures::future::BoxFuture;
@@ -122,6 +123,9 @@ pub struct WritableLayer {
     /// Its root file system.
     pub merged: PathBuf,
 }
+
+/// Returns the names and ids of the images that Pods have. Names may be short, and more than one may lead to an image.
+pub type InUse<'a> = &'a (dyn Fn() -> BTreeSet<String> + Send + Sync);
 
 /// The images of a node.
 pub struct ImageStore {
@@ -357,11 +361,11 @@ impl ImageStore {
     }
 
     /// Removes the images unused the longest until the file system is no fuller than `low` per cent,
-    /// once it is fuller than `high`. `in_use` are ids of images that containers have.
+    /// once it is fuller than `high`. `in_use` is called only then.
     ///
     /// # Errors
     /// When the file system cannot be asked or the list cannot be written.
-    pub async fn collect(&self, in_use: &[String], high: u8, low: u8) -> Result<Vec<Image>, ImageError> {
+    pub async fn collect(&self, in_use: InUse<'_>, high: u8, low: u8) -> Result<Vec<Image>, ImageError> {
         collect::collect(self, in_use, high, low).await
     }
 

@@ -1,5 +1,6 @@
 //! The store on real files: what goes in, what comes out, what is rejected and what is left behind.
 
+use std::collections::BTreeSet;
 use std::io::Write as _;
 
 use serde_json::json;
@@ -453,8 +454,28 @@ async fn policies_and_names_are_stored() {
 async fn an_image_that_has_just_come_is_no_garbage() {
     let bench = bench();
     bench.store.import("young", &bench.file("b.wasm", EMPTY_MODULE)).await.expect("imports");
-    assert_eq!(bench.store.collect(&[], 0, 0).await.expect("collects"), []);
+    assert_eq!(bench.store.collect(&BTreeSet::new, 0, 0).await.expect("collects"), []);
     assert_eq!(bench.store.list().await.expect("lists").len(), 1);
+}
+
+#[tokio::test]
+async fn what_pods_use_by_any_of_its_names_is_no_garbage() {
+    let bench = bench();
+    let list = bench.dir.path().join("store/images.json");
+    // Modules of the same content would be one image.
+    for name in ["by-name", "by-id", "unused", "last"] {
+        let module = wat::parse_str(format!("(module (func (export \"{name}\")))")).expect("a module");
+        bench.store.import(name, &bench.file(&format!("{name}.wasm"), &module)).await.expect("imports");
+    }
+    let id = bench.store.get("by-id").await.expect("reads").expect("it is there").id;
+    let mut images: serde_json::Value = serde_json::from_slice(&std::fs::read(&list).expect("read")).expect("JSON");
+    images.as_array_mut().expect("images").iter_mut().for_each(|image| image["used_at_s"] = 0.into());
+    std::fs::write(&list, images.to_string()).expect("written");
+    let in_use = || ["docker.io/library/by-name:latest", &id, "last", "Not A Name"].map(str::to_owned).into();
+    assert_eq!(bench.store.collect(&in_use, 101, 0).await.expect("collects"), [], "the disk has room");
+    let removed = bench.store.collect(&in_use, 0, 0).await.expect("collects");
+    let names: Vec<_> = removed.iter().flat_map(|image| &image.references).collect();
+    assert_eq!(names, ["docker.io/library/unused:latest"]);
 }
 
 #[tokio::test]
