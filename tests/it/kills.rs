@@ -1,6 +1,6 @@
 //! The agent of a node is killed at each step of a Pod's life in turn: right before each system call by which it changes the
-//! machine, while the Pod starts, with or without the pull of its image, and while it ends. The next agent goes on: the container has begun once, and nothing of the
-//! Pod stays.
+//! machine, while the Pod starts, with or without the pull of its image, and while it ends. The next agent goes on: the container has
+//! begun once, and nothing of the Pod stays.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -251,7 +251,7 @@ impl Life<'_> {
         assert_eq!(self.agent.shims().len(), 1, "{}", self.agent.log());
     }
 
-    /// Does nothing if it was the last part.
+    /// The Pod may be gone already. The image of the one that pulls goes, too.
     fn end(&mut self) {
         self.kubectl.ok(&format!("delete pod {} --wait=false --ignore-not-found", self.name));
         self.until("is gone", |life| {

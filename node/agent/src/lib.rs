@@ -268,8 +268,8 @@ fn without_user_namespaces(parts: &Parts, layout: &Layout) -> BTreeMap<&'static 
     faults
 }
 
-/// Whether the file system of local volumes enforces their capacity. The answer is for administrators; each volume is limited by what its
-/// file system does when a Pod uses it.
+/// Whether the file system of local volumes enforces their capacity. The answer is for administrators; whether a volume
+/// is limited is decided when a Pod uses it.
 fn enforces_capacity(volumes: &Volumes) -> bool {
     let is_enforced = volumes.enforces_capacity().unwrap_or_else(|error| {
         tracing::warn!(error = chain(&error), "it is unclear whether the capacity of local volumes is enforced");

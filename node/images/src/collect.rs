@@ -21,8 +21,8 @@ pub(crate) async fn collect(store: &ImageStore, in_use: InUse<'_>, high: u8, low
     }
     // The latest use may be later than what is noted.
     let used_before = now_s().saturating_sub(AGE_MIN_S + USE_NOTED_S);
-    let in_use: HashSet<String> = in_use().iter().filter_map(|name| whole(name)).collect();
-    let is_in_use = |image: &Image| image.references.iter().chain(&image.digests).chain([&image.id]).any(|name| in_use.contains(name));
+    let keys: HashSet<String> = in_use().iter().filter_map(|name| reference::key(name).ok()).collect();
+    let is_in_use = |image: &Image| image.references.iter().chain(&image.digests).chain([&image.id]).any(|name| keys.contains(name));
     let unused = |image: &Image| image.used_at_s <= used_before && !is_in_use(image);
     let mut candidates: Vec<Image> = store.index.all()?.into_iter().filter(unused).collect();
     candidates.sort_by_key(|image| image.used_at_s);
@@ -37,11 +37,6 @@ pub(crate) async fn collect(store: &ImageStore, in_use: InUse<'_>, high: u8, low
         removed.push(image);
     }
     Ok(removed)
-}
-
-/// A name as the list has it, or an id; `None` for what is no name.
-fn whole(name: &str) -> Option<String> {
-    if name.starts_with("sha256:") { Some(name.to_owned()) } else { reference::parse(name).ok().map(|parsed| parsed.whole()) }
 }
 
 /// Removes what no image in the list names. Layers stay as long as there are mounts: only the kernel knows which layers a mount

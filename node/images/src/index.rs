@@ -79,10 +79,12 @@ impl Index {
     pub fn remove(&self, whole: &str) -> Result<bool, ImageError> {
         self.change(|images| {
             let before = images.clone();
-            for image in images.iter_mut() {
+            // An image that lost its names to a newer one stays: a container may run it.
+            images.retain_mut(|image| {
+                let has_names = !image.references.is_empty();
                 image.references.retain(|name| name != whole);
-            }
-            images.retain(|image| !image.references.is_empty() && image.id != whole);
+                image.id != whole && !(has_names && image.references.is_empty())
+            });
             *images != before
         })
     }
@@ -173,6 +175,22 @@ mod tests {
             "layers": [], "blobs": [], "used_at_s": 0,
         });
         serde_json::from_value(image).expect("an image")
+    }
+
+    #[test]
+    fn an_image_that_lost_its_name_to_a_newer_one_stays_when_another_one_goes() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let index = Index::new(dir.path());
+        for (id, name, digest) in
+            [("old", "r/web:v1", "r/web@sha256:1"), ("new", "r/web:v1", "r/web@sha256:2"), ("x", "r/x:v1", "r/x@sha256:3")]
+        {
+            index.add(image(id, name, digest)).expect("added");
+        }
+        assert!(index.remove("r/x:v1").expect("removed"));
+        let ids = |index: &Index| index.all().expect("reads").into_iter().map(|image| image.id).collect::<Vec<_>>();
+        assert_eq!(ids(&index), ["old", "new"]);
+        assert!(index.remove("old").expect("removed"));
+        assert_eq!(ids(&index), ["new"]);
     }
 
     /// An earlier version had no files in an image, and gave it another id.

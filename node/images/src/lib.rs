@@ -294,8 +294,7 @@ impl ImageStore {
     /// # Errors
     /// [`ImageError::Unknown`] when no image has that name.
     pub async fn remove(&self, reference: &str) -> Result<(), ImageError> {
-        let whole = if reference.starts_with("sha256:") { reference.to_owned() } else { reference::parse(reference)?.whole() };
-        if !self.index.remove(&whole)? {
+        if !self.index.remove(&reference::key(reference)?)? {
             return Err(ImageError::Unknown { image: reference.to_owned() });
         }
         self.sweep().await

@@ -24,6 +24,11 @@ impl Name {
     }
 }
 
+/// What the list of images has for a name or an id.
+pub(crate) fn key(given: &str) -> Result<String, ImageError> {
+    if given.starts_with("sha256:") { Ok(given.to_owned()) } else { Ok(parse(given)?.whole()) }
+}
+
 pub(crate) fn parse(given: &str) -> Result<Name, ImageError> {
     let invalid = |reason: String| ImageError::InvalidName { image: given.to_owned(), reason };
     if given.contains("://") {

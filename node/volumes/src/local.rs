@@ -1,5 +1,6 @@
 //! The directories of volumes that Skiff's own provisioner made: one a PersistentVolume, named like it, below one directory of
-//! the node. A directory is made when the first Pod uses its volume, and removed when the provisioner says that the claim is gone.
+//! the node. A directory is made when the first Pod uses its volume, or when its capacity is raised, and removed when the provisioner says
+//! that the claim is gone.
 //!
 //! Each directory has a record, an empty file in another directory, from before the first container writes until the removal. A directory
 //! that has a record and does not exist was lost, for example because its disk is not mounted. It is not made anew: a database would start
@@ -98,7 +99,8 @@ impl Local {
         project_quota::is_enforced(&self.dir)
     }
 
-    /// Makes the directory of a volume with that capacity, or gives it to the directory that exists.
+    /// Makes the directory of a volume with that capacity, or raises that of the directory that exists. It refuses with
+    /// [`VolumeError::Busy`] while somebody else works on the directory, and after [`removal::WAIT_MAX`], when the work goes on.
     pub(crate) async fn grow(&self, name: &str, capacity_bytes: u64) -> Result<(), VolumeError> {
         let (local, owned) = (self.clone(), name.to_owned());
         let growing = blocking(move || {

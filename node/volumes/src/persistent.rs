@@ -21,6 +21,8 @@ use crate::kind::{self, Context, VolumeKind};
 use crate::local::{Local, NAME};
 use crate::{VolumeError, host_path, link, ownership};
 
+const NANO: u128 = 1_000_000_000;
+
 /// The kind.
 pub(crate) struct PersistentVolumeKind;
 
@@ -183,9 +185,11 @@ pub(crate) async fn grow(persistent: PersistentVolume, local: Local) -> Result<(
     local.grow(name_of(&persistent), capacity).await
 }
 
+/// In bytes, rounded up.
 fn capacity_bytes(persistent: &PersistentVolume) -> Result<u64, VolumeError> {
     let capacity = persistent.spec.as_ref().and_then(|spec| spec.capacity.as_ref()?.get("storage"));
-    let bytes = capacity.and_then(|capacity| u64::try_from(quantity::value(&capacity.0).ok()?).ok());
+    let nano = capacity.and_then(|capacity| u128::try_from(quantity::nano(&capacity.0).ok()?).ok());
+    let bytes = nano.map(|nano| u64::try_from(nano.div_ceil(NANO)).unwrap_or(u64::MAX));
     bytes.ok_or_else(|| VolumeError::Capacity { volume: name_of(persistent).to_owned() })
 }
 

@@ -1,6 +1,6 @@
-//! The system calls that would take a file out of its project, or change the project's limits. A project quota limits a volume by the project of its files, and new
-//! files inherit the project of their directory. In the node's user namespace, the owner of a file may change its project and may stop
-//! the inheritance: a container would escape the limit. In any other user namespace, the kernel forbids both.
+//! The system calls that would take a file out of its project, or change the project's limits. A project quota limits a volume by the
+//! project of its files, and new files inherit the project of their directory. In the node's user namespace, the owner of a file may change
+//! its project and may stop the inheritance: a container would escape the limit. In any other user namespace, the kernel forbids both.
 //!
 //! The shim installs this filter before it calls runc, so that the container inherits the filter and gets EPERM. The container's own
 //! seccomp profile comes on top; the kernel applies the strictest answer. A rule in the profile would not be enough, for three reasons:
@@ -77,7 +77,8 @@ pub(crate) fn flag(spec: &ContainerSpec) -> Option<OsString> {
     needs_filter(spec).then(|| FLAG.into())
 }
 
-/// The filter, as a BPF program. It allows all other calls, and none of an ABI that is not listed, whose numbers may mean the same.
+/// The filter, as a BPF program. It allows all other calls of the listed ABIs and denies every call of any other ABI, whose numbers mean
+/// other calls.
 pub fn filter() -> Vec<libc::sock_filter> {
     let forbidden = ABIS.iter().flat_map(|abi| {
         let of_abi = (Field::Architecture, &[abi.architecture][..]);

@@ -6,6 +6,8 @@ use super::{Field, Part};
 const BINDER: &[Part] = &[Controller("persistentvolume-binder-controller")];
 /// The scheduler matches free volumes with claims that wait for their first Pod.
 const MATCHED: &[Part] = &[Controller("persistentvolume-binder-controller"), Scheduler];
+/// The node limits what the provisioner's volumes have.
+const SIZED: &[Part] = &[Controller("persistentvolume-binder-controller"), NodeAgent, Scheduler];
 const PLACED: &[Part] = &[NodeAgent, Scheduler];
 const PROVISIONER: &[Part] = &[Controller("local-path-provisioner-controller")];
 const NODE: &[Part] = &[NodeAgent];
@@ -38,7 +40,7 @@ pub(super) const VOLUME: &[Field] = &[
     Field::nobody("awsElasticBlockStore").although(DISKS),
     Field::nobody("azureDisk"),
     Field::nobody("azureFile").although(SECRETS),
-    Field::by(MATCHED, "capacity", MATCHING),
+    Field::by(SIZED, "capacity", MATCHING),
     Field::nobody("cephfs").although(SECRETS),
     Field::nobody("cinder").although(SECRETS),
     Field::by(MATCHED, "claimRef", MATCHING),

@@ -63,7 +63,7 @@ impl Limits {
 /// could not be renamed.
 pub(super) fn is_enforced(dir: &Path) -> Result<bool, VolumeError> {
     let opened = File::open(dir).map_err(VolumeError::io("opening", dir))?;
-    Ok(!attributes(opened.as_fd(), dir)?.is_inherited() && is_enforced_in(&opened, dir)?)
+    Ok(is_enforced_in(&opened, dir)? && !attributes(opened.as_fd(), dir)?.is_inherited())
 }
 
 fn is_enforced_in(opened: &File, dir: &Path) -> Result<bool, VolumeError> {
@@ -92,9 +92,17 @@ pub(super) fn limit(dir: &Path, name: &str, bytes: u64, choosing: &Mutex<()>) ->
     if is_finished {
         return Ok(());
     }
+    // An immutable file is one that somebody has to find.
+    let failed_at = |entry: BorrowedFd<'_>, source| {
+        let itself = fs::read_link(format!("/proc/self/fd/{}", entry.as_raw_fd()));
+        VolumeError::Io { doing: "setting the quota project of", path: itself.unwrap_or_else(|_| dir.to_owned()), source }
+    };
     // What was in the directory before, for example when it was restored from a backup.
-    let put_below =
-        || tree::each_below(opened.as_fd(), dir, "counting the files of", Mounts::Left, &|entry| put(entry, project).map_err(failed));
+    let put_below = || {
+        tree::each_below(opened.as_fd(), dir, "counting the files of", Mounts::Left, &|entry| {
+            put(entry, project).map_err(|error| failed_at(entry, error))
+        })
+    };
     put_below()?;
     put(opened.as_fd(), project).map_err(failed)?;
     // A Pod of an earlier version of the node may have made files in the directory before the flag was set.

@@ -54,8 +54,7 @@ impl Local {
     fn set_aside(&self, name: &str) -> Result<(), VolumeError> {
         let path = self.dir.join(name);
         let path_lock = self.path_lock(&path);
-        // A Pod is being connected to it.
-        let Some(_guard) = path_lock.try_lock() else { return Err(VolumeError::InUse(path)) };
+        let Some(_guard) = path_lock.try_lock() else { return Err(VolumeError::Busy(path)) };
         if self.is_used(&path)? {
             return Err(VolumeError::InUse(path));
         }

@@ -166,7 +166,7 @@ async fn a_volume_that_takes_long_keeps_no_other_one_waiting() {
         tokio::task::yield_now().await;
     }
     let refused = node.volumes.remove_local(NAME).await.expect_err("a Pod is being connected");
-    assert!(matches!(refused, VolumeError::InUse(_)), "{refused}");
+    assert!(matches!(refused, VolumeError::Busy(_)), "{refused}");
     let other = path.with_file_name("pvc-0b");
     node.provision_at("pvc-0b", json!({"local": {"path": other}}));
     assert_eq!(node.one(by_claim()).await.expect("set up").1, other);

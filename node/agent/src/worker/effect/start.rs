@@ -13,6 +13,7 @@ use node_volumes::UnknownVariable;
 use runtimes_contract::{ContainerId, Content, ContentKind, Mount, Processes, Runtime, RuntimeError};
 use runtimes_host::blocking;
 use thiserror::Error;
+use tokio::time::timeout;
 
 use super::{Effects, devices, volume_text};
 use crate::cleanup;
@@ -30,6 +31,8 @@ use crate::worker::plan::GRACE_SECONDS;
 
 /// How long a start may go on once its Pod is to end.
 const START_GOES_ON: Duration = Duration::from_secs(10);
+/// How long a container waits for the file system of volumes, which it may not use at all.
+const FILE_SYSTEM_ANSWERS: Duration = Duration::from_secs(2);
 
 /// The next instance of a container.
 pub(crate) struct NextInstance {
@@ -118,10 +121,12 @@ impl Effects {
     }
 
     /// Whether containers must not take files out of the quota projects of volumes, or put them into one. It concerns also those that have no
-    /// volume: their other files may be on the same file system, and Pods pass open files to each other. In case of doubt they must not.
-    async fn keeps_projects(&self) -> bool {
+    /// volume: their other files may be on the same file system, and Pods pass open files to each other. In case of doubt, also while the
+    /// file system does not answer, they must not. WebAssembly has no such calls.
+    async fn keeps_projects(&self, kind: ContentKind) -> bool {
         let volumes = self.node.volumes.clone();
-        blocking(move || volumes.enforces_capacity()).await.unwrap_or(true)
+        let enforced = timeout(FILE_SYSTEM_ANSWERS, blocking(move || volumes.enforces_capacity()));
+        kind == ContentKind::Linux && enforced.await.map_or(true, |enforced| enforced.unwrap_or(true))
     }
 
     /// Waits for a start. `None` when the start takes too long after its Pod is to end.
@@ -221,6 +226,7 @@ impl Effects {
         let user = user.map_err(|error| unmade("CreateContainerConfigError", error.0))?;
         let seccomp = security::seccomp(&self.pod, container, content.kind(), &self.node.layout.seccomp_profiles());
         let seccomp = seccomp.map_err(|error| unmade("CreateContainerError", error.0))?;
+        let keeps_projects = self.keeps_projects(content.kind()).await;
         let settings = wasm_settings::read(&self.pod, content.kind());
         let settings = settings.map_err(|error| unmade("CreateContainerConfigError", error.0))?;
         let grace = self.pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds).unwrap_or(GRACE_SECONDS);
@@ -235,7 +241,7 @@ impl Effects {
             volumes,
             user,
             seccomp,
-            keeps_projects: self.keeps_projects().await,
+            keeps_projects,
             grace_seconds: grace,
             memory_bytes: machine.memory_bytes,
             oom_score_adj_min: machine.oom_score_adj,

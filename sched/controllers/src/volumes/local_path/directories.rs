@@ -54,7 +54,8 @@ pub struct LocalPathDirectories {
     claims: Informer<PersistentVolumeClaim>,
     volumes: Informer<PersistentVolume>,
     nodes: Informer<Node>,
-    slow: SlowNodes,
+    slow_removals: SlowNodes,
+    slow_growths: SlowNodes,
 }
 
 /// Registers the controller.
@@ -90,7 +91,8 @@ pub fn build(
         waiting.map(|volume| Key::of(&volume)).collect()
     });
     let client = context.client();
-    context.run(Arc::new(LocalPathDirectories { client, recorder, claims, volumes, nodes, slow: SlowNodes::default() }), queue);
+    let (slow_removals, slow_growths) = (SlowNodes::default(), SlowNodes::default());
+    context.run(Arc::new(LocalPathDirectories { client, recorder, claims, volumes, nodes, slow_removals, slow_growths }), queue);
 }
 
 impl Controller for LocalPathDirectories {
@@ -120,7 +122,7 @@ impl Controller for LocalPathDirectories {
 impl LocalPathDirectories {
     /// Removes the directory, then the volume, then its finalizer. The data of a node that is gone went with it.
     async fn remove(&self, name: &str, node: &str) -> Result<Next, Failure> {
-        if let Some(rest) = self.slow.rest(node, Instant::now()) {
+        if let Some(rest) = self.slow_removals.rest(node, Instant::now()) {
             return Ok(Next::After(rest));
         }
         let key = ObjectKey::new("", name);
@@ -129,7 +131,7 @@ impl LocalPathDirectories {
         let is_to_go =
             |volume: &PersistentVolume| volumes::is_ours(volume) && volumes::plan(volume, None) == Action::Remove { node: node.to_owned() };
         let Some(volume) = stored.filter(is_to_go) else { return Ok(Next::OnChange) };
-        let outcome = self.on_node(node, &volume, directory::remove).await?;
+        let outcome = self.on_node(node, &volume, &self.slow_removals, directory::remove(&self.client, node, &volume)).await?;
         if let Outcome::Away(why) | Outcome::Failed(why) = &outcome {
             self.recorder.warning(&reference(&volume), "VolumeFailedDelete", why.clone());
             return again(&outcome, name, format!("removing the directory on node {node}: {why}"));
@@ -162,11 +164,11 @@ impl LocalPathDirectories {
         node: &str,
         capacity: Quantity,
     ) -> Result<Next, Failure> {
-        if let Some(rest) = self.slow.rest(node, Instant::now()) {
+        if let Some(rest) = self.slow_growths.rest(node, Instant::now()) {
             return Ok(Next::After(rest));
         }
         let name = meta::name(&volume.metadata);
-        let outcome = self.on_node(node, volume, directory::grow).await?;
+        let outcome = self.on_node(node, volume, &self.slow_growths, directory::grow(&self.client, node, volume)).await?;
         if let Outcome::Away(why) | Outcome::Failed(why) = &outcome {
             let words = format!("resize volume {name:?} by resizer {PROVISIONER:?} failed: {why}");
             self.recorder.warning(&reference(claim), "VolumeResizeFailed", words);
@@ -178,11 +180,12 @@ impl LocalPathDirectories {
     }
 
     /// Makes a request to a node that is ready. What would be asked of a node that does not exist any more is done.
-    async fn on_node<'a, Answer: Future<Output = Outcome>>(
-        &'a self,
-        node: &'a str,
-        volume: &'a PersistentVolume,
-        ask: impl FnOnce(&'a kube::Client, &'a str, &'a PersistentVolume) -> Answer,
+    async fn on_node(
+        &self,
+        node: &str,
+        volume: &PersistentVolume,
+        slow: &SlowNodes,
+        request: impl Future<Output = Outcome>,
     ) -> Result<Outcome, Failure> {
         match self.node(node).await? {
             Some(object) if !nodes::is_ready(&object) => return Ok(Outcome::Away(format!("node {node:?} is not ready"))),
@@ -194,9 +197,9 @@ impl LocalPathDirectories {
             }
         }
         let began = Instant::now();
-        let outcome = ask(&self.client, node, volume).await;
+        let outcome = request.await;
         if matches!(outcome, Outcome::Failed(_)) {
-            self.slow.observe(node, began, Instant::now());
+            slow.observe(node, began, Instant::now());
         }
         Ok(outcome)
     }

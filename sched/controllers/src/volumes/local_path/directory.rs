@@ -1,5 +1,6 @@
 //! The requests that have a node remove the directory of a volume, or give it a larger capacity. The node may be in the hands of an
-//! attacker: it may not answer, or answer slowly, without end or with any text. So a request has a time limit, and of the answer the status counts.
+//! attacker: it may not answer, or answer slowly, without end or with any text. So a request has a time limit, and of the answer the status
+//! counts.
 
 use std::time::Duration;
 

@@ -72,8 +72,8 @@ fn node(volume: &PersistentVolume) -> Option<String> {
 fn grow(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<Action> {
     let status = claim.status.as_ref().filter(|status| status.phase.as_deref() == Some("Bound"))?;
     let (capacity, in_status) = (storage(volume.spec.as_ref()?.capacity.as_ref())?, storage(status.capacity.as_ref())?);
-    let is_reserved = matching::is_reserved_for(volume, claim) && !meta::is_deleting(&volume.metadata);
-    (is_reserved && is_less(in_status, capacity)).then_some(Action::Grow { node: node(volume)?, capacity: capacity.clone() })
+    (matching::is_reserved_for(volume, claim) && is_less(in_status, capacity))
+        .then_some(Action::Grow { node: node(volume)?, capacity: capacity.clone() })
 }
 
 /// The storage in a list of resources.
