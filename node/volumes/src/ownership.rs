@@ -2,7 +2,7 @@
 //! volume is read-only), and new files inherit it.
 
 use std::fs;
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
@@ -37,7 +37,7 @@ pub(crate) fn give_to_group(path: &Path, group: u32, read_only: bool) -> Result<
     let access = if read_only { READ_ONLY } else { READ_WRITE };
     let change = Change { path, group: Gid::from_raw(group), access };
     if change.apply(top.as_fd())? == SFlag::S_IFDIR {
-        tree::each_below(top.as_fd(), path, "setting the group of", Mounts::Entered, &|entry| change.apply(entry).map(drop))?;
+        tree::each_below(top.as_fd(), path, "setting the group of", Mounts::Entered, &|entry| change.apply(entry))?;
     }
     Ok(())
 }
@@ -62,9 +62,8 @@ impl Change<'_> {
         }
         let directory = if kind == SFlag::S_IFDIR { DIRECTORY } else { 0 };
         let mode = (mode & PERMISSIONS) | self.access | directory;
-        // Leads to the open file itself, not to a path.
-        let opened = format!("/proc/self/fd/{}", entry.as_raw_fd());
-        fs::set_permissions(&opened, fs::Permissions::from_mode(mode)).map_err(VolumeError::io("setting the mode of", self.path))?;
+        fs::set_permissions(tree::itself(entry), fs::Permissions::from_mode(mode))
+            .map_err(VolumeError::io("setting the mode of", self.path))?;
         Ok(kind)
     }
 

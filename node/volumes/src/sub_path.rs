@@ -4,14 +4,14 @@
 //! twice.
 
 use std::fs;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
-use nix::sys::stat::{Mode, SFlag, fstat, mkdirat};
+use nix::sys::stat::{Mode, SFlag, mkdirat};
 
-use crate::{VolumeError, mount_table};
+use crate::{VolumeError, mount_table, tree};
 
 /// Mode of directories that a subPath needs and the volume lacks.
 const MODE: Mode = Mode::from_bits_truncate(0o755);
@@ -25,8 +25,7 @@ pub(crate) fn bind(volume: &Path, sub: &Path, at: &Path) -> Result<PathBuf, Volu
         return Ok(at.to_owned());
     }
     let found = open_beneath(volume, sub)?;
-    let kind = fstat(&found).map_err(|errno| refused(sub, errno))?.st_mode;
-    if SFlag::from_bits_truncate(kind) & SFlag::S_IFMT == SFlag::S_IFDIR {
+    if tree::kind(found.as_fd()).map_err(|errno| refused(sub, errno))? == SFlag::S_IFDIR {
         fs::create_dir_all(at).map_err(VolumeError::io("making", at))?;
     } else {
         if let Some(parent) = at.parent() {
@@ -34,7 +33,7 @@ pub(crate) fn bind(volume: &Path, sub: &Path, at: &Path) -> Result<PathBuf, Volu
         }
         fs::File::create(at).map_err(VolumeError::io("making", at))?;
     }
-    mount_table::bind(Path::new(&format!("/proc/self/fd/{}", found.as_raw_fd())), at)?;
+    mount_table::bind(&tree::itself(found.as_fd()), at)?;
     Ok(at.to_owned())
 }
 

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
@@ -28,16 +28,26 @@ pub(crate) enum Mounts {
     Left,
 }
 
-/// Calls `change` with each entry below an open directory, directories before what is in them. An entry is open as a path only. Entries
-/// that a guest removes in the meantime are left out. `path` and `doing` are for errors.
+/// A path to an open file itself, wherever it is.
+pub(crate) fn itself(opened: BorrowedFd<'_>) -> PathBuf {
+    format!("/proc/self/fd/{}", opened.as_raw_fd()).into()
+}
+
+/// What an open entry is.
+pub(crate) fn kind(entry: BorrowedFd<'_>) -> Result<SFlag, Errno> {
+    Ok(SFlag::from_bits_truncate(fstat(entry)?.st_mode) & SFlag::S_IFMT)
+}
+
+/// Calls `change`, which returns what an entry is, with each entry below an open directory, directories before what is in them. An entry is
+/// open as a path only. Entries that a guest removes in the meantime are left out. `path` and `doing` are for errors.
 pub(crate) fn each_below(
     top: BorrowedFd<'_>,
     path: &Path,
     doing: &'static str,
     mounts: Mounts,
-    change: &dyn Fn(BorrowedFd<'_>) -> Result<(), VolumeError>,
+    change: &dyn Fn(BorrowedFd<'_>) -> Result<SFlag, VolumeError>,
 ) -> Result<(), VolumeError> {
-    Walk { path, doing, resolve: mounts.resolve(), change }.below(top, 1)
+    Walk { path, doing, mounts, change }.below(top, 1)
 }
 
 impl Mounts {
@@ -52,29 +62,25 @@ impl Mounts {
 struct Walk<'w> {
     path: &'w Path,
     doing: &'static str,
-    resolve: ResolveFlag,
-    change: &'w dyn Fn(BorrowedFd<'_>) -> Result<(), VolumeError>,
+    mounts: Mounts,
+    change: &'w dyn Fn(BorrowedFd<'_>) -> Result<SFlag, VolumeError>,
 }
 
 impl Walk<'_> {
     fn below(&self, dir: BorrowedFd<'_>, level: u32) -> Result<(), VolumeError> {
-        // Leads to the open directory itself, not to a path.
-        let opened = format!("/proc/self/fd/{}", dir.as_raw_fd());
-        for name in fs::read_dir(opened).map_err(VolumeError::io("listing", self.path))? {
+        for name in fs::read_dir(itself(dir)).map_err(VolumeError::io("listing", self.path))? {
             let name = name.map_err(VolumeError::io("listing", self.path))?.file_name();
             if level == LEVELS_MAX {
                 return Err(VolumeError::TooDeep { doing: self.doing, path: self.path.to_owned(), levels_max: LEVELS_MAX });
             }
-            let how = OpenHow::new().flags(as_path()).resolve(self.resolve);
+            let how = OpenHow::new().flags(as_path()).resolve(self.mounts.resolve());
             let entry = match openat2(dir, name.as_os_str(), how) {
                 Ok(entry) => entry,
-                // The second one: a mount that is left alone.
-                Err(Errno::ENOENT | Errno::EXDEV) => continue,
+                Err(Errno::ENOENT) => continue,
+                Err(Errno::EXDEV) if self.mounts == Mounts::Left => continue,
                 Err(errno) => return Err(VolumeError::io("opening an entry of", self.path)(errno.into())),
             };
-            (self.change)(entry.as_fd())?;
-            let mode = fstat(&entry).map_err(|errno| VolumeError::io("reading", self.path)(errno.into()))?.st_mode;
-            if SFlag::from_bits_truncate(mode) & SFlag::S_IFMT == SFlag::S_IFDIR {
+            if (self.change)(entry.as_fd())? == SFlag::S_IFDIR {
                 self.below(entry.as_fd(), level + 1)?;
             }
         }

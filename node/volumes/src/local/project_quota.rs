@@ -9,12 +9,12 @@ mod kernel;
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use nix::fcntl::OFlag;
-use nix::sys::stat::{SFlag, fstat};
+use nix::sys::stat::SFlag;
 use parking_lot::Mutex;
 
 use self::kernel::Attributes;
@@ -94,8 +94,8 @@ pub(super) fn limit(dir: &Path, name: &str, bytes: u64, choosing: &Mutex<()>) ->
     }
     // An immutable file is one that somebody has to find.
     let failed_at = |entry: BorrowedFd<'_>, source| {
-        let itself = fs::read_link(format!("/proc/self/fd/{}", entry.as_raw_fd()));
-        VolumeError::Io { doing: "setting the quota project of", path: itself.unwrap_or_else(|_| dir.to_owned()), source }
+        let path = fs::read_link(tree::itself(entry));
+        VolumeError::Io { doing: "setting the quota project of", path: path.unwrap_or_else(|_| dir.to_owned()), source }
     };
     // What was in the directory before, for example when it was restored from a backup.
     let put_below = || {
@@ -137,17 +137,20 @@ fn choose(opened: &File, dir: &Path, name: &str, choosing: &Mutex<()>) -> Result
 }
 
 /// Puts a file or a directory into a project, with what will be made in it. Links, pipes, sockets and device nodes have no content.
-fn put(entry: BorrowedFd<'_>, project: u32) -> io::Result<()> {
-    let kind = SFlag::from_bits_truncate(fstat(entry)?.st_mode) & SFlag::S_IFMT;
+/// Returns what the entry is.
+fn put(entry: BorrowedFd<'_>, project: u32) -> io::Result<SFlag> {
+    let kind = tree::kind(entry)?;
     if kind != SFlag::S_IFDIR && kind != SFlag::S_IFREG {
-        return Ok(());
+        return Ok(kind);
     }
-    // The entry is open as a path only. This leads to the entry itself, not to a path.
-    let itself = format!("/proc/self/fd/{}", entry.as_raw_fd());
-    let opened = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(itself)?;
+    // The entry is open as a path only.
+    let opened = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(tree::itself(entry))?;
     let present = kernel::attributes(opened.as_fd())?;
     let wanted = if kind == SFlag::S_IFDIR { present.with_project(project).inherited() } else { present.with_project(project) };
-    if wanted == present { Ok(()) } else { kernel::set_attributes(opened.as_fd(), wanted) }
+    if wanted != present {
+        kernel::set_attributes(opened.as_fd(), wanted)?;
+    }
+    Ok(kind)
 }
 
 /// A link is not followed.

@@ -85,7 +85,7 @@ pub fn build(
         }
         let waits = |volume: &PersistentVolume| {
             let claim = object::claim_key(volume).and_then(|key| cached_claims.get(&key));
-            matches!(volumes::plan(volume, claim.as_deref()), Action::Remove { .. } | Action::Grow { .. })
+            matches!(volumes::plan(volume, claim.as_ref()), Action::Remove { .. } | Action::Grow { .. })
         };
         let waiting = cache.list().into_iter().filter(|volume| volumes::is_ours(volume) && waits(volume));
         waiting.map(|volume| Key::of(&volume)).collect()
@@ -108,12 +108,12 @@ impl Controller for LocalPathDirectories {
     async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
         let Some(volume) = self.volumes.get(&ObjectKey::new("", &key.volume)) else { return Ok(Next::OnChange) };
         let claim = object::claim_key(&volume).and_then(|key| self.claims.get(&key));
-        match (volumes::plan(&volume, claim.as_deref()), claim) {
-            (Action::Protect, _) => writes::add_finalizer(&self.client, volume.as_ref(), FINALIZER).await?,
-            (Action::Release, _) => drop(writes::remove_finalizer(&self.client, volume.as_ref(), FINALIZER).await?),
-            (Action::Remove { node }, _) => return self.remove(&key.volume, &node).await,
-            (Action::Grow { node, capacity }, Some(claim)) => return self.grow(&volume, &claim, &node, capacity).await,
-            (Action::Nothing | Action::Grow { .. }, _) => {}
+        match volumes::plan(&volume, claim.as_ref()) {
+            Action::Nothing => {}
+            Action::Protect => writes::add_finalizer(&self.client, volume.as_ref(), FINALIZER).await?,
+            Action::Release => drop(writes::remove_finalizer(&self.client, volume.as_ref(), FINALIZER).await?),
+            Action::Remove { node } => return self.remove(&key.volume, &node).await,
+            Action::Grow { node, claim, capacity } => return self.grow(&volume, &claim, &node, capacity).await,
         }
         Ok(Next::OnChange)
     }

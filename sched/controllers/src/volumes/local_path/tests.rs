@@ -141,14 +141,15 @@ fn a_larger_request_grows_the_volume_then_the_claim() {
     assert_eq!(plan("5Gi", "4Gi"), "nothing", "the node follows");
     assert_eq!(plan("3Gi", "5Gi"), "nothing");
 
-    let follow = |more: Value, claim: &PersistentVolumeClaim| volumes::plan(&volume(more), Some(claim));
-    let grow = volumes::Action::Grow { node: "n1".to_owned(), capacity: Quantity("5Gi".to_owned()) };
+    let follow = |more: Value, claim: &PersistentVolumeClaim| volumes::plan(&volume(more), Some(&Arc::new(claim.clone())));
+    let lags = bound("5Gi", "4Gi");
+    let grow = volumes::Action::Grow { node: "n1".to_owned(), claim: Arc::new(lags.clone()), capacity: Quantity("5Gi".to_owned()) };
     let is_bound = json!({"status": {"phase": "Bound"}});
-    assert_eq!(follow(is_bound.clone(), &bound("5Gi", "4Gi")), grow);
+    assert_eq!(follow(is_bound.clone(), &lags), grow);
     assert_eq!(follow(is_bound.clone(), &bound("5Gi", "5Gi")), volumes::Action::Nothing);
     let retained =
         json!({"status": {"phase": "Bound"}, "spec": {"persistentVolumeReclaimPolicy": "Retain"}, "metadata": {"finalizers": null}});
-    assert_eq!(follow(retained, &bound("5Gi", "4Gi")), grow);
+    assert_eq!(follow(retained, &lags), grow);
     let others = json!({"status": {"phase": "Bound"}, "spec": {"claimRef": {"uid": "other"}}});
     assert_eq!(follow(others, &bound("5Gi", "4Gi")), volumes::Action::Nothing);
     let elsewhere = json!({"status": {"phase": "Bound"}, "metadata": {"name": ".."}});

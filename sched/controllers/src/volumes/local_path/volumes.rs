@@ -1,6 +1,7 @@
 //! What a volume of the provisioner needs. Pure.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use api_model::local_path::{NODE, PROVISIONER, is_volume_name};
 use api_model::storage::PROVISIONED_BY;
@@ -30,6 +31,8 @@ pub enum Action {
     Grow {
         /// The node that has the directory.
         node: String,
+        /// The claim.
+        claim: Arc<PersistentVolumeClaim>,
         /// The capacity.
         capacity: Quantity,
     },
@@ -47,7 +50,7 @@ pub fn is_to_go(volume: &PersistentVolume) -> bool {
 }
 
 /// The action for a volume of this provisioner, with the claim that it refers to.
-pub fn plan(volume: &PersistentVolume, claim: Option<&PersistentVolumeClaim>) -> Action {
+pub fn plan(volume: &PersistentVolume, claim: Option<&Arc<PersistentVolumeClaim>>) -> Action {
     let is_protected = meta::has_finalizer(&volume.metadata, FINALIZER);
     let is_deleting = meta::is_deleting(&volume.metadata);
     if is_to_go(volume) {
@@ -69,11 +72,14 @@ fn node(volume: &PersistentVolume) -> Option<String> {
     meta::annotation(&volume.metadata, NODE).filter(|_| is_volume_name(meta::name(&volume.metadata))).map(str::to_owned)
 }
 
-fn grow(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<Action> {
+fn grow(volume: &PersistentVolume, claim: &Arc<PersistentVolumeClaim>) -> Option<Action> {
     let status = claim.status.as_ref().filter(|status| status.phase.as_deref() == Some("Bound"))?;
     let (capacity, in_status) = (storage(volume.spec.as_ref()?.capacity.as_ref())?, storage(status.capacity.as_ref())?);
-    (matching::is_reserved_for(volume, claim) && is_less(in_status, capacity))
-        .then_some(Action::Grow { node: node(volume)?, capacity: capacity.clone() })
+    (matching::is_reserved_for(volume, claim) && is_less(in_status, capacity)).then_some(Action::Grow {
+        node: node(volume)?,
+        claim: Arc::clone(claim),
+        capacity: capacity.clone(),
+    })
 }
 
 /// The storage in a list of resources.
