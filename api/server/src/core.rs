@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::fence::Fence;
 use crate::metrics::Metrics;
+use crate::metrics_demand::MetricsDemand;
 use crate::registry::{Registry, Served};
 
 /// Bytes of a stored object: a body of the largest size, and what defaults add to it. Without this bound a series of patches
@@ -36,6 +37,8 @@ pub(crate) struct Core {
     pub(crate) metrics: Metrics,
     /// What nodes and Pods use.
     pub(crate) readings: ArcSwap<Readings>,
+    /// The requests for `readings`.
+    pub(crate) metrics_demand: MetricsDemand,
     /// Drives outgoing connections.
     pub(crate) driver: Driver,
     /// No new work starts after this.

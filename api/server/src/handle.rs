@@ -239,8 +239,8 @@ async fn main_resource(writes: &WritePath, call: &mut Call, verb: &str, bytes: &
     match verb {
         "get" if components::is_report(&call.served) => components::get(call).await,
         "list" if components::is_report(&call.served) => components::list(call).await,
-        "get" if resource_metrics::is_metrics(&call.served) => resource_metrics::get(call),
-        "list" if resource_metrics::is_metrics(&call.served) => resource_metrics::list(call),
+        "get" if resource_metrics::is_metrics(&call.served) => resource_metrics::get(call).await,
+        "list" if resource_metrics::is_metrics(&call.served) => resource_metrics::list(call).await,
         "get" => verbs::get::get(call).await,
         "list" => verbs::list::list(call).await,
         "watch" => {

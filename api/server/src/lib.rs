@@ -36,6 +36,7 @@ mod health;
 mod impersonate;
 mod loopback;
 mod metrics;
+mod metrics_demand;
 mod nonresource;
 mod oidc;
 mod policies;

@@ -34,20 +34,22 @@ pub(crate) fn is_metrics(served: &Served) -> bool {
 }
 
 /// `GET` of one node or Pod.
-pub(crate) fn get(call: &Call) -> ApiResult<Response<Body>> {
+pub(crate) async fn get(call: &Call) -> ApiResult<Response<Body>> {
     let presentation = Presentation::negotiate(&call.served, &call.headers, &call.query, Answer::Object)?;
     let measured = Measured::of(&call.served);
     let object = measured.resource(call).get(&call.namespace, &call.name).ok_or_else(|| measured.unknown(&call.name))?;
+    call.core.metrics_demand.ask().await;
     let readings = call.core.readings.load();
     let metrics = measured.metrics(&object, &readings, api_clock::now()).ok_or_else(|| measured.unmeasured(&object))?;
     Ok(presentation.unstored(StatusCode::OK, &Internal::new(metrics)))
 }
 
 /// `GET` of all that the selectors of the request select. What has no metrics yet is left out.
-pub(crate) fn list(call: &Call) -> ApiResult<Response<Body>> {
+pub(crate) async fn list(call: &Call) -> ApiResult<Response<Body>> {
     let presentation = Presentation::negotiate(&call.served, &call.headers, &call.query, Answer::List)?;
     let options = ListOptions::parse(&call.query)?;
     let (measured, wanted) = (Measured::of(&call.served), filter(call, &options)?);
+    call.core.metrics_demand.ask().await;
     let objects = measured.resource(call).list(&wanted, call.core.cache.applied()).items;
     let (readings, now) = (call.core.readings.load(), api_clock::now());
     let items = objects.iter().filter_map(|object| measured.metrics(object, &readings, now));

@@ -42,6 +42,7 @@ use crate::fence::{Fence, LeaderLease};
 use crate::handle::handle;
 use crate::loopback::{BootstrapError, Loopback};
 use crate::metrics::Metrics;
+use crate::metrics_demand::MetricsDemand;
 use crate::oidc::{Follower, OidcStartError};
 use crate::presence::Presence;
 use crate::quota;
@@ -272,6 +273,7 @@ fn assemble(mut config: Config, store: Arc<dyn Store>, cache: Arc<Cache>, oidc: 
         driver: Driver { tasks: tasks.clone(), shutdown: shutdown.clone() },
         metrics: Metrics::default(),
         readings: ArcSwap::default(),
+        metrics_demand: MetricsDemand::new(config.metric_resolution),
         shutdown,
         tasks,
         cache,

@@ -67,10 +67,10 @@ pub struct Used<T> {
 }
 
 impl Readings {
-    /// These readings after one more pass over the nodes, which comes after `resolution_ms`. A Pod that two nodes claim counts
+    /// These readings after one more pass over the nodes, which comes `since_ms` after the one before. A Pod that two nodes claim counts
     /// where the first one says it.
     #[must_use]
-    pub fn followed_by(&self, pass: Vec<NodeReading>, resolution_ms: i64) -> Self {
+    pub fn followed_by(&self, pass: Vec<NodeReading>, since_ms: i64) -> Self {
         let mut next = Self::default();
         for reading in pass {
             if let Some(own) = reading.own {
@@ -80,7 +80,7 @@ impl Readings {
             for pod in reading.pods {
                 let earlier = self.pod(&pod.namespace, &pod.name, &reading.node);
                 let containers = pod.containers.into_iter().map(|(name, last)| {
-                    let before = from_start(&last, resolution_ms).or_else(|| {
+                    let before = from_start(&last, since_ms).or_else(|| {
                         let (_, pair) = earlier?.containers.iter().find(|(earlier, _)| *earlier == name)?;
                         // The earlier point is of an instance that has ended.
                         if last.started_ms >= pair.last.read_ms { None } else { before(&last, pair) }
@@ -142,9 +142,9 @@ fn before(last: &Point, earlier: &Pair) -> Option<Point> {
 }
 
 /// The start of a container that started since the reading before: it had used nothing then.
-fn from_start(last: &Point, resolution_ms: i64) -> Option<Point> {
+fn from_start(last: &Point, since_ms: i64) -> Option<Point> {
     let ran_ms = last.read_ms.checked_sub(last.started_ms)?;
-    (FRESH_MS_MIN..resolution_ms).contains(&ran_ms).then_some(Point { read_ms: last.started_ms, cpu_ns: 0, ..*last })
+    (FRESH_MS_MIN..since_ms).contains(&ran_ms).then_some(Point { read_ms: last.started_ms, cpu_ns: 0, ..*last })
 }
 
 /// The use between two points of one instance.

@@ -17,13 +17,14 @@ use futures::StreamExt as _;
 use http::{Request, StatusCode, header};
 use http_body_util::BodyExt as _;
 use thiserror::Error;
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::{Instant, sleep_until};
 use tokio_rustls::TlsConnector;
 
 use super::targets::{Target, Targets};
 use crate::aggregation::Aggregation;
 use crate::connect::Connector;
 use crate::core::Core;
+use crate::metrics_demand::REST_RESOLUTIONS;
 
 /// The user of the task. Its role lets it read the metrics of nodes and nothing else.
 const SCRAPER: &str = api_auth::bootstrap::METRICS_SCRAPER;
@@ -81,21 +82,32 @@ impl Scraper {
     /// Reads all nodes again and again until the server stops.
     pub(crate) async fn run(mut self) {
         let core = Arc::clone(&self.aggregation.core);
-        let mut ticks = tokio::time::interval(core.config.metric_resolution);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                () = core.shutdown.cancelled() => return,
-                _ = ticks.tick() => {}
+        let resolution = core.config.metric_resolution;
+        let rounds = async {
+            let mut since = resolution;
+            loop {
+                let began = Instant::now();
+                self.pass(&core, since).await;
+                core.metrics_demand.passed(began);
+                sleep_until(began + resolution).await;
+                for resolutions in 2..=REST_RESOLUTIONS {
+                    // A node that joined is measured soon, also when nobody asks. One that cannot be read ends the rest too.
+                    let is_measured = self.targets.are_measured(&core.cache, &core.readings.load());
+                    if !is_measured || !core.metrics_demand.rest(began + resolution * resolutions).await {
+                        break;
+                    }
+                }
+                since = began.elapsed();
             }
-            tokio::select! {
-                () = core.shutdown.cancelled() => return,
-                () = self.pass(&core) => {}
-            }
+        };
+        tokio::select! {
+            () = core.shutdown.cancelled() => {}
+            () = rounds => {}
         }
     }
 
-    async fn pass(&mut self, core: &Core) {
+    /// Reads all nodes once. `since` is the time since the start of the pass before.
+    async fn pass(&mut self, core: &Core, since: Duration) {
         let resolution = core.config.metric_resolution;
         // Another server answers: nobody would ask for these readings.
         let is_delegated = self.aggregation.remotes.find(METRICS, "v1beta1").is_some();
@@ -111,8 +123,8 @@ impl Scraper {
             Err(error) => return tracing::error!(%error, "nodes' metrics cannot be read"),
         };
         let readings = self.read_all(core, targets, &tls, resolution * 9 / 10).await;
-        let resolution_ms = i64::try_from(resolution.as_millis()).unwrap_or(i64::MAX);
-        let next = core.readings.load().followed_by(readings, resolution_ms);
+        let since_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
+        let next = core.readings.load().followed_by(readings, since_ms);
         core.readings.store(Arc::new(next));
     }
 

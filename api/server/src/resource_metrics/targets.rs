@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use api_cache::{Cache, Filter, Object};
 use api_model::kind::GroupResource;
+use api_usage::Readings;
 
 use crate::condition;
 use crate::connect::Kubelet;
@@ -28,6 +29,12 @@ pub(super) struct Targets {
 }
 
 impl Targets {
+    /// Whether there are metrics of every ready node.
+    pub(super) fn are_measured(&mut self, cache: &Cache, readings: &Readings) -> bool {
+        self.update(cache);
+        self.nodes.iter().filter(|(_, (_, kubelet))| kubelet.is_some()).all(|(name, _)| readings.of_node(name).is_some())
+    }
+
     /// Every ready node. Those in `last` come last: whoever does not answer takes the others no time.
     pub(super) fn of_pass(&mut self, cache: &Cache, last: &HashSet<Arc<str>>) -> Vec<Target> {
         self.update(cache);

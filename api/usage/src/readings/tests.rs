@@ -120,3 +120,13 @@ proptest! {
         let _ = pod(&readings);
     }
 }
+
+/// Without requests a pass comes later than the resolution.
+#[test]
+fn a_container_that_started_since_the_pass_before_counts_from_its_start() {
+    let readings = after(&[pass("n1", None, &[("old", point(0, 100, 0))])]);
+    let later = pass("n1", None, &[("old", point(0, 160, 6_000)), ("new", point(120, 160, 8_000))]);
+    assert_eq!(pod(&readings.followed_by(later.clone(), 60_000)), some(&["old=100m", "new=200m"], 160, 60));
+    // It is older than the pass before, which did not have it.
+    assert_eq!(pod(&readings.followed_by(later, RESOLUTION_MS)), None);
+}
