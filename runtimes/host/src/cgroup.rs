@@ -21,6 +21,7 @@ use std::sync::Arc;
 pub use group::Group;
 pub use layout::Mode;
 pub use limits::cpu_weight;
+pub use stats::StatsReader;
 
 use layout::Layout;
 use runtimes_contract::RuntimeError;

@@ -13,7 +13,7 @@ use runtimes_contract::AttachSession;
 use runtimes_contract::RuntimeError;
 use runtimes_contract::{ContainerId, ContainerSpec, ContainerState, ContainerStatus, Exit, HttpRequests, Stats};
 use runtimes_host::blocking;
-use runtimes_host::cgroup::{Cgroups, Group};
+use runtimes_host::cgroup::{Cgroups, Group, StatsReader};
 use runtimes_host::process::ProcessRef;
 
 /// How long a shim has to end after its container was killed.
@@ -166,13 +166,14 @@ impl Shims {
     /// The use of the container's cgroup. See [`runtimes_contract::Runtime::stats`].
     pub async fn stats(&self, id: &ContainerId) -> Result<Stats, RuntimeError> {
         let (shims, id) = (self.clone(), id.clone());
-        blocking(move || shims.read_stats(&id)).await
+        blocking(move || shims.read_stats(&id, &mut StatsReader::default())).await
     }
 
     /// The use of several. See [`runtimes_contract::Runtime::list_stats`].
     pub async fn list_stats(&self, ids: &[ContainerId]) -> HashMap<ContainerId, Stats> {
         let (shims, ids) = (self.clone(), ids.to_vec());
-        let read = move |id: ContainerId| match shims.read_stats(&id) {
+        let mut reader = StatsReader::default();
+        let read = move |id: ContainerId| match shims.read_stats(&id, &mut reader) {
             Ok(stats) => Some((id, stats)),
             Err(error) => {
                 tracing::debug!(container = %id, %error, "no stats");
@@ -183,8 +184,8 @@ impl Shims {
         all.await.unwrap_or_default()
     }
 
-    fn read_stats(&self, id: &ContainerId) -> Result<Stats, RuntimeError> {
-        match self.group_of(id)?.stats() {
+    fn read_stats(&self, id: &ContainerId, reader: &mut StatsReader) -> Result<Stats, RuntimeError> {
+        match reader.read(&self.group_of(id)?) {
             // The group of a container that has ended may be gone; that of one which another process has removed is.
             Err(RuntimeError::NotFound(_)) => {
                 self.groups.lock().remove(id);

@@ -13,7 +13,7 @@ use super::cpuset;
 use super::layout::{Layout, Mode, V2_CONTROLLERS};
 use super::limits;
 use super::oom_kills;
-use super::stats;
+use super::stats::StatsReader;
 use runtimes_contract::RuntimeError;
 use runtimes_contract::{Resources, Stats};
 
@@ -58,7 +58,7 @@ impl Group {
         pids.into_iter().try_for_each(|pid| cpuset::join(&self.layout, &self.path, pid))
     }
 
-    fn missing(&self) -> RuntimeError {
+    pub(super) fn missing(&self) -> RuntimeError {
         RuntimeError::NotFound(format!("with cgroup {}", self.path))
     }
 
@@ -97,13 +97,9 @@ impl Group {
         pids
     }
 
-    /// The use of the group, including groups below it.
+    /// The use of the group; see [`StatsReader::read`].
     pub fn stats(&self) -> Result<Stats, RuntimeError> {
-        match stats::read(&self.layout, &self.path) {
-            Some(stats) => Ok(stats),
-            None if self.exists() => Ok(Stats::default()),
-            None => Err(self.missing()),
-        }
+        StatsReader::default().read(self)
     }
 
     /// How many processes the memory limit has killed.
