@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
-use super::kinds::{LAST_APPLIED, shrink};
+use super::kinds::LAST_APPLIED;
 use super::metrics::Stats;
 use super::reflector::Store;
 use super::{Cached, ObjectKey};
@@ -191,6 +191,8 @@ impl<K: Cached> Store<K> for SharedCache<K> {
 
     fn put(&self, mut object: K) {
         (self.trim)(&mut object);
+        // A copy has no spare room. Lists that were read have room for at least four elements, and an element may have a kilobyte.
+        let object = object.clone();
         let revision = revision(object.meta());
         let handlers = self.handlers.lock();
         let change = self.objects.write().put(object);
@@ -322,7 +324,5 @@ pub(super) fn trim<K: Cached>(object: &mut K) {
     if let Some(annotations) = &mut meta.annotations {
         annotations.remove(LAST_APPLIED);
     }
-    shrink(&mut meta.owner_references);
-    shrink(&mut meta.finalizers);
     object.trim();
 }

@@ -78,12 +78,6 @@ impl Cached for ControllerRevision {
 impl Cached for EndpointSlice {
     const INDEXES: &'static [Index<Self>] =
         &[Index { name: BY_SERVICE, value: |slice| slice.metadata.labels.as_ref()?.get(SERVICE_NAME).map(String::as_str) }];
-
-    fn trim(&mut self) {
-        shrink(&mut self.ports);
-        shrink(&mut self.endpoints);
-        self.endpoints.iter_mut().flatten().for_each(|endpoint| endpoint.addresses.shrink_to_fit());
-    }
 }
 
 impl Cached for Job {
@@ -135,11 +129,6 @@ impl Cached for Pod {
         }
         if let Some(status) = &mut self.status {
             status.ephemeral_container_statuses = None;
-            shrink(&mut status.conditions);
-            shrink(&mut status.container_statuses);
-            shrink(&mut status.init_container_statuses);
-            shrink(&mut status.host_ips);
-            shrink(&mut status.pod_ips);
             for container in status.container_statuses.iter_mut().flatten().chain(status.init_container_statuses.iter_mut().flatten()) {
                 container.image = String::new();
                 container.image_id = String::new();
@@ -177,7 +166,6 @@ fn trim_pod_spec(spec: &mut PodSpec) {
             restart_policy: container.restart_policy.take(),
             ..Container::default()
         };
-        shrink(&mut container.ports);
     }
     spec.ephemeral_containers = None;
     spec.image_pull_secrets = None;
@@ -185,11 +173,6 @@ fn trim_pod_spec(spec: &mut PodSpec) {
     if let Some(volumes) = &mut spec.volumes {
         volumes.retain(decides_placement);
     }
-    spec.containers.shrink_to_fit();
-    shrink(&mut spec.init_containers);
-    shrink(&mut spec.tolerations);
-    shrink(&mut spec.topology_spread_constraints);
-    shrink(&mut spec.volumes);
 }
 
 /// Whether the scheduler or a controller reads the volume: claims, and disks that not every number of Pods may mount.
@@ -197,12 +180,6 @@ fn decides_placement(volume: &Volume) -> bool {
     let is_claim = volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some();
     let is_disk = volume.gce_persistent_disk.is_some() || volume.aws_elastic_block_store.is_some();
     is_claim || is_disk || volume.iscsi.is_some() || volume.rbd.is_some()
-}
-
-/// Frees the spare room of a list. A list that was read from JSON has room for at least four elements, and an element may
-/// have a kilobyte.
-pub(super) fn shrink<T>(list: &mut Option<Vec<T>>) {
-    list.iter_mut().for_each(Vec::shrink_to_fit);
 }
 
 fn non_empty(text: Option<&str>) -> Option<&str> {
