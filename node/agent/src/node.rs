@@ -204,10 +204,10 @@ pub(crate) struct Instance {
     pub(crate) attempt: u32,
 }
 
-/// The running Pods by UID. Workers publish entries; all others read copies.
+/// The running Pods by UID. Workers publish entries; all others read them, each as of one moment.
 #[derive(Default)]
 pub(crate) struct Directory {
-    entries: RwLock<HashMap<String, Entry>>,
+    entries: RwLock<HashMap<String, Arc<Entry>>>,
     /// Pods whose resizes are deferred, by UID. Locked after `entries` where both are locked.
     deferred: Mutex<HashMap<String, Deferred>>,
     /// Whether all Pods that the API has of this node have been here.
@@ -216,7 +216,7 @@ pub(crate) struct Directory {
 
 impl Directory {
     pub(crate) fn publish(&self, uid: &str, entry: Entry) {
-        self.entries.write().insert(uid.to_owned(), entry);
+        self.entries.write().insert(uid.to_owned(), Arc::new(entry));
     }
 
     /// Allocates the resources that a Pod requests if the node has room for them beside the other Pods. One Pod at a time; Pods
@@ -238,7 +238,7 @@ impl Directory {
         if weighed.is_ok()
             && let Some(entry) = entries.get_mut(uid)
         {
-            entry.pod = pod.clone();
+            Arc::make_mut(entry).pod = pod.clone();
         }
         weighed
     }
@@ -264,9 +264,9 @@ impl Directory {
     }
 
     /// The Pod of that name; of several (one is being deleted) the one that is not being deleted.
-    pub(crate) fn find(&self, namespace: &str, name: &str) -> Option<Entry> {
+    pub(crate) fn find(&self, namespace: &str, name: &str) -> Option<Arc<Entry>> {
         let entries = self.entries.read();
-        let fits = |entry: &&Entry| {
+        let fits = |entry: &&Arc<Entry>| {
             let names = PodName::of(&entry.pod);
             names.namespace == namespace && names.name == name
         };
@@ -274,21 +274,21 @@ impl Directory {
     }
 
     /// The Pod of that UID.
-    pub(crate) fn get(&self, uid: &str) -> Option<Entry> {
+    pub(crate) fn get(&self, uid: &str) -> Option<Arc<Entry>> {
         self.entries.read().get(uid).cloned()
     }
 
     /// Whether a Pod matches.
-    pub(crate) fn any(&self, is_wanted: impl FnMut(&Entry) -> bool) -> bool {
-        self.entries.read().values().any(is_wanted)
+    pub(crate) fn any(&self, mut is_wanted: impl FnMut(&Entry) -> bool) -> bool {
+        self.entries.read().values().any(|entry| is_wanted(entry))
     }
 
     /// A value of each Pod that matches.
-    pub(crate) fn select<T>(&self, mut is_wanted: impl FnMut(&Entry) -> bool, value: impl Fn(&Entry) -> T) -> Vec<T> {
+    pub(crate) fn select<T>(&self, mut is_wanted: impl FnMut(&Entry) -> bool, value: impl Fn(&Arc<Entry>) -> T) -> Vec<T> {
         self.entries.read().values().filter(|entry| is_wanted(entry)).map(value).collect()
     }
 
-    pub(crate) fn all(&self) -> Vec<Entry> {
+    pub(crate) fn all(&self) -> Vec<Arc<Entry>> {
         self.entries.read().values().cloned().collect()
     }
 }

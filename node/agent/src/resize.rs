@@ -18,8 +18,8 @@ const PENDING: &str = "PodResizePending";
 const INFEASIBLE: &str = "Infeasible";
 const DEFERRED: &str = "Deferred";
 
-/// The resources allocated to each container, by name.
-pub(crate) type Allocation = BTreeMap<String, ResourceRequirements>;
+/// The resources allocated to each container, by name. Boxed, because a node of the map has room for eleven.
+pub(crate) type Allocation = BTreeMap<String, Box<ResourceRequirements>>;
 
 /// Why a Pod does not get the resources of its spec.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl Pending {
 /// The resources in a Pod's spec.
 pub(crate) fn desired(pod: &Pod) -> Allocation {
     let all = pod.spec.iter().flat_map(container::all);
-    all.map(|(_, container)| (container.name.clone(), container.resources.clone().unwrap_or_default())).collect()
+    all.map(|(_, container)| (container.name.clone(), Box::new(container.resources.clone().unwrap_or_default()))).collect()
 }
 
 /// The resources that an earlier agent allocated to a Pod, from its status. A container that is missing there has the resources
@@ -55,7 +55,7 @@ pub(crate) fn remembered(pod: &Pod) -> Allocation {
     let lists = status.map(|status| [&status.init_container_statuses, &status.container_statuses]).into_iter().flatten();
     for ContainerStatus { name, resources, .. } in lists.flatten().flatten() {
         if let (Some(slot), Some(resources)) = (allocation.get_mut(name), resources) {
-            slot.clone_from(resources);
+            slot.as_mut().clone_from(resources);
         }
     }
     allocation
@@ -85,7 +85,7 @@ pub(crate) fn with_allocation(pod: &Arc<Pod>, allocation: &Allocation) -> Arc<Po
     if let Some(spec) = &mut allocated.spec {
         for container in spec.containers.iter_mut().chain(spec.init_containers.iter_mut().flatten()) {
             if let Some(resources) = allocation.get(&container.name) {
-                container.resources = Some(resources.clone());
+                container.resources = Some(ResourceRequirements::clone(resources));
             }
         }
     }
@@ -102,7 +102,7 @@ pub(crate) fn demand(pod: &Arc<Pod>) -> Demand {
 pub(crate) fn differs(pod: &Pod, allocation: &Allocation) -> bool {
     let mut all = pod.spec.iter().flat_map(container::all);
     all.any(|(_, container)| {
-        allocation.get(&container.name).is_some_and(|given| resources::change(Some(given), container.resources.as_ref()).any())
+        allocation.get(&container.name).is_some_and(|given| resources::change(Some(&**given), container.resources.as_ref()).any())
     })
 }
 

@@ -218,7 +218,7 @@ fn refuse(status: StatusCode, message: impl Into<String>) -> Response {
 
 /// The Pod of that name, or the refusal.
 #[expect(clippy::result_large_err, reason = "the error is the response, made once a request")]
-fn find(node: &Node, namespace: &str, pod: &str) -> Result<Entry, Response> {
+fn find(node: &Node, namespace: &str, pod: &str) -> Result<Arc<Entry>, Response> {
     let missing = || refuse(StatusCode::NOT_FOUND, format!("pod \"{namespace}/{pod}\" not found"));
     node.directory.find(namespace, pod).ok_or_else(missing)
 }

@@ -1,6 +1,7 @@
 //! The present use of a Pod's containers, from their runtimes.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodStatus;
@@ -36,7 +37,7 @@ pub(crate) async fn container_stats(node: &Node, entry: &Entry) -> Vec<(String, 
 }
 
 /// The use of each container that runs, for each of the Pods. A container that has ended, or ends meanwhile, is left out: it uses nothing.
-pub(crate) async fn running(node: &Node, entries: &[Entry]) -> Vec<Vec<Usage>> {
+pub(crate) async fn running(node: &Node, entries: &[Arc<Entry>]) -> Vec<Vec<Usage>> {
     let mut all = Vec::with_capacity(entries.len());
     for some in entries.chunks(READ_AT_ONCE) {
         let mut stats = HashMap::new();

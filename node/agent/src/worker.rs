@@ -36,7 +36,7 @@ use crate::status;
 use crate::status::writer::Writer;
 use crate::termination::{IMMEDIATE_SECONDS, Termination, TerminationCause};
 use adopt::RuntimeContainer;
-use effect::{Deadline, Effects, NextInstance};
+use effect::{Deadline, Effects, NextInstance, TerminationMessage};
 use finished::FinishedPod;
 use learn::{Note, Report, StartFault};
 use plan::{Step, plan};
@@ -75,7 +75,7 @@ pub(crate) struct Worker {
     reports: mpsc::Receiver<Box<Report>>,
     tasks: JoinSet<()>,
     writer: Writer,
-    /// Whether the informer delivered the Pod since its status was last compared.
+    /// Whether the Pod was delivered since its status was last compared.
     redelivered: bool,
     /// When every instance must be gone, once the Pod is to end.
     kill_by: watch::Sender<Timestamp>,
@@ -140,7 +140,7 @@ impl Worker {
             if let InstanceState::Ended(ended) = &mut record.run
                 && ended.message.is_empty()
             {
-                ended.message = self.effects.termination_message(name, attempt, ended.exit_code).await;
+                ended.message = TerminationMessage::of(&self.pod, name, attempt).read(&self.node, ended.exit_code).await;
             }
         }
     }
@@ -177,7 +177,7 @@ impl Worker {
             reports,
             tasks,
             writer,
-            redelivered: false,
+            redelivered: true,
             kill_by,
             restart_by,
             probes: BTreeMap::new(),

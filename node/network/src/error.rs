@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
 use node_netfilter::NetfilterError;
+use runtimes_host::Interrupted;
 use thiserror::Error;
 
 /// A failed operation of the node's network.
@@ -109,5 +110,11 @@ impl NetworkError {
     pub(crate) fn kernel(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let doing = doing.into();
         move |source| Self::Kernel { doing, source }
+    }
+}
+
+impl From<Interrupted> for NetworkError {
+    fn from(interrupted: Interrupted) -> Self {
+        Self::io("running a blocking call")(interrupted.into())
     }
 }

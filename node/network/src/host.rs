@@ -3,6 +3,7 @@
 //! range ends in an interface without a link, where the rules reject packets. (The node's own programs need *some* route there:
 //! without one the kernel would reject their connections before Services are translated.)
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -132,11 +133,12 @@ pub(crate) fn configure(config: &Config, pod_cidr: Ipv4Net, pods: &[(Ipv4Addr, S
         sysctl(&format!("ipv4/conf/{bridge}/send_redirects"), "0")?;
     }
     let present = Present::read(&mut socket)?;
+    let links: HashMap<&str, &Link> = present.links.iter().map(|link| (link.name.as_str(), link)).collect();
     let mut requests = addresses_and_routes(config, pod_cidr, gateway, &segments, &present)?;
     // A Pod that is left from another range of the node is cut off: the guard lets nothing of it pass.
     for (ip, uid) in pods.iter().filter(|(ip, _)| pod_cidr.contains(ip)) {
         let name = veth(&config.prefix, *ip);
-        let Some(link) = present.links.iter().find(|link| link.name == name) else { continue };
+        let Some(link) = links.get(name.as_str()) else { continue };
         let bridge = present.index(&segment::bridge(&config.prefix, pod_cidr, *ip))?;
         if link.controller != Some(bridge) {
             requests.push(message::attach(&name, bridge, uid));

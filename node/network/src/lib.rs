@@ -34,6 +34,7 @@ use std::sync::Arc;
 use ipnet::Ipv4Net;
 use node_netfilter::{NetfilterError, apply};
 use parking_lot::Mutex;
+use runtimes_host::blocking;
 
 pub use addresses::addresses;
 pub use config::{Config, HostPort, Peer, PodNetwork};
@@ -124,7 +125,8 @@ impl Network {
         check_names(uid, hostname)?;
         let (shared, uid, hostname, host_ports) = (Arc::clone(&self.shared), uid.to_owned(), hostname.to_owned(), host_ports.to_vec());
         let has_ports = !host_ports.is_empty();
-        let (plan, built) = in_thread(move || {
+        // Not on a thread of its own: an agent that starts looks at thousands of Pods.
+        let (plan, built) = blocking(move || {
             let plan = Plan { first_id, ..shared.reserve(&uid, &hostname, &host_ports)? };
             let built = plan.is_built()?;
             if has_ports {
@@ -134,7 +136,7 @@ impl Network {
                     flows::forget(&host_ports, None);
                 }
             }
-            Ok((plan, built))
+            Ok::<_, NetworkError>((plan, built))
         })
         .await?;
         if !built {

@@ -198,7 +198,7 @@ async fn remove_logs_of_ended_pods(node: &Node) {
 /// The Pods that use the resource, with their use of it.
 async fn candidates(node: &Arc<Node>, resource: Resource) -> Vec<Candidate> {
     let may_end = |entry: &Entry| entry.is_active() && !entry.is_static;
-    let entries = node.directory.select(may_end, Entry::clone);
+    let entries = node.directory.select(may_end, Arc::clone);
     let mut all: Vec<Candidate> = entries.iter().map(|entry| Candidate { pod: entry.pod.clone(), usage: PodUsage::default() }).collect();
     let measured = entries.into_iter().enumerate().map(|(index, entry)| {
         let node = node.clone();

@@ -16,25 +16,16 @@ pub(crate) enum RotateError {
     Runtime(#[from] RuntimeError),
 }
 
-/// Rotates a log that has grown over the limit.
-pub(crate) async fn rotate(
-    runtime: &dyn Runtime,
-    id: &ContainerId,
-    log: &Path,
-    size_bytes_max: u64,
-    files_max: usize,
-) -> Result<(), RotateError> {
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        move |error| RotateError::File { path, error }
-    };
-    let size = match tokio::fs::metadata(log).await {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        other => other.map_err(failed(log))?.len(),
-    };
-    if size < size_bytes_max {
-        return Ok(());
+/// Whether a log has grown to the limit. Blocks.
+pub(crate) fn is_due(log: &Path, size_bytes_max: u64) -> Result<bool, RotateError> {
+    match std::fs::metadata(log) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        other => Ok(other.map_err(failed(log))?.len() >= size_bytes_max),
     }
+}
+
+/// Rotates a log.
+pub(crate) async fn rotate(runtime: &dyn Runtime, id: &ContainerId, log: &Path, files_max: usize) -> Result<(), RotateError> {
     let stamp = api_clock::now().strftime("%Y%m%d-%H%M%S").to_string();
     let mut rotated = log.as_os_str().to_owned();
     rotated.push(format!(".{stamp}"));
@@ -51,6 +42,11 @@ pub(crate) async fn rotate(
         tokio::fs::remove_file(path).await.map_err(failed(path))?;
     }
     Ok(())
+}
+
+fn failed(path: &Path) -> impl FnOnce(io::Error) -> RotateError {
+    let path = path.to_owned();
+    move |error| RotateError::File { path, error }
 }
 
 /// Rotated files of a log, the oldest first.

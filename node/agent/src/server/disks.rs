@@ -12,13 +12,13 @@ use crate::machine::{FileSystem, file_system};
 use crate::node::{Entry, Node};
 
 /// What Pods have on the disk, by UID. Those whose measurement is a minute old are measured again, for so long at most.
-pub(super) async fn measured(node: &Arc<Node>, entries: &[Entry], at_most: Duration) -> HashMap<String, Arc<PodDisk>> {
+pub(super) async fn measured(node: &Arc<Node>, entries: &[Arc<Entry>], at_most: Duration) -> HashMap<String, Arc<PodDisk>> {
     let pods = entries.iter().map(|entry| (PodName::of(&entry.pod).uid, entry.clone())).collect();
     node.disk_usages.of(pods, at_most, |entry, within| disk_of(node, entry, within)).await
 }
 
 /// Measures a Pod; `None` when not the whole of it can be measured.
-async fn disk_of(node: &Arc<Node>, entry: Entry, within: Duration) -> Option<PodDisk> {
+async fn disk_of(node: &Arc<Node>, entry: Arc<Entry>, within: Duration) -> Option<PodDisk> {
     let (uid, of_node, pod) = (PodName::of(&entry.pod).uid, node.clone(), entry.pod.clone());
     let claims = node.disk_usages.ask(&uid, within, move || {
         let claims = of_node.volumes.claims(&pod).into_iter();

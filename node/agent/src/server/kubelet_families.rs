@@ -35,7 +35,7 @@ struct Numbers {
 }
 
 impl Numbers {
-    fn of(entries: &[Entry]) -> Self {
+    fn of(entries: &[Arc<Entry>]) -> Self {
         let mut numbers = Self::default();
         entries.iter().for_each(|entry| numbers.count(entry));
         numbers
@@ -74,7 +74,7 @@ fn exited(status: &PodStatus) -> u64 {
 }
 
 /// Adds the numbers of Pods, containers and resizes.
-pub(super) fn add_pods(families: &mut Families, entries: &[Entry]) {
+pub(super) fn add_pods(families: &mut Families, entries: &[Arc<Entry>]) {
     let numbers = Numbers::of(entries);
     let by = |label: &'static str, values: &[(&str, u64)]| -> Vec<_> {
         values.iter().map(|(value, count)| ([(label, (*value).to_owned())], number(*count))).collect()
@@ -103,7 +103,7 @@ pub(super) fn add_pods(families: &mut Families, entries: &[Entry]) {
 }
 
 /// Adds the file systems of claims and the logs of containers, of the Pods that have been measured.
-pub(super) fn add_disks(families: &mut Families, entries: &[Entry], disks: &HashMap<String, Arc<PodDisk>>) {
+pub(super) fn add_disks(families: &mut Families, entries: &[Arc<Entry>], disks: &HashMap<String, Arc<PodDisk>>) {
     let names = entries.iter().map(|entry| PodName::of(&entry.pod));
     let mut measured: Vec<(PodName, &PodDisk)> =
         names.filter_map(|names| Some((disks.get(&names.uid)?.as_ref(), names))).map(|(disk, names)| (names, disk)).collect();

@@ -53,7 +53,7 @@ pub(super) async fn port_forward(
         Ok(entry) => entry,
         Err(refusal) => return refusal,
     };
-    let Some(sandbox) = entry.sandbox else {
+    let Some(sandbox) = entry.sandbox.clone() else {
         return refuse(StatusCode::BAD_REQUEST, format!("pod \"{pod}\" has no network yet"));
     };
     let uid = entry.pod.metadata.uid.clone().unwrap_or_default();

@@ -38,7 +38,7 @@ pub(super) async fn summary(State(node): State<Arc<Node>>, RawQuery(query): RawQ
     let entries = node.directory.all();
     let mut disks = if all { disks::measured(&node, &entries, MEASURED_FOR).await } else { HashMap::new() };
     let running = stats::running(&node, &entries).await;
-    let facts = |(entry, running): (Entry, Vec<Usage>)| {
+    let facts = |(entry, running): (Arc<Entry>, Vec<Usage>)| {
         let names = PodName::of(&entry.pod);
         PodFacts { disk: disks.remove(&names.uid), names, entry, running }
     };
@@ -53,7 +53,7 @@ pub(super) async fn summary(State(node): State<Arc<Node>>, RawQuery(query): RawQ
 /// A Pod, and what was read of it.
 struct PodFacts {
     names: PodName,
-    entry: Entry,
+    entry: Arc<Entry>,
     running: Vec<Usage>,
     /// `None` until it is measured.
     disk: Option<Arc<PodDisk>>,

@@ -13,7 +13,9 @@ use crate::record::{ContainerRecord, ExitedInstance, InstanceState, PodRecord, w
 
 /// Statuses of init containers (sidecars among them) in the order of the spec, and of the others by name, as upstream.
 pub(super) fn statuses(pod: &Pod, pod_record: &PodRecord, host: Host) -> (Vec<ContainerStatus>, Vec<ContainerStatus>) {
-    let (mut early, mut main) = (Vec::new(), Vec::new());
+    // With the room that is needed: each has a kilobyte, and a Pod keeps them.
+    let len = |init: bool| pod.spec.iter().flat_map(container::all).filter(|(role, _)| (*role == Role::Main) != init).count();
+    let (mut early, mut main) = (Vec::with_capacity(len(true)), Vec::with_capacity(len(false)));
     for (role, container) in pod.spec.iter().flat_map(container::all) {
         let Some(record) = pod_record.container(&container.name) else { continue };
         let status = status(pod, pod_record, container, record, host);

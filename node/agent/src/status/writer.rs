@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use k8s_openapi::api::core::v1::{Pod, PodCondition, PodStatus};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::{Value, json};
@@ -98,11 +98,14 @@ impl Writer {
 
     /// Sets the wanted status. Nothing is written when it is equal to the one wanted before, unless the Pod as it was last
     /// `observed` has another one: then another writer has overwritten it. (The node controller clears `Ready` on the Pods of a
-    /// node that is not ready.)
+    /// node that is not ready.) Nor is the first one written when the Pod has it: thousands of Pods that an agent adopts have theirs.
     pub(crate) fn set(&self, status: Arc<PodStatus>, observed: Option<&Pod>) {
-        let overwritten = observed.is_some_and(|pod| !says(pod, &status));
         self.wanted.send_if_modified(|wanted| {
-            let changes = wanted.status.as_ref() != Some(&status) || overwritten;
+            let changes = match (&wanted.status, observed) {
+                (None, Some(pod)) => !has(pod, &status),
+                (None, None) => true,
+                (Some(before), observed) => *before != status || observed.is_some_and(|pod| !says(pod, &status)),
+            };
             wanted.change(changes, *self.written.borrow());
             wanted.urgent = !is_uneventful(&status);
             wanted.status = Some(status);
@@ -116,6 +119,36 @@ impl Writer {
             wanted.change(true, *self.written.borrow());
             (wanted.status, wanted.urgent, wanted.delete) = (Some(status), true, true);
         });
+    }
+}
+
+/// Whether a write of the status would change nothing of the Pod.
+fn has(pod: &Pod, status: &PodStatus) -> bool {
+    let Some(present) = &pod.status else { return false };
+    let conditions = |status: &PodStatus| status.conditions.clone().unwrap_or_default();
+    let (found, wanted) = (conditions(present), conditions(status));
+    let is_over = |condition: &PodCondition| RESIZE.contains(&condition.type_.as_str()) && !wanted.contains(condition);
+    written_by_nodes(present) == written_by_nodes(status) && wanted.iter().all(|own| found.contains(own)) && !found.iter().any(is_over)
+}
+
+/// The fields that nodes write, but for the conditions.
+fn written_by_nodes(status: &PodStatus) -> PodStatus {
+    let status = status.clone();
+    PodStatus {
+        phase: status.phase,
+        reason: status.reason,
+        message: status.message,
+        host_ip: status.host_ip,
+        host_ips: status.host_ips,
+        pod_ip: status.pod_ip,
+        pod_ips: status.pod_ips,
+        start_time: status.start_time,
+        init_container_statuses: status.init_container_statuses,
+        container_statuses: status.container_statuses,
+        ephemeral_container_statuses: status.ephemeral_container_statuses,
+        qos_class: status.qos_class,
+        observed_generation: status.observed_generation,
+        ..PodStatus::default()
     }
 }
 
@@ -279,4 +312,61 @@ fn body(uid: &str, status: &PodStatus) -> Value {
         }
     }
     json!({"metadata": {"uid": uid}, "status": value})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(status: Value) -> Pod {
+        serde_json::from_value(json!({"metadata": {"name": "web"}, "status": status})).expect("a Pod")
+    }
+
+    /// What a node computes.
+    fn computed() -> Value {
+        json!({
+            "phase": "Running", "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}], "startTime": "2026-01-01T00:00:00Z",
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:01Z"}],
+            "containerStatuses": [{"name": "c", "ready": true, "restartCount": 0, "image": "web:1", "imageID": "sha256:0"}],
+        })
+    }
+
+    /// Whether a new agent writes the computed status of a Pod that has this status.
+    fn writes(present: Value) -> bool {
+        let status = pod(computed()).status.expect("a status");
+        let (last, written) = watch::channel(0);
+        let writer = Writer { wanted: watch::Sender::default(), written };
+        writer.set(Arc::new(status.clone()), Some(&pod(present)));
+        let writes = !writer.is_written();
+        assert_eq!(writer.status().as_deref(), Some(&status));
+        // The same status again changes nothing.
+        last.send_replace(writer.wanted.borrow().change);
+        writer.set(Arc::new(status), None);
+        assert!(writer.is_written());
+        writes
+    }
+
+    #[test]
+    fn a_status_that_the_pod_has_is_not_written() {
+        assert!(!writes(computed()));
+        let others = json!([{"type": "PodScheduled", "status": "True"}, computed()["conditions"][0], {"type": "example.com/gate", "status": "False"}]);
+        let with = |field: &str, value: Value| {
+            let mut present = computed();
+            present[field] = value;
+            present
+        };
+        assert!(!writes(with("conditions", others)), "conditions of others");
+        assert!(!writes(with("nominatedNodeName", json!("n1"))));
+        for (field, value) in [
+            ("phase", json!("Pending")),
+            ("reason", json!("Evicted")),
+            ("podIP", json!("10.0.0.2")),
+            ("containerStatuses", Value::Null),
+            ("conditions", json!([{"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:01Z"}])),
+            ("conditions", json!([computed()["conditions"][0], {"type": "PodResizeInProgress", "status": "True"}])),
+        ] {
+            assert!(writes(with(field, value.clone())), "{field}: {value}");
+        }
+        assert!(writes(Value::Null));
+    }
 }

@@ -1,3 +1,4 @@
+use super::kubelet_metrics::{scrape, scraped, value};
 use super::*;
 
 #[tokio::test]
@@ -13,6 +14,26 @@ async fn a_killed_agents_containers_go_on_without_a_restart() {
     cluster.delete("web", 5).await;
     cluster.gone("web").await;
     agent.stop().await;
+}
+
+/// Nor does a new agent write the statuses that the API has.
+#[tokio::test]
+async fn the_status_of_an_adopted_pod_is_not_written_again() {
+    let (cluster, agent) = Cluster::running().await;
+    cluster.create("web", one("web:1")).await;
+    cluster.ready("web").await;
+    agent.kill().await;
+    let _agent = cluster.start();
+    let text = scraped(&cluster, "the adopted Pod", |text| value(text, "kubelet_running_pods") == Some(1)).await;
+    let began = tokio::time::Instant::now();
+    until("some time is over", async || began.elapsed() > Duration::from_millis(500)).await;
+    let written = "kubelet_pod_status_sync_duration_seconds_count";
+    assert_eq!(value(&scrape(&cluster).await, written), Some(0), "{text}");
+    // Another writer's status does not stay.
+    let unready = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
+    cluster.pods().patch_status("web", &PatchParams::default(), &Patch::Strategic(unready)).await.expect("patched");
+    scraped(&cluster, "the write", |text| value(text, written) == Some(1)).await;
+    cluster.ready("web").await;
 }
 
 #[tokio::test]

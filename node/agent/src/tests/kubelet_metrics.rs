@@ -18,7 +18,7 @@ pub(super) fn value(text: &str, series: &str) -> Option<u64> {
 }
 
 /// Waits until a page is as wanted. A new agent may not have published its port yet.
-async fn scraped(cluster: &Cluster, what: &str, wanted: impl Fn(&str) -> bool) -> String {
+pub(super) async fn scraped(cluster: &Cluster, what: &str, wanted: impl Fn(&str) -> bool) -> String {
     let latest = Mutex::new(String::new());
     let look = async || {
         let Ok((200, text)) = send(port(cluster).await, ADMIN, http::Method::GET, "/metrics").await else { return false };

@@ -68,7 +68,10 @@ pub(crate) fn adopt(pod: &Pod, found: Vec<RuntimeContainer>, now: Timestamp) -> 
     for (name, record) in &mut pod_record.containers {
         let status = api_status(pod, name);
         match newest.remove(name) {
-            Some(one) => take_up(pod, name, record, one, status, pod_record.allocation.get(name).cloned().unwrap_or_default()),
+            Some(one) => {
+                let allocated = pod_record.allocation.get(name).cloned().unwrap_or_default();
+                take_up(pod, name, record, one, status, *allocated);
+            }
             None => remember(pod, record, status, now),
         }
         if record.reset {

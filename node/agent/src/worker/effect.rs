@@ -11,6 +11,7 @@ mod resize;
 mod sandbox;
 mod start;
 mod stop;
+mod termination_message;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -24,14 +25,13 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use start::NextInstance;
 pub(crate) use stop::{Deadline, SIGNAL_HEARD};
+pub(crate) use termination_message::TerminationMessage;
 
 use crate::action;
 use crate::container;
 use crate::container::probes::ProbeKind;
 use crate::error::chain;
 use crate::hooks;
-use crate::layout::PodName;
-use crate::logs;
 use crate::node::Node;
 use crate::probe;
 use crate::probe_results::ProbeResults;
@@ -41,10 +41,6 @@ use crate::worker::learn::Report;
 
 /// The wait after a runtime could not report how a container ended.
 const WAIT_RETRY: Duration = Duration::from_secs(1);
-/// The bytes of a termination message, and of the end of the log that is used instead.
-const MESSAGE_LEN_MAX: usize = 4_096;
-const FALLBACK_LEN_MAX: usize = 2_048;
-const FALLBACK_LINES_MAX: usize = 80;
 
 /// Performs steps for one Pod.
 #[derive(Clone)]
@@ -61,10 +57,9 @@ pub(crate) struct Effects {
 
 impl Effects {
     async fn report(&self, report: Report) {
-        if self.reports.send(Box::new(report)).await.is_err() {
-            tracing::debug!("the worker has ended");
-        }
+        send(&self.reports, report).await;
     }
+
     /// Runs the postStart hook.
     pub(crate) async fn post_start(self, name: String, alive: RunningInstance) {
         let Some((_, container)) = container::find(&self.pod, &name) else { return };
@@ -75,12 +70,15 @@ impl Effects {
 
     /// Waits for an instance's end and reads its termination message.
     pub(crate) async fn wait(self, name: String, alive: RunningInstance) {
-        let Some(runtime) = self.node.parts.by_handler(&alive.handler).cloned() else { return };
+        // The task waits as long as the container runs, while the Pod changes: it has nothing of the Pod but what it needs.
+        let (source, Self { node, pod, reports, .. }) = (TerminationMessage::of(&self.pod, &name, alive.attempt), self);
+        drop(pod);
+        let Some(runtime) = node.parts.by_handler(&alive.handler).cloned() else { return };
         let ended = loop {
             match runtime.wait(&alive.id).await {
                 Ok(exit) => {
-                    // Boxed as what is rare: this task waits as long as the container runs.
-                    let message = Box::pin(self.termination_message(&name, alive.attempt, exit.code)).await;
+                    // Boxed as what is rare.
+                    let message = Box::pin(source.read(&node, exit.code)).await;
                     break ExitedInstance::from_exit(&alive.id, &alive.image_id, Some(alive.started_at), &exit, message);
                 }
                 Err(RuntimeError::NotFound(_)) => {
@@ -92,28 +90,7 @@ impl Effects {
                 }
             }
         };
-        self.report(Report::Exited(name, alive.attempt, ended)).await;
-    }
-
-    /// The termination message, or the end of the log where the container's policy says so.
-    pub(crate) async fn termination_message(&self, name: &str, attempt: u32, code: i32) -> String {
-        let names = PodName::of(&self.pod);
-        let path = self.node.layout.termination_log(&names.uid, name, attempt);
-        let text = api_tasks::blocking("node-agent/termination-message", move || logs::head(&path, MESSAGE_LEN_MAX))
-            .await
-            .ok()
-            .flatten()
-            .unwrap_or_default();
-        let found = container::find_any(&self.pod, name);
-        let policy = found.as_ref().and_then(|(_, container)| container.termination_message_policy.as_deref());
-        if !text.is_empty() || code == 0 || policy != Some("FallbackToLogsOnError") {
-            return text;
-        }
-        let log = self.node.layout.log(&names, name, attempt);
-        let tail =
-            api_tasks::blocking("node-agent/termination-message", move || logs::tail_text(&log, FALLBACK_LINES_MAX, FALLBACK_LEN_MAX))
-                .await;
-        tail.ok().flatten().unwrap_or_default()
+        send(&reports, Report::Exited(name, alive.attempt, ended)).await;
     }
 
     /// Runs one probe until cancelled; reports each change of its verdict.
@@ -149,6 +126,12 @@ impl Effects {
             () = cancel.cancelled() => {}
             () = work => {}
         }
+    }
+}
+
+async fn send(reports: &mpsc::Sender<Box<Report>>, report: Report) {
+    if reports.send(Box::new(report)).await.is_err() {
+        tracing::debug!("the worker has ended");
     }
 }
 

@@ -86,7 +86,7 @@ fn limit(cgroups: &Cgroups, pod_path: &str, pod: &Arc<Pod>, targets: Vec<Target>
                     target.wants = resources::with_memory_of(&target.wants, &target.has);
                     faults.push(fault);
                 }
-                allocation.insert(target.name.clone(), target.wants.clone());
+                allocation.insert(target.name.clone(), Box::new(target.wants.clone()));
                 groups.push((group, target));
             }
             Ok(None) => {}
