@@ -28,7 +28,7 @@ use crate::console::Console;
 use crate::log::{Log, Source};
 use crate::runc::{self, Ended, Runc};
 use crate::verify::verify;
-use crate::{Failure, mounts, signals};
+use crate::{Failure, exec_fifo, mounts, signals};
 
 /// How long output is read after the container's end: another process may hold the pipe.
 const DRAIN_MS: u16 = 2000;
@@ -161,7 +161,7 @@ fn pid_file(args: &Args<'_>) -> PathBuf {
     args.dir.join("init.pid")
 }
 
-/// Verifies what was created, writes the pid record, then calls `runc start`: the guest's first instruction.
+/// Verifies what was created, writes the pid record, then starts the guest: its first instruction.
 fn begin(args: &Args<'_>) -> Result<i32, Failure> {
     let init = runc::read_pid(&pid_file(args))?;
     verify(init, &args.dir.join("config.json"))?;
@@ -169,7 +169,11 @@ fn begin(args: &Args<'_>) -> Result<i32, Failure> {
     let record = PidRecord { shim: process(std::process::id().cast_signed())?, init: process(init)?, started_at_ms: now_ms() };
     let path = args.dir.join("pid");
     write_atomic(&path, record.encode().as_bytes(), PRIVATE).map_err(Failure::io("writing the pid record"))?;
-    runc::call(&mut args.runc.command("start", [])).inspect_err(|_| {
+    let started = exec_fifo::start(&args.runc.exec_fifo(), &record.init).and_then(|done| match done {
+        true => Ok(()),
+        false => runc::call(&mut args.runc.command("start", [])),
+    });
+    started.inspect_err(|_| {
         // No guest was started; the record would say otherwise.
         let _removed = std::fs::remove_file(&path);
     })?;
@@ -177,14 +181,14 @@ fn begin(args: &Args<'_>) -> Result<i32, Failure> {
     Ok(init)
 }
 
-/// `runc start` returns a moment before its init process becomes the guest, and a SIGTERM in that moment would end runc (with
+/// A start returns a moment before runc's init process becomes the guest, and a SIGTERM in that moment would end runc (with
 /// code 2) instead of reaching the guest. There is no notification of the change, so the process' name is read, for
 /// [`GUEST_WITHIN_TRIES`] ms at most.
 fn wait_for_guest(init: i32) {
     let comm = format!("/proc/{init}/comm");
     for _ in 0..GUEST_WITHIN_TRIES {
         match std::fs::read_to_string(&comm) {
-            Ok(name) if name.starts_with("runc:[") => {}
+            Ok(name) if name.starts_with(exec_fifo::WAITING) => {}
             // It runs, or has ended already.
             _ => return,
         }

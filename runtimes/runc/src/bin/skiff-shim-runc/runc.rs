@@ -29,6 +29,11 @@ pub struct Runc<'a> {
 }
 
 impl Runc<'_> {
+    /// The pipe for which the container's first process waits.
+    pub fn exec_fifo(&self) -> PathBuf {
+        Path::new(self.root).join(self.id).join("exec.fifo")
+    }
+
     /// A subcommand, without stdio.
     pub fn command<I: IntoIterator<Item = OsString>>(&self, verb: &str, args: I) -> Command {
         let mut command = Command::new(self.binary);

@@ -1,9 +1,8 @@
 //! Verifies what `runc create` has made, before anything of the container runs. runc hides the kernel's files with files that
 //! it finds in the container (it binds the container's own `/dev/null` over them), and another container that shares a volume
 //! can change them in between (CVE-2025-31133, CVE-2025-52565 and CVE-2025-52881; the working directory of CVE-2024-21626). So
-//! the result of the request to runc is checked: the container has its mounts by now, and its process waits for `runc start`.
+//! the result of the request to runc is checked: the container has its mounts by now, and its process waits for its start.
 
-use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 
@@ -27,8 +26,8 @@ const LEVELS_MAX: u32 = 4096;
 /// its root.
 pub fn verify(init: i32, config: &Path) -> Result<(), Failure> {
     let reading = "reading the container's spec";
-    let file = File::open(config).map_err(Failure::io(reading))?;
-    let spec: Spec = serde_json::from_reader(file).map_err(Failure::io(reading))?;
+    let text = std::fs::read(config).map_err(Failure::io(reading))?;
+    let spec: Spec = serde_json::from_slice(&text).map_err(Failure::io(reading))?;
     let root = open(Path::new(&format!("/proc/{init}/root"))).map_err(Failure::io("looking at the container"))?;
     let linux = spec.linux().as_ref();
     let paths = |paths: Option<&Option<Vec<String>>>| paths.cloned().flatten().unwrap_or_default();
