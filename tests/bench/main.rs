@@ -13,6 +13,7 @@
 )]
 
 mod api;
+mod guests;
 mod jobs;
 mod load;
 mod many;
@@ -30,7 +31,7 @@ use std::time::Duration;
 use tests::{Cluster, Net};
 
 /// The parts, in the order they are measured.
-const PARTS: &[&str] = &["api", "scale", "sched", "pods", "many", "jobs", "memory"];
+const PARTS: &[&str] = &["api", "scale", "sched", "pods", "many", "guests", "jobs", "memory"];
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -62,8 +63,11 @@ fn outside(part: &str) -> String {
         "many" => started(many::CLUSTER),
         _ => started(&["up", "--max-pods=250"]),
     };
-    if matches!(part, "pods" | "many" | "jobs" | "memory") {
+    if matches!(part, "pods" | "many" | "guests" | "jobs" | "memory") {
         cluster.load_samples();
+    }
+    if part == "guests" {
+        guests::prepare(&cluster);
     }
     let mut text = String::new();
     // At once, so that a part that fails has printed what it measured.
@@ -74,7 +78,7 @@ fn outside(part: &str) -> String {
     print(format!("\n## {part}\n\nReady {} ms after its start on an empty directory.\n", began.as_millis()));
     print(measured(&cluster, part));
     if part == "many" {
-        print(many::adopt(&mut cluster));
+        print(many::adopt(&mut cluster, |cluster| drop(measured(cluster, "adopted"))));
         print(measured(&cluster, "more"));
     }
     text
@@ -110,7 +114,9 @@ fn inside(part: &str, kubeconfig: &str, pid: u32) {
             "sched" => sched::run(kubeconfig, pid).await,
             "pods" => pods::run(kubeconfig, pid).await,
             "many" => many::run(kubeconfig, pid).await,
+            "adopted" => many::adopted(kubeconfig).await,
             "more" => many::more(kubeconfig, pid).await,
+            "guests" => guests::run(kubeconfig, pid).await,
             "jobs" => jobs::run(kubeconfig, pid).await,
             _ => memory::run(kubeconfig, pid).await,
         }

@@ -8,10 +8,10 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::{Method, StatusCode};
 use serde::Deserialize;
-use tests::{Cluster, eventually_within};
+use tests::Cluster;
 
 use crate::load::Client;
-use crate::memory::{IDLE, settle, shims_kib};
+use crate::memory::{settle, shims_kib};
 use crate::pods::pod;
 use crate::process::{Meter, Spent, cpu, pss_kib};
 use crate::report::{Table, human, mib};
@@ -22,7 +22,13 @@ pub const CLUSTER: &[&str] = &["up", "--max-pods=6000", "--node-cidr-mask-size=1
 /// The Pods that an agent adopts.
 const ADOPTED: usize = 2_000;
 const IDLE_PODS: usize = 5_000;
+/// How long the CPU time of idle Pods is observed: a multiple of all periods.
+const OBSERVED: Duration = Duration::from_secs(60);
+/// After that time without requests, nodes are read more rarely.
+const UNTIL_REST: Duration = Duration::from_secs(130);
 const LIMIT: Duration = Duration::from_secs(400);
+/// How often an adoption is looked at.
+const POLL: Duration = Duration::from_millis(30);
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const WASM: (&str, &[&str]) = ("samples/web:latest", &[]);
 const OCI: (&str, &[&str]) = ("samples/tools:latest", &["sleep", "1000"]);
@@ -95,25 +101,22 @@ pub async fn more(kubeconfig: &str, pid: u32) {
     let created = (meter.spent().await, format!("WASM Pods created at once beside {ADOPTED}, until all are Ready"), count);
     print(&[created]);
     idle(pid, count, before).await;
+    resting(&client, pid).await;
+    // The server has closed the connection, which rested for longer than a minute.
+    let client = Client::connect(kubeconfig).await;
     let meter = Meter::start(pid).await;
     remove(&client, IDLE_PODS).await;
     print(&[(meter.spent().await, "WASM Pods deleted at once, until all are gone".to_owned(), IDLE_PODS)]);
 }
 
-/// Kills the process and starts it again; prints the time until its agent reports that all Pods run.
-pub fn adopt(cluster: &mut Cluster) -> String {
+/// Kills the process and starts it again; returns the time until its agent reports that all Pods run. `wait` runs [`adopted`].
+pub fn adopt(cluster: &mut Cluster, wait: impl FnOnce(&Cluster)) -> String {
     let shims = cluster.shims();
     cluster.kill();
     let began = Instant::now();
     cluster.start();
     let ready = began.elapsed();
-    let node = cluster.kubectl().ok("get nodes -o jsonpath={.items[0].metadata.name}");
-    let (path, all) = (format!("/api/v1/nodes/{node}/proxy/metrics"), format!("kubelet_running_pods {ADOPTED}"));
-    eventually_within(LIMIT, "adoption of all Pods", || {
-        let ran = cluster.kubectl().run(&["get", "--raw", &path]);
-        let running = ran.stdout.lines().find(|line| line.starts_with("kubelet_running_pods "));
-        if running == Some(all.as_str()) { Ok(()) } else { Err(format!("{running:?} {}", ran.stderr)) }
-    });
+    wait(cluster);
     let took = began.elapsed();
     assert_eq!(cluster.shims(), shims, "no container was restarted");
     format!(
@@ -121,6 +124,23 @@ pub fn adopt(cluster: &mut Cluster) -> String {
         human(ready),
         human(took)
     )
+}
+
+/// Waits until the agent reports that all Pods run.
+pub async fn adopted(kubeconfig: &str) {
+    let client = Client::connect(kubeconfig).await;
+    let nodes: serde_json::Value = serde_json::from_slice(&client.get("/api/v1/nodes").await).expect("JSON");
+    let path = format!("/api/v1/nodes/{}/proxy/metrics", nodes["items"][0]["metadata"]["name"].as_str().expect("a node"));
+    let (all, began) = (format!("kubelet_running_pods {ADOPTED}"), Instant::now());
+    loop {
+        let response = client.send(Method::GET, &path, "text/plain", Bytes::new()).await;
+        let page = response.into_body().collect().await.expect("a page").to_bytes();
+        if String::from_utf8_lossy(&page).lines().any(|line| line == all) {
+            return;
+        }
+        assert!(began.elapsed() < LIMIT, "{}", String::from_utf8_lossy(&page));
+        tokio::time::sleep(POLL).await;
+    }
 }
 
 fn print(rows: &[(Spent, String, usize)]) {
@@ -133,16 +153,28 @@ fn print(rows: &[(Spent, String, usize)]) {
 /// Prints what `count` Pods weigh that came since `before`: KiB of the process and of all shims.
 async fn idle(pid: u32, count: usize, before: (u64, u64)) {
     settle().await;
-    let used = cpu(pid);
-    tokio::time::sleep(IDLE).await;
-    let busy = cpu(pid).saturating_sub(used).as_secs_f64() / IDLE.as_secs_f64() * 100.0;
     let (process, shims) = (pss_kib(pid), shims_kib());
     let each = |after: u64, before: u64| format!("{} KiB", after.saturating_sub(before) / count as u64);
     let table = Table::sizes();
     table.is("the one process, all WASM Pods idle: memory (PSS)", &mib(process));
-    table.is("the one process, all WASM Pods idle: CPU", &format!("{busy:.2} % of a core"));
     table.is(&format!("one of {count} Pods: its shim"), &each(shims, before.1));
     table.is(&format!("one of {count} Pods: the one process"), &each(process, before.0));
+}
+
+/// Prints the CPU time of a process whose Pods are idle: with the requests of an autoscaler, which asks for metrics, and without.
+async fn resting(client: &Client, pid: u32) {
+    let table = Table::sizes();
+    let share = |used: Duration| format!("{:.2} % of a core", used.as_secs_f64() / OBSERVED.as_secs_f64() * 100.0);
+    let used = cpu(pid);
+    for _ in 0..4 {
+        client.get("/apis/metrics.k8s.io/v1beta1/nodes").await;
+        tokio::time::sleep(OBSERVED / 4).await;
+    }
+    table.is("the one process, all WASM Pods idle, metrics asked for each 15 s: CPU", &share(cpu(pid).saturating_sub(used)));
+    tokio::time::sleep(UNTIL_REST).await;
+    let used = cpu(pid);
+    tokio::time::sleep(OBSERVED).await;
+    table.is("the one process, all WASM Pods idle, nobody asks for metrics: CPU", &share(cpu(pid).saturating_sub(used)));
 }
 
 /// Creates Pods and waits until all of them are ready.

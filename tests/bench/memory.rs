@@ -18,7 +18,7 @@ use crate::scale::post;
 const FIRST: usize = 10;
 const MORE: usize = 50;
 /// How long an idle process is observed.
-pub const IDLE: Duration = Duration::from_secs(20);
+const IDLE: Duration = Duration::from_secs(20);
 const LIMIT: Duration = Duration::from_secs(60);
 /// Pods of a Node that does not run, and the Services that select them.
 const PODS: usize = 10_000;

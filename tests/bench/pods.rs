@@ -62,23 +62,30 @@ pub fn pod(name: &str, image: &str, command: &[&str]) -> Pod {
 }
 
 async fn created_to_ready(pods: &Api<Pod>, name: &str, image: &str, command: &[&str]) -> Duration {
+    let (took, _) = ready(pods, pod(name, image, command)).await;
+    pods.delete(name, &DeleteParams::default().grace_period(0)).await.expect("deletes");
+    took
+}
+
+/// Creates a Pod and waits until it is ready; returns the time that it took, and the Pod.
+pub async fn ready(pods: &Api<Pod>, pod: Pod) -> (Duration, Pod) {
+    let name = pod.metadata.name.as_deref().expect("a name");
     let watching = WatchParams::default().fields(&format!("metadata.name={name}"));
     let mut events = pods.watch(&watching, "0").await.expect("watches").boxed();
     let began = Instant::now();
-    pods.create(&PostParams::default(), &pod(name, image, command)).await.expect("creates");
+    pods.create(&PostParams::default(), &pod).await.expect("creates");
     let ready = async {
-        while let Some(event) = events.next().await {
-            if let WatchEvent::Added(pod) | WatchEvent::Modified(pod) = event.expect("an event")
+        loop {
+            let event = events.next().await.expect("the watch goes on").expect("an event");
+            if let WatchEvent::Added(pod) | WatchEvent::Modified(pod) = event
                 && is_ready(&pod)
             {
-                return;
+                return pod;
             }
         }
     };
-    tokio::time::timeout(LIMIT, ready).await.expect("ready in time");
-    let took = began.elapsed();
-    pods.delete(name, &DeleteParams::default().grace_period(0)).await.expect("deletes");
-    took
+    let pod = tokio::time::timeout(LIMIT, ready).await.expect("ready in time");
+    (began.elapsed(), pod)
 }
 
 /// Whether a Pod is ready.

@@ -22,6 +22,15 @@ impl Table {
         Self
     }
 
+    /// HTTP requests to a container.
+    pub fn requests() -> Self {
+        println!(
+            "\n| requests on 32 connections | number | wall | a second | container's CPU each | load's CPU each | container's memory (PSS) |"
+        );
+        println!("|---|---:|---:|---:|---:|---:|---:|");
+        Self
+    }
+
     /// Sizes and shares.
     pub fn sizes() -> Self {
         println!("\n| what | is |");
@@ -39,6 +48,13 @@ impl Table {
             human(spent.cpu.div_f64(units)),
             upstream.map_or_else(String::new, human)
         );
+    }
+
+    /// A row of [`Table::requests`]: what the container took for `count` requests, the CPU time of the load, and the memory afterwards.
+    pub fn answered(&self, spent: &Spent, load: Duration, what: &str, count: usize, memory: &str) {
+        let units = count as f64;
+        let (wall, each, a_second) = (human(spent.wall), human(spent.cpu.div_f64(units)), units / spent.wall.as_secs_f64());
+        println!("| {what} | {count} | {wall} | {a_second:.0} | {each} | {} | {memory} |", human(load.div_f64(units)));
     }
 
     /// A row of [`Table::latency`].

@@ -1,13 +1,8 @@
 //! Guests in Python, JavaScript, Go and Zig, as the commands of docs/wasm.md make them.
 
-use std::fs;
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
 use serde_json::{Value, json};
-use tests::cluster::{project, sample, toolchains};
-use tests::run::{patiently, run};
+use tests::run::patiently;
+use tests::toolchain::guest;
 use tests::{Cluster, Kubectl};
 
 use crate::guests::{ends_with, pod};
@@ -20,7 +15,7 @@ fn guests_of_every_toolchain_run_unchanged() {
     let work = tempfile::tempdir().expect("a directory");
     let guests = std::thread::scope(|scope| {
         let work = work.path();
-        let builds = ["web-py", "service-py", "web-js", "hello-go", "hello-zig"].map(|name| (name, scope.spawn(move || built(work, name))));
+        let builds = ["web-py", "service-py", "web-js", "hello-go", "hello-zig"].map(|name| (name, scope.spawn(move || guest(work, name))));
         builds.map(|(name, build)| (name, build.join().expect("a build that succeeds")))
     });
     let cluster = Cluster::up();
@@ -42,37 +37,6 @@ fn guests_of_every_toolchain_run_unchanged() {
         says_and_ends(&kubectl, "hello-go", 7, "Hello from Go! well\n");
         says_and_ends(&kubectl, "hello-zig", 7, "Hello from Zig! well\n");
     });
-}
-
-/// Builds the sample with its commands in the docs, in a directory of its own and without a network; returns the module.
-fn built(work: &Path, name: &str) -> PathBuf {
-    let (source, dir) = (project().join("samples/guests").join(name), work.join(name));
-    fs::create_dir(&dir).expect("made");
-    for file in fs::read_dir(&source).expect("a sample") {
-        let file = file.expect("an entry");
-        fs::copy(file.path(), dir.join(file.file_name())).expect("copied");
-    }
-    let tools = toolchains();
-    symlink(tools.with_file_name("node_modules"), dir.join("node_modules")).expect("linked");
-    // The package of PyPI has another name for the program.
-    symlink(tools.join("python-zig"), dir.join("zig")).expect("linked");
-    let system = std::env::var("PATH").expect("a PATH");
-    let mut shell = Command::new("unshare");
-    shell.args(["--net", "sh", "-euc", &commands(name)]).current_dir(&dir);
-    shell.env("PATH", format!("{}:{}:{system}", tools.display(), dir.display()));
-    // What compilers store for their next run goes there too.
-    shell.env("WIT", sample("wit")).env("HOME", &dir);
-    run(&mut shell, None).ok();
-    dir.join(format!("{name}.wasm"))
-}
-
-/// The commands that docs/wasm.md has for the sample.
-fn commands(name: &str) -> String {
-    let docs = fs::read_to_string(project().join("docs/wasm.md")).expect("docs/wasm.md");
-    let (_, section) = docs.split_once(&format!("(../samples/guests/{name})")).unwrap_or_else(|| panic!("{name} is in no section"));
-    let (_, block) = section.split_once("```sh\n").expect("a block of commands");
-    let (commands, _) = block.split_once("```").expect("the end of the block");
-    commands.to_owned()
 }
 
 fn start(kubectl: &Kubectl<'_>, name: &str, mut container: Value) {

@@ -32,6 +32,7 @@ pub mod recorder;
 pub mod run;
 pub mod supervisor;
 pub mod tasks;
+pub mod toolchain;
 pub mod trace;
 
 pub use cluster::Cluster;
