@@ -52,6 +52,8 @@ fn a_runc_that_hangs_holds_up_nobody_else() {
     cluster.start();
     cluster.load_samples();
     let kubectl = cluster.kubectl();
+    // The shim starts containers itself.
+    hang(dir.path(), "start", true);
     kubectl.apply(&pod("runs", "tools")).ok();
     kubectl.until_ready("runs");
 

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 /// For so many resolutions after a request, further ones are expected: autoscalers ask each 15 s, dashboards each minute.
 const EXPECTED_RESOLUTIONS: u32 = 8;
 /// The resolutions from one pass to the next when no request is expected.
-pub(crate) const REST_RESOLUTIONS: u32 = 4;
+const REST_RESOLUTIONS: u32 = 4;
 /// A request waits when the last pass began more resolutions ago. During a rest one is enough; else a pass may be under way.
 const OLD_RESOLUTIONS: u32 = 2;
 /// The longest wait of a request.
@@ -37,8 +37,7 @@ impl MetricsDemand {
     /// Notes a request. Returns when the readings are not old, or after [`WAIT_MAX`].
     pub(crate) async fn ask(&self) {
         let now = Instant::now();
-        // Only a request that was not expected wakes the task: others change nothing for it.
-        self.requested.send_if_modified(|requested| !self.is_expected(std::mem::replace(requested, now), now));
+        self.requested.send_replace(now);
         let old = if self.rests.load(Ordering::Relaxed) { 1 } else { OLD_RESOLUTIONS };
         let is_recent = |pass: &Option<Instant>| pass.is_none_or(|pass| now.saturating_duration_since(pass) <= self.resolution * old);
         let mut passes = self.passed.subscribe();
@@ -53,8 +52,18 @@ impl MetricsDemand {
         self.passed.send_replace(Some(began));
     }
 
+    /// Waits until the pass after the one that began at that time is due. While the nodes are not settled, no pass is left out.
+    pub(crate) async fn due(&self, began: Instant, mut are_settled: impl FnMut() -> bool) {
+        sleep_until(began + self.resolution).await;
+        for resolutions in 2..=REST_RESOLUTIONS {
+            if !are_settled() || !self.rest(began + self.resolution * resolutions).await {
+                break;
+            }
+        }
+    }
+
     /// Waits until that time. Returns `false`, at once or earlier, when requests are expected.
-    pub(crate) async fn rest(&self, until: Instant) -> bool {
+    async fn rest(&self, until: Instant) -> bool {
         let mut requests = self.requested.subscribe();
         let requested = *requests.borrow_and_update();
         if self.is_expected(requested, Instant::now()) {
@@ -81,8 +90,8 @@ mod tests {
     /// The time of a pass.
     const PASS: Duration = Duration::from_secs(1);
 
-    /// Runs passes for that many seconds; returns the seconds at which they began.
-    async fn passes(demand: &MetricsDemand, seconds: u64) -> Vec<u64> {
+    /// Runs passes for that many seconds; returns the seconds at which they began. A node joins after the pass of that number.
+    async fn passes(demand: &MetricsDemand, seconds: u64, joins: usize) -> Vec<u64> {
         let (began, mut all) = (Instant::now(), Vec::new());
         let rounds = async {
             loop {
@@ -90,12 +99,8 @@ mod tests {
                 all.push((pass - began).as_secs());
                 tokio::time::sleep(PASS).await;
                 demand.passed(pass);
-                sleep_until(pass + RESOLUTION).await;
-                for looks in 2..=REST_RESOLUTIONS {
-                    if !demand.rest(pass + RESOLUTION * looks).await {
-                        break;
-                    }
-                }
+                let is_settled = all.len() != joins;
+                demand.due(pass, || is_settled).await;
             }
         };
         let _over = timeout(Duration::from_secs(seconds), rounds).await;
@@ -119,13 +124,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn without_requests_the_nodes_are_read_more_rarely() {
         let demand = MetricsDemand::new(RESOLUTION);
-        assert_eq!(passes(&demand, 350).await, [0, 15, 30, 45, 60, 75, 90, 105, 120, 180, 240, 300]);
+        assert_eq!(passes(&demand, 350, 11).await, [0, 15, 30, 45, 60, 75, 90, 105, 120, 180, 240, 255, 315]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn requests_after_a_rest_begin_a_pass_and_wait_for_it() {
         let demand = MetricsDemand::new(RESOLUTION);
-        let (passes, waited) = tokio::join!(passes(&demand, 270), requests(&demand, &[235, 235, 236, 240]));
+        let (passes, waited) = tokio::join!(passes(&demand, 270, 0), requests(&demand, &[235, 235, 236, 240]));
         assert_eq!(passes[8..], [120, 180, 235, 250, 265]);
         assert_eq!(waited, [1_000, 1_000, 0, 0]);
     }
@@ -146,7 +151,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn regular_requests_keep_the_resolution() {
         let demand = MetricsDemand::new(RESOLUTION);
-        let (passes, waited) = tokio::join!(passes(&demand, 500), requests(&demand, &[100, 200, 300, 400, 500]));
+        let (passes, waited) = tokio::join!(passes(&demand, 500, 0), requests(&demand, &[100, 200, 300, 400, 500]));
         assert!(passes.windows(2).all(|pair| pair[1] - pair[0] == 15), "{passes:?}");
         assert_eq!(waited, [0; 5]);
     }

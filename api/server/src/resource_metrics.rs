@@ -37,8 +37,8 @@ pub(crate) fn is_metrics(served: &Served) -> bool {
 pub(crate) async fn get(call: &Call) -> ApiResult<Response<Body>> {
     let presentation = Presentation::negotiate(&call.served, &call.headers, &call.query, Answer::Object)?;
     let measured = Measured::of(&call.served);
-    let object = measured.resource(call).get(&call.namespace, &call.name).ok_or_else(|| measured.unknown(&call.name))?;
     call.core.metrics_demand.ask().await;
+    let object = measured.resource(call).get(&call.namespace, &call.name).ok_or_else(|| measured.unknown(&call.name))?;
     let readings = call.core.readings.load();
     let metrics = measured.metrics(&object, &readings, api_clock::now()).ok_or_else(|| measured.unmeasured(&object))?;
     Ok(presentation.unstored(StatusCode::OK, &Internal::new(metrics)))

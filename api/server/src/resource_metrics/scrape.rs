@@ -17,14 +17,13 @@ use futures::StreamExt as _;
 use http::{Request, StatusCode, header};
 use http_body_util::BodyExt as _;
 use thiserror::Error;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
 use super::targets::{Target, Targets};
 use crate::aggregation::Aggregation;
 use crate::connect::Connector;
 use crate::core::Core;
-use crate::metrics_demand::REST_RESOLUTIONS;
 
 /// The user of the task. Its role lets it read the metrics of nodes and nothing else.
 const SCRAPER: &str = api_auth::bootstrap::METRICS_SCRAPER;
@@ -82,21 +81,13 @@ impl Scraper {
     /// Reads all nodes again and again until the server stops.
     pub(crate) async fn run(mut self) {
         let core = Arc::clone(&self.aggregation.core);
-        let resolution = core.config.metric_resolution;
         let rounds = async {
-            let mut since = resolution;
+            let mut since = core.config.metric_resolution;
             loop {
                 let began = Instant::now();
                 self.pass(&core, since).await;
                 core.metrics_demand.passed(began);
-                sleep_until(began + resolution).await;
-                for resolutions in 2..=REST_RESOLUTIONS {
-                    // A node that joined is measured soon, also when nobody asks. One that cannot be read ends the rest too.
-                    let is_measured = self.targets.are_measured(&core.cache, &core.readings.load());
-                    if !is_measured || !core.metrics_demand.rest(began + resolution * resolutions).await {
-                        break;
-                    }
-                }
+                core.metrics_demand.due(began, || self.targets.are_settled(&core.cache)).await;
                 since = began.elapsed();
             }
         };

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use api_cache::{Cache, Filter, Object};
 use api_model::kind::GroupResource;
-use api_usage::Readings;
 
 use crate::condition;
 use crate::connect::Kubelet;
@@ -24,21 +23,30 @@ pub(super) struct Target {
 /// The addresses of nodes, which are read from a Node again only when it has changed.
 #[derive(Default)]
 pub(super) struct Targets {
-    /// With the revision of the Node; `None`: it is not ready.
-    nodes: HashMap<Arc<str>, (u64, Option<Kubelet>)>,
+    nodes: HashMap<Arc<str>, ReadNode>,
+}
+
+/// A node at a revision of its Node.
+struct ReadNode {
+    revision: u64,
+    /// `None`: it is not ready.
+    kubelet: Option<Kubelet>,
+    /// The passes since it has been ready.
+    passes: u32,
 }
 
 impl Targets {
-    /// Whether there are metrics of every ready node.
-    pub(super) fn are_measured(&mut self, cache: &Cache, readings: &Readings) -> bool {
+    /// Whether every ready node was part of two passes, after which there are metrics of it.
+    pub(super) fn are_settled(&mut self, cache: &Cache) -> bool {
         self.update(cache);
-        self.nodes.iter().filter(|(_, (_, kubelet))| kubelet.is_some()).all(|(name, _)| readings.of_node(name).is_some())
+        self.nodes.values().all(|node| node.kubelet.is_none() || node.passes >= 2)
     }
 
     /// Every ready node. Those in `last` come last: whoever does not answer takes the others no time.
     pub(super) fn of_pass(&mut self, cache: &Cache, last: &HashSet<Arc<str>>) -> Vec<Target> {
         self.update(cache);
-        let ready = || self.nodes.iter().filter_map(|(name, (_, kubelet))| Some((name, kubelet.as_ref()?)));
+        self.nodes.values_mut().filter(|node| node.kubelet.is_some()).for_each(|node| node.passes = node.passes.saturating_add(1));
+        let ready = || self.nodes.iter().filter_map(|(name, node)| Some((name, node.kubelet.as_ref()?)));
         if ready().next().is_none() {
             return Vec::new();
         }
@@ -56,8 +64,13 @@ impl Targets {
     fn update(&mut self, cache: &Cache) {
         let present = cache.resource(&GroupResource::new("", "nodes")).list(&Filter::default(), cache.applied()).items;
         let nodes = present.iter().map(|object| {
-            let before = self.nodes.remove(&object.name).filter(|(revision, _)| *revision == object.revision);
-            (Arc::clone(&object.name), before.unwrap_or_else(|| (object.revision, kubelet(object))))
+            let before = self.nodes.remove(&object.name);
+            let passes = before.as_ref().filter(|before| before.kubelet.is_some()).map_or(0, |before| before.passes);
+            let kubelet = match before.filter(|before| before.revision == object.revision) {
+                Some(before) => before.kubelet,
+                None => kubelet(object),
+            };
+            (Arc::clone(&object.name), ReadNode { revision: object.revision, kubelet, passes })
         });
         self.nodes = nodes.collect();
     }

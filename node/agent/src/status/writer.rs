@@ -349,7 +349,8 @@ mod tests {
     #[test]
     fn a_status_that_the_pod_has_is_not_written() {
         assert!(!writes(computed()));
-        let others = json!([{"type": "PodScheduled", "status": "True"}, computed()["conditions"][0], {"type": "example.com/gate", "status": "False"}]);
+        let [scheduled, gate] = ["PodScheduled", "example.com/gate"].map(|name| json!({"type": name, "status": "True"}));
+        let others = json!([scheduled, computed()["conditions"][0], gate]);
         let with = |field: &str, value: Value| {
             let mut present = computed();
             present[field] = value;

@@ -1,7 +1,7 @@
 //! What `runc start` does, without the start of another program: the process that `runc create` has left waits until somebody reads from
-//! its pipe, and becomes the guest then (`exec` in libcontainer/container_linux.go, the same from runc 1.0 to 1.4). The start of runc would
-//! take longer than everything else between the creation of a container and its first instruction. Where the pipe or the process is not
-//! as expected (crun's goes in the other direction), `runc start` is called, which also has the words for a process that is dead.
+//! its pipe, and becomes the guest then (`exec` in libcontainer/container_linux.go from runc 1.0 to 1.5). The start of runc would take
+//! longer than everything else between the creation of a container and its first instruction. `runc start` is called where the pipe or
+//! the process is not as expected (crun's pipe goes in the other direction), and when the process is dead, which runc reports.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -20,8 +20,11 @@ use crate::Failure;
 pub const WAITING: &str = "runc:[";
 /// How often a wait looks whether the process still runs.
 const LOOK_MS: u16 = 20;
+/// The looks for the end of the pipe after the process has written.
+const LOOKS_MAX: u32 = 100;
 
-/// Lets the process become the guest, and waits until it is. `false` when nothing was started: `runc start` is left to the caller.
+/// Lets the process become the guest. Up to runc 1.1.11 it is the guest at the return; later ones close the pipe a moment before. `false`
+/// when nothing was started: `runc start` is left to the caller.
 pub fn start(fifo: &Path, init: &ProcessRef) -> Result<bool, Failure> {
     let is_waiting = std::fs::read_to_string(format!("/proc/{}/comm", init.pid)).is_ok_and(|name| name.starts_with(WAITING));
     if is_waiting { read(fifo, init).map_err(Failure::io("starting the container")) } else { Ok(false) }
@@ -37,12 +40,12 @@ fn read(fifo: &Path, init: &ProcessRef) -> io::Result<bool> {
     if !pipe.metadata()?.file_type().is_fifo() {
         return Ok(false);
     }
-    let mut has_written = false;
-    loop {
+    let (mut has_written, mut looks) = (false, 0);
+    while looks < LOOKS_MAX {
         let is_alive = init.is_alive();
         match pipe.read(&mut [0; 16]) {
             Ok(1..) => has_written = true,
-            // It closes the pipe by becoming the guest, or by its end.
+            // It has closed the pipe.
             Ok(0) if has_written => break,
             // What it has written before its end was read before.
             Ok(_) if !is_alive => return Ok(false),
@@ -50,6 +53,7 @@ fn read(fifo: &Path, init: &ProcessRef) -> io::Result<bool> {
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => wait(&pipe)?,
             Err(error) => return Err(error),
         }
+        looks += u32::from(has_written);
     }
     // The guest runs. Only what `runc state` says of it depends on the file.
     let _removed = std::fs::remove_file(fifo);
@@ -58,7 +62,15 @@ fn read(fifo: &Path, init: &ProcessRef) -> io::Result<bool> {
 
 /// Waits a moment for the process.
 fn wait(pipe: &File) -> io::Result<()> {
-    match poll(&mut [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)], PollTimeout::from(LOOK_MS)) {
+    let mut events = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
+    let came = poll(&mut events, PollTimeout::from(LOOK_MS)).and_then(|_| {
+        match events.iter().all(|event| event.revents() == Some(PollFlags::POLLHUP)) {
+            // A writer that has closed the pipe without a word ends each poll at once.
+            true => poll(&mut [], PollTimeout::from(LOOK_MS)),
+            false => Ok(0),
+        }
+    });
+    match came {
         Ok(_) | Err(Errno::EINTR) => Ok(()),
         Err(error) => Err(error.into()),
     }
@@ -88,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_waits_becomes_the_guest_before_the_return() {
+    fn a_process_that_waits_is_started_and_its_pipe_read_to_the_end() {
         let (dir, path) = pipe();
         let guest = dir.path().join("guest");
         // The pipe is closed by the second command, when the file is there.

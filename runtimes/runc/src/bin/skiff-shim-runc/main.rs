@@ -1,7 +1,8 @@
 //! The shim of an OCI container, and the helper of an exec. Started by the node agent, never by hand.
 //!
-//! `run` is the container's subreaper: it mounts what runc cannot ([`mounts`]), has runc create the container, verifies and starts it, copies stdout
-//! and stderr to the log, and writes the exit record. `exec` does the same for a further process and sends its exit code over a socket.
+//! `run` is the container's subreaper: it mounts what runc cannot ([`mounts`]), has runc create the container, verifies and starts it,
+//! copies stdout and stderr to the log, and writes the exit record. `exec` does the same for a further process and sends its exit code over
+//! a socket.
 //! `pause` becomes the first process of a PID namespace that containers share. None has threads, an event loop or JSON: each container
 //! has a shim, which should be as small as possible.
 
