@@ -10,13 +10,13 @@ const SCHEDULER: &[Part] = &[Scheduler];
 const SELECTED: &[Part] = &[Scheduler, ApiServer];
 const PLACED: &[Part] = &[Scheduler, NodeAgent];
 
-const EFFECT: &str = "node/agent/src/worker/effect.rs";
 const ENV: &str = "node/agent/src/container/env.rs";
 const FILES: &str = "node/agent/src/container/files.rs";
 const HOOKS: &str = "node/agent/src/hooks.rs";
 const PROBE: &str = "node/agent/src/probe.rs";
 const PULL: &str = "node/agent/src/worker/effect/pull.rs";
 const SANDBOX: &str = "node/agent/src/worker/effect/sandbox.rs";
+const TERMINATION_MESSAGE: &str = "node/agent/src/worker/effect/termination_message.rs";
 const HTTP_ACTION: &str = "node/agent/src/action/http.rs";
 const ENFORCE: &str = "node/agent/src/enforce.rs";
 const SECURITY: &str = "node/agent/src/container/security.rs";
@@ -164,7 +164,7 @@ const CONTAINER: &[Field] = &[
     Field::by(NODE, "stdin", SPEC_OF),
     Field::by(NODE, "stdinOnce", SPEC_OF),
     Field::by(NODE, "terminationMessagePath", SPEC_OF),
-    Field::by(NODE, "terminationMessagePolicy", EFFECT),
+    Field::by(NODE, "terminationMessagePolicy", TERMINATION_MESSAGE),
     Field::by(NODE, "tty", SPEC_OF),
     Field::by(NODE, "volumeDevices", "node/volumes/src/block.rs"),
     Field::by(NODE, "volumeMounts[].bindMountOptions", ENFORCE),
