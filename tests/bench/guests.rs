@@ -10,6 +10,7 @@ use kube::api::DeleteParams;
 use tests::toolchain::guest;
 use tests::{Cluster, eventually, eventually_within};
 
+use crate::memory::shims;
 use crate::pods::{client, pod, ready};
 use crate::process::{Meter, cpu, pss_kib};
 use crate::report::{Table, mib};
@@ -44,7 +45,7 @@ pub async fn run(kubeconfig: &str, pid: u32) {
         let (_, web) = ready(&pods, web).await;
         let ip = web.status.and_then(|status| status.pod_ip).expect("an address");
         let address = SocketAddr::new(ip.parse().expect("an address"), PORT);
-        let shim = shim(pid);
+        let shim = shim();
         tokio::task::spawn_blocking(move || requests(address, WARM_UP)).await.expect("answers");
         let (meter, own) = (Meter::start(shim).await, cpu(std::process::id()));
         tokio::task::spawn_blocking(move || requests(address, REQUESTS_EACH)).await.expect("answers");
@@ -83,9 +84,8 @@ async fn delete(pods: &Api<Pod>, name: &str) {
 }
 
 /// The process of the only WASM container.
-fn shim(parent: u32) -> u32 {
-    let is_shim = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim_end() == "skiff-shim-wasm");
-    eventually("one shim", || match children(parent).into_iter().filter(is_shim).collect::<Vec<u32>>()[..] {
+fn shim() -> u32 {
+    eventually("one shim", || match shims()[..] {
         [one] => Ok(one),
         ref others => Err(format!("{others:?}")),
     })

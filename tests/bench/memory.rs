@@ -93,15 +93,18 @@ pub async fn settle() {
     tokio::time::sleep(IDLE).await;
 }
 
+/// The shims of all WASM containers.
+pub fn shims() -> Vec<u32> {
+    let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
+    let shims = processes.filter_map(|entry| {
+        let name = std::fs::read_to_string(entry.path().join("comm")).ok()?;
+        // The kernel cuts a process' name after fifteen characters.
+        if name.trim_end() == "skiff-shim-wasm" { entry.file_name().to_string_lossy().parse().ok() } else { None }
+    });
+    shims.collect()
+}
+
 /// Memory of all shims of WASM containers.
 pub fn shims_kib() -> u64 {
-    let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
-    processes
-        .filter_map(|entry| {
-            let name = std::fs::read_to_string(entry.path().join("comm")).ok()?;
-            // The kernel cuts a process' name after fifteen characters.
-            if name.trim_end() == "skiff-shim-wasm" { entry.file_name().to_string_lossy().parse().ok() } else { None }
-        })
-        .map(pss_kib)
-        .sum()
+    shims().into_iter().map(pss_kib).sum()
 }

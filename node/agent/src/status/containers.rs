@@ -13,15 +13,16 @@ use crate::record::{ContainerRecord, ExitedInstance, InstanceState, PodRecord, w
 
 /// Statuses of init containers (sidecars among them) in the order of the spec, and of the others by name, as upstream.
 pub(super) fn statuses(pod: &Pod, pod_record: &PodRecord, host: Host) -> (Vec<ContainerStatus>, Vec<ContainerStatus>) {
-    // With the room that is needed: each has a kilobyte, and a Pod keeps them.
-    let len = |init: bool| pod.spec.iter().flat_map(container::all).filter(|(role, _)| (*role == Role::Main) != init).count();
-    let (mut early, mut main) = (Vec::with_capacity(len(true)), Vec::with_capacity(len(false)));
+    let (mut early, mut main) = (Vec::new(), Vec::new());
     for (role, container) in pod.spec.iter().flat_map(container::all) {
         let Some(record) = pod_record.container(&container.name) else { continue };
         let status = status(pod, pod_record, container, record, host);
         if role == Role::Main { main.push(status) } else { early.push(status) }
     }
     main.sort_by(|one: &ContainerStatus, other| one.name.cmp(&other.name));
+    // Each has a kilobyte, and a Pod keeps them.
+    early.shrink_to_fit();
+    main.shrink_to_fit();
     (early, main)
 }
 

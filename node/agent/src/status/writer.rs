@@ -125,8 +125,7 @@ impl Writer {
 /// Whether a write of the status would change nothing of the Pod.
 fn has(pod: &Pod, status: &PodStatus) -> bool {
     let Some(present) = &pod.status else { return false };
-    let conditions = |status: &PodStatus| status.conditions.clone().unwrap_or_default();
-    let (found, wanted) = (conditions(present), conditions(status));
+    let (found, wanted) = (conditions_of(present), conditions_of(status));
     let is_over = |condition: &PodCondition| RESIZE.contains(&condition.type_.as_str()) && !wanted.contains(condition);
     written_by_nodes(present) == written_by_nodes(status) && wanted.iter().all(|own| found.contains(own)) && !found.iter().any(is_over)
 }
@@ -154,11 +153,14 @@ fn written_by_nodes(status: &PodStatus) -> PodStatus {
 
 /// Whether a Pod has the phase and the conditions of a status.
 fn says(pod: &Pod, status: &PodStatus) -> bool {
-    let present = pod.status.as_ref();
-    let conditions = |status: Option<&PodStatus>| status.and_then(|status| status.conditions.clone()).unwrap_or_default();
-    let found = conditions(present);
-    present.and_then(|present| present.phase.as_ref()) == status.phase.as_ref()
-        && conditions(Some(status)).iter().all(|own| found.iter().any(|other| (&other.type_, &other.status) == (&own.type_, &own.status)))
+    let Some(present) = &pod.status else { return false };
+    let found = conditions_of(present);
+    let is_found = |own: &PodCondition| found.iter().any(|other| (&other.type_, &other.status) == (&own.type_, &own.status));
+    present.phase == status.phase && conditions_of(status).iter().all(is_found)
+}
+
+fn conditions_of(status: &PodStatus) -> &[PodCondition] {
+    status.conditions.as_deref().unwrap_or_default()
 }
 
 /// The status of a new Pod: all its containers wait to be started and nothing has failed.

@@ -60,6 +60,11 @@ impl Effects {
         send(&self.reports, report).await;
     }
 
+    /// For a task that waits as long as a container runs: meanwhile the Pod changes, and the task would hold an old one.
+    fn without_pod(self) -> (Arc<Node>, mpsc::Sender<Box<Report>>) {
+        (self.node, self.reports)
+    }
+
     /// Runs the postStart hook.
     pub(crate) async fn post_start(self, name: String, alive: RunningInstance) {
         let Some((_, container)) = container::find(&self.pod, &name) else { return };
@@ -70,9 +75,8 @@ impl Effects {
 
     /// Waits for an instance's end and reads its termination message.
     pub(crate) async fn wait(self, name: String, alive: RunningInstance) {
-        // The task waits as long as the container runs, while the Pod changes: it has nothing of the Pod but what it needs.
-        let (source, Self { node, pod, reports, .. }) = (TerminationMessage::of(&self.pod, &name, alive.attempt), self);
-        drop(pod);
+        let source = TerminationMessage::of(&self.pod, &name, alive.attempt);
+        let (node, reports) = self.without_pod();
         let Some(runtime) = node.parts.by_handler(&alive.handler).cloned() else { return };
         let ended = loop {
             match runtime.wait(&alive.id).await {

@@ -2,7 +2,7 @@
 
 use runtimes_contract::{ContentKind, RuntimeError, Sandbox};
 
-use super::{Effects, WAIT_RETRY};
+use super::{Effects, WAIT_RETRY, send};
 use crate::container::processes::{self, PauseContainer};
 use crate::container::spec;
 use crate::error::chain;
@@ -38,7 +38,8 @@ impl Effects {
 
     /// Waits for the end of the pause container.
     pub(crate) async fn wait_for_pause(self, pause: PauseContainer) {
-        let Some(runtime) = self.node.parts.by_handler(&pause.handler).cloned() else { return };
+        let (node, reports) = self.without_pod();
+        let Some(runtime) = node.parts.by_handler(&pause.handler).cloned() else { return };
         loop {
             match runtime.wait(&pause.id).await {
                 Ok(_) | Err(RuntimeError::NotFound(_)) => break,
@@ -46,6 +47,6 @@ impl Effects {
             }
             tokio::time::sleep(WAIT_RETRY).await;
         }
-        self.report(Report::SandboxEnded).await;
+        send(&reports, Report::SandboxEnded).await;
     }
 }

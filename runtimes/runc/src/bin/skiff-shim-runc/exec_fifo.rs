@@ -16,8 +16,6 @@ use runtimes_host::process::ProcessRef;
 
 use crate::Failure;
 
-/// The name of runc's process before it becomes the guest: `runc:[2:INIT]`.
-pub const WAITING: &str = "runc:[";
 /// How often a wait looks whether the process still runs.
 const LOOK_MS: u16 = 20;
 /// The looks for the end of the pipe after the process has written.
@@ -26,8 +24,12 @@ const LOOKS_MAX: u32 = 100;
 /// Lets the process become the guest. Up to runc 1.1.11 it is the guest at the return; later ones close the pipe a moment before. `false`
 /// when nothing was started: `runc start` is left to the caller.
 pub fn start(fifo: &Path, init: &ProcessRef) -> Result<bool, Failure> {
-    let is_waiting = std::fs::read_to_string(format!("/proc/{}/comm", init.pid)).is_ok_and(|name| name.starts_with(WAITING));
-    if is_waiting { read(fifo, init).map_err(Failure::io("starting the container")) } else { Ok(false) }
+    if is_runc(init.pid) { read(fifo, init).map_err(Failure::io("starting the container")) } else { Ok(false) }
+}
+
+/// Whether a process is runc's before it becomes the guest. Its name is `runc:[2:INIT]` then.
+pub fn is_runc(pid: i32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.starts_with("runc:["))
 }
 
 fn read(fifo: &Path, init: &ProcessRef) -> io::Result<bool> {
@@ -62,15 +64,13 @@ fn read(fifo: &Path, init: &ProcessRef) -> io::Result<bool> {
 
 /// Waits a moment for the process.
 fn wait(pipe: &File) -> io::Result<()> {
-    let mut events = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
-    let came = poll(&mut events, PollTimeout::from(LOOK_MS)).and_then(|_| {
-        match events.iter().all(|event| event.revents() == Some(PollFlags::POLLHUP)) {
-            // A writer that has closed the pipe without a word ends each poll at once.
-            true => poll(&mut [], PollTimeout::from(LOOK_MS)),
-            false => Ok(0),
+    let mut event = PollFd::new(pipe.as_fd(), PollFlags::POLLIN);
+    match poll(std::slice::from_mut(&mut event), PollTimeout::from(LOOK_MS)) {
+        // A writer that has closed the pipe without a word ends each poll at once.
+        Ok(_) if event.revents() == Some(PollFlags::POLLHUP) => {
+            let _slept = poll(&mut [], PollTimeout::from(LOOK_MS));
+            Ok(())
         }
-    });
-    match came {
         Ok(_) | Err(Errno::EINTR) => Ok(()),
         Err(error) => Err(error.into()),
     }

@@ -185,12 +185,10 @@ fn begin(args: &Args<'_>) -> Result<i32, Failure> {
 /// code 2) instead of reaching the guest. There is no notification of the change, so the process' name is read, for
 /// [`GUEST_WITHIN_TRIES`] ms at most.
 fn wait_for_guest(init: i32) {
-    let comm = format!("/proc/{init}/comm");
     for _ in 0..GUEST_WITHIN_TRIES {
-        match std::fs::read_to_string(&comm) {
-            Ok(name) if name.starts_with(exec_fifo::WAITING) => {}
-            // It runs, or has ended already.
-            _ => return,
+        // It runs, or has ended already.
+        if !exec_fifo::is_runc(init) {
+            return;
         }
         let _slept = poll(&mut [], PollTimeout::from(1_u8));
     }
