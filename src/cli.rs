@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
 use ipnet::Ipv4Net;
+use node_agent::AllowedSysctls;
 
 use crate::access::Access;
 use crate::autoscaling::Autoscaling;
@@ -254,6 +255,10 @@ pub struct NodeOptions {
     pub resolv_conf: PathBuf,
     #[command(flatten)]
     pub cpus: Cpus,
+    /// Sysctls that Pods may set beside the safe ones, as names or as prefixes with a * at the end, for example
+    /// kernel.msg*,net.core.somaxconn. Only sysctls of the Pod's network and IPC namespaces are possible.
+    #[arg(long, default_value = "")]
+    pub allowed_unsafe_sysctls: AllowedSysctls,
     #[command(flatten)]
     pub shutdown: Shutdown,
     /// Directory in which device plugins have their sockets, one for each agent of a machine; empty disables device plugins.

@@ -172,7 +172,7 @@ fn layer() -> Result<Vec<u8>> {
     }
     for (name, content) in [
         ("etc/passwd", "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"),
-        ("etc/group", "root:x:0:\nnogroup:x:65534:\n"),
+        ("etc/group", "root:x:0:\nwheel:x:10:root\nnogroup:x:65534:\n"),
     ] {
         builder.append_data(&mut header(tar::EntryType::Regular, 0o644, content.len() as u64), name, content.as_bytes())?;
     }

@@ -44,8 +44,6 @@ pub struct Field {
     pub source: &'static str,
     /// The version since which the row holds.
     pub since: &'static str,
-    /// Values that cause no warning (the default, or the actual behaviour), as JSON text.
-    pub moot: &'static [&'static str],
 }
 
 /// Rows that share the start of their paths.
@@ -87,16 +85,11 @@ const FIRST: &str = "0.1.0";
 
 impl Field {
     const fn by(acted_on_by: &'static [Part], path: &'static str, source: &'static str) -> Self {
-        Self { path, acted_on_by, source, since: FIRST, moot: &[] }
+        Self { path, acted_on_by, source, since: FIRST }
     }
 
     const fn nobody(path: &'static str) -> Self {
-        Self { path, acted_on_by: &[], source: "", since: FIRST, moot: &[] }
-    }
-
-    /// Sets the values that cause no warning.
-    const fn moot(self, moot: &'static [&'static str]) -> Self {
-        Self { moot, ..self }
+        Self { path, acted_on_by: &[], source: "", since: FIRST }
     }
 
     /// Sets the reason why sources mention a field without effect.

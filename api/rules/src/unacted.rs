@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
-use api_model::acted::{self, Acts, Field};
+use api_model::acted::{self, Acts};
 use api_model::kind::Kind;
 use serde_json::Value;
 
@@ -25,8 +25,8 @@ enum Lookup {
 /// A node on the path to fields without effect, or such a field.
 #[derive(Default)]
 struct Node {
-    /// The row of this field, and the values that need no warning.
-    row: Option<(usize, Vec<Value>)>,
+    /// The row of this field.
+    row: Option<usize>,
     fields: Vec<(String, Node)>,
     /// The node of the elements of a list.
     elements: Option<Box<Node>>,
@@ -63,8 +63,8 @@ fn compiled() -> HashMap<(&'static str, &'static str), Lookup> {
         Acts::Nobody(sentence) => Some(Lookup::Whole(sentence)),
         Acts::Fields(_) => {
             let mut root = Node::default();
-            for (number, (path, field)) in row.fields().filter(|(_, field)| field.acted_on_by.is_empty()).enumerate() {
-                root.insert(&path, number, field);
+            for (number, (path, _)) in row.fields().filter(|(_, field)| field.acted_on_by.is_empty()).enumerate() {
+                root.insert(&path, number);
             }
             (!root.fields.is_empty()).then_some(Lookup::Fields(root))
         }
@@ -91,7 +91,7 @@ fn says_nothing(value: &Value) -> bool {
 }
 
 impl Node {
-    fn insert(&mut self, path: &str, number: usize, field: &Field) {
+    fn insert(&mut self, path: &str, number: usize) {
         let mut node = self;
         for step in path.split('.').filter(|step| !step.is_empty()) {
             let name = step.trim_end_matches("[]");
@@ -102,20 +102,19 @@ impl Node {
             let Some((_, next)) = node.fields.get_mut(at) else { return };
             node = if step.len() > name.len() { next.elements.get_or_insert_with(Box::default).as_mut() } else { next };
         }
-        node.row = Some((number, field.moot.iter().filter_map(|text| serde_json::from_str(text).ok()).collect()));
+        node.row = Some(number);
     }
 
     fn walk(&self, new: &Value, old: Option<&Value>, at: At<'_>, warnings: &mut Vec<(usize, String)>) {
         if warnings.len() >= WARNINGS_MAX {
             return;
         }
-        if let Some((number, moot)) = &self.row
+        if let Some(number) = self.row
             && !says_nothing(new)
             && old != Some(new)
-            && !moot.contains(new)
-            && !warnings.iter().any(|(other, _)| other == number)
+            && !warnings.iter().any(|(other, _)| *other == number)
         {
-            warnings.push((*number, format!("skiff: {} is stored but nothing acts on it yet", at.text())));
+            warnings.push((number, format!("skiff: {} is stored but nothing acts on it yet", at.text())));
         }
         for (name, field) in &self.fields {
             if let Some(value) = new.get(name) {

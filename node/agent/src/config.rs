@@ -13,6 +13,7 @@ use crate::certificates::Certificates;
 use crate::cpu_manager::CpuManagerConfig;
 use crate::eviction::Thresholds;
 use crate::shutdown_grace_periods::ShutdownGracePeriods;
+use crate::sysctls::AllowedSysctls;
 
 /// The agent's settings. [`Config::new`] sets those that have an upstream default.
 #[derive(Clone, Debug)]
@@ -58,6 +59,8 @@ pub struct Config {
     pub reserved: (i64, i64),
     /// Which containers have CPUs of their own.
     pub cpu_manager: CpuManagerConfig,
+    /// The sysctls that Pods may set beside the safe ones.
+    pub allowed_unsafe_sysctls: AllowedSysctls,
     /// The directory in which device plugins have their sockets; `None` for a node without plugins.
     pub device_plugin_dir: Option<PathBuf>,
     /// The directory in which the kernel shows the machine's CPUs.
@@ -153,6 +156,7 @@ impl Config {
             pod_cidr: None,
             reserved: (0, 0),
             cpu_manager: CpuManagerConfig::default(),
+            allowed_unsafe_sysctls: AllowedSysctls::default(),
             device_plugin_dir: None,
             sys_dir: PathBuf::from("/sys/devices/system"),
             lease_duration: Duration::from_secs(40),

@@ -8,25 +8,10 @@ use k8s_openapi::api::core::v1::{AppArmorProfile, Container, Pod, PodSpec, SELin
 
 use crate::admit::Rejection;
 use crate::container::{self, ConfigError};
+use crate::sysctls::AllowedSysctls;
 
 /// The annotation that preceded the field `appArmorProfile`; the container's name follows.
 const APP_ARMOR_ANNOTATION: &str = "container.apparmor.security.beta.kubernetes.io/";
-
-/// Sysctls that a Pod may set: each acts in the Pod's own namespaces alone. Upstream's safe set.
-const SAFE_SYSCTLS: [&str; 12] = [
-    "kernel.shm_rmid_forced",
-    "net.ipv4.ip_local_port_range",
-    "net.ipv4.tcp_syncookies",
-    "net.ipv4.ping_group_range",
-    "net.ipv4.ip_unprivileged_port_start",
-    "net.ipv4.ip_local_reserved_ports",
-    "net.ipv4.tcp_keepalive_time",
-    "net.ipv4.tcp_fin_timeout",
-    "net.ipv4.tcp_keepalive_intvl",
-    "net.ipv4.tcp_keepalive_probes",
-    "net.ipv4.tcp_rmem",
-    "net.ipv4.tcp_wmem",
-];
 
 /// Whether the machine's kernel confines by SELinux.
 pub(crate) fn has_selinux() -> bool {
@@ -34,10 +19,11 @@ pub(crate) fn has_selinux() -> bool {
 }
 
 /// Why the Pod is rejected, if it is. `selinux` tells whether this machine has SELinux: a machine without it ignores labels, as
-/// container runtimes do.
-pub(crate) fn rejection(pod: &Pod, selinux: bool) -> Option<Rejection> {
+/// container runtimes do. `sysctls` are those that this node allows beside the safe ones.
+pub(crate) fn rejection(pod: &Pod, selinux: bool, sysctls: &AllowedSysctls) -> Option<Rejection> {
     let spec = pod.spec.as_ref()?;
-    foreign_system(spec).or_else(|| sysctls(spec)).or_else(|| app_armor(pod, spec)).or_else(|| selinux_labels(spec, selinux))
+    let forbidden = || rejected("SysctlForbidden", format!("forbidden sysctl: {}", sysctls.fault(spec)?));
+    foreign_system(spec).or_else(forbidden).or_else(|| app_armor(pod, spec)).or_else(|| selinux_labels(spec, selinux))
 }
 
 fn rejected(reason: &str, message: String) -> Option<Rejection> {
@@ -47,36 +33,6 @@ fn rejected(reason: &str, message: String) -> Option<Rejection> {
 fn foreign_system(spec: &PodSpec) -> Option<Rejection> {
     spec.os.as_ref().filter(|os| os.name != "linux")?;
     rejected("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS".to_owned())
-}
-
-fn sysctls(spec: &PodSpec) -> Option<Rejection> {
-    let wanted = spec.security_context.as_ref()?.sysctls.as_ref()?;
-    let on_node = |flag: Option<bool>| flag.unwrap_or(false);
-    let forbidden = wanted.iter().find_map(|sysctl| {
-        let name = dotted(&sysctl.name);
-        if !SAFE_SYSCTLS.contains(&name.as_str()) {
-            return Some(format!("{name:?} not allowlisted"));
-        }
-        let (is_net, host) = (name.starts_with("net."), |which: &str| Some(format!("{name:?} not allowed with host {which} enabled")));
-        match (on_node(spec.host_network), on_node(spec.host_ipc)) {
-            (true, _) if is_net => host("net"),
-            (_, true) if !is_net => host("ipc"),
-            _ => None,
-        }
-    });
-    forbidden.and_then(|why| rejected("SysctlForbidden", format!("forbidden sysctl: {why}")))
-}
-
-/// A sysctl's name with dots; a spec may write it with slashes.
-fn dotted(name: &str) -> String {
-    name.replace('/', ".")
-}
-
-/// The sysctls of a Pod that was not turned away, by their dotted names.
-pub(crate) fn sysctls_of(pod: &Pod) -> Vec<(String, String)> {
-    let context = pod.spec.as_ref().and_then(|spec| spec.security_context.as_ref());
-    let wanted = context.and_then(|context| context.sysctls.as_ref()).into_iter().flatten();
-    wanted.map(|sysctl| (dotted(&sysctl.name), sysctl.value.clone())).collect()
 }
 
 const NO_APP_ARMOR: &str = "Cannot enforce AppArmor: this node does not support AppArmor";
@@ -174,7 +130,8 @@ mod tests {
     }
 
     fn verdict(pod: &Pod, selinux: bool) -> String {
-        rejection(pod, selinux).map_or_else(String::new, |rejection| format!("{}: {}", rejection.reason, rejection.message))
+        rejection(pod, selinux, &AllowedSysctls::default())
+            .map_or_else(String::new, |rejection| format!("{}: {}", rejection.reason, rejection.message))
     }
 
     #[test]

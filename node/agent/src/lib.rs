@@ -56,6 +56,7 @@ mod shutdown_grace_periods;
 mod static_pods;
 mod stats;
 mod status;
+mod sysctls;
 mod termination;
 #[cfg(test)]
 mod tests;
@@ -92,6 +93,7 @@ pub use eviction::{MinimumReclaim, SoftAmounts, SoftGracePeriods, ThresholdError
 pub use parts::{Images, Networks, Parts, Shutdowns};
 pub use run_dir::RunDir;
 pub use shutdown_grace_periods::{PriorityGracePeriods, ShutdownGracePeriodError, ShutdownGracePeriods};
+pub use sysctls::{AllowedSysctls, SysctlPatternError};
 
 use crate::cpu_manager::CpuManager;
 use crate::cpu_rates::CpuRates;

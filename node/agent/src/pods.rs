@@ -340,7 +340,7 @@ impl Manager {
         }
         let pressure = Some(*self.node.pressure.borrow()).filter(|_| origin == Origin::Api);
         let refused = pressure.and_then(|pressure| eviction::refusal(pod, pressure));
-        let refused = refused.or_else(|| enforce::rejection(pod, enforce::has_selinux()));
+        let refused = refused.or_else(|| enforce::rejection(pod, enforce::has_selinux(), &self.node.config.allowed_unsafe_sysctls));
         if let Some(rejection) = refused.or_else(|| node_shutdown::refusal(&self.node)) {
             return Err(rejection);
         }

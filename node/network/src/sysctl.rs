@@ -43,10 +43,8 @@ pub async fn set_sysctls(sandbox: &Sandbox, sysctls: Vec<(String, String)>) -> R
         let user = sandbox.user.clone();
         let write = |(name, value): &(String, String)| {
             let has_namespace = if name.starts_with("net.") { network.is_some() } else { ipc.is_some() };
-            if !has_namespace || name.contains("..") || name.contains('/') {
-                return Err(NetworkError::Invalid(format!("sysctl {name} is not one of the Pod's own")));
-            }
-            let path = format!("/proc/sys/{}", name.replace('.', "/"));
+            let path = path(name).filter(|_| has_namespace);
+            let path = path.ok_or_else(|| NetworkError::Invalid(format!("sysctl {name} is not one of the Pod's own")))?;
             fs::write(&path, as_on_node(name, value, user.as_ref())?)
                 .map_err(NetworkError::io(format!("setting sysctl {name} to {value:?}")))
         };
@@ -58,9 +56,24 @@ pub async fn set_sysctls(sandbox: &Sandbox, sysctls: Vec<(String, String)>) -> R
     .await
 }
 
+/// The kernel's file of a sysctl: the parts of a name have dots between them, and slashes in them.
+fn path(name: &str) -> Option<String> {
+    let parts: Vec<String> = name.split('.').map(|part| part.replace('/', ".")).collect();
+    let is_part = |part: &String| !part.is_empty() && part != "." && part != "..";
+    parts.iter().all(is_part).then(|| format!("/proc/sys/{}", parts.join("/")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_name_leads_out_of_the_kernels_sysctls() {
+        assert_eq!(path("net.ipv4.conf.eth0/1.forwarding").as_deref(), Some("/proc/sys/net/ipv4/conf/eth0.1/forwarding"));
+        for name in ["net.//.//.kernel.panic", "net../.x", "net..core", ".net", ""] {
+            assert_eq!(path(name), None, "{name}");
+        }
+    }
 
     #[test]
     fn groups_are_those_of_the_pod() {

@@ -46,7 +46,8 @@ pub(crate) fn add_files(
         } else if let Some(resource) = &item.resource_field_ref {
             let name = resource.container_name.as_deref().unwrap_or_default();
             let container = container(context.pod, name).ok_or_else(|| VolumeError::BadField(format!("container {name:?} not found")))?;
-            resource_field(container, resource, context.allocatable).map_err(|error| VolumeError::BadField(error.to_string()))?
+            resource_field(context.pod, container, resource, context.allocatable)
+                .map_err(|error| VolumeError::BadField(error.to_string()))?
         } else {
             continue;
         };
@@ -101,9 +102,9 @@ pub enum FieldError {
     Quantity(#[from] quantity::QuantityError),
 }
 
-/// The text of a `resourceFieldRef`: requests or limits divided by the divisor, rounded up. A missing limit is the node's
-/// amount, a missing request is 0, as upstream.
-pub fn resource_field(container: &Container, wanted: &ResourceFieldSelector, node: Allocatable) -> Result<String, FieldError> {
+/// The text of a `resourceFieldRef`: requests or limits divided by the divisor, rounded up. A missing limit is that of the whole Pod,
+/// else the node's amount, a missing request is 0, as upstream.
+pub fn resource_field(pod: &Pod, container: &Container, wanted: &ResourceFieldSelector, node: Allocatable) -> Result<String, FieldError> {
     let (list, resource) = wanted.resource.split_once('.').ok_or_else(|| FieldError::Resource(wanted.resource.clone()))?;
     let resources = container.resources.as_ref();
     let quantities = match list {
@@ -111,9 +112,11 @@ pub fn resource_field(container: &Container, wanted: &ResourceFieldSelector, nod
         "requests" => resources.and_then(|resources| resources.requests.as_ref()),
         _ => return Err(FieldError::Resource(wanted.resource.clone())),
     };
+    let of_pod = pod.spec.as_ref().and_then(|spec| spec.resources.as_ref()).and_then(|resources| resources.limits.as_ref());
+    let of_pod = of_pod.and_then(|limits| limits.get(resource)).map(|limit| quantity::milli(&limit.0)).transpose()?.filter(|n| *n > 0);
     let fallback = match (list, resource) {
-        ("limits", "cpu") => i128::from(node.cpu_milli),
-        ("limits", "memory") => i128::from(node.memory_bytes) * 1_000,
+        ("limits", "cpu") => of_pod.unwrap_or(i128::from(node.cpu_milli)),
+        ("limits", "memory") => of_pod.unwrap_or(i128::from(node.memory_bytes) * 1_000),
         ("limits", "ephemeral-storage") => i128::from(node.ephemeral_storage_bytes) * 1_000,
         _ => 0,
     };

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use api_model::quantity;
 use async_trait::async_trait;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, Pod, Volume};
+use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, Pod, ResourceRequirements, Volume};
 use runtimes_host::blocking;
 
 use crate::kind::{Context, VolumeKind};
@@ -68,13 +68,17 @@ fn size_limit(pod: &Pod, wanted: &EmptyDirVolumeSource) -> Result<Option<u64>, V
         quantity::value(text).map(|value| u64::try_from(value).unwrap_or(0)).map_err(|error| VolumeError::BadField(error.to_string()))
     };
     let declared = wanted.size_limit.as_ref().map(|limit| bytes(&limit.0)).transpose()?.filter(|limit| *limit > 0);
-    let mut of_pod = Some(0_u64);
+    let memory = |resources: Option<&ResourceRequirements>| {
+        let limit = resources.and_then(|resources| resources.limits.as_ref()).and_then(|limits| limits.get("memory"));
+        limit.map(|limit| bytes(&limit.0)).transpose()
+    };
+    let whole = memory(pod.spec.as_ref().and_then(|spec| spec.resources.as_ref()))?.filter(|limit| *limit > 0);
+    let mut of_containers = Some(0_u64);
     for container in pod.spec.iter().flat_map(|spec| &spec.containers) {
-        let limit = container.resources.as_ref().and_then(|resources| resources.limits.as_ref()).and_then(|limits| limits.get("memory"));
-        let limit = limit.map(|limit| bytes(&limit.0)).transpose()?;
-        of_pod = of_pod.zip(limit).map(|(sum, limit)| sum.saturating_add(limit));
+        let limit = memory(container.resources.as_ref())?;
+        of_containers = of_containers.zip(limit).map(|(sum, limit)| sum.saturating_add(limit));
     }
-    let of_pod = of_pod.filter(|sum| *sum > 0);
+    let of_pod = whole.or(of_containers).filter(|sum| *sum > 0);
     Ok(match (declared, of_pod) {
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),

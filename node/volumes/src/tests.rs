@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use async_trait::async_trait;
 use jiff::SignedDuration;
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::{ConfigMap, NodeSelector, PersistentVolume, PersistentVolumeClaim, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, NodeSelector, PersistentVolume, PersistentVolumeClaim, ResourceFieldSelector, Secret};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -278,6 +278,30 @@ async fn empty_dirs_keep_their_content_and_bound_their_size() {
 
     let (_, path) = node.one(json!({"name": "v", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}})).await.expect("set up");
     assert!(fs::write(path.join("big"), vec![1; 2 << 20]).is_err(), "the size limit binds");
+}
+
+#[tokio::test]
+async fn the_memory_of_the_whole_pod_bounds_its_volumes_in_memory() {
+    let node = Node::new();
+    let mut pod = pod_with(json!([{"name": "v", "emptyDir": {"medium": "Memory"}}]), json!([{"name": "v", "mountPath": "/v"}]), json!({}));
+    pod.spec.as_mut().expect("a spec").resources = serde_json::from_value(json!({"limits": {"memory": "1Mi"}})).expect("requirements");
+    node.set_up(&pod).await.expect("set up");
+    let path = node.mounts(&pod).await.expect("mounts")[0].source.clone();
+    assert!(fs::write(path.join("big"), vec![1; 2 << 20]).is_err(), "the limit binds");
+}
+
+#[test]
+fn a_container_without_a_limit_sees_that_of_the_whole_pod() {
+    let limits = json!({"limits": {"cpu": "1500m", "memory": "64Mi"}});
+    let pod = serde_json::from_value(json!({"spec": {"containers": [{"name": "c"}], "resources": limits}})).expect("a pod");
+    let container = Container { name: "c".to_owned(), ..Container::default() };
+    let node = Allocatable { cpu_milli: 4_000, memory_bytes: 1 << 30, ephemeral_storage_bytes: 1 << 30 };
+    for (resource, wanted) in
+        [("limits.cpu", "2"), ("limits.memory", "67108864"), ("limits.ephemeral-storage", "1073741824"), ("requests.cpu", "0")]
+    {
+        let selector = ResourceFieldSelector { resource: resource.to_owned(), ..ResourceFieldSelector::default() };
+        assert_eq!(resource_field(&pod, &container, &selector, node).expect("a value"), wanted, "{resource}");
+    }
 }
 
 #[tokio::test]

@@ -368,6 +368,8 @@ pub struct ContainerStatus {
     pub started_at_ms: Option<u64>,
     /// The log path of its spec.
     pub log_path: PathBuf,
+    /// The user of its spec.
+    pub user: User,
 }
 
 /// The label of a container that names its tenant: the namespace of its Pod. What tenants wait for, they get in turns.

@@ -77,6 +77,7 @@ impl Container {
             created_at_ms: ms(self.created),
             started_at_ms: self.started.as_ref().map(|started| ms(started.at)),
             log_path: self.spec.log_path.clone(),
+            user: self.spec.user.clone(),
         }
     }
 

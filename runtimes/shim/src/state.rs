@@ -160,7 +160,8 @@ impl StateDir {
         let state = self.state(id, || oom_killed(&made.spec))?;
         let started_at_ms = self.pid(id)?.map(|pid| pid.started_at_ms);
         let Made { spec, created_at_ms } = made;
-        Ok(ContainerStatus { id: spec.id, labels: spec.labels, state, created_at_ms, started_at_ms, log_path: spec.log_path })
+        let ContainerSpec { id, labels, log_path, user, .. } = spec;
+        Ok(ContainerStatus { id, labels, state, created_at_ms, started_at_ms, log_path, user })
     }
 
     /// The ids of all containers, also incomplete ones.
@@ -244,6 +245,7 @@ fn half_made(id: &ContainerId) -> ContainerStatus {
         created_at_ms: 0,
         started_at_ms: None,
         log_path: PathBuf::new(),
+        user: Default::default(),
     }
 }
 

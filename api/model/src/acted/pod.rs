@@ -130,7 +130,7 @@ const SECURITY_CONTEXT: &[Field] = &[
     Field::by(NODE, "seLinuxOptions", ENFORCE),
     Field::by(NODE, "seccompProfile", SECURITY),
     Field::by(NODE, "supplementalGroups", SECURITY),
-    Field::nobody("supplementalGroupsPolicy").moot(&["\"Strict\""]),
+    Field::by(NODE, "supplementalGroupsPolicy", SECURITY),
     Field::by(NODE, "sysctls", ENFORCE),
     Field::nobody("windowsOptions").although(CHECKED),
 ];

@@ -29,7 +29,7 @@ pub fn page() -> String {
     page.push_str("\n## Fields on which nothing acts\n\n");
     for row in acted::rows() {
         let own = row.fields().filter(|(path, field)| field.acted_on_by.is_empty() && !is_of_pod(row, path));
-        let paths: Vec<String> = own.map(|(path, field)| format!("`{path}`{}", unless(field))).collect();
+        let paths: Vec<String> = own.map(|(path, _)| format!("`{path}`")).collect();
         if !paths.is_empty() {
             line(&mut page, format_args!("- {}: {}.", name(row), paths.join(", ")));
         }
@@ -61,10 +61,6 @@ fn name(row: &Row) -> String {
     if row.group.is_empty() { row.kind.to_owned() } else { format!("{} ({})", row.kind, row.group) }
 }
 
-fn unless(field: &Field) -> String {
-    if field.moot.is_empty() { String::new() } else { format!(" (but for {})", field.moot.join(" and ")) }
-}
-
 fn who(field: &Field) -> String {
     let part = |part: &Part| match part {
         Part::ApiServer => "API server",
@@ -76,7 +72,7 @@ fn who(field: &Field) -> String {
         Part::Clients => "clients",
     };
     match field.acted_on_by {
-        [] => format!("**nobody**{}", unless(field)),
+        [] => "**nobody**".to_owned(),
         parts => parts.iter().map(part).collect::<Vec<_>>().join(", "),
     }
 }

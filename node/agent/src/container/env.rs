@@ -182,7 +182,7 @@ async fn from_source(
         let named = resource.container_name.as_deref().unwrap_or_default();
         let of = if named.is_empty() { Some(container) } else { super::find(pod, named).map(|(_, container)| container) };
         let of = of.ok_or_else(|| ConfigError(format!("container {named:?} not found")))?;
-        return resource_field(of, resource, from.allocatable).map(Some).map_err(|error| ConfigError(error.to_string()));
+        return resource_field(pod, of, resource, from.allocatable).map(Some).map_err(|error| ConfigError(error.to_string()));
     }
     if let Some(wanted) = &source.config_map_key_ref {
         let map = found(from.objects.config_map(namespace, &wanted.name).await, wanted.optional)?;

@@ -73,9 +73,20 @@ fn bytes(list: Option<&BTreeMap<String, Quantity>>, name: &str) -> Option<i64> {
 /// plus the RuntimeClass' overhead; `spec.resources` overrides the containers.
 pub(crate) fn requests(pod: &Pod) -> Amount {
     let Some(spec) = &pod.spec else { return Amount::default() };
+    let mut sum = of_containers(pod);
+    if let Some(of_pod) = pod_level(pod).and_then(|resources| resources.requests.as_ref()) {
+        sum.cpu_milli = cpu(Some(of_pod)).unwrap_or(sum.cpu_milli);
+        sum.memory_bytes = bytes(Some(of_pod), "memory").unwrap_or(sum.memory_bytes);
+    }
+    sum.plus(Amount::from_list(spec.overhead.as_ref()))
+}
+
+/// The same without overhead and `spec.resources`.
+fn of_containers(pod: &Pod) -> Amount {
+    let Some(spec) = &pod.spec else { return Amount::default() };
     let (mut main, mut sidecars, mut init) = (Amount::default(), Amount::default(), Amount::default());
     for (role, container) in super::all(spec) {
-        let own = Amount::from_list(container.resources.as_ref().and_then(|resources| resources.requests.as_ref()));
+        let own = requested(container);
         match role {
             Role::Main => main = main.plus(own),
             Role::Sidecar => sidecars = sidecars.plus(own),
@@ -83,12 +94,11 @@ pub(crate) fn requests(pod: &Pod) -> Amount {
             Role::Ephemeral => {}
         }
     }
-    let mut sum = main.plus(sidecars).max(init);
-    if let Some(of_pod) = spec.resources.as_ref().and_then(|resources| resources.requests.as_ref()) {
-        sum.cpu_milli = cpu(Some(of_pod)).unwrap_or(sum.cpu_milli);
-        sum.memory_bytes = bytes(Some(of_pod), "memory").unwrap_or(sum.memory_bytes);
-    }
-    sum.plus(Amount::from_list(spec.overhead.as_ref()))
+    main.plus(sidecars).max(init)
+}
+
+fn requested(container: &Container) -> Amount {
+    Amount::from_list(container.resources.as_ref().and_then(|resources| resources.requests.as_ref()))
 }
 
 /// The extended resources that a Pod requests, in the same way.
@@ -117,13 +127,19 @@ pub(crate) fn extended_requests(pod: &Pod) -> BTreeMap<String, i64> {
     names.into_iter().map(|name| (name.clone(), sum(&name))).collect()
 }
 
+/// `spec.resources`, if there are any requests or limits for the whole Pod.
+pub(crate) fn pod_level(pod: &Pod) -> Option<&ResourceRequirements> {
+    let resources = pod.spec.as_ref()?.resources.as_ref()?;
+    let is_empty = |list: Option<&BTreeMap<String, Quantity>>| list.is_none_or(BTreeMap::is_empty);
+    (!is_empty(resources.requests.as_ref()) || !is_empty(resources.limits.as_ref())).then_some(resources)
+}
+
 /// Upstream's quality of service class.
 pub(crate) fn qos(pod: &Pod) -> &'static str {
     let Some(spec) = &pod.spec else { return "BestEffort" };
-    if let Some(of_pod) = spec.resources.as_ref().filter(|resources| resources.requests.is_some() || resources.limits.is_some()) {
-        return if guaranteed(Some(of_pod)) { "Guaranteed" } else { "Burstable" };
-    }
-    let resources = || super::all(spec).map(|(_, container)| container.resources.as_ref());
+    let of_pod = pod_level(pod);
+    let of_containers = || super::all(spec).map(|(_, container)| container.resources.as_ref());
+    let resources = || of_pod.map(Some).into_iter().chain(of_containers().filter(|_| of_pod.is_none()));
     let asks = |resources: Option<&ResourceRequirements>| {
         let lists = resources.map(|resources| [resources.requests.as_ref(), resources.limits.as_ref()]).unwrap_or_default();
         lists.into_iter().any(|list| cpu(list).is_some_and(|n| n > 0) || bytes(list, "memory").is_some_and(|n| n > 0))
@@ -162,12 +178,27 @@ pub(crate) fn oom_score_adj(pod: &Pod, container: &Container, machine_bytes: u64
         "Guaranteed" => OOM_GUARANTEED,
         "BestEffort" => OOM_BEST_EFFORT,
         _ => {
-            let requests = container.resources.as_ref().and_then(|resources| resources.requests.as_ref());
-            let requested = bytes(requests, "memory").and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0);
+            let requested = requested_memory(pod, container).saturating_add(remaining_memory(pod));
             let share = requested.saturating_mul(1_000).checked_div(machine_bytes).and_then(|share| i32::try_from(share).ok());
             (OOM_BEST_EFFORT - share.unwrap_or(i32::MAX).min(OOM_BEST_EFFORT)).clamp(OOM_BEST_EFFORT + OOM_GUARANTEED, OOM_BEST_EFFORT - 1)
         }
     }
+}
+
+/// The bytes that a container requests. A sidecar counts at least as much as the smallest of the containers that it serves.
+fn requested_memory(pod: &Pod, container: &Container) -> u64 {
+    let own = requested(container).memory_bytes;
+    let is_sidecar = super::find(pod, &container.name).is_some_and(|(role, _)| role == Role::Sidecar);
+    let served = || pod.spec.iter().flat_map(|spec| &spec.containers).map(|one| requested(one).memory_bytes).min().unwrap_or(0);
+    u64::try_from(if is_sidecar { own.max(served()) } else { own }).unwrap_or(0)
+}
+
+/// Of the memory that the whole Pod requests, each container's part of what no container requests.
+fn remaining_memory(pod: &Pod) -> u64 {
+    let whole = pod_level(pod).and_then(|resources| bytes(resources.requests.as_ref(), "memory")).unwrap_or(0);
+    let containers = pod.spec.as_ref().map_or(0, |spec| spec.containers.len() + spec.init_containers.iter().flatten().count());
+    let rest = u64::try_from(whole.saturating_sub(of_containers(pod).memory_bytes)).unwrap_or(0);
+    rest.checked_div(u64::try_from(containers).unwrap_or(u64::MAX)).unwrap_or(0)
 }
 
 /// The difference between two requirements.
@@ -210,16 +241,19 @@ pub(crate) fn with_memory_of(wanted: &ResourceRequirements, memory: &ResourceReq
 }
 
 /// The limits of a container's cgroup.
-pub(crate) fn of_container(container: &Container) -> Resources {
-    of_requirements(container.resources.as_ref())
+pub(crate) fn of_container(pod: &Pod, container: &Container) -> Resources {
+    of_requirements(pod, container.resources.as_ref())
 }
 
-/// The cgroup limits of these requirements.
-pub(crate) fn of_requirements(resources: Option<&ResourceRequirements>) -> Resources {
+/// The cgroup limits of a container of this Pod with these requirements. As upstream, a limit of the whole Pod is also that of each
+/// container that has none.
+pub(crate) fn of_requirements(pod: &Pod, resources: Option<&ResourceRequirements>) -> Resources {
     let (requests, limits) = (resources.and_then(|r| r.requests.as_ref()), resources.and_then(|r| r.limits.as_ref()));
-    let limit = cpu(limits).filter(|milli| *milli > 0);
+    let (pod_cpu, pod_memory) = pod_level_limits(pod);
+    let limit = cpu(limits).filter(|milli| *milli > 0).or(pod_cpu);
+    let memory = bytes(limits, "memory").filter(|bytes| *bytes > 0).or(pod_memory);
     Resources {
-        memory_limit_bytes: bytes(limits, "memory").filter(|bytes| *bytes > 0).and_then(|bytes| u64::try_from(bytes).ok()),
+        memory_limit_bytes: memory.and_then(|bytes| u64::try_from(bytes).ok()),
         cpu_shares: Some(shares(cpu(requests).or(limit).unwrap_or(0))),
         cpu_quota_us: limit.map(quota),
         cpu_period_us: limit.map(|_| CPU_PERIOD_US),
@@ -228,7 +262,13 @@ pub(crate) fn of_requirements(resources: Option<&ResourceRequirements>) -> Resou
     }
 }
 
-/// The limits of a Pod's cgroup. As upstream, a resource is limited only if every container limits it.
+/// The limits of the whole Pod on CPU, in thousandths, and memory, in bytes.
+fn pod_level_limits(pod: &Pod) -> (Option<i64>, Option<i64>) {
+    let limits = pod_level(pod).and_then(|resources| resources.limits.as_ref());
+    (cpu(limits).filter(|n| *n > 0), bytes(limits, "memory").filter(|n| *n > 0))
+}
+
+/// The limits of a Pod's cgroup: those of `spec.resources`. As upstream, another resource is limited only if every container limits it.
 pub(crate) fn of_pod(pod: &Pod) -> Resources {
     let Some(spec) = &pod.spec else { return Resources::default() };
     let overhead = Amount::from_list(spec.overhead.as_ref());
@@ -247,7 +287,9 @@ pub(crate) fn of_pod(pod: &Pod) -> Resources {
         }
     }
     let bounded = |sum: Option<i64>, init: i64| sum.map(|sum| sum.max(init)).filter(|n| *n > 0 && *n < i64::MAX);
-    let (cpu_limit, memory_limit) = (bounded(cpu_limit, init_cpu), bounded(memory_limit, init_memory));
+    let (pod_cpu, pod_memory) = pod_level_limits(pod);
+    let cpu_limit = pod_cpu.map(|n| n.saturating_add(overhead.cpu_milli)).or_else(|| bounded(cpu_limit, init_cpu));
+    let memory_limit = pod_memory.map(|n| n.saturating_add(overhead.memory_bytes)).or_else(|| bounded(memory_limit, init_memory));
     Resources {
         memory_limit_bytes: memory_limit.and_then(|bytes| u64::try_from(bytes).ok()),
         cpu_shares: Some(shares(requests(pod).cpu_milli)),
@@ -331,7 +373,7 @@ mod tests {
     #[test]
     fn the_kernels_numbers() {
         let limited = pod(json!([container(json!({"cpu": "250m"}), json!({"cpu": "500m", "memory": "64Mi"}))]), json!([]));
-        let of = of_container(&limited.spec.as_ref().expect("a spec").containers[0]);
+        let of = of_container(&limited, &limited.spec.as_ref().expect("a spec").containers[0]);
         assert_eq!(
             (of.cpu_shares, of.cpu_quota_us, of.cpu_period_us, of.memory_limit_bytes),
             (Some(256), Some(50_000), Some(100_000), Some(64 << 20))
@@ -340,6 +382,60 @@ mod tests {
         assert_eq!((all.cpu_shares, all.cpu_quota_us, all.memory_limit_bytes), (Some(358), Some(60_000), Some(64 << 20)));
         let open = pod(json!([container(json!({}), json!({"cpu": "1"})), {"name": "d"}]), json!([]));
         assert_eq!((of_pod(&open).cpu_quota_us, of_pod(&open).memory_limit_bytes), (None, None));
-        assert_eq!(of_container(&open.spec.as_ref().expect("a spec").containers[1]).cpu_shares, Some(2));
+        assert_eq!(of_container(&open, &open.spec.as_ref().expect("a spec").containers[1]).cpu_shares, Some(2));
+    }
+
+    fn with_resources(mut pod: Pod, resources: Value) -> Pod {
+        pod.spec.as_mut().expect("a spec").resources = serde_json::from_value(resources).expect("requirements");
+        pod
+    }
+
+    #[test]
+    fn limits_of_the_whole_pod_are_those_of_its_cgroup_and_of_containers_without() {
+        let containers = json!([container(json!({}), json!({"cpu": "250m", "memory": "32Mi"})), {"name": "d"}]);
+        let whole = json!({"requests": {"cpu": "500m"}, "limits": {"cpu": "1", "memory": "64Mi"}});
+        let limited = with_resources(pod(containers.clone(), json!([])), whole);
+        let numbers = |of: &Resources| (of.cpu_shares, of.cpu_quota_us, of.memory_limit_bytes);
+        // With the overhead of 100m.
+        assert_eq!(numbers(&of_pod(&limited)), (Some(614), Some(110_000), Some(64 << 20)));
+        let of_containers = limited.spec.iter().flat_map(|spec| &spec.containers).map(|one| numbers(&of_container(&limited, one)));
+        assert_eq!(
+            of_containers.collect::<Vec<_>>(),
+            [(Some(256), Some(25_000), Some(32 << 20)), (Some(1_024), Some(100_000), Some(64 << 20))]
+        );
+        let memory_alone = with_resources(pod(containers, json!([])), json!({"limits": {"memory": "64Mi"}}));
+        assert_eq!((of_pod(&memory_alone).cpu_quota_us, of_pod(&memory_alone).memory_limit_bytes), (None, Some(64 << 20)));
+    }
+
+    #[test]
+    fn the_whole_pods_figures_decide_about_its_quality_of_service() {
+        let full = json!({"cpu": "1", "memory": "1Gi"});
+        for (resources, wanted) in [
+            (json!({"limits": full}), "Guaranteed"),
+            (json!({"requests": full, "limits": full}), "Guaranteed"),
+            (json!({"requests": {"cpu": "500m"}, "limits": full}), "Burstable"),
+            (json!({"limits": {"memory": "1Gi"}}), "Burstable"),
+            (json!({"requests": {"cpu": "0"}}), "BestEffort"),
+            (json!({"requests": {}}), "BestEffort"),
+        ] {
+            assert_eq!(qos(&with_resources(pod(json!([{"name": "c"}]), json!([])), resources.clone())), wanted, "{resources}");
+        }
+        let of_container = json!([container(json!({"cpu": "1"}), json!({}))]);
+        assert_eq!(qos(&with_resources(pod(of_container, json!([])), json!({"limits": {}}))), "Burstable", "of its container");
+    }
+
+    #[test]
+    fn memory_that_only_the_whole_pod_requests_counts_for_all_its_containers() {
+        let one = |name: &str, memory: &str| json!({"name": name, "resources": {"requests": {"memory": memory}}});
+        let mut sidecar = one("s", "64Mi");
+        sidecar["restartPolicy"] = json!("Always");
+        let scores = |pod: &Pod| {
+            let all = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten().chain(&spec.containers));
+            all.map(|container| oom_score_adj(pod, container, 1 << 30)).collect::<Vec<_>>()
+        };
+        let sidecar_of_greater = pod(json!([one("c", "256Mi"), one("d", "512Mi")]), json!([sidecar]));
+        assert_eq!(scores(&sidecar_of_greater), [750, 750, 500], "a sidecar is not killed before what it serves");
+        let whole = with_resources(pod(json!([one("c", "256Mi"), {"name": "d"}]), json!([])), json!({"requests": {"memory": "512Mi"}}));
+        assert_eq!(scores(&whole), [625, 875]);
     }
 }

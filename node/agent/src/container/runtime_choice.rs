@@ -34,8 +34,17 @@ fn content_name(kind: ContentKind) -> &'static str {
     }
 }
 
-/// Rejects what a WASM container does not support: its mounts cannot be shared, and it has no devices.
+/// The capability that a WASM container needs not: its runtime opens its ports.
+const BINDS_LOW_PORTS: &str = "NET_BIND_SERVICE";
+
+/// Rejects what a WASM container does not support: its mounts cannot be shared, it has no devices, and no privileges.
 pub(crate) fn check_abilities(container: &Container, kind: ContentKind) -> Result<(), ConfigError> {
+    if let Some(privilege) = privilege(container).filter(|_| kind == ContentKind::Wasm) {
+        return Err(ConfigError(format!(
+            "container \"{}\" has securityContext.{privilege}: a WebAssembly container makes no system calls, so that it cannot have privileges",
+            container.name
+        )));
+    }
     let propagates = |mount: &&VolumeMount| mount.mount_propagation.as_deref().is_some_and(|propagation| propagation != "None");
     if let Some(device) = container.volume_devices.iter().flatten().next().filter(|_| kind == ContentKind::Wasm) {
         return Err(ConfigError(format!(
@@ -51,5 +60,42 @@ pub(crate) fn check_abilities(container: &Container, kind: ContentKind) -> Resul
             mount.mount_propagation.as_deref().unwrap_or_default()
         ))),
         _ => Ok(()),
+    }
+}
+
+/// The first setting by which a container wants more than others may.
+fn privilege(container: &Container) -> Option<String> {
+    let context = container.security_context.as_ref()?;
+    let added = context.capabilities.as_ref().and_then(|capabilities| capabilities.add.as_ref());
+    let added = added.into_iter().flatten().find(|name| name.trim_start_matches("CAP_") != BINDS_LOW_PORTS);
+    let privileged = (context.privileged == Some(true)).then(|| "privileged".to_owned());
+    let proc_mount = || context.proc_mount.clone().filter(|mount| mount != "Default").map(|mount| format!("procMount {mount}"));
+    privileged.or_else(|| added.map(|name| format!("capabilities.add {name}"))).or_else(proc_mount)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_wasm_container_cannot_have_privileges() {
+        let refused = |context: Value, kind| {
+            let container = serde_json::from_value(json!({"name": "c", "securityContext": context})).expect("a container");
+            check_abilities(&container, kind).err().map(|error| error.0)
+        };
+        for (context, named) in [
+            (json!({"privileged": true}), Some("securityContext.privileged")),
+            (json!({"capabilities": {"add": ["NET_BIND_SERVICE", "SYS_ADMIN"]}}), Some("securityContext.capabilities.add SYS_ADMIN")),
+            (json!({"procMount": "Unmasked"}), Some("securityContext.procMount Unmasked")),
+            (json!({"privileged": false, "procMount": "Default"}), None),
+            (json!({"capabilities": {"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]}, "allowPrivilegeEscalation": false}), None),
+        ] {
+            let why = refused(context.clone(), ContentKind::Wasm);
+            assert_eq!(why.is_some(), named.is_some(), "{context}");
+            assert!(named.is_none_or(|named| why.is_some_and(|why| why.contains(named))), "{context}");
+            assert_eq!(refused(context, ContentKind::Linux), None);
+        }
     }
 }

@@ -10,6 +10,8 @@ use crate::layout::PodName;
 
 /// Most bytes of an image's `/etc/passwd` or `/etc/group` that are read.
 const NAMES_LEN_MAX: u64 = 1 << 20;
+/// The `supplementalGroupsPolicy` by which only the groups of the Pod's spec count.
+const STRICT: &str = "Strict";
 /// Most bytes of a seccomp profile of the node.
 const PROFILE_LEN_MAX: u64 = 1 << 20;
 
@@ -87,6 +89,7 @@ fn load_profile(profiles: &Path, name: &str) -> Result<serde_json::Value, Profil
 }
 
 /// The container's user: from the Pod's spec, else from the image. `files` is the image's root directory; a WASM image may have none.
+/// As upstream, a Linux container is also in the groups in which its image has the user, but for the policy `Strict`.
 pub(crate) fn user(
     pod: &Pod,
     container: &Container,
@@ -109,6 +112,13 @@ pub(crate) fn user(
     let supplemental = of_pod.and_then(|of_pod| of_pod.supplemental_groups.clone()).unwrap_or_default();
     for group in supplemental.into_iter().chain(of_pod.and_then(|of_pod| of_pod.fs_group)) {
         groups.extend(number(Some(group))?);
+    }
+    let is_strict = of_pod.and_then(|of_pod| of_pod.supplemental_groups_policy.as_deref()) == Some(STRICT);
+    // No image makes its guest a member of a group: the groups of a shim are those of the node.
+    if kind == ContentKind::Linux && !is_strict {
+        let named = if wanted_uid.is_none() { image_user.split(':').next().unwrap_or_default() } else { "" };
+        let further = files.map(|files| image_groups(files, named, uid.unwrap_or(0))).unwrap_or_default();
+        groups.extend(further.into_iter().filter(|group| !groups.contains(group)).collect::<Vec<_>>());
     }
     let requested = User { uid, gid, groups };
     check_in_namespace(pod, &requested)?;
@@ -193,6 +203,20 @@ fn group_id(rootfs: &Path, name: &str) -> Option<u32> {
     lines.iter().find(|fields| fields.first().is_some_and(|field| field == name))?.get(2)?.parse().ok()
 }
 
+/// The groups in which the image has a user beside the user's own one, in the image's order. A user without a name is looked up by its id.
+fn image_groups(rootfs: &Path, name: &str, uid: u32) -> Vec<u32> {
+    let by_id = || {
+        let users = lines(rootfs, "etc/passwd");
+        users.into_iter().find(|fields| ids(fields).is_some_and(|(found, _)| found == uid)).and_then(|fields| fields.into_iter().next())
+    };
+    let name = if name.is_empty() || name.parse::<u32>().is_ok() { by_id() } else { Some(name.to_owned()) };
+    let Some(name) = name.filter(|name| !name.is_empty()) else { return Vec::new() };
+    let is_member = |fields: &&Vec<String>| {
+        fields.first() != Some(&name) && fields.get(3).is_some_and(|members| members.split(',').any(|member| member == name))
+    };
+    lines(rootfs, "etc/group").iter().filter(is_member).filter_map(|fields| fields.get(2)?.parse().ok()).collect()
+}
+
 fn ids(fields: &[String]) -> Option<(u32, u32)> {
     Some((fields.get(2)?.parse().ok()?, fields.get(3)?.parse().ok()?))
 }
@@ -223,13 +247,18 @@ mod tests {
         let root = tempfile::tempdir().expect("a directory");
         std::fs::create_dir(root.path().join("etc")).expect("making");
         std::fs::write(root.path().join("etc/passwd"), "root:x:0:0::/:\nweb:x:33:34::/:\n").expect("writing");
-        std::fs::write(root.path().join("etc/group"), "staff:x:50:\n").expect("writing");
+        std::fs::write(root.path().join("etc/group"), "root:x:0:root\nwheel:x:10:root,web\nweb:x:34:web\nstaff:x:50:\nbad:x:y:web\n")
+            .expect("writing");
         let user = |uid, gid, groups: &[u32]| Ok(User { uid, gid, groups: groups.to_vec() });
         for (pod, own, image, wanted) in [
-            (json!({}), json!({}), "", user(None, None, &[])),
+            (json!({}), json!({}), "", user(None, None, &[10])),
+            (json!({"supplementalGroupsPolicy": "Strict"}), json!({}), "", user(None, None, &[])),
             (json!({}), json!({}), "1000:2000", user(Some(1000), Some(2000), &[])),
-            (json!({}), json!({}), "web", user(Some(33), Some(34), &[])),
-            (json!({}), json!({}), "web:staff", user(Some(33), Some(50), &[])),
+            (json!({}), json!({}), "web", user(Some(33), Some(34), &[10])),
+            (json!({}), json!({}), "33", user(Some(33), Some(34), &[10])),
+            (json!({"runAsUser": 33, "supplementalGroups": [10, 6]}), json!({}), "", user(Some(33), Some(0), &[10, 6])),
+            (json!({"supplementalGroupsPolicy": "Merge"}), json!({}), "web:staff", user(Some(33), Some(50), &[10])),
+            (json!({"supplementalGroupsPolicy": "Strict", "fsGroup": 7}), json!({}), "web:staff", user(Some(33), Some(50), &[7])),
             (
                 json!({"runAsUser": 5, "fsGroup": 7, "supplementalGroups": [6]}),
                 json!({"runAsUser": 9}),
@@ -264,6 +293,7 @@ mod tests {
         std::fs::create_dir(root.path().join("etc")).expect("making");
         std::fs::write(root.path().join("etc/passwd"), "root:x:0:0::/:\nweb:x:33:34::/:\n").expect("writing");
         let user = |image, files| run(json!({}), json!({}), image, ContentKind::Wasm, files);
+        std::fs::write(root.path().join("etc/group"), "wheel:x:10:web\n").expect("writing");
         let web = User { uid: Some(33), gid: Some(34), groups: Vec::new() };
         let of_pod = user("", None).expect("the Pod's own user");
         assert!(of_pod.uid.is_some_and(|uid| uid != 0), "{of_pod:?}");

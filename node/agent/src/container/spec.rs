@@ -67,7 +67,7 @@ pub(crate) fn build(pod: &Pod, container: &Container, layout: &Layout, from: Ing
         devices: Vec::new(),
         annotations: BTreeMap::new(),
         user: from.user,
-        resources: resources::of_container(container),
+        resources: resources::of_container(pod, container),
         probe_token: String::new(),
         http: Default::default(),
         proposals: Default::default(),

@@ -86,12 +86,8 @@ impl Refusal {
 
 /// How many CPUs a container has alone.
 pub(crate) fn exclusive_cpus(pod: &Pod, container: &Container) -> usize {
-    let is_of_pod = pod
-        .spec
-        .as_ref()
-        .is_some_and(|spec| spec.resources.as_ref().is_some_and(|resources| resources.requests.is_some() || resources.limits.is_some()));
     // As upstream, resources of a whole Pod are not for one container.
-    if is_of_pod || resources::qos(pod) != "Guaranteed" {
+    if resources::pod_level(pod).is_some() || resources::qos(pod) != "Guaranteed" {
         return 0;
     }
     let milli = resources::cpu_milli(container);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ResourceRequirements;
 use node_images::Image;
-use runtimes_contract::{ContainerId, Exit};
+use runtimes_contract::{ContainerId, Exit, User};
 
 use crate::backoff::Backoff;
 use crate::container::Role;
@@ -121,6 +121,8 @@ pub(crate) struct RunningInstance {
     pub(crate) hash: String,
     /// The resources of the instance.
     pub(crate) resources: ResourceRequirements,
+    /// The user and groups that it began with.
+    pub(crate) user: User,
     /// The startup probe has succeeded, or there is none.
     pub(crate) startup_ok: bool,
     /// The readiness probe succeeds, or there is none.

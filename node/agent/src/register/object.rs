@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use api_model::{local_path, quantity};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    ContainerImage, DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeRuntimeHandler, NodeRuntimeHandlerFeatures,
-    NodeSpec, NodeStatus, NodeSystemInfo,
+    ContainerImage, DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeFeatures, NodeRuntimeHandler,
+    NodeRuntimeHandlerFeatures, NodeSpec, NodeStatus, NodeSystemInfo,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -114,6 +114,7 @@ fn status(config: &Config, facts: &Facts, present: Option<&Node>) -> NodeStatus 
         }),
         // Also an empty list is written: without the field, a patch would keep the old list.
         images: Some(facts.images.clone()),
+        features: Some(NodeFeatures { supplemental_groups_policy: Some(true) }),
         runtime_handlers: Some(handlers.map(|name| runtime_handler(name, facts)).collect()),
         ..NodeStatus::default()
     }

@@ -110,7 +110,7 @@ fn of_container(pod: &Pod, names: &PodName, cgroup: &str, id: String, usage: Usa
         requests: None,
         started_ms: Some(usage.started_at.as_millisecond()),
         read_ms: usage.read_at.as_millisecond(),
-        limits: declared.map(resources::of_container).unwrap_or_default(),
+        limits: declared.map(|container| resources::of_container(pod, container)).unwrap_or_default(),
     }
 }
 

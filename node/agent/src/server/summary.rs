@@ -152,7 +152,8 @@ impl Summary {
     fn container(&self, pod: &PodFacts, usage: &Usage) -> Value {
         let Usage { container: name, started_at, stats, .. } = usage;
         let declared = pod.entry.pod.spec.iter().flat_map(container::all).map(|(_, container)| container);
-        let limit = declared.filter(|one| one.name == *name).find_map(|one| resources::of_container(one).memory_limit_bytes);
+        let limit =
+            declared.filter(|one| one.name == *name).find_map(|one| resources::of_container(&pod.entry.pod, one).memory_limit_bytes);
         let disk = pod.disk.as_ref().and_then(|disk| Some((disk.at, disk.usage.containers.iter().find(|one| one.name == *name)?)));
         let fs = |fs: &Option<FileSystem>, part: fn(&ContainerUsage) -> Disk| {
             let ((at, usage), fs) = disk.zip(fs.as_ref())?;

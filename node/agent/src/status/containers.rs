@@ -1,10 +1,11 @@
 //! `containerStatuses`, `initContainerStatuses` and `ephemeralContainerStatuses`. Pure.
 
 use k8s_openapi::api::core::v1::{
-    Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Pod, VolumeMount,
-    VolumeMountStatus,
+    Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, ContainerUser,
+    LinuxContainerUser, Pod, VolumeMount, VolumeMountStatus,
 };
 use node_volumes::asks_for_recursive_read_only;
+use runtimes_contract::User;
 
 use super::time;
 use crate::container::{self, Role, ephemeral};
@@ -87,8 +88,17 @@ fn status(pod: &Pod, pod_record: &PodRecord, container: &Container, record: &Con
         resources: alive.map(|alive| alive.resources.clone()).or_else(|| container.resources.clone()).or_else(|| Some(<_>::default())),
         allocated_resources: container.resources.as_ref().and_then(|resources| resources.requests.clone()),
         volume_mounts: Some(mounts).filter(|mounts| !mounts.is_empty()),
+        user: alive.map(|alive| user(&alive.user)),
         ..ContainerStatus::default()
     }
+}
+
+/// The user and groups that an instance began with, the user's own group among them, as container runtimes report it.
+fn user(user: &User) -> ContainerUser {
+    let (uid, gid) = (user.uid.unwrap_or(0), user.gid.unwrap_or(0));
+    let groups = std::iter::once(gid).chain(user.groups.iter().copied().filter(|group| *group != gid));
+    let linux = LinuxContainerUser { uid: uid.into(), gid: gid.into(), supplemental_groups: Some(groups.map(i64::from).collect()) };
+    ContainerUser { linux: Some(linux) }
 }
 
 fn states<'a>(

@@ -118,6 +118,7 @@ fn take_up(
                 started_at: started_at.unwrap_or_else(api_clock::now),
                 hash: one.label(label::HASH).to_owned(),
                 resources,
+                user: one.status.user,
                 startup_ok: probed(container.is_some_and(|c| c.startup_probe.is_some()), reported.and_then(|reported| reported.started)),
                 readiness_ok: probed(container.is_some_and(|c| c.readiness_probe.is_some()), reported.map(|reported| reported.ready)),
                 hooked: true,

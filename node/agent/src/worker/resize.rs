@@ -70,7 +70,7 @@ impl Worker {
             let alive = record.alive()?;
             let is_wasm = self.node.parts.by_handler(&alive.handler)?.runs() == ContentKind::Wasm;
             let (_, container) = container::find(&self.wanted, name)?;
-            let limit = |resources| resources::of_requirements(resources).memory_limit_bytes;
+            let limit = |resources| resources::of_requirements(&self.wanted, resources).memory_limit_bytes;
             let changes = limit(Some(&alive.resources)) != limit(container.resources.as_ref());
             (is_wasm && changes && !resize::restarts(container, &alive.resources)).then_some(name)
         })?;

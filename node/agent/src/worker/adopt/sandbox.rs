@@ -59,7 +59,8 @@ mod tests {
     fn one(container: &str, second: u64, state: ContainerState) -> RuntimeContainer {
         let labels = [(label::CONTAINER.to_owned(), container.to_owned())].into();
         let (id, started_at_ms) = (ContainerId(container.to_owned()), Some(second * 1_000));
-        let status = ContainerStatus { id, labels, state, created_at_ms: 0, started_at_ms, log_path: PathBuf::new() };
+        let status =
+            ContainerStatus { id, labels, state, created_at_ms: 0, started_at_ms, log_path: PathBuf::new(), user: Default::default() };
         RuntimeContainer { handler: "runc".to_owned(), status }
     }
 

@@ -16,6 +16,7 @@ use crate::worker::learn::{Report, ResizeError, Resized};
 
 /// One running instance.
 struct Target {
+    pod: Arc<Pod>,
     name: String,
     attempt: u32,
     /// Its cgroup.
@@ -30,8 +31,8 @@ impl Target {
     /// The wanted limits of its cgroup.
     fn limits(&self) -> Resources {
         let memory = if self.restarts { &self.has } else { &self.wants };
-        let memory_limit_bytes = resources::of_requirements(Some(memory)).memory_limit_bytes;
-        Resources { memory_limit_bytes, ..resources::of_requirements(Some(&self.wants)) }
+        let memory_limit_bytes = resources::of_requirements(&self.pod, Some(memory)).memory_limit_bytes;
+        Resources { memory_limit_bytes, ..resources::of_requirements(&self.pod, Some(&self.wants)) }
     }
 
     fn given(self) -> Option<Resized> {
@@ -47,6 +48,7 @@ impl Effects {
         let target = |(name, alive): (String, RunningInstance)| {
             let (_, container) = container::find(&self.pod, &name)?;
             Some(Target {
+                pod: self.pod.clone(),
                 path: format!("{pod_path}/{}", alive.id),
                 attempt: alive.attempt,
                 restarts: resize::restarts(container, &alive.resources),
@@ -168,6 +170,7 @@ mod tests {
         let pod: Arc<Pod> = Arc::new(serde_json::from_value(pod).expect("a pod"));
         let targets = || {
             let target = |name: &str, mib: u64| Target {
+                pod: Arc::default(),
                 name: name.to_owned(),
                 attempt: 0,
                 path: format!("{pod_path}/{name}"),

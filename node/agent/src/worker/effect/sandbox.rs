@@ -21,6 +21,7 @@ use crate::error::chain;
 use crate::layout::PodName;
 use crate::reason::Reason;
 use crate::record::PodSandbox;
+use crate::sysctls;
 use crate::user_namespaces::RangeError;
 use crate::worker::learn::Report;
 
@@ -90,7 +91,7 @@ impl Effects {
         // the next cleanup runs.
         let (network, volumes, cgroup) = tokio::join!(self.network(first_id), volumes, self.cgroup());
         let ((sandbox, ip), volumes_due, ()) = (network?, volumes?, cgroup?);
-        let sysctls = node_network::set_sysctls(&sandbox, enforce::sysctls_of(&self.pod)).await;
+        let sysctls = node_network::set_sysctls(&sandbox, sysctls::of(&self.pod)).await;
         sysctls.map_err(SandboxError::Network)?;
         let (pod, node) = (self.pod.clone(), self.node.clone());
         let written = api_tasks::blocking("node-agent/write-files", move || {

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Container;
 use node_device_plugins::ContainerDevices;
 use node_images::Image;
 use node_volumes::UnknownVariable;
-use runtimes_contract::{ContainerId, Content, ContentKind, Mount, Processes, Runtime, RuntimeError};
+use runtimes_contract::{ContainerId, Content, ContentKind, Mount, Processes, Runtime, RuntimeError, User};
 use runtimes_host::blocking;
 use thiserror::Error;
 use tokio::time::timeout;
@@ -106,7 +106,7 @@ impl Effects {
         {
             tracing::warn!(container = %id, error = chain(&error), "half-made container not removed");
         }
-        made?;
+        let user = made?;
         self.node.note(&self.pod, Some(&container.name), false, "Created", "Container created");
         let started_in_time = match self.until_hopeless(runtime.start(&id)).await {
             Some(started) => started,
@@ -117,7 +117,7 @@ impl Effects {
             return Err(self.not_started(id, image, error));
         }
         self.node.note(&self.pod, Some(&container.name), false, "Started", "Container started");
-        Ok(started(id, runtime.handler(), attempt, image, container))
+        Ok(started(id, runtime.handler(), attempt, image, container, user))
     }
 
     /// Whether containers must not take files out of the quota projects of volumes, or put them into one. It concerns also those that have no
@@ -218,7 +218,7 @@ impl Effects {
         variables: BTreeMap<String, String>,
         volumes: Vec<Mount>,
         plugin_devices: ContainerDevices,
-    ) -> Result<(), StartFault> {
+    ) -> Result<User, StartFault> {
         let NextInstance { attempt, image, sandbox, .. } = next;
         let attempt = *attempt;
         let files = self.image_files(&content, image, &container_id(&PodName::of(&self.pod).uid, &container.name, attempt));
@@ -268,13 +268,14 @@ impl Effects {
         let binding = self.bind(&mut spec, &container.name, runtime.handler());
         self.ending.run_until_cancelled(binding).await.ok_or(StartFault::Ending)?;
         match runtime.create(&spec).await {
-            Err(RuntimeError::NoTarget(_)) if processes::are_shared(&self.pod) => Err(StartFault::NoSandbox),
+            Err(RuntimeError::NoTarget(_)) if processes::are_shared(&self.pod) => return Err(StartFault::NoSandbox),
             Err(RuntimeError::Exists(_)) => {
                 runtime.remove(&spec.id).await.map_err(fault)?;
-                runtime.create(&spec).await.map_err(fault)
+                runtime.create(&spec).await.map_err(fault)?;
             }
-            other => other.map_err(fault),
+            other => other.map_err(fault)?,
         }
+        Ok(spec.user)
     }
 
     /// It was created and did not start: upstream's `StartError`.
@@ -301,7 +302,7 @@ fn hopeless() -> RuntimeError {
 }
 
 /// An instance that has just begun to run.
-fn started(id: ContainerId, handler: &str, attempt: u32, image: &Image, container: &Container) -> RunningInstance {
+fn started(id: ContainerId, handler: &str, attempt: u32, image: &Image, container: &Container, user: User) -> RunningInstance {
     RunningInstance {
         id,
         handler: handler.to_owned(),
@@ -310,6 +311,7 @@ fn started(id: ContainerId, handler: &str, attempt: u32, image: &Image, containe
         image_id: spec::image_id(image),
         hash: spec_hash(container),
         resources: container.resources.clone().unwrap_or_default(),
+        user,
         startup_ok: container.startup_probe.is_none(),
         readiness_ok: container.readiness_probe.is_none(),
         hooked: container.lifecycle.as_ref().is_none_or(|lifecycle| lifecycle.post_start.is_none()),

@@ -24,6 +24,7 @@ fn alive(attempt: u32) -> RunningInstance {
         image_id: "sha256:1".to_owned(),
         hash: String::new(),
         resources: ResourceRequirements::default(),
+        user: Default::default(),
         startup_ok: true,
         readiness_ok: false,
         hooked: true,

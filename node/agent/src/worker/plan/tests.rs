@@ -103,6 +103,7 @@ fn set(pod: &Pod, record: &mut ContainerRecord, name: &str, state: &str) {
         image_id: String::new(),
         hash: if state == "old" { "0".to_owned() } else { spec_hash(&container) },
         resources: container.resources.clone().unwrap_or_default(),
+        user: Default::default(),
         startup_ok: state != "slow",
         readiness_ok: true,
         hooked: true,

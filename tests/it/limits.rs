@@ -1,0 +1,153 @@
+//! What holds for a Pod as a whole, or for none of its containers: limits of `spec.resources`, sysctls that the node allows, groups of the
+//! image, and privileges that a WebAssembly container cannot have.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use tests::{Cluster, Kubectl, eventually};
+
+const PODS: &str = r#"
+apiVersion: v1
+kind: Pod
+metadata: {name: whole}
+spec:
+  terminationGracePeriodSeconds: 1
+  resources: {requests: {cpu: 300m, memory: 32Mi}, limits: {cpu: 500m, memory: 64Mi}}
+  securityContext: {sysctls: [{name: kernel.msgmax, value: "4096"}, {name: net/core/somaxconn, value: "100"}]}
+  volumes: [{name: fast, emptyDir: {medium: Memory}}]
+  containers:
+    - name: open
+      image: samples/tools:latest
+      imagePullPolicy: Never
+      command: [sleep, "1000000"]
+      env:
+        - {name: CPU, valueFrom: {resourceFieldRef: {resource: limits.cpu, divisor: 1m}}}
+        - {name: MEMORY, valueFrom: {resourceFieldRef: {resource: limits.memory}}}
+      volumeMounts: [{name: fast, mountPath: /fast}]
+    - name: own
+      image: samples/tools:latest
+      imagePullPolicy: Never
+      command: [sleep, "1000000"]
+      resources: {limits: {cpu: 200m, memory: 16Mi}}
+    - {name: guest, image: "samples/web:latest", imagePullPolicy: Never}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: eater}
+spec:
+  restartPolicy: Never
+  resources: {limits: {memory: 32Mi}}
+  containers:
+    - name: main
+      image: samples/tools:latest
+      imagePullPolicy: Never
+      command: [dd, if=/dev/zero, of=/dev/null, bs=200M, count=1]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: strict}
+spec:
+  terminationGracePeriodSeconds: 1
+  securityContext: {supplementalGroups: [3000], supplementalGroupsPolicy: Strict}
+  containers: [{name: main, image: "samples/tools:latest", imagePullPolicy: Never, command: [sleep, "1000000"]}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: semaphores}
+spec:
+  securityContext: {sysctls: [{name: kernel.sem, value: "1 1 1 1"}]}
+  containers: [{name: main, image: "samples/tools:latest", imagePullPolicy: Never, command: [sleep, "1000000"]}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: privileged}
+spec:
+  containers: [{name: guest, image: "samples/web:latest", imagePullPolicy: Never, securityContext: {privileged: true}}]
+"#;
+
+#[test]
+fn limits_and_rights_of_a_whole_pod_hold() {
+    let cluster = Cluster::up_with(&["--allowed-unsafe-sysctls=kernel.msg*,net.core.somaxconn"]);
+    let kubectl = cluster.kubectl();
+    kubectl.apply(PODS).ok();
+    for pod in ["whole", "strict"] {
+        kubectl.until_ready(pod);
+    }
+    limits_of_the_whole_pod_hold(&kubectl);
+    the_node_allows_sysctls(&kubectl);
+    groups_of_the_image_count(&kubectl);
+    eventually("a privileged guest does not start", || {
+        let waiting = kubectl.field("pod/privileged", "/status/containerStatuses/0/state/waiting");
+        let said = waiting["message"].as_str().is_some_and(|message| message.contains("has securityContext.privileged: a WebAssembly"));
+        if said && waiting["reason"] == "CreateContainerConfigError" { Ok(()) } else { Err(waiting.to_string()) }
+    });
+}
+
+fn limits_of_the_whole_pod_hold(kubectl: &Kubectl<'_>) {
+    assert_eq!(kubectl.field("pod/whole", "/status/qosClass"), json!("Burstable"));
+    let pod = cgroups(kubectl.field("pod/whole", "/metadata/uid").as_str().expect("a uid"));
+    assert_eq!(limits(&pod), ("67108864".to_owned(), "50000 100000".to_owned()));
+    let statuses = kubectl.field("pod/whole", "/status/containerStatuses");
+    let limits_of = |container: &str| {
+        let status = statuses.as_array().and_then(|all| all.iter().find(|status| status["name"] == container)).expect("a status");
+        let id = status["containerID"].as_str().and_then(|id| id.split("://").nth(1)).expect("an id");
+        limits(&cgroups(id))
+    };
+    for (container, memory, cpu) in
+        [("open", "67108864", "50000 100000"), ("own", "16777216", "20000 100000"), ("guest", "67108864", "50000 100000")]
+    {
+        assert_eq!(limits_of(container), (memory.to_owned(), cpu.to_owned()), "{container}");
+    }
+    let seen = kubectl.run(&["exec", "whole", "-c", "open", "--", "sh", "-c", "echo $CPU $MEMORY; df -k /fast | tail -n 1"]).ok();
+    let words: Vec<&str> = seen.split_whitespace().collect();
+    assert_eq!((words[0], words[1], words[3]), ("500", "67108864", "65536"), "{seen}");
+    kubectl.until("pod/eater", "/status/phase", "Failed");
+    assert_eq!(kubectl.field("pod/eater", "/status/containerStatuses/0/state/terminated/reason"), json!("OOMKilled"));
+}
+
+fn the_node_allows_sysctls(kubectl: &Kubectl<'_>) {
+    assert_eq!(kubectl.ok("exec whole -c open -- cat /proc/sys/kernel/msgmax /proc/sys/net/core/somaxconn"), "4096\n100\n");
+    kubectl.until("pod/semaphores", "/status/phase", "Failed");
+    assert_eq!(kubectl.field("pod/semaphores", "/status/reason"), json!("SysctlForbidden"));
+    assert_eq!(
+        kubectl.field("pod/semaphores", "/status/message"),
+        json!("Pod was rejected: forbidden sysctl: \"kernel.sem\" not allowlisted")
+    );
+}
+
+/// The image has root in the group 10.
+fn groups_of_the_image_count(kubectl: &Kubectl<'_>) {
+    for (pod, container, groups) in [("whole", "open", [0, 10]), ("strict", "main", [0, 3000])] {
+        assert_eq!(kubectl.ok(&format!("exec {pod} -c {container} -- id -G")), format!("{} {}\n", groups[0], groups[1]), "{pod}");
+        let statuses = kubectl.field(&format!("pod/{pod}"), "/status/containerStatuses");
+        let status = statuses.as_array().and_then(|all| all.iter().find(|status| status["name"] == container)).expect("a status");
+        assert_eq!(status["user"], json!({"linux": {"uid": 0, "gid": 0, "supplementalGroups": groups}}), "{pod}");
+    }
+    let nodes = kubectl.json("get nodes");
+    assert_eq!(nodes.pointer("/items/0/status/features/supplementalGroupsPolicy"), Some(&json!(true)));
+}
+
+/// The directories of a cgroup in all hierarchies.
+fn cgroups(name: &str) -> Vec<PathBuf> {
+    fn find(dir: &Path, name: &str, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(dir).into_iter().flatten().flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+            if entry.file_name().to_string_lossy().contains(name) {
+                found.push(entry.path());
+            } else {
+                find(&entry.path(), name, found);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    find(Path::new("/sys/fs/cgroup"), name, &mut found);
+    found
+}
+
+/// Bytes of memory, and the quota of CPU with its period.
+fn limits(dirs: &[PathBuf]) -> (String, String) {
+    let read = |file: &str| dirs.iter().find_map(|dir| fs::read_to_string(dir.join(file)).ok()).map(|text| text.trim().to_owned());
+    let memory = read("memory.max").or_else(|| read("memory.limit_in_bytes"));
+    let cpu = read("cpu.max").or_else(|| Some(format!("{} {}", read("cpu.cfs_quota_us")?, read("cpu.cfs_period_us")?)));
+    (memory.unwrap_or_else(|| panic!("{dirs:?}")), cpu.unwrap_or_else(|| panic!("{dirs:?}")))
+}
