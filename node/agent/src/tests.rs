@@ -23,10 +23,11 @@ mod restarts;
 mod sandboxes;
 mod static_pods;
 mod streams;
+mod thousand;
 mod user_namespaces;
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -70,6 +71,35 @@ struct FakeImages {
     listed: Mutex<Vec<Image>>,
     /// How often the list was read.
     readings: AtomicUsize,
+    faults: Faults,
+}
+
+/// Lets each so manieth call fail.
+#[derive(Default)]
+struct Faults {
+    /// None fails while it is 0.
+    every: AtomicUsize,
+    calls: AtomicUsize,
+}
+
+impl Faults {
+    fn set(&self, every: usize) {
+        self.every.store(every, Ordering::SeqCst);
+    }
+
+    /// Whether the next call fails.
+    fn is_next(&self) -> bool {
+        let every = self.every.load(Ordering::SeqCst);
+        every > 0 && (self.calls.fetch_add(1, Ordering::SeqCst) + 1).is_multiple_of(every)
+    }
+
+    fn of_network(&self) -> Result<(), NetworkError> {
+        if self.is_next() { Err(NetworkError::Missing("injected".to_owned())) } else { Ok(()) }
+    }
+
+    fn of_images(&self, image: &str) -> Result<(), ImageError> {
+        if self.is_next() { Err(ImageError::Pull { image: image.to_owned(), reason: "injected".to_owned() }) } else { Ok(()) }
+    }
 }
 
 fn image(reference: &str) -> Option<Image> {
@@ -102,6 +132,7 @@ impl Images for FakeImages {
     }
 
     async fn mount(&self, image: &Image, key: &str, _user: Option<&UserNamespace>) -> Result<Content, ImageError> {
+        self.faults.of_images(&image.id)?;
         self.mounts.lock().insert(key.to_owned(), image.id.clone());
         Ok(match image.kind {
             ContentKind::Wasm => Content::Wasm { module: "/m.wasm".into(), digest: image.id.clone() },
@@ -115,6 +146,7 @@ impl Images for FakeImages {
     }
 
     async fn unmount(&self, key: &str) -> Result<(), ImageError> {
+        self.faults.of_images(key)?;
         self.mounts.lock().remove(key);
         Ok(())
     }
@@ -139,7 +171,10 @@ impl Images for FakeImages {
 /// Addresses one after the other.
 #[derive(Default)]
 struct FakeNetwork {
-    pods: Mutex<BTreeMap<String, u8>>,
+    pods: Mutex<BTreeMap<String, u32>>,
+    /// The number of addresses so far.
+    addresses: AtomicUsize,
+    faults: Faults,
     cidr: Mutex<Option<Ipv4Net>>,
 }
 
@@ -151,12 +186,13 @@ impl Networks for FakeNetwork {
     }
 
     async fn add_pod(&self, uid: &str, hostname: &str, _ports: &[HostPort], first_id: Option<u32>) -> Result<PodNetwork, NetworkError> {
-        let mut pods = self.pods.lock();
-        let next = u8::try_from(pods.len() + 2).expect("few Pods");
-        let last = *pods.entry(uid.to_owned()).or_insert(next);
+        self.faults.of_network()?;
+        let next = || u32::try_from(self.addresses.fetch_add(1, Ordering::SeqCst) + 2).expect("few Pods");
+        let address =
+            Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 244, 0, 0)) + *self.pods.lock().entry(uid.to_owned()).or_insert_with(next));
         let user = first_id.map(|first_id| UserNamespace { path: "/run/ns/user".into(), first_id });
         let sandbox = Sandbox { network: None, ipc: None, uts: None, user, hostname: hostname.to_owned() };
-        Ok(PodNetwork { sandbox, ip: IpAddr::from([10, 244, 0, last]) })
+        Ok(PodNetwork { sandbox, ip: address.into() })
     }
 
     async fn add_host_network_pod(&self, uid: &str) -> Result<PathBuf, NetworkError> {
@@ -164,6 +200,7 @@ impl Networks for FakeNetwork {
     }
 
     async fn remove_pod(&self, uid: &str) -> Result<(), NetworkError> {
+        self.faults.of_network()?;
         self.pods.lock().remove(uid);
         Ok(())
     }

@@ -224,7 +224,8 @@ impl World {
         }
     }
 
-    pub(crate) fn list(&self) -> Vec<ContainerStatus> {
+    /// The statuses of all containers.
+    pub fn list(&self) -> Vec<ContainerStatus> {
         let now = Instant::now();
         self.inner.lock().containers.values().map(|(container, _)| container.status(now, |at| self.ms(at))).collect()
     }
