@@ -80,7 +80,7 @@ const OURS: &[(&str, &[&str])] = &[
     ("node-device-plugins", &["api-files", "api-metrics", "api-model", "api-tasks"]),
     ("node-logind", &["api-files", "api-tasks"]),
     ("node-netfilter", &[]),
-    ("node-network", &["node-netfilter", "runtimes-contract", "runtimes-host"]),
+    ("node-network", &["api-model", "node-netfilter", "runtimes-contract", "runtimes-host"]),
     ("node-spdy", &[]),
     (
         "node-agent",

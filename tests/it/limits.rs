@@ -102,6 +102,9 @@ fn limits_of_the_whole_pod_hold(kubectl: &Kubectl<'_>) {
     let seen = kubectl.run(&["exec", "whole", "-c", "open", "--", "sh", "-c", "echo $CPU $MEMORY; df -k /fast | tail -n 1"]).ok();
     let words: Vec<&str> = seen.split_whitespace().collect();
     assert_eq!((words[0], words[1], words[3]), ("500", "67108864", "65536"), "{seen}");
+    let resized = json!({"spec": {"resources": {"limits": {"cpu": "500m", "memory": "96Mi"}}}});
+    let refused = kubectl.fails(&format!("patch pod whole --subresource=resize --patch {resized}"));
+    assert!(refused.contains("spec.resources: Forbidden: pod-level resources cannot be resized"), "{refused}");
     kubectl.until("pod/eater", "/status/phase", "Failed");
     assert_eq!(kubectl.field("pod/eater", "/status/containerStatuses/0/state/terminated/reason"), json!("OOMKilled"));
 }
@@ -120,6 +123,10 @@ fn the_node_allows_sysctls(kubectl: &Kubectl<'_>) {
 fn groups_of_the_image_count(kubectl: &Kubectl<'_>) {
     for (pod, container, groups) in [("whole", "open", [0, 10]), ("strict", "main", [0, 3000])] {
         assert_eq!(kubectl.ok(&format!("exec {pod} -c {container} -- id -G")), format!("{} {}\n", groups[0], groups[1]), "{pod}");
+        let process = kubectl.ok(&format!("exec {pod} -c {container} -- cat /proc/self/status"));
+        let of_process: Vec<&str> =
+            process.lines().find_map(|line| line.strip_prefix("Groups:")).into_iter().flat_map(str::split_whitespace).collect();
+        assert_eq!(of_process, groups.map(|group| group.to_string()), "{pod}: the own group is among the others");
         let statuses = kubectl.field(&format!("pod/{pod}"), "/status/containerStatuses");
         let status = statuses.as_array().and_then(|all| all.iter().find(|status| status["name"] == container)).expect("a status");
         assert_eq!(status["user"], json!({"linux": {"uid": 0, "gid": 0, "supplementalGroups": groups}}), "{pod}");

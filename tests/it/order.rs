@@ -146,7 +146,8 @@ fn gates_make_a_pod_ready(kubectl: &Kubectl<'_>) {
 fn sidecars_begin_before_and_end_after(kubectl: &Kubectl<'_>, log: &dyn Fn() -> Vec<String>, touch: &dyn Fn(&str)) {
     kubectl.until_ready("sided");
     let mut wanted = vec!["begin first", "once", "begin second", "begin main"];
-    assert_eq!(log(), wanted);
+    // A container without probes is ready before its first command has run.
+    eventually("all have begun", || if log() == wanted { Ok(()) } else { Err(format!("{:?}", log())) });
     // A sidecar that fails begins again, and nothing else does.
     touch("fail-first");
     wanted.extend(["fail first", "begin first"]);

@@ -19,6 +19,7 @@ pub mod quantity;
 pub mod request;
 pub mod selector;
 pub mod storage;
+pub mod sysctl;
 pub mod view;
 pub mod zero;
 

@@ -16,19 +16,8 @@ mod threshold;
 pub(crate) mod usage;
 pub(crate) mod walk;
 
-use k8s_openapi::api::core::v1::Pod;
-
 pub use threshold::{MinimumReclaim, SoftAmounts, SoftGracePeriods, ThresholdError, Thresholds};
 
 pub(crate) use admission::refusal;
 pub(crate) use signal::Pressure;
 pub(crate) use threshold::ThresholdKey;
-
-/// The lowest priority of Pods that the system needs: upstream's `SystemCriticalPriority`.
-pub(crate) const CRITICAL_PRIORITY: i32 = 2_000_000_000;
-
-/// Whether a Pod is never evicted and always admitted because of its priority. Static Pods are so too, which callers check. Upstream
-/// also spares mirror Pods by their annotation; every user can write it, so it counts for nothing here.
-pub(crate) fn is_critical(pod: &Pod) -> bool {
-    pod.spec.as_ref().and_then(|spec| spec.priority).is_some_and(|priority| priority >= CRITICAL_PRIORITY)
-}

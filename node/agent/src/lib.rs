@@ -41,6 +41,7 @@ mod node_shutdown;
 mod objects;
 mod parts;
 mod pods;
+mod priority;
 mod probe;
 mod probe_results;
 mod reason;

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::duration;
-use crate::eviction::CRITICAL_PRIORITY;
+use crate::priority::CRITICAL_PRIORITY;
 
 /// The priority of a Pod that has none.
 const NO_PRIORITY: i32 = 0;

@@ -3,6 +3,7 @@
 
 use std::str::FromStr;
 
+use api_model::sysctl::{Namespace, dotted};
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 
 /// Sysctls that each Pod may set: each acts in the Pod's own namespaces alone, and harms nobody beside it.
@@ -22,13 +23,6 @@ const SAFE: [&str; 12] = [
 ];
 /// Longest name or pattern, in bytes.
 const LEN_MAX: usize = 253;
-
-/// The namespace in which a sysctl acts.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Namespace {
-    Ipc,
-    Network,
-}
 
 /// `--allowed-unsafe-sysctls`: names, and prefixes with a `*` at their end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,7 +59,7 @@ impl FromStr for AllowedSysctls {
                 Some(prefix) => (&mut allowed.prefixes, prefix),
                 None => (&mut allowed.names, name.as_str()),
             };
-            namespace(name).ok_or_else(|| SysctlPatternError::NotNamespaced(pattern.to_owned()))?;
+            Namespace::of(name).ok_or_else(|| SysctlPatternError::NotNamespaced(pattern.to_owned()))?;
             list.push(name.to_owned());
         }
         Ok(allowed)
@@ -79,14 +73,14 @@ impl AllowedSysctls {
         let wanted = spec.security_context.as_ref()?.sysctls.as_ref()?;
         wanted.iter().find_map(|sysctl| {
             let name = dotted(&sysctl.name);
-            let Some(namespace) = namespace(&name).filter(|_| self.allows(&name)) else {
+            let Some(namespace) = Namespace::of(&name).filter(|_| self.allows(&name)) else {
                 return Some(format!("{name:?} not allowlisted"));
             };
-            match namespace {
-                Namespace::Network if on_node(spec.host_network) => Some(format!("{name:?} not allowed with host net enabled")),
-                Namespace::Ipc if on_node(spec.host_ipc) => Some(format!("{name:?} not allowed with host ipc enabled")),
-                Namespace::Network | Namespace::Ipc => None,
-            }
+            let is_nodes = on_node(match namespace {
+                Namespace::Network => spec.host_network,
+                Namespace::Ipc => spec.host_ipc,
+            });
+            is_nodes.then(|| format!("{name:?} not allowed with host {} enabled", namespace.as_str()))
         })
     }
 
@@ -95,27 +89,11 @@ impl AllowedSysctls {
     }
 }
 
-/// The sysctls of a Pod that was not rejected, by their names with dots.
+/// The sysctls of a Pod, by their names with dots.
 pub(crate) fn of(pod: &Pod) -> Vec<(String, String)> {
     let context = pod.spec.as_ref().and_then(|spec| spec.security_context.as_ref());
     let wanted = context.and_then(|context| context.sysctls.as_ref()).into_iter().flatten();
     wanted.map(|sysctl| (dotted(&sysctl.name), sysctl.value.clone())).collect()
-}
-
-/// A name with dots between its parts. A name that begins with a part and a slash has slashes between its parts, and dots in them.
-fn dotted(name: &str) -> String {
-    let separator = name.find(['.', '/']).and_then(|at| name.get(at..=at));
-    let swapped = |letter| match letter {
-        '.' => '/',
-        '/' => '.',
-        other => other,
-    };
-    if separator == Some("/") { name.chars().map(swapped).collect() } else { name.to_owned() }
-}
-
-fn namespace(name: &str) -> Option<Namespace> {
-    let is_ipc = name == "kernel.sem" || ["kernel.shm", "kernel.msg", "fs.mqueue."].iter().any(|prefix| name.starts_with(prefix));
-    if is_ipc { Some(Namespace::Ipc) } else { name.starts_with("net.").then_some(Namespace::Network) }
 }
 
 fn is_pattern(pattern: &str) -> bool {
@@ -156,8 +134,8 @@ mod tests {
             ("kernel.sem", "", Some("\"kernel.sem\" not allowlisted")),
             ("kernel.panic", "", Some("\"kernel.panic\" not allowlisted")),
             ("kernel.msgmax", "hostNetwork", None),
-            ("kernel.msgmax", "hostIPC", Some("\"kernel.msgmax\" not allowed with host ipc enabled")),
-            ("net.core.somaxconn", "hostNetwork", Some("\"net.core.somaxconn\" not allowed with host net enabled")),
+            ("kernel.msgmax", "hostIPC", Some("\"kernel.msgmax\" not allowed with host IPC enabled")),
+            ("net.core.somaxconn", "hostNetwork", Some("\"net.core.somaxconn\" not allowed with host Net enabled")),
         ] {
             assert_eq!(fault(patterns, name, host).as_deref(), wanted, "{name} {host}");
         }

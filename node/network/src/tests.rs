@@ -155,6 +155,8 @@ fn pods_reach_each_other_and_the_node_and_leave_no_trace() {
         assert_eq!((port_range(&b.sandbox), run("cat /proc/sys/net/ipv4/ip_local_port_range")), of_others, "nobody else's");
         let on_node = Sandbox { network: None, ipc: None, ..a.sandbox.clone() };
         set_sysctls(&on_node, sysctls).await.expect_err("the node's own stay as they are");
+        let of_machine = vec![("kernel.panic".to_owned(), "0".to_owned())];
+        set_sysctls(&a.sandbox, of_machine).await.expect_err("it has no namespace");
         let nonsense = vec![("net.ipv4.ip_local_port_range".to_owned(), "nonsense".to_owned())];
         set_sysctls(&a.sandbox, nonsense).await.expect_err("the kernel refuses it");
 

@@ -121,7 +121,9 @@ pub fn resource_field(pod: &Pod, container: &Container, wanted: &ResourceFieldSe
         _ => 0,
     };
     let declared = quantities.and_then(|quantities| quantities.get(resource));
-    let milli = declared.map_or(Ok(fallback), |quantity| quantity::milli(&quantity.0))?;
+    let declared = declared.map(|quantity| quantity::milli(&quantity.0)).transpose()?;
+    // As upstream, a limit of 0 is none.
+    let milli = declared.filter(|milli| *milli > 0).unwrap_or(fallback);
     let divisor = wanted.divisor.as_ref().map(|divisor| quantity::milli(&divisor.0)).transpose()?;
     let divisor = divisor.filter(|divisor| *divisor > 0).unwrap_or(1_000);
     Ok((milli.div_euclid(divisor) + i128::from(milli.rem_euclid(divisor) != 0)).to_string())

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use api_model::quantity;
 use async_trait::async_trait;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, Pod, ResourceRequirements, Volume};
+use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, Volume};
 use runtimes_host::blocking;
 
 use crate::kind::{Context, VolumeKind};
@@ -33,7 +33,7 @@ impl VolumeKind for EmptyDirVolume {
         let ready = path.with_file_name(format!(".{}{READY_SUFFIX}", volume.name));
         let in_memory = match wanted.medium.as_deref().unwrap_or_default() {
             "" => None,
-            "Memory" => Some(size_limit(context.pod, wanted)?),
+            "Memory" => Some(size_limit(context, wanted)?),
             other => return Err(VolumeError::Unsupported(format!("emptyDir medium {other}"))),
         };
         let group = context.fs_group();
@@ -62,25 +62,12 @@ pub(crate) fn is_on_disk(volume: &Volume) -> bool {
     volume.empty_dir.as_ref().is_some_and(|source| source.medium.as_deref().unwrap_or_default().is_empty())
 }
 
-/// Upstream: the smaller of `sizeLimit` and the memory that the Pod's containers may use together.
-fn size_limit(pod: &Pod, wanted: &EmptyDirVolumeSource) -> Result<Option<u64>, VolumeError> {
+/// As upstream, the least of `sizeLimit`, what the Pod's cgroup may use, and what all Pods of the node may use.
+fn size_limit(context: &Context<'_>, wanted: &EmptyDirVolumeSource) -> Result<Option<u64>, VolumeError> {
     let bytes = |text: &str| {
         quantity::value(text).map(|value| u64::try_from(value).unwrap_or(0)).map_err(|error| VolumeError::BadField(error.to_string()))
     };
-    let declared = wanted.size_limit.as_ref().map(|limit| bytes(&limit.0)).transpose()?.filter(|limit| *limit > 0);
-    let memory = |resources: Option<&ResourceRequirements>| {
-        let limit = resources.and_then(|resources| resources.limits.as_ref()).and_then(|limits| limits.get("memory"));
-        limit.map(|limit| bytes(&limit.0)).transpose()
-    };
-    let whole = memory(pod.spec.as_ref().and_then(|spec| spec.resources.as_ref()))?.filter(|limit| *limit > 0);
-    let mut of_containers = Some(0_u64);
-    for container in pod.spec.iter().flat_map(|spec| &spec.containers) {
-        let limit = memory(container.resources.as_ref())?;
-        of_containers = of_containers.zip(limit).map(|(sum, limit)| sum.saturating_add(limit));
-    }
-    let of_pod = whole.or(of_containers).filter(|sum| *sum > 0);
-    Ok(match (declared, of_pod) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
-    })
+    let declared = wanted.size_limit.as_ref().map(|limit| bytes(&limit.0)).transpose()?;
+    let of_node = u64::try_from(context.allocatable.memory_bytes).ok();
+    Ok([declared, context.memory_limit_bytes, of_node].into_iter().flatten().filter(|limit| *limit > 0).min())
 }

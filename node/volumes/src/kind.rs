@@ -17,6 +17,8 @@ pub struct Context<'a> {
     pub pod: &'a Pod,
     /// The node's amounts.
     pub allocatable: Allocatable,
+    /// The limit of the Pod's cgroup, in bytes.
+    pub memory_limit_bytes: Option<u64>,
     /// The source of the objects.
     pub source: &'a dyn Source,
     /// The directories of the provisioner's volumes.
@@ -27,8 +29,15 @@ pub struct Context<'a> {
 
 impl<'a> Context<'a> {
     /// As of now.
-    pub(crate) fn new(pod_dir: PathBuf, pod: &'a Pod, allocatable: Allocatable, source: &'a dyn Source, local: Local) -> Self {
-        Self { pod_dir, pod, allocatable, source, local, now: api_clock::now() }
+    pub(crate) fn new(
+        pod_dir: PathBuf,
+        pod: &'a Pod,
+        allocatable: Allocatable,
+        memory_limit_bytes: Option<u64>,
+        source: &'a dyn Source,
+        local: Local,
+    ) -> Self {
+        Self { pod_dir, pod, allocatable, memory_limit_bytes, source, local, now: api_clock::now() }
     }
 
     /// The Pod's namespace.

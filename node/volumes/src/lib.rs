@@ -114,9 +114,16 @@ impl Volumes {
 
     /// Sets up each volume of the Pod, or updates it; idempotent, also after a kill in the middle. Returns when to call it
     /// again at the latest because a token must be rotated. The failure of one volume does not stop the others: a ConfigMap
-    /// that was deleted must not stop the rotation of a running Pod's token. The error is the first one.
-    pub async fn set_up(&self, pod: &Pod, allocatable: Allocatable, source: &dyn Source) -> Result<Option<Timestamp>, VolumeError> {
-        let context = Context::new(self.pod_dir(uid(pod)?), pod, allocatable, source, self.local.clone());
+    /// that was deleted must not stop the rotation of a running Pod's token. The error is the first one. `memory_limit_bytes` is the limit
+    /// of the Pod's cgroup.
+    pub async fn set_up(
+        &self,
+        pod: &Pod,
+        allocatable: Allocatable,
+        memory_limit_bytes: Option<u64>,
+        source: &dyn Source,
+    ) -> Result<Option<Timestamp>, VolumeError> {
+        let context = Context::new(self.pod_dir(uid(pod)?), pod, allocatable, memory_limit_bytes, source, self.local.clone());
         let (mut again, mut failed): (Option<Timestamp>, Option<VolumeError>) = (None, None);
         for volume in spec_volumes(pod) {
             match set_up_one(&context, volume).await {

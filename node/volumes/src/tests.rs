@@ -85,7 +85,13 @@ impl Node {
     }
 
     async fn set_up(&self, pod: &Pod) -> Result<Option<Timestamp>, VolumeError> {
-        self.volumes.set_up(pod, Allocatable { cpu_milli: 2_000, memory_bytes: 1 << 30, ephemeral_storage_bytes: 0 }, &self.objects).await
+        self.set_up_within(pod, None).await
+    }
+
+    /// With a limit of the Pod's memory.
+    async fn set_up_within(&self, pod: &Pod, limit: Option<u64>) -> Result<Option<Timestamp>, VolumeError> {
+        let allocatable = Allocatable { cpu_milli: 2_000, memory_bytes: 1 << 30, ephemeral_storage_bytes: 0 };
+        self.volumes.set_up(pod, allocatable, limit, &self.objects).await
     }
 
     async fn mounts(&self, pod: &Pod) -> Result<Vec<Mount>, VolumeError> {
@@ -281,20 +287,31 @@ async fn empty_dirs_keep_their_content_and_bound_their_size() {
 }
 
 #[tokio::test]
-async fn the_memory_of_the_whole_pod_bounds_its_volumes_in_memory() {
+async fn what_a_pod_may_use_bounds_its_volumes_in_memory() {
     let node = Node::new();
-    let mut pod = pod_with(json!([{"name": "v", "emptyDir": {"medium": "Memory"}}]), json!([{"name": "v", "mountPath": "/v"}]), json!({}));
-    pod.spec.as_mut().expect("a spec").resources = serde_json::from_value(json!({"limits": {"memory": "1Mi"}})).expect("requirements");
+    let volumes = json!([
+        {"name": "open", "emptyDir": {"medium": "Memory"}},
+        {"name": "own", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
+        {"name": "zero", "emptyDir": {"medium": "Memory", "sizeLimit": "0"}},
+    ]);
+    let mounts = json!([{"name": "open", "mountPath": "/a"}, {"name": "own", "mountPath": "/b"}, {"name": "zero", "mountPath": "/c"}]);
+    let pod = pod_with(volumes, mounts, json!({}));
+    node.set_up_within(&pod, Some(2 << 20)).await.expect("set up");
+    let mounts = node.mounts(&pod).await.expect("mounts");
+    let size =
+        |index: usize| nix::sys::statvfs::statvfs(&mounts[index].source).map(|fs| fs.blocks() * fs.fragment_size()).expect("a file system");
+    assert_eq!([size(0), size(1), size(2)], [2 << 20, 1 << 20, 2 << 20]);
+    node.volumes.tear_down("u-1").await.expect("torn down");
     node.set_up(&pod).await.expect("set up");
-    let path = node.mounts(&pod).await.expect("mounts")[0].source.clone();
-    assert!(fs::write(path.join("big"), vec![1; 2 << 20]).is_err(), "the limit binds");
+    assert_eq!(size(0), 1 << 30, "what the node has for Pods");
 }
 
 #[test]
 fn a_container_without_a_limit_sees_that_of_the_whole_pod() {
     let limits = json!({"limits": {"cpu": "1500m", "memory": "64Mi"}});
     let pod = serde_json::from_value(json!({"spec": {"containers": [{"name": "c"}], "resources": limits}})).expect("a pod");
-    let container = Container { name: "c".to_owned(), ..Container::default() };
+    let zero = json!({"name": "c", "resources": {"limits": {"cpu": "0"}}});
+    let container: Container = serde_json::from_value(zero).expect("a container");
     let node = Allocatable { cpu_milli: 4_000, memory_bytes: 1 << 30, ephemeral_storage_bytes: 1 << 30 };
     for (resource, wanted) in
         [("limits.cpu", "2"), ("limits.memory", "67108864"), ("limits.ephemeral-storage", "1073741824"), ("requests.cpu", "0")]

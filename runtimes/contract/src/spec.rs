@@ -180,6 +180,14 @@ pub struct User {
     pub groups: Vec<u32>,
 }
 
+impl User {
+    /// All groups, the user's own one first: with it alone among them, a process that changes its group stays in it.
+    pub fn all_groups(&self) -> Vec<u32> {
+        let own = self.gid.unwrap_or(0);
+        std::iter::once(own).chain(self.groups.iter().copied().filter(|group| *group != own)).collect()
+    }
+}
+
 /// Limits, in the kernel's units.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resources {

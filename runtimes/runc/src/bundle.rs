@@ -131,7 +131,7 @@ fn process(spec: &ContainerSpec) -> Value {
         "user": {
             "uid": spec.user.uid.unwrap_or(0),
             "gid": spec.user.gid.unwrap_or(0),
-            "additionalGids": spec.user.groups,
+            "additionalGids": spec.user.all_groups(),
         },
         "args": spec.args,
         "env": environment(spec),

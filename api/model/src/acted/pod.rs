@@ -131,7 +131,7 @@ const SECURITY_CONTEXT: &[Field] = &[
     Field::by(NODE, "seccompProfile", SECURITY),
     Field::by(NODE, "supplementalGroups", SECURITY),
     Field::by(NODE, "supplementalGroupsPolicy", SECURITY),
-    Field::by(NODE, "sysctls", ENFORCE),
+    Field::by(NODE, "sysctls", "node/agent/src/sysctls.rs"),
     Field::nobody("windowsOptions").although(CHECKED),
 ];
 

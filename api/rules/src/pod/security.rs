@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
+use api_model::sysctl::{Namespace, dotted};
 use regex::Regex;
 
 use super::volume::descending_path;
@@ -91,12 +92,11 @@ fn sysctls(spec: &At<'_>, sysctls: &At<'_>, checks: &mut Checks) {
         } else if seen.contains(name) {
             checks.duplicate(&at);
         }
-        let dotted = name.replace('/', ".");
-        if spec.get("hostNetwork").flag() && dotted.starts_with("net.") {
+        let namespace = Namespace::of(&dotted(name));
+        if spec.get("hostNetwork").flag() && namespace == Some(Namespace::Network) {
             checks.invalid(&at, "may not be specified when 'hostNetwork' is true");
         }
-        let is_ipc = ["kernel.shm", "kernel.msg", "fs.mqueue."].iter().any(|start| dotted.starts_with(start)) || dotted == "kernel.sem";
-        if spec.get("hostIPC").flag() && is_ipc {
+        if spec.get("hostIPC").flag() && namespace == Some(Namespace::Ipc) {
             checks.invalid(&at, "may not be specified when 'hostIPC' is true");
         }
         seen.insert(name);

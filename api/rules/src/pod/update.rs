@@ -260,6 +260,9 @@ pub fn validate_resize(new: &At<'_>, old: &At<'_>, checks: &mut Checks) {
         return checks.forbidden(&whole, "static pods cannot be resized");
     }
     let (new_spec, old_spec) = (new.get("spec"), old.get("spec"));
+    if !new_spec.get("resources").same(&old_spec.get("resources")) {
+        return checks.forbidden(&new_spec.get("resources"), "pod-level resources cannot be resized");
+    }
     if qos::class(&new_spec) != qos::class(&old_spec) {
         checks.invalid_value(&new_spec.path, old.find("status.qosClass").text(), "Pod QOS Class may not change as a result of resizing");
     }
@@ -304,6 +307,11 @@ pub fn prepare_resize(new: &mut Value, old: &Value) {
         return;
     };
     let wanted = At::root(&wanted);
+    // Only to be rejected when they change.
+    match wanted.get("resources").value() {
+        Some(resources) => spec.insert("resources".to_owned(), resources.clone()),
+        None => spec.remove("resources"),
+    };
     for list in ["containers", "initContainers"] {
         for container in each(spec, list) {
             let name = crate::edit::text(container, "name").to_owned();

@@ -10,6 +10,7 @@ use node_device_plugins::is_extended_resource;
 use runtimes_contract::Resources;
 
 use super::Role;
+use crate::priority::is_node_critical;
 
 /// Upstream's CPU period, in µs.
 const CPU_PERIOD_US: u64 = 100_000;
@@ -73,7 +74,7 @@ fn bytes(list: Option<&BTreeMap<String, Quantity>>, name: &str) -> Option<i64> {
 /// plus the RuntimeClass' overhead; `spec.resources` overrides the containers.
 pub(crate) fn requests(pod: &Pod) -> Amount {
     let Some(spec) = &pod.spec else { return Amount::default() };
-    let mut sum = of_containers(pod);
+    let mut sum = requested_by_containers(pod);
     if let Some(of_pod) = pod_level(pod).and_then(|resources| resources.requests.as_ref()) {
         sum.cpu_milli = cpu(Some(of_pod)).unwrap_or(sum.cpu_milli);
         sum.memory_bytes = bytes(Some(of_pod), "memory").unwrap_or(sum.memory_bytes);
@@ -82,7 +83,7 @@ pub(crate) fn requests(pod: &Pod) -> Amount {
 }
 
 /// The same without overhead and `spec.resources`.
-fn of_containers(pod: &Pod) -> Amount {
+fn requested_by_containers(pod: &Pod) -> Amount {
     let Some(spec) = &pod.spec else { return Amount::default() };
     let (mut main, mut sidecars, mut init) = (Amount::default(), Amount::default(), Amount::default());
     for (role, container) in super::all(spec) {
@@ -137,16 +138,15 @@ pub(crate) fn pod_level(pod: &Pod) -> Option<&ResourceRequirements> {
 /// Upstream's quality of service class.
 pub(crate) fn qos(pod: &Pod) -> &'static str {
     let Some(spec) = &pod.spec else { return "BestEffort" };
-    let of_pod = pod_level(pod);
     let of_containers = || super::all(spec).map(|(_, container)| container.resources.as_ref());
-    let resources = || of_pod.map(Some).into_iter().chain(of_containers().filter(|_| of_pod.is_none()));
+    let all = pod_level(pod).map_or_else(|| of_containers().collect(), |of_pod| vec![Some(of_pod)]);
     let asks = |resources: Option<&ResourceRequirements>| {
         let lists = resources.map(|resources| [resources.requests.as_ref(), resources.limits.as_ref()]).unwrap_or_default();
         lists.into_iter().any(|list| cpu(list).is_some_and(|n| n > 0) || bytes(list, "memory").is_some_and(|n| n > 0))
     };
-    if !resources().any(asks) {
+    if !all.iter().copied().any(asks) {
         "BestEffort"
-    } else if resources().all(guaranteed) {
+    } else if all.into_iter().all(guaranteed) {
         "Guaranteed"
     } else {
         "Burstable"
@@ -175,6 +175,7 @@ pub(crate) fn cpu_milli(container: &Container) -> i64 {
 /// own programs come last, a container within its request late, one without a request first.
 pub(crate) fn oom_score_adj(pod: &Pod, container: &Container, machine_bytes: u64) -> i32 {
     match qos(pod) {
+        _ if is_node_critical(pod) => OOM_GUARANTEED,
         "Guaranteed" => OOM_GUARANTEED,
         "BestEffort" => OOM_BEST_EFFORT,
         _ => {
@@ -197,7 +198,7 @@ fn requested_memory(pod: &Pod, container: &Container) -> u64 {
 fn remaining_memory(pod: &Pod) -> u64 {
     let whole = pod_level(pod).and_then(|resources| bytes(resources.requests.as_ref(), "memory")).unwrap_or(0);
     let containers = pod.spec.as_ref().map_or(0, |spec| spec.containers.len() + spec.init_containers.iter().flatten().count());
-    let rest = u64::try_from(whole.saturating_sub(of_containers(pod).memory_bytes)).unwrap_or(0);
+    let rest = u64::try_from(whole.saturating_sub(requested_by_containers(pod).memory_bytes)).unwrap_or(0);
     rest.checked_div(u64::try_from(containers).unwrap_or(u64::MAX)).unwrap_or(0)
 }
 
@@ -434,7 +435,11 @@ mod tests {
             all.map(|container| oom_score_adj(pod, container, 1 << 30)).collect::<Vec<_>>()
         };
         let sidecar_of_greater = pod(json!([one("c", "256Mi"), one("d", "512Mi")]), json!([sidecar]));
-        assert_eq!(scores(&sidecar_of_greater), [750, 750, 500], "a sidecar is not killed before what it serves");
+        assert_eq!(scores(&sidecar_of_greater), [750, 750, 500], "a sidecar counts as much as the smallest that it serves");
+        let mut critical = pod(json!([one("c", "256Mi")]), json!([]));
+        let spec = critical.spec.as_mut().expect("a spec");
+        (spec.priority, spec.priority_class_name) = (Some(2_000_001_000), Some("system-node-critical".to_owned()));
+        assert_eq!(scores(&critical), [-997]);
         let whole = with_resources(pod(json!([one("c", "256Mi"), {"name": "d"}]), json!([])), json!({"requests": {"memory": "512Mi"}}));
         assert_eq!(scores(&whole), [625, 875]);
     }

@@ -1,5 +1,6 @@
 //! The user that a container runs as, and its security settings. Pure, except that it reads the image's user names.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext, SecurityContext};
@@ -12,6 +13,8 @@ use crate::layout::PodName;
 const NAMES_LEN_MAX: u64 = 1 << 20;
 /// The `supplementalGroupsPolicy` by which only the groups of the Pod's spec count.
 const STRICT: &str = "Strict";
+/// Most groups in which an image may have a user. Each is a number in the status of the Pod.
+const IMAGE_GROUPS_MAX: usize = 1_000;
 /// Most bytes of a seccomp profile of the node.
 const PROFILE_LEN_MAX: u64 = 1 << 20;
 
@@ -117,8 +120,10 @@ pub(crate) fn user(
     // No image makes its guest a member of a group: the groups of a shim are those of the node.
     if kind == ContentKind::Linux && !is_strict {
         let named = if wanted_uid.is_none() { image_user.split(':').next().unwrap_or_default() } else { "" };
-        let further = files.map(|files| image_groups(files, named, uid.unwrap_or(0))).unwrap_or_default();
-        groups.extend(further.into_iter().filter(|group| !groups.contains(group)).collect::<Vec<_>>());
+        let of_image: BTreeSet<u32> =
+            files.into_iter().flat_map(|files| image_groups(files, named, uid.unwrap_or(0))).filter(|id| !groups.contains(id)).collect();
+        check_image_groups(pod, &of_image)?;
+        groups.extend(of_image);
     }
     let requested = User { uid, gid, groups };
     check_in_namespace(pod, &requested)?;
@@ -126,6 +131,21 @@ pub(crate) fn user(
         ContentKind::Linux => requested,
         ContentKind::Wasm => user_id::never_root(requested, &PodName::of(pod).uid, has_user_namespace(pod)),
     })
+}
+
+/// Rejects groups of an image of which a container cannot be in.
+fn check_image_groups(pod: &Pod, groups: &BTreeSet<u32>) -> Result<(), ConfigError> {
+    let remedy = "securityContext.supplementalGroupsPolicy Strict leaves the groups of the image out";
+    if groups.len() > IMAGE_GROUPS_MAX {
+        return Err(ConfigError(format!("the image has the user in {} groups, more than {IMAGE_GROUPS_MAX}: {remedy}", groups.len())));
+    }
+    match groups.last().filter(|last| has_user_namespace(pod) && **last >= USER_NAMESPACE_IDS) {
+        Some(last) => Err(ConfigError(format!(
+            "the image has the user in group {last}, but the user namespace of the Pod (hostUsers: false) has the groups 0 to {}: {remedy}",
+            USER_NAMESPACE_IDS - 1
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Rejects ids that the Pod's user namespace does not have.
@@ -191,40 +211,45 @@ fn image_ids(user: &str, files: Option<&Path>) -> Result<(Option<u32>, Option<u3
 }
 
 fn passwd_entry(rootfs: &Path, name: &str) -> Option<(u32, u32)> {
-    lines(rootfs, "etc/passwd").iter().find(|fields| fields.first().is_some_and(|field| field == name)).and_then(|fields| ids(fields))
+    let users = entries(rootfs, "etc/passwd");
+    users.lines().find(|line| field(line, 0) == Some(name)).and_then(ids)
 }
 
 fn gid_of(rootfs: &Path, uid: u32) -> Option<u32> {
-    lines(rootfs, "etc/passwd").iter().filter_map(|fields| ids(fields)).find(|(found, _)| *found == uid).map(|(_, gid)| gid)
+    let users = entries(rootfs, "etc/passwd");
+    users.lines().filter_map(ids).find(|(found, _)| *found == uid).map(|(_, gid)| gid)
 }
 
 fn group_id(rootfs: &Path, name: &str) -> Option<u32> {
-    let lines = lines(rootfs, "etc/group");
-    lines.iter().find(|fields| fields.first().is_some_and(|field| field == name))?.get(2)?.parse().ok()
+    let groups = entries(rootfs, "etc/group");
+    field(groups.lines().find(|line| field(line, 0) == Some(name))?, 2)?.parse().ok()
 }
 
 /// The groups in which the image has a user beside the user's own one, in the image's order. A user without a name is looked up by its id.
 fn image_groups(rootfs: &Path, name: &str, uid: u32) -> Vec<u32> {
-    let by_id = || {
-        let users = lines(rootfs, "etc/passwd");
-        users.into_iter().find(|fields| ids(fields).is_some_and(|(found, _)| found == uid)).and_then(|fields| fields.into_iter().next())
-    };
-    let name = if name.is_empty() || name.parse::<u32>().is_ok() { by_id() } else { Some(name.to_owned()) };
+    let users = entries(rootfs, "etc/passwd");
+    let by_id = || field(users.lines().find(|line| ids(line).is_some_and(|(found, _)| found == uid))?, 0);
+    let name = if name.is_empty() || name.parse::<u32>().is_ok() { by_id() } else { Some(name) };
     let Some(name) = name.filter(|name| !name.is_empty()) else { return Vec::new() };
-    let is_member = |fields: &&Vec<String>| {
-        fields.first() != Some(&name) && fields.get(3).is_some_and(|members| members.split(',').any(|member| member == name))
-    };
-    lines(rootfs, "etc/group").iter().filter(is_member).filter_map(|fields| fields.get(2)?.parse().ok()).collect()
+    let is_member =
+        |line: &&str| field(line, 0) != Some(name) && field(line, 3).is_some_and(|members| members.split(',').any(|member| member == name));
+    entries(rootfs, "etc/group").lines().filter(is_member).filter_map(|line| field(line, 2)?.parse().ok()).collect()
 }
 
-fn ids(fields: &[String]) -> Option<(u32, u32)> {
-    Some((fields.get(2)?.parse().ok()?, fields.get(3)?.parse().ok()?))
+/// User and group of a line of `/etc/passwd`.
+fn ids(line: &str) -> Option<(u32, u32)> {
+    Some((field(line, 2)?.parse().ok()?, field(line, 3)?.parse().ok()?))
 }
 
-/// The fields of each line of a file of the image.
-fn lines(rootfs: &Path, file: &str) -> Vec<Vec<String>> {
-    let Ok(Ok(text)) = inside::read(rootfs, file, NAMES_LEN_MAX).map(String::from_utf8) else { return Vec::new() };
-    text.lines().map(|line| line.split(':').map(str::to_owned).collect()).collect()
+fn field(line: &str, number: usize) -> Option<&str> {
+    line.split(':').nth(number)
+}
+
+/// A file of names of the image, with a line for each. One that cannot be read, or is too long, has none.
+fn entries(rootfs: &Path, file: &str) -> String {
+    let bytes = inside::read(rootfs, file, NAMES_LEN_MAX + 1).unwrap_or_default();
+    let fits = u64::try_from(bytes.len()).is_ok_and(|len| len <= NAMES_LEN_MAX);
+    String::from_utf8(bytes).ok().filter(|_| fits).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -285,6 +310,29 @@ mod tests {
         assert_eq!(user(json!(true), 65_536), Ok(vec![65_536]));
         let refused = user(json!(false), 65_536).expect_err("refused");
         assert!(refused.contains("has the users and groups 0 to 65535, but the container runs as 65536"), "{refused}");
+    }
+
+    #[test]
+    fn an_image_cannot_give_its_user_any_number_of_groups() {
+        let root = tempfile::tempdir().expect("a directory");
+        std::fs::create_dir(root.path().join("etc")).expect("making");
+        std::fs::write(root.path().join("etc/passwd"), "root:x:0:0::/:\n").expect("writing");
+        let groups = |ids: &mut dyn Iterator<Item = u32>, host_users: bool| {
+            let text: String = ids.map(|id| format!("g{id}:x:{id}:root\n")).collect();
+            std::fs::write(root.path().join("etc/group"), text).expect("writing");
+            let spec = json!({"hostUsers": host_users, "containers": [{"name": "c"}]});
+            let pod: Pod = serde_json::from_value(json!({"spec": spec})).expect("a pod");
+            let container = &pod.spec.as_ref().expect("a spec").containers[0];
+            user(&pod, container, "", ContentKind::Linux, Some(root.path())).map(|user| user.groups.len()).map_err(|error| error.0)
+        };
+        assert_eq!(groups(&mut (1..=1_000), true), Ok(1_000));
+        assert_eq!(groups(&mut std::iter::repeat_n(7, 5_000), true), Ok(1), "each once");
+        let refused = groups(&mut (1..=1_001), true).expect_err("refused");
+        assert!(refused.contains("in 1001 groups, more than 1000: securityContext.supplementalGroupsPolicy Strict"), "{refused}");
+        assert_eq!(groups(&mut (1..=200_000), true), Ok(0), "a file that is too long counts as empty");
+        assert_eq!(groups(&mut std::iter::once(65_536), true), Ok(1));
+        let refused = groups(&mut std::iter::once(65_536), false).expect_err("refused");
+        assert!(refused.contains("the image has the user in group 65536, but the user namespace"), "{refused}");
     }
 
     #[test]

@@ -3,10 +3,10 @@
 
 use k8s_openapi::api::core::v1::{Pod, Toleration};
 
-use super::is_critical;
 use super::signal::Pressure;
 use crate::admit::Rejection;
 use crate::container::resources;
+use crate::priority::is_critical;
 use crate::termination::EVICTED;
 
 const MEMORY_TAINT: &str = "node.kubernetes.io/memory-pressure";

@@ -10,10 +10,10 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use super::measure;
-use crate::eviction::is_critical;
 use crate::eviction::limits::{self, Excess};
 use crate::layout::PodName;
 use crate::node::Node;
+use crate::priority::is_critical;
 use crate::termination::{IMMEDIATE_SECONDS, Termination, TerminationCause};
 
 /// How long the measurement of one Pod may take.

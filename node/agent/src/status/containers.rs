@@ -95,9 +95,9 @@ fn status(pod: &Pod, pod_record: &PodRecord, container: &Container, record: &Con
 
 /// The user and groups that an instance began with, the user's own group among them, as container runtimes report it.
 fn user(user: &User) -> ContainerUser {
-    let (uid, gid) = (user.uid.unwrap_or(0), user.gid.unwrap_or(0));
-    let groups = std::iter::once(gid).chain(user.groups.iter().copied().filter(|group| *group != gid));
-    let linux = LinuxContainerUser { uid: uid.into(), gid: gid.into(), supplemental_groups: Some(groups.map(i64::from).collect()) };
+    let id = |id: Option<u32>| id.unwrap_or(0).into();
+    let groups = user.all_groups().into_iter().map(i64::from).collect();
+    let linux = LinuxContainerUser { uid: id(user.uid), gid: id(user.gid), supplemental_groups: Some(groups) };
     ContainerUser { linux: Some(linux) }
 }
 

@@ -15,6 +15,8 @@ const PODS: usize = 1_000;
 const EVERY: usize = 61;
 /// The number of calls of an operation among which some fail.
 const CALLS: usize = 3 * PODS;
+/// A list of all Pods costs more than what it waits for.
+const LIST_PAUSE: Duration = Duration::from_millis(500);
 /// Failed starts wait for ten seconds, then for twenty.
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -63,7 +65,7 @@ async fn until_all(cluster: &Cluster, what: &str, is_so: impl Fn(&BTreeMap<Strin
         }
         let bad: Vec<_> = all.iter().filter(|(_, status)| !is_ready(status)).take(3).collect();
         assert!(tokio::time::Instant::now() < ended, "not in time: {what}; {} Pods, for example {bad:#?}", all.len());
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        tokio::time::sleep(LIST_PAUSE).await;
     }
 }
 

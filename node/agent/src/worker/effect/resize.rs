@@ -16,7 +16,6 @@ use crate::worker::learn::{Report, ResizeError, Resized};
 
 /// One running instance.
 struct Target {
-    pod: Arc<Pod>,
     name: String,
     attempt: u32,
     /// Its cgroup.
@@ -29,10 +28,10 @@ struct Target {
 
 impl Target {
     /// The wanted limits of its cgroup.
-    fn limits(&self) -> Resources {
+    fn limits(&self, pod: &Pod) -> Resources {
         let memory = if self.restarts { &self.has } else { &self.wants };
-        let memory_limit_bytes = resources::of_requirements(&self.pod, Some(memory)).memory_limit_bytes;
-        Resources { memory_limit_bytes, ..resources::of_requirements(&self.pod, Some(&self.wants)) }
+        let memory_limit_bytes = resources::of_requirements(pod, Some(memory)).memory_limit_bytes;
+        Resources { memory_limit_bytes, ..resources::of_requirements(pod, Some(&self.wants)) }
     }
 
     fn given(self) -> Option<Resized> {
@@ -48,7 +47,6 @@ impl Effects {
         let target = |(name, alive): (String, RunningInstance)| {
             let (_, container) = container::find(&self.pod, &name)?;
             Some(Target {
-                pod: self.pod.clone(),
                 path: format!("{pod_path}/{}", alive.id),
                 attempt: alive.attempt,
                 restarts: resize::restarts(container, &alive.resources),
@@ -81,7 +79,7 @@ fn limit(cgroups: &Cgroups, pod_path: &str, pod: &Arc<Pod>, targets: Vec<Target>
         let group = cgroups.group(&target.path).map_err(ResizeError::from);
         // An instance that has just ended has none.
         let group = group.map(|group| Some(group).filter(Group::exists));
-        let room = group.and_then(|group| group.map(|group| room(&group, &target).map(|fault| (group, fault))).transpose());
+        let room = group.and_then(|group| group.map(|group| room(&group, pod, &target).map(|fault| (group, fault))).transpose());
         match room {
             Ok(Some((group, fault))) => {
                 if let Some(fault) = fault {
@@ -95,16 +93,16 @@ fn limit(cgroups: &Cgroups, pod_path: &str, pod: &Arc<Pod>, targets: Vec<Target>
             Err(error) => faults.push(error),
         }
     }
-    let of_pod = resources::of_pod(&resize::with_allocation(pod, &allocation));
-    let given = set(cgroups, pod_path, &of_pod, groups, &mut faults);
+    let given = set(cgroups, pod_path, &resize::with_allocation(pod, &allocation), groups, &mut faults);
     (given, faults)
 }
 
-fn set(cgroups: &Cgroups, pod_path: &str, of_pod: &Resources, groups: Vec<(Group, Target)>, faults: &mut Vec<ResizeError>) -> Vec<Resized> {
+fn set(cgroups: &Cgroups, pod_path: &str, pod: &Pod, groups: Vec<(Group, Target)>, faults: &mut Vec<ResizeError>) -> Vec<Resized> {
+    let of_pod = resources::of_pod(pod);
     let mut given = Vec::new();
     let mut failed = |set: Result<(), RuntimeError>| set.map_err(|error| faults.push(error.into())).is_ok();
-    let pod = match cgroups.group(pod_path) {
-        Ok(pod) => pod,
+    let group_of_pod = match cgroups.group(pod_path) {
+        Ok(group) => group,
         Err(error) => {
             failed(Err(error));
             return given;
@@ -112,22 +110,22 @@ fn set(cgroups: &Cgroups, pod_path: &str, of_pod: &Resources, groups: Vec<(Group
     };
     // The Pod's own bounds are out of the way meanwhile: cgroup v1 has no child above its parent.
     let open = Resources { memory_limit_bytes: None, cpu_quota_us: None, cpu_period_us: None, ..of_pod.clone() };
-    if failed(pod.set(&open)) {
+    if failed(group_of_pod.set(&open)) {
         for (group, target) in groups {
-            if failed(group.set(&target.limits())) {
+            if failed(group.set(&target.limits(pod))) {
                 given.extend(target.given());
             }
         }
     }
     // The Pod gets limits again, whatever the result was.
-    failed(pod.set(of_pod));
+    failed(group_of_pod.set(&of_pod));
     given
 }
 
 /// Why the instance cannot have the wanted memory limit, if it cannot: with a limit below the memory in use, the kernel would
 /// kill the container.
-fn room(group: &Group, target: &Target) -> Result<Option<ResizeError>, ResizeError> {
-    let Some(limit) = target.limits().memory_limit_bytes.filter(|_| !target.restarts) else { return Ok(None) };
+fn room(group: &Group, pod: &Pod, target: &Target) -> Result<Option<ResizeError>, ResizeError> {
+    let Some(limit) = target.limits(pod).memory_limit_bytes.filter(|_| !target.restarts) else { return Ok(None) };
     let used = group.stats()?.working_set_bytes;
     Ok((limit < used).then(|| ResizeError::BelowUsage { container: target.name.clone(), limit, used }))
 }
@@ -170,7 +168,6 @@ mod tests {
         let pod: Arc<Pod> = Arc::new(serde_json::from_value(pod).expect("a pod"));
         let targets = || {
             let target = |name: &str, mib: u64| Target {
-                pod: Arc::default(),
                 name: name.to_owned(),
                 attempt: 0,
                 path: format!("{pod_path}/{name}"),

@@ -5,8 +5,10 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use node_network::{HostPort, NetworkError, Protocol};
+use node_volumes::VolumeError;
 use runtimes_contract::{Resources, RuntimeError, Sandbox};
 use thiserror::Error;
 
@@ -83,14 +85,15 @@ impl Effects {
         let class = self.runtime_class().await?;
         let first_id = self.first_id(class.as_ref().map(|(_, handler)| handler.as_str())).await?;
         devices::prepare(&self.pod, &self.node.objects).await?;
-        let volumes = async {
-            let set_up = self.node.volumes.set_up(&self.pod, self.node.allocatable(), &self.node.objects).await;
-            set_up.map_err(|error| Reason::new("FailedMount", volume_text(&error)))
-        };
+        let volumes = async { self.set_up_volumes().await.map_err(|error| Reason::new("FailedMount", volume_text(&error))) };
         // Each task runs to its end, whatever the results of the others are: a dropped one would leave threads that work while
         // the next cleanup runs.
         let (network, volumes, cgroup) = tokio::join!(self.network(first_id), volumes, self.cgroup());
         let ((sandbox, ip), volumes_due, ()) = (network?, volumes?, cgroup?);
+        // A Pod that ran before is not admitted again, and the node may allow less than then.
+        if let Some(why) = self.pod.spec.as_ref().and_then(|spec| self.node.config.allowed_unsafe_sysctls.fault(spec)) {
+            return Err(SandboxError::Unsupported(format!("forbidden sysctl: {why}")).into());
+        }
         let sysctls = node_network::set_sysctls(&sandbox, sysctls::of(&self.pod)).await;
         sysctls.map_err(SandboxError::Network)?;
         let (pod, node) = (self.pod.clone(), self.node.clone());
@@ -186,9 +189,14 @@ impl Effects {
         }
     }
 
+    async fn set_up_volumes(&self) -> Result<Option<Timestamp>, VolumeError> {
+        let limit = resources::of_pod(&self.pod).memory_limit_bytes;
+        self.node.volumes.set_up(&self.pod, self.node.allocatable(), limit, &self.node.objects).await
+    }
+
     /// Refreshes the volumes.
     pub(crate) async fn refresh(self) {
-        let due = match self.node.volumes.set_up(&self.pod, self.node.allocatable(), &self.node.objects).await {
+        let due = match self.set_up_volumes().await {
             Ok(due) => due,
             Err(error) => {
                 self.node.note(&self.pod, None, true, "FailedMount", volume_text(&error));
