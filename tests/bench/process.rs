@@ -18,7 +18,7 @@ pub fn cpu(pid: u32) -> Duration {
 }
 
 /// Waits until a process is idle, so that its deferred work is done.
-async fn quiet(pid: u32) {
+pub async fn quiet(pid: u32) {
     for _ in 0..WAITS_MAX {
         let before = cpu(pid);
         tokio::time::sleep(QUIET).await;
