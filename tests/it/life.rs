@@ -225,6 +225,8 @@ fn what_cannot_run_says_why(kubectl: &Kubectl<'_>) {
         ("broken", "CreateContainerError", "it does not export _start"),
         ("stranger", "CreateContainerError", "env"),
         ("no-settings", "CreateContainerConfigError", "configmap \"missing\" not found"),
+        ("no-secret", "CreateContainerConfigError", "secret \"absent\" not found"),
+        ("no-key", "CreateContainerConfigError", "couldn't find key pass-word in Secret default/keys"),
         ("no-variable", "CreateContainerConfigError", "couldn't parse env file \"dir\": not a regular file"),
         ("no-profile", "CreateContainerError", "cannot load seccomp profile"),
     ] {
@@ -235,6 +237,11 @@ fn what_cannot_run_says_why(kubectl: &Kubectl<'_>) {
             if said { Ok(()) } else { Err(kubectl.run(&["describe", &object]).to_string()) }
         });
     }
+    kubectl.until("pod/wrong-path", "/status/phase", "Failed");
+    let ended = kubectl.field("pod/wrong-path", "/status/containerStatuses/0/state/terminated");
+    assert_eq!((&ended["reason"], &ended["exitCode"]), (&json!("StartError"), &json!(128)), "{ended}");
+    let message = ended["message"].as_str().unwrap_or_default();
+    assert!(message.contains("exec: \"/usr/bin/absent\": stat /usr/bin/absent: no such file or directory"), "{message}");
 }
 
 /// Hooks have no TCP check, and the kernel no room for a longer name.
