@@ -2,7 +2,7 @@
 //! a container without memory is reported, running Pods are resized, and the node evicts when its own memory is short. Its clock is its
 //! own, too, and jumps.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tests::cluster::tool;
 use tests::eventually;
 use tests::machine::{Machine, on_machines};
@@ -134,6 +134,16 @@ fn who_takes_the_nodes_memory_goes(machine: &mut Machine) {
     let available: u64 = available.trim().parse().expect("a number");
     let taken = (available / 1_024).checked_sub(LEAST_MIB / 2).expect("the machine has more memory than that");
     machine.kubectl().apply(&HOG.replace("TAKEN", &taken.to_string())).ok();
+    // For ten seconds after the pressure, which is the transition period of this node.
+    eventually("the node is under pressure", || {
+        let node = machine.kubectl().json("get nodes");
+        let list = |pointer: &str| node.pointer(pointer).and_then(Value::as_array).cloned().unwrap_or_default();
+        let is_short = list("/items/0/status/conditions").iter().any(|one| one["type"] == "MemoryPressure" && one["status"] == "True");
+        let is_tainted = list("/items/0/spec/taints")
+            .iter()
+            .any(|taint| taint["key"] == "node.kubernetes.io/memory-pressure" && taint["effect"] == "NoSchedule");
+        if is_short && is_tainted { Ok(()) } else { Err(node.to_string()) }
+    });
     machine.kubectl().until("pod/hog", "/status/phase", "Failed");
     let status = machine.kubectl().field("pod/hog", "/status");
     assert_eq!(status["reason"], "Evicted", "{status}");
