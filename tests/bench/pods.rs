@@ -71,7 +71,7 @@ async fn created_to_ready(pods: &Api<Pod>, name: &str, image: &str, command: &[&
     let (took, _) = ready(pods, pod(name, image, command)).await;
     let mut events = watch(pods, name).await;
     pods.delete(name, &DeleteParams::default().grace_period(0)).await.expect("deletes");
-    let gone = async { while !matches!(events.next().await, Some(Ok(WatchEvent::Deleted(_)))) {} };
+    let gone = async { while !matches!(events.next().await.expect("the watch goes on").expect("an event"), WatchEvent::Deleted(_)) {} };
     tokio::time::timeout(LIMIT, gone).await.expect("gone in time");
     took
 }

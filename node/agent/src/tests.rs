@@ -26,7 +26,7 @@ mod streams;
 mod thousand;
 mod user_namespaces;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -168,12 +168,19 @@ impl Images for FakeImages {
     }
 }
 
+/// The address with a number.
+fn address(number: u32) -> Ipv4Addr {
+    Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 244, 0, 0)) + number)
+}
+
 /// Addresses one after the other.
 #[derive(Default)]
 struct FakeNetwork {
     pods: Mutex<BTreeMap<String, u32>>,
     /// The number of addresses so far.
     addresses: AtomicUsize,
+    /// The Pods that were added since the list was cleared, again or for the first time.
+    added: Mutex<BTreeSet<String>>,
     faults: Faults,
     cidr: Mutex<Option<Ipv4Net>>,
 }
@@ -187,9 +194,9 @@ impl Networks for FakeNetwork {
 
     async fn add_pod(&self, uid: &str, hostname: &str, _ports: &[HostPort], first_id: Option<u32>) -> Result<PodNetwork, NetworkError> {
         self.faults.of_network()?;
+        self.added.lock().insert(uid.to_owned());
         let next = || u32::try_from(self.addresses.fetch_add(1, Ordering::SeqCst) + 2).expect("few Pods");
-        let address =
-            Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 244, 0, 0)) + *self.pods.lock().entry(uid.to_owned()).or_insert_with(next));
+        let address = address(*self.pods.lock().entry(uid.to_owned()).or_insert_with(next));
         let user = first_id.map(|first_id| UserNamespace { path: "/run/ns/user".into(), first_id });
         let sandbox = Sandbox { network: None, ipc: None, uts: None, user, hostname: hostname.to_owned() };
         Ok(PodNetwork { sandbox, ip: address.into() })

@@ -62,6 +62,11 @@ impl World {
         self.inner.lock().faults.entry(operation).or_default().extend(faults);
     }
 
+    /// Forgets the faults that did not occur yet.
+    pub fn clear_faults(&self) {
+        self.inner.lock().faults.clear();
+    }
+
     /// Every operation so far, in order.
     pub fn calls(&self) -> Vec<Operation> {
         self.inner.lock().calls.clone()

@@ -376,6 +376,23 @@ fn ephemeral_containers_and_resources_have_their_own_doors() {
 }
 
 #[test]
+fn resources_of_the_whole_pod_are_not_resized() {
+    let pods = kind("", "pods");
+    let old = read(pods, "spec: {resources: {limits: {cpu: 1, memory: 64Mi}}, containers: [{name: c, image: i}]}");
+    let errors = |yaml: &str| {
+        let mut new = read(pods, yaml);
+        crate::prepare_update(pods, Some("resize"), &mut new, &old);
+        let errors = crate::validate_update(pods, Some("resize"), &new, &old, &mut Vec::new());
+        errors.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let none: [String; 0] = [];
+    assert_eq!(errors("spec: {containers: [{name: c, image: i}]}"), none, "left out");
+    assert_eq!(errors("spec: {resources: {limits: {cpu: 1, memory: 64Mi}}, containers: [{name: c, image: i}]}"), none, "the same");
+    let changed = errors("spec: {resources: {limits: {cpu: 2, memory: 64Mi}}, containers: [{name: c, image: i}]}");
+    assert_eq!(changed, ["spec.resources: Forbidden: pod-level resources cannot be resized"]);
+}
+
+#[test]
 fn warnings_are_upstreams() {
     let pods = kind("", "pods");
     let object = new(

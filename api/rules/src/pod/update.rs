@@ -308,10 +308,9 @@ pub fn prepare_resize(new: &mut Value, old: &Value) {
     };
     let wanted = At::root(&wanted);
     // Only to be rejected when they change.
-    match wanted.get("resources").value() {
-        Some(resources) => spec.insert("resources".to_owned(), resources.clone()),
-        None => spec.remove("resources"),
-    };
+    if let Some(resources) = wanted.get("resources").value() {
+        spec.insert("resources".to_owned(), resources.clone());
+    }
     for list in ["containers", "initContainers"] {
         for container in each(spec, list) {
             let name = crate::edit::text(container, "name").to_owned();

@@ -72,7 +72,7 @@ impl Effects {
     /// Namespaces, address, volumes, files and cgroup.
     /// `pause` is the Pod's pause container, if one runs. A Pod with containers that run already is `adopted`.
     pub(crate) async fn prepare(self, pause: Option<PauseContainer>, adopted: bool) {
-        let result = self.create_sandbox(pause).await;
+        let result = self.create_sandbox(pause, adopted).await;
         // As upstream, an attempt counts once the Pod's volumes are there.
         let counts = !adopted && result.as_ref().err().is_none_or(|fault| fault.reason == NO_SANDBOX);
         if counts {
@@ -81,7 +81,8 @@ impl Effects {
         self.report(Report::Prepared(result)).await;
     }
 
-    async fn create_sandbox(&self, pause: Option<PauseContainer>) -> Result<PodSandbox, Reason> {
+    async fn create_sandbox(&self, pause: Option<PauseContainer>, adopted: bool) -> Result<PodSandbox, Reason> {
+        let sysctls = if adopted { Vec::new() } else { self.sysctls()? };
         let class = self.runtime_class().await?;
         let first_id = self.first_id(class.as_ref().map(|(_, handler)| handler.as_str())).await?;
         devices::prepare(&self.pod, &self.node.objects).await?;
@@ -90,12 +91,7 @@ impl Effects {
         // the next cleanup runs.
         let (network, volumes, cgroup) = tokio::join!(self.network(first_id), volumes, self.cgroup());
         let ((sandbox, ip), volumes_due, ()) = (network?, volumes?, cgroup?);
-        // A Pod that ran before is not admitted again, and the node may allow less than then.
-        if let Some(why) = self.pod.spec.as_ref().and_then(|spec| self.node.config.allowed_unsafe_sysctls.fault(spec)) {
-            return Err(SandboxError::Unsupported(format!("forbidden sysctl: {why}")).into());
-        }
-        let sysctls = node_network::set_sysctls(&sandbox, sysctls::of(&self.pod)).await;
-        sysctls.map_err(SandboxError::Network)?;
+        node_network::set_sysctls(&sandbox, sysctls).await.map_err(SandboxError::Network)?;
         let (pod, node) = (self.pod.clone(), self.node.clone());
         let written = api_tasks::blocking("node-agent/write-files", move || {
             let config = &node.config;
@@ -186,6 +182,14 @@ impl Effects {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(error.into()),
             Err(_) => Err(SandboxError::Interrupted),
+        }
+    }
+
+    /// The sysctls for a new sandbox. A Pod that ran before is not admitted again, and the node may allow less than then.
+    fn sysctls(&self) -> Result<Vec<(String, String)>, SandboxError> {
+        match self.pod.spec.as_ref().and_then(|spec| self.node.config.allowed_unsafe_sysctls.fault(spec)) {
+            Some(why) => Err(SandboxError::Unsupported(format!("forbidden sysctl: {why}"))),
+            None => Ok(sysctls::of(&self.pod)),
         }
     }
 
