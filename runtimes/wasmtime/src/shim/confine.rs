@@ -32,7 +32,7 @@ pub fn drop_privileges(spec: &ContainerSpec) -> Result<(), Failure> {
     // Errors were reported to the agent; output from now on has no reader and no limit. SAFETY: two descriptors that stay open;
     // nothing in this process owns the second.
     nix::errno::Errno::result(unsafe { libc::dup2(libc::STDOUT_FILENO, libc::STDERR_FILENO) }).map_err(Failure::io(dropping))?;
-    let groups: Vec<Gid> = user.gid.iter().chain(&user.groups).copied().map(Gid::from_raw).collect();
+    let groups: Vec<Gid> = user.groups.iter().copied().map(Gid::from_raw).collect();
     setgroups(&groups).map_err(Failure::io(dropping))?;
     // Both are set. The kernel has no user of the number that stands for none.
     let (uid, gid) = (Uid::from_raw(user.uid.unwrap_or(u32::MAX)), Gid::from_raw(user.gid.unwrap_or(u32::MAX)));
