@@ -1,11 +1,12 @@
 //! The life of a Pod on one node: how its containers start and end, what they get, how they are probed, and the
 //! messages about containers that cannot run.
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, eventually};
+
+use crate::limits::{cgroups, limits};
 
 #[test]
 fn pods_live_and_end_as_their_specs_say() {
@@ -142,28 +143,10 @@ fn a_running_container_is_resized(kubectl: &Kubectl<'_>) {
 fn shares_are_in_the_cgroup(kubectl: &Kubectl<'_>, memory_limit: &str, cpu_quota: &str, cpu_shares: &str) {
     let id = kubectl.field("pod/given", "/status/containerStatuses/0/containerID");
     let id = id.as_str().and_then(|id| id.split("://").nth(1)).expect("an id").to_owned();
-    let mut found = Vec::new();
-    find(Path::new("/sys/fs/cgroup"), &id, &mut found);
-    let read = |file: &str| found.iter().find_map(|dir| std::fs::read_to_string(dir.join(file)).ok()).map(|text| text.trim().to_owned());
-    let memory = read("memory.max").or_else(|| read("memory.limit_in_bytes"));
-    assert_eq!(memory.as_deref(), Some(memory_limit), "{found:?}");
-    let quota = read("cpu.max").or_else(|| Some(format!("{} {}", read("cpu.cfs_quota_us")?, read("cpu.cfs_period_us")?)));
-    assert_eq!(quota.as_deref(), Some(cpu_quota), "{found:?}");
-    if let Some(shares) = read("cpu.shares") {
-        assert_eq!(shares, cpu_shares);
-    }
-}
-
-fn find(dir: &Path, name: &str, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-        if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            continue;
-        }
-        if entry.file_name() == name {
-            found.push(entry.path());
-        } else {
-            find(&entry.path(), name, found);
-        }
+    let dirs = cgroups(&id);
+    assert_eq!(limits(&dirs), (memory_limit.to_owned(), cpu_quota.to_owned()), "{dirs:?}");
+    if let Some(shares) = dirs.iter().find_map(|dir| std::fs::read_to_string(dir.join("cpu.shares")).ok()) {
+        assert_eq!(shares.trim(), cpu_shares);
     }
 }
 

@@ -136,7 +136,7 @@ fn groups_of_the_image_count(kubectl: &Kubectl<'_>) {
 }
 
 /// The directories of a cgroup in all hierarchies.
-fn cgroups(name: &str) -> Vec<PathBuf> {
+pub(super) fn cgroups(name: &str) -> Vec<PathBuf> {
     fn find(dir: &Path, name: &str, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(dir).into_iter().flatten().flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
             if entry.file_name().to_string_lossy().contains(name) {
@@ -152,7 +152,7 @@ fn cgroups(name: &str) -> Vec<PathBuf> {
 }
 
 /// Bytes of memory, and the quota of CPU with its period.
-fn limits(dirs: &[PathBuf]) -> (String, String) {
+pub(super) fn limits(dirs: &[PathBuf]) -> (String, String) {
     let read = |file: &str| dirs.iter().find_map(|dir| fs::read_to_string(dir.join(file)).ok()).map(|text| text.trim().to_owned());
     let memory = read("memory.max").or_else(|| read("memory.limit_in_bytes"));
     let cpu = read("cpu.max").or_else(|| Some(format!("{} {}", read("cpu.cfs_quota_us")?, read("cpu.cfs_period_us")?)));

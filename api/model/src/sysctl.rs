@@ -32,7 +32,8 @@ pub fn dotted(name: &str) -> String {
         '/' => '.',
         other => other,
     };
-    if name.find(['.', '/']).is_some_and(|at| name[at..].starts_with('/')) { name.chars().map(swapped).collect() } else { name.to_owned() }
+    let separator = name.chars().find(|letter| matches!(letter, '.' | '/'));
+    if separator == Some('/') { name.chars().map(swapped).collect() } else { name.to_owned() }
 }
 
 /// The kernel's file of a sysctl, below `/proc/sys`; the name has dots between its parts, and slashes in them. `None` for a name that

@@ -74,7 +74,7 @@ struct FakeImages {
     faults: Faults,
 }
 
-/// Lets each so manieth call fail.
+/// Lets every n-th call fail.
 #[derive(Default)]
 struct Faults {
     /// None fails while it is 0.

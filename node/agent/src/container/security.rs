@@ -133,7 +133,7 @@ pub(crate) fn user(
     })
 }
 
-/// Rejects groups of an image of which a container cannot be in.
+/// Rejects groups of an image that a container cannot be in.
 fn check_image_groups(pod: &Pod, groups: &BTreeSet<u32>) -> Result<(), ConfigError> {
     let remedy = "securityContext.supplementalGroupsPolicy Strict leaves the groups of the image out";
     if groups.len() > IMAGE_GROUPS_MAX {
@@ -225,7 +225,7 @@ fn group_id(rootfs: &Path, name: &str) -> Option<u32> {
     field(groups.lines().find(|line| field(line, 0) == Some(name))?, 2)?.parse().ok()
 }
 
-/// The groups in which the image has a user beside the user's own one, in the image's order. A user without a name is looked up by its id.
+/// The groups in which the image has a user beside the user's own one. A user without a name is looked up by its id.
 fn image_groups(rootfs: &Path, name: &str, uid: u32) -> Vec<u32> {
     let users = entries(rootfs, "etc/passwd");
     let by_id = || field(users.lines().find(|line| ids(line).is_some_and(|(found, _)| found == uid))?, 0);

@@ -9,7 +9,7 @@ use super::*;
 use crate::layout::{PAUSE, label};
 
 const PODS: usize = 1_000;
-/// Each so manieth call of an operation fails.
+/// Every n-th call of an operation fails.
 const EVERY: usize = 61;
 /// The number of calls of an operation among which some fail.
 const CALLS: usize = 3 * PODS;
