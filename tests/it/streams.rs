@@ -1,6 +1,7 @@
 //! Open connections: ports of Pods forwarded to the user's machine, attaching to a container, the proxies of the API
 //! server. With the real kubectl in both its protocols, and with kube-rs.
 
+mod copies;
 mod leaving;
 
 use std::io::{BufRead as _, BufReader};
@@ -50,6 +51,7 @@ fn connections_reach_into_pods() {
     pods_are_run_and_joined(&kubectl);
     guests_are_run_on_a_terminal(&cluster, &kubectl);
     both_protocols_run_commands(&kubectl);
+    copies::files_are_copied(&kubectl);
     proxies_lead_to_pods_services_and_nodes(&cluster, &kubectl);
     kube_rs_forwards_ports(&cluster);
 }

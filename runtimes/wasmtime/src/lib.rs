@@ -10,6 +10,8 @@
 
 #[cfg(feature = "host")]
 mod budget;
+#[cfg(any(feature = "compile", feature = "shim"))]
+mod builtin;
 #[cfg(feature = "host")]
 mod host;
 mod kind;

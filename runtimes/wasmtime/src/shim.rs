@@ -7,6 +7,7 @@
 
 mod attached;
 mod authority;
+mod builtin;
 mod capacity;
 mod command;
 mod confine;
@@ -72,27 +73,27 @@ impl Failure {
     }
 }
 
-/// The agent's arguments: state directory, what to run.
+/// The agent's arguments: state directory, the mount namespace to begin with, what to run.
 struct Args {
     dir: PathBuf,
+    empty_mounts: PathBuf,
     program: ProgramArgs,
 }
 
-/// The agent's arguments about what to run and where: the mount namespace to begin with, compiled file, kind, ABI.
+/// The agent's arguments about a guest: compiled file, kind, ABI.
 struct ProgramArgs {
-    empty_mounts: PathBuf,
     code: PathBuf,
     kind: Kind,
     abi: Abi,
 }
 
 impl ProgramArgs {
-    const USAGE: &str = "MOUNTS CODE KIND ABI";
+    const USAGE: &str = "CODE KIND ABI";
 
     fn parse(args: &mut impl Iterator<Item = OsString>) -> Option<Self> {
-        let (empty_mounts, code) = (args.next()?.into(), args.next()?.into());
+        let code = args.next()?.into();
         let (kind, abi) = (args.next()?, args.next()?);
-        Some(Self { empty_mounts, code, kind: kind.to_str()?.parse().ok()?, abi: abi.to_str()?.parse().ok()? })
+        Some(Self { code, kind: kind.to_str()?.parse().ok()?, abi: abi.to_str()?.parse().ok()? })
     }
 }
 
@@ -155,10 +156,10 @@ fn prepare(channel: &Channel) -> Result<Container, Failure> {
     let log = Arc::new(Log::open(&spec.log_path, attached.clone())?);
 
     let program = args.program;
-    let sources = root::Sources::open(&spec, &program.code)?;
+    let sources = root::Sources::open(&spec, Some(&program.code))?;
     root::join_namespaces(&spec)?;
     let counters = if program.kind.is_server() { Some(serve::counters(&args.dir)?) } else { None };
-    sources.leave_node(&program.empty_mounts)?;
+    sources.leave_node(&args.empty_mounts)?;
     let program = load(&spec, &program)?;
     // Last of what may fail for the content's sake: nobody is let in before.
     let server = counters.map(|counters| serve::Endpoint::open(&spec, counters)).transpose()?;
@@ -230,9 +231,12 @@ fn run_program(program: Program, guest: Arc<Guest>, server: Option<serve::Endpoi
 
 fn parse_args() -> Result<Args, Failure> {
     let mut args = std::env::args_os().skip(1);
-    let parsed = args.next().and_then(|dir| Some(Args { dir: dir.into(), program: ProgramArgs::parse(&mut args)? }));
-    let usage = || format!("usage: skiff-shim-wasmtime DIR {}; the node agent starts it", ProgramArgs::USAGE);
-    parsed.ok_or_else(|| Failure::new(Refusal::Io, usage()))
+    let mut parse = || {
+        let (dir, empty_mounts) = (args.next()?.into(), args.next()?.into());
+        Some(Args { dir, empty_mounts, program: ProgramArgs::parse(&mut args)? })
+    };
+    let usage = || format!("usage: skiff-shim-wasmtime DIR MOUNTS {}; the node agent starts it", ProgramArgs::USAGE);
+    parse().ok_or_else(|| Failure::new(Refusal::Io, usage()))
 }
 
 fn read_spec(args: &Args) -> Result<ContainerSpec, Failure> {

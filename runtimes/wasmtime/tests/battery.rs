@@ -4,6 +4,8 @@
 
 #[path = "battery/components.rs"]
 mod components;
+#[path = "battery/copying.rs"]
+mod copying;
 #[path = "battery/cores.rs"]
 mod cores;
 #[path = "battery/cost.rs"]

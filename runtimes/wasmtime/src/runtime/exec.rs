@@ -1,5 +1,6 @@
 //! A further guest in a running container: a program of the container's files, compiled like the container's own and run by a shim of
-//! its own in the same cgroup, namespaces and directories, as the same user. The guest ends with its container.
+//! its own in the same cgroup, namespaces and directories, as the same user. The guest ends with its container. For some names that no file
+//! has, the shim itself is the program.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd as _, AsRawFd as _};
@@ -13,8 +14,24 @@ use runtimes_shim::exec::{Files, SessionError, session};
 use runtimes_shim::launch::{PidNamespace, launch_helper, understand};
 
 use super::WasmtimeRuntime;
+use crate::builtin::{BUILTIN, Builtin};
 use crate::cache::Artifact;
 use crate::kind::Kind;
+
+/// What runs in a container beside its own guest.
+enum Further {
+    Guest(Artifact),
+    Builtin(Builtin),
+}
+
+impl Further {
+    fn shim_args(&self) -> Vec<OsString> {
+        match self {
+            Self::Guest(artifact) => artifact.shim_args().into(),
+            Self::Builtin(program) => vec![BUILTIN.into(), program.to_string().into()],
+        }
+    }
+}
 
 impl WasmtimeRuntime {
     pub(super) async fn start_further(&self, id: &ContainerId, exec: &ExecSpec) -> Result<ExecSession, RuntimeError> {
@@ -22,7 +39,10 @@ impl WasmtimeRuntime {
         let (spec, container) = self.running(id).await?;
         let dir = self.shims.state.dir(id);
         let files = Arc::new(Files::new(&dir));
-        let artifact = self.program(&spec, exec).await?;
+        let program = self.program(&spec, exec).await?;
+        // Nobody would read or write the rest of an archive.
+        let outlives_session = exec.outlives_session && matches!(program, Further::Guest(_));
+        let exec = &ExecSpec { outlives_session, ..exec.clone() };
         let group = self.shims.group(&spec)?;
 
         let further = ContainerSpec { args: exec.args.clone(), stdin: exec.stdin, tty: exec.tty, ..spec };
@@ -30,7 +50,7 @@ impl WasmtimeRuntime {
         let path = files.path("json");
         blocking(move || write_atomic(&path, &text, PRIVATE).map_err(RuntimeError::io(format!("writing {}", path.display())))).await?;
         let mut args: Vec<OsString> = vec!["exec".into(), files.path("json").into(), self.empty_mounts.path().into()];
-        args.extend(artifact.shim_args());
+        args.extend(program.shim_args());
         args.extend(exec.outlives_session.then(|| "outlives".into()));
         let socket = launch_helper(&self.shim, args, Some(group), PidNamespace::Own, permit).await?;
         session(socket, exec, &[container.as_fd().as_raw_fd()], files).await.map_err(|error| match error {
@@ -54,11 +74,14 @@ impl WasmtimeRuntime {
         .await
     }
 
-    /// The compiled code of the program, which must be one that runs to an end.
-    async fn program(&self, spec: &ContainerSpec, exec: &ExecSpec) -> Result<Artifact, RuntimeError> {
+    /// The program, which must be one that runs to an end.
+    async fn program(&self, spec: &ContainerSpec, exec: &ExecSpec) -> Result<Further, RuntimeError> {
+        if let Some(program) = self.programs.builtin(spec, &exec.args).await? {
+            return Ok(Further::Builtin(program));
+        }
         let artifact = self.programs.artifact(spec, &exec.args).await?;
         match artifact.kind {
-            Kind::Module | Kind::Command | Kind::AsyncCommand => Ok(artifact),
+            Kind::Module | Kind::Command | Kind::AsyncCommand => Ok(Further::Guest(artifact)),
             Kind::Http | Kind::Service | Kind::Plugin => {
                 let name = exec.args.first().map(String::as_str).unwrap_or_default();
                 Err(RuntimeError::Start(format!("exec: {name:?}: a {} component is no command", artifact.kind)))

@@ -20,6 +20,7 @@ use runtimes_contract::{ContainerSpec, Mount, RuntimeError, TENANT_LABEL, User};
 use runtimes_host::files::open_in_root;
 use runtimes_host::{Keyed, blocking};
 
+use crate::builtin::Builtin;
 use crate::cache::{Artifact, Cache, Identity, StoredModule, hashed};
 use crate::compile::MODULE_LEN_MAX;
 use crate::user::{ids, node_ids};
@@ -51,6 +52,16 @@ pub(super) struct Programs {
 impl Programs {
     pub(super) fn new(cache: Cache) -> Self {
         Self { cache, reading: TenantLocks::default(), compiling: TenantLocks::default(), digests: Digests::default() }
+    }
+
+    /// The program of the shim's own that the arguments name, unless the container has one of the name.
+    pub(super) async fn builtin(&self, spec: &ContainerSpec, args: &[String]) -> Result<Option<Builtin>, RuntimeError> {
+        let name = args.first().map(String::as_str).unwrap_or_default();
+        let Ok(builtin) = name.parse() else { return Ok(None) };
+        let (owned, name) = (spec.clone(), name.to_owned());
+        let is_in_container =
+            move || Ok::<_, RuntimeError>(candidates(&owned, &name).iter().any(|path| open_in_mounts(&owned, path).is_ok()));
+        Ok((!blocking(is_in_container).await?).then_some(builtin))
     }
 
     /// The machine code of the program that the arguments name, compiled now if necessary.

@@ -1,5 +1,5 @@
 //! A further guest in a running container, for one client: as the container's own guest, but with the client's streams, without log and
-//! records, and it ends with the container. See [`runtimes_shim::exec`] for the other side.
+//! records, and it ends with the container. Or a program of the shim's own in the place of a guest. See [`runtimes_shim::exec`] for the other side.
 
 use std::fs::File;
 use std::io;
@@ -9,42 +9,67 @@ use std::sync::Arc;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::stat::{Mode, umask};
 use parking_lot::Mutex;
 use runtimes_contract::ContainerSpec;
 use runtimes_shim::channel::Channel;
 use runtimes_shim::launch::Refusal;
 
+use super::builtin::{self, Files};
 use super::guest::Guest;
 use super::stdio::{Session, Stdio};
 use super::terminal::{self, Master};
 use super::{Failure, Program, ProgramArgs, confine, load, read_json, root, run_program};
+use crate::builtin::{BUILTIN, Builtin};
 
 /// The exit code of a guest whose container or session has ended: that of a process that was killed.
 const KILLED: i32 = 137;
 /// The thread polls.
 const STACK_LEN: usize = 64 << 10;
 
-/// The agent's arguments: description, what to run, whether it outlives its session.
+/// The agent's arguments: description, the mount namespace to begin with, what to run, whether it outlives its session.
 struct Args {
     spec: PathBuf,
-    program: ProgramArgs,
+    empty_mounts: PathBuf,
+    further: FurtherArgs,
     outlives_session: bool,
+}
+
+/// The agent's arguments about what to run.
+enum FurtherArgs {
+    Guest(ProgramArgs),
+    Builtin(Builtin),
+}
+
+/// What is run, while the container is not entered.
+enum Runnable {
+    Guest(Box<Program>),
+    Builtin(Builtin),
+}
+
+/// What is run.
+enum Further {
+    Guest(Box<Program>, Arc<Guest>),
+    Builtin { program: Builtin, args: Vec<String>, files: Files, session: Session },
 }
 
 /// Runs the guest to its end. Returns the exit code of this process.
 pub fn run() -> i32 {
     let channel = Arc::new(Channel::from_stdin());
     match prepare(&channel) {
-        Ok((program, guest)) => {
-            let exit = run_program(program, guest, None);
-            channel.ended(exit.code);
+        Ok(further) => {
+            let code = match further {
+                Further::Guest(program, guest) => run_program(*program, guest, None).code,
+                Further::Builtin { program, args, files, session } => builtin::run(program, &args, &files, session),
+            };
+            channel.ended(code);
             0
         }
         Err(failure) => channel.refuse(failure.refusal.word(), &failure.message),
     }
 }
 
-fn prepare(channel: &Arc<Channel>) -> Result<(Program, Arc<Guest>), Failure> {
+fn prepare(channel: &Arc<Channel>) -> Result<Further, Failure> {
     runtimes_host::process::close_inherited().map_err(Failure::io("closing descriptors"))?;
     nix::unistd::setsid().map_err(Failure::io("becoming a session leader"))?;
     let args = parse_args()?;
@@ -52,11 +77,21 @@ fn prepare(channel: &Arc<Channel>) -> Result<(Program, Arc<Guest>), Failure> {
     root::read_page_size();
     confine::take_oom_score(spec.oom_score_adj).map_err(Failure::io("writing /proc/self/oom_score_adj"))?;
     let terminal = if spec.tty { Some(terminal::open().map_err(Failure::io("opening the terminal"))?) } else { None };
-    let program = args.program;
-    let sources = root::Sources::open(&spec, &program.code)?;
+    let code = match &args.further {
+        FurtherArgs::Guest(program) => Some(program.code.as_path()),
+        FurtherArgs::Builtin(_) => None,
+    };
+    let sources = root::Sources::open(&spec, code)?;
     root::join_namespaces(&spec)?;
-    sources.leave_node(&program.empty_mounts)?;
-    let program = load(&spec, &program)?;
+    sources.leave_node(&args.empty_mounts)?;
+    let program = match &args.further {
+        FurtherArgs::Guest(program) => Runnable::Guest(Box::new(load(&spec, program)?)),
+        FurtherArgs::Builtin(program) => {
+            // As of a shell: the process may set no modes after it has given up its privileges.
+            umask(Mode::S_IWGRP | Mode::S_IWOTH);
+            Runnable::Builtin(*program)
+        }
+    };
     let preopens = sources.enter(&spec)?;
 
     let mut fds = channel.wait_for_go().map_err(Failure::io("waiting for the agent"))?.into_iter();
@@ -69,18 +104,32 @@ fn prepare(channel: &Arc<Channel>) -> Result<(Program, Arc<Guest>), Failure> {
     let master = terminal.as_ref().map(|terminal| terminal.fd.try_clone()).transpose().map_err(Failure::io("opening the terminal"))?;
     let outliving = args.outlives_session.then(|| Outliving { terminal, _outputs: fds.collect() });
     watch(channel.clone(), container, outliving)?;
+    let further = match program {
+        Runnable::Guest(program) => Further::Guest(program, Arc::new(Guest::new(spec, preopens, Stdio::Session(session)))),
+        Runnable::Builtin(program) => {
+            // As its user, which may open less than root.
+            let files = Files::open(&preopens, &spec.working_dir).map_err(Failure::io("opening the container's directories"))?;
+            Further::Builtin { program, args: spec.args, files, session }
+        }
+    };
     channel.ready(master.as_ref().map(AsFd::as_fd));
-    Ok((program, Arc::new(Guest::new(spec, preopens, Stdio::Session(session)))))
+    Ok(further)
 }
 
 fn parse_args() -> Result<Args, Failure> {
-    let mut args = std::env::args_os().skip(2);
+    let mut args = std::env::args_os().skip(2).peekable();
     let mut parse = || {
-        let spec = args.next()?.into();
-        let program = ProgramArgs::parse(&mut args)?;
-        Some(Args { spec, program, outlives_session: args.any(|arg| arg == "outlives") })
+        let (spec, empty_mounts) = (args.next()?.into(), args.next()?.into());
+        let further = match args.next_if(|arg| arg == BUILTIN) {
+            Some(_) => FurtherArgs::Builtin(args.next()?.to_str()?.parse().ok()?),
+            None => FurtherArgs::Guest(ProgramArgs::parse(&mut args)?),
+        };
+        Some(Args { spec, empty_mounts, further, outlives_session: args.any(|arg| arg == "outlives") })
     };
-    let usage = || format!("usage: skiff-shim-wasmtime exec SPEC {} [outlives]; the node agent starts it", ProgramArgs::USAGE);
+    let usage = || {
+        let guest = ProgramArgs::USAGE;
+        format!("usage: skiff-shim-wasmtime exec SPEC MOUNTS ({guest} | {BUILTIN} PROGRAM) [outlives]; the node agent starts it")
+    };
     parse().ok_or_else(|| Failure::new(Refusal::Io, usage()))
 }
 

@@ -75,16 +75,16 @@ pub fn read_page_size() {
 /// What the root of a container is made of, opened while the files of the node are in reach.
 pub struct Sources {
     mounts: Vec<Taken>,
-    code: OwnedFd,
+    code: Option<OwnedFd>,
 }
 
 impl Sources {
-    /// Opens the spec's mounts and the compiled file.
-    pub fn open(spec: &ContainerSpec, code: &Path) -> Result<Self, Failure> {
+    /// Opens the spec's mounts, and the compiled file if there is one.
+    pub fn open(spec: &ContainerSpec, code: Option<&Path>) -> Result<Self, Failure> {
         let user_namespace = spec.sandbox.user.as_ref().map(|user| File::open(&user.path)).transpose();
         let user_namespace = user_namespace.map_err(Failure::io("opening the user namespace"))?;
         let mounts = spec.mounts.iter().map(|wanted| take(wanted, user_namespace.as_ref())).collect::<Result<_, _>>()?;
-        let code = detached_at(code, false).map_err(Failure::io(format!("mounting {}", code.display())))?;
+        let code = code.map(|code| detached_at(code, false).map_err(Failure::io(format!("mounting {}", code.display())))).transpose()?;
         Ok(Self { mounts, code })
     }
 
@@ -97,7 +97,8 @@ impl Sources {
     pub fn leave_node(&self, empty: &Path) -> Result<(), Failure> {
         let (leaving, code) = ("leaving the mounts of the node", Path::new("/").join(CODE));
         EmptyMounts::enter_copy(empty).map_err(Failure::io(leaving))?;
-        attach(&self.code, &code).map_err(Failure::io(leaving))?;
+        let Some(tree) = &self.code else { return Ok(()) };
+        attach(tree, &code).map_err(Failure::io(leaving))?;
         let flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY | MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
         mount(None::<&str>, &code, None::<&str>, flags, None::<&str>).map_err(Failure::io(leaving))
     }

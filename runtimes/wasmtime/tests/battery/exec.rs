@@ -11,14 +11,14 @@ use crate::harness::Wasmtime;
 use crate::{components, guests, wasi_0_3};
 
 /// A container that sleeps, with programs at `/tools`.
-struct Sleeper {
-    harness: Wasmtime,
-    runtime: Arc<dyn Runtime>,
-    id: ContainerId,
+pub struct Sleeper {
+    pub harness: Wasmtime,
+    pub runtime: Arc<dyn Runtime>,
+    pub id: ContainerId,
 }
 
 impl Sleeper {
-    async fn start(change: impl FnOnce(&Wasmtime, &mut ContainerSpec)) -> Self {
+    pub async fn start(change: impl FnOnce(&Wasmtime, &mut ContainerSpec)) -> Self {
         let harness = Wasmtime::new();
         let names = ["cat", "echo", "filetype", "inside", "sleep", "spin", "trap"];
         let mut files: Vec<(String, Vec<u8>)> = names.iter().map(|name| (format!("{name}.wasm"), guests::module(name))).collect();
@@ -37,21 +37,27 @@ impl Sleeper {
         Self { harness, runtime, id: spec.id }
     }
 
-    async fn exec(&self, exec: ExecSpec) -> Result<ExecSession, RuntimeError> {
+    pub async fn exec(&self, exec: ExecSpec) -> Result<ExecSession, RuntimeError> {
         self.runtime.exec(&self.id, exec).await
     }
 
     /// Runs a program to its end: exit code, stdout, stderr.
-    async fn run(&self, args: &[&str], input: &str) -> (i32, String, String) {
+    pub async fn run(&self, args: &[&str], input: &str) -> (i32, String, String) {
+        let (code, stdout, stderr) = self.pipe(args, input.as_bytes()).await;
+        (code, String::from_utf8(stdout).unwrap(), stderr)
+    }
+
+    /// As [`Sleeper::run`], with bytes.
+    pub async fn pipe(&self, args: &[&str], input: &[u8]) -> (i32, Vec<u8>, String) {
         let mut session = self.exec(ExecSpec { stdin: !input.is_empty(), ..exec(args) }).await.unwrap();
         let (stdin, mut errors) = (session.stdin.take(), session.stderr.take().unwrap());
         let write = async {
             if let Some(mut stdin) = stdin {
-                stdin.write_all(input.as_bytes()).await.unwrap();
+                stdin.write_all(input).await.unwrap();
             }
         };
-        let (mut stdout, mut stderr) = (String::new(), String::new());
-        let (_, out, err) = tokio::join!(write, session.stdout.read_to_string(&mut stdout), errors.read_to_string(&mut stderr));
+        let (mut stdout, mut stderr) = (Vec::new(), String::new());
+        let (_, out, err) = tokio::join!(write, session.stdout.read_to_end(&mut stdout), errors.read_to_string(&mut stderr));
         assert!(out.is_ok() && err.is_ok(), "{out:?} {err:?}");
         (session.exit.await.unwrap(), stdout, stderr)
     }
@@ -61,22 +67,22 @@ impl Sleeper {
     }
 
     /// The number of processes in the container's cgroup.
-    fn processes(&self) -> usize {
+    pub fn processes(&self) -> usize {
         Cgroups::detect().unwrap().group(&self.harness.cgroup("sleeper")).unwrap().pids().len()
     }
 
     /// Waits until that many processes are left.
-    async fn left(&self, processes: usize) {
+    pub async fn left(&self, processes: usize) {
         until("further guests have ended", || self.processes() == processes).await;
     }
 
-    async fn remove(self) {
+    pub async fn remove(self) {
         self.runtime.remove(&self.id).await.unwrap();
         drop(self.harness);
     }
 }
 
-fn exec(args: &[&str]) -> ExecSpec {
+pub fn exec(args: &[&str]) -> ExecSpec {
     ExecSpec { args: args.iter().map(|&arg| arg.to_owned()).collect(), ..ExecSpec::default() }
 }
 
