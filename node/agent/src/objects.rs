@@ -54,14 +54,18 @@ impl Objects {
         self.services.list()
     }
 
-    /// The handler of a RuntimeClass; `None` when there is no such class. A class that the cache does not have yet is read from
-    /// the server.
-    pub(crate) async fn handler(&self, class: &str) -> Result<Option<String>, kube::Error> {
-        if let Some(found) = self.classes.get(&ObjectKey::new("", class)) {
-            return Ok(Some(found.handler.clone()));
+    /// A RuntimeClass; `None` when there is no such class. A class that the cache does not have yet is read from the server.
+    pub(crate) async fn class(&self, name: &str) -> Result<Option<Arc<RuntimeClass>>, kube::Error> {
+        if let Some(class) = self.cached_class(name) {
+            return Ok(Some(class));
         }
         let classes: Api<RuntimeClass> = Api::all(self.client.clone());
-        Ok(classes.get_opt(class).await?.map(|found| found.handler))
+        Ok(classes.get_opt(name).await?.map(Arc::new))
+    }
+
+    /// A RuntimeClass as the cache has it.
+    pub(crate) fn cached_class(&self, name: &str) -> Option<Arc<RuntimeClass>> {
+        self.classes.get(&ObjectKey::new("", name))
     }
 
     /// A ResourceClaim of a Pod of this node, as the server has it; `None` when there is no such claim.

@@ -99,8 +99,18 @@ pub(crate) struct PodSandbox {
     pub(crate) volumes_due: Option<Timestamp>,
     /// The container that has the processes which the Pod's containers share, if they do.
     pub(crate) pause: Option<PauseContainer>,
-    /// The Pod's RuntimeClass and its handler.
-    pub(crate) class: Option<(String, String)>,
+    /// The Pod's RuntimeClass.
+    pub(crate) class: Option<SandboxClass>,
+}
+
+/// A RuntimeClass as it was when the sandbox was created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SandboxClass {
+    pub(crate) name: String,
+    pub(crate) handler: String,
+    /// The annotations that are settings of WASM containers. They hold when the node's cache does not have the class, because the class
+    /// is new or was deleted.
+    pub(crate) wasm_settings: BTreeMap<String, String>,
 }
 
 /// Whether the Pod's traces are removed.

@@ -116,6 +116,7 @@ pub fn plain_spec(id: &str) -> ContainerSpec {
         probe_token: String::new(),
         http: Default::default(),
         proposals: Default::default(),
+        fuel: None,
         security: Security::default(),
         log_path: "/dev/null".into(),
         ports: Vec::new(),

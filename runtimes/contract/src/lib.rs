@@ -146,6 +146,9 @@ pub const HTTP_INSTANCE_REQUESTS_MAX: u32 = 1_000_000;
 /// The highest [`HttpSettings::instance_idle_s`].
 pub const HTTP_INSTANCE_IDLE_MAX_S: u32 = 3_600;
 
+/// The highest [`ContainerSpec::fuel`].
+pub const FUEL_MAX: u64 = i64::MAX.unsigned_abs();
+
 /// A process that [`Runtime::exec`] started. Dropping it kills the process unless [`ExecSpec::outlives_session`].
 pub struct ExecSession {
     /// The process' stdin; dropping it closes stdin. `None` when it was not requested.

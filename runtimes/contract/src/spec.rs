@@ -260,6 +260,8 @@ pub struct HttpSettings {
     pub instance_requests: Option<u32>,
     /// How long an instance that may handle another request waits for it, in s.
     pub instance_idle_s: Option<u32>,
+    /// Whether instances come from a pool, which is fast and bounds what one of them may have.
+    pub pooling: Option<bool>,
 }
 
 /// Everything that a runtime needs to know to make a container.
@@ -315,6 +317,10 @@ pub struct ContainerSpec {
     /// The WebAssembly proposals that its module or component may use beside those that are on by default.
     #[serde(default)]
     pub proposals: BTreeSet<WasmProposal>,
+    /// The most fuel that a WebAssembly program may use until it ends, or a `wasi:http/proxy` component for each request. An executed
+    /// instruction uses about one. `None` is no bound.
+    #[serde(default)]
+    pub fuel: Option<u64>,
     /// Privileges.
     pub security: Security,
     /// File that receives stdout and stderr as CRI log lines

@@ -21,7 +21,6 @@ mod look;
 mod make;
 mod sweep;
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -30,7 +29,7 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
-use runtimes_contract::{Preparation, RuntimeError, WasmProposal};
+use runtimes_contract::{Preparation, RuntimeError};
 use runtimes_host::files::private_dir;
 use runtimes_host::helper::{Helper, Refused, Slots};
 use runtimes_host::{Keyed, blocking};
@@ -38,6 +37,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::compile::{LARGE_FROM, LONG_FROM, Optimization, Purpose, QUICK_FROM, Question, engine, fingerprint, hex, machine_bytes};
 use crate::kind::{Abi, Kind};
+use crate::settings::CodeSettings;
 use backlog::Backlog;
 use fingerprints::Fingerprints;
 use look::{Checked, Look};
@@ -55,15 +55,17 @@ pub struct StoredModule {
     pub file: PathBuf,
     /// `sha256:…` of the file.
     pub digest: String,
-    /// The proposals that are off by default and that its container may use. They shape the code, so it has a name of its own.
-    pub proposals: BTreeSet<WasmProposal>,
+    /// Those of its container. They shape the code, so it has a name of its own.
+    pub settings: CodeSettings,
 }
 
 impl StoredModule {
     /// The name of its code.
     fn key(&self, fingerprint: &str) -> String {
-        let proposals: String = self.proposals.iter().map(|proposal| format!("\n{proposal}")).collect();
-        hex(&Sha256::digest(format!("{}\n{fingerprint}{proposals}", self.digest)))
+        let CodeSettings { proposals, has_fuel } = &self.settings;
+        let proposals: String = proposals.iter().map(|proposal| format!("\n{proposal}")).collect();
+        let fuel = if *has_fuel { "\nfuel" } else { "" };
+        hex(&Sha256::digest(format!("{}\n{fingerprint}{proposals}{fuel}", self.digest)))
     }
 }
 
@@ -105,9 +107,9 @@ pub struct CompiledModule {
 /// # Errors
 /// When this CPU cannot run WebAssembly.
 pub fn compiled_module(dir: &Path, digest: &str) -> Result<Option<CompiledModule>, RuntimeError> {
-    let module = StoredModule { file: PathBuf::new(), digest: digest.to_owned(), proposals: BTreeSet::new() };
+    let module = StoredModule { file: PathBuf::new(), digest: digest.to_owned(), settings: CodeSettings::default() };
     for optimization in [Optimization::Full, Optimization::None] {
-        let fingerprint = fingerprint_of(&Question { purpose: Purpose::Container, optimization, proposals: BTreeSet::new() })?;
+        let fingerprint = fingerprint_of(&Question { purpose: Purpose::Container, optimization, settings: CodeSettings::default() })?;
         let look = Look::new(dir, &module.key(&fingerprint), optimization);
         if let Some(note) = look.note_of_present() {
             let took = Duration::from_millis(note.took_ms);
@@ -121,7 +123,7 @@ pub fn compiled_module(dir: &Path, digest: &str) -> Result<Option<CompiledModule
 fn fingerprint_of(question: &Question) -> Result<String, RuntimeError> {
     match engine(question, Abi::Sync) {
         Ok(engine) => Ok(fingerprint(&engine)),
-        Err(error) if question.proposals.is_empty() => {
+        Err(error) if question.settings.proposals.is_empty() => {
             Err(RuntimeError::Missing(format!("this CPU or kernel cannot run WebAssembly: {error:#}")))
         }
         Err(error) => Err(RuntimeError::Unsupported(format!("proposals of WebAssembly on this machine: {error:#}"))),
@@ -260,7 +262,7 @@ impl Inner {
     }
 
     fn look(&self, module: &StoredModule, optimization: Optimization) -> Result<Look, RuntimeError> {
-        let key = |optimization| Ok::<_, RuntimeError>(module.key(&self.fingerprints.get(optimization, &module.proposals)?));
+        let key = |optimization| Ok::<_, RuntimeError>(module.key(&self.fingerprints.get(optimization, &module.settings)?));
         let superseded_by = if optimization == Optimization::None { Some(key(Optimization::Full)?) } else { None };
         Ok(Look { superseded_by, checked: self.checked.clone(), ..Look::new(&self.dir, &key(optimization)?, optimization) })
     }

@@ -90,7 +90,7 @@ pub enum Complaint {
 /// the code of both.
 pub(crate) fn engine(question: &Question, abi: Abi) -> wasmtime::Result<Engine> {
     let mut settings = match question.purpose {
-        Purpose::Container => config(&question.proposals, abi),
+        Purpose::Container => config(&question.settings, abi),
         Purpose::Plugin => plugin_config(),
     };
     settings.cranelift_opt_level(match question.optimization {

@@ -1,7 +1,6 @@
 //! Components that a part of Skiff calls in its own process: plugins. They are compiled like the modules of containers, by a confined
 //! process into a cache on disk, but with settings of their own: fuel is counted.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
 use runtimes_contract::RuntimeError;
@@ -13,6 +12,7 @@ use wasmtime::component::Component;
 use crate::cache::{Cache, StoredModule};
 use crate::compile::{Optimization, Purpose, Question, engine};
 use crate::kind::Abi;
+use crate::settings::CodeSettings;
 
 /// The engine of the plugins, and the cache of their code.
 pub struct Components {
@@ -27,7 +27,7 @@ impl Components {
     /// When the directory cannot be made, or this CPU cannot run WebAssembly.
     pub fn open(dir: &Path, compiler: Helper) -> Result<Self, RuntimeError> {
         let cache = Cache::open(dir, compiler, Purpose::Plugin)?;
-        let question = Question { purpose: Purpose::Plugin, optimization: Optimization::Full, proposals: BTreeSet::new() };
+        let question = Question { purpose: Purpose::Plugin, optimization: Optimization::Full, settings: CodeSettings::default() };
         let engine = engine(&question, Abi::Sync);
         let engine = engine.map_err(|error| RuntimeError::Missing(format!("this CPU or kernel cannot run WebAssembly: {error:#}")))?;
         Ok(Self { cache, engine })
@@ -43,7 +43,7 @@ impl Components {
     /// # Errors
     /// [`RuntimeError::BadContent`] when the file is no valid component.
     pub async fn load(&self, file: &Path, digest: &str) -> Result<Component, RuntimeError> {
-        let module = StoredModule { file: file.to_owned(), digest: digest.to_owned(), proposals: BTreeSet::new() };
+        let module = StoredModule { file: file.to_owned(), digest: digest.to_owned(), settings: CodeSettings::default() };
         let artifact = self.cache.artifact(&module).await?;
         let engine = self.engine.clone();
         blocking(move || {

@@ -24,6 +24,7 @@ use runtimes_shim::state::open_log;
 use crate::CODE;
 use crate::cache::{Artifact, Cache, StoredModule};
 use crate::compile::Purpose;
+use crate::settings::CodeSettings;
 use crate::user::{node_ids, owner};
 use program::Programs;
 
@@ -76,7 +77,7 @@ impl WasmtimeRuntime {
 fn module(spec: &ContainerSpec) -> Result<StoredModule, RuntimeError> {
     match &spec.content {
         Content::Wasm { module, digest, .. } => {
-            Ok(StoredModule { file: module.clone(), digest: digest.clone(), proposals: spec.proposals.clone() })
+            Ok(StoredModule { file: module.clone(), digest: digest.clone(), settings: CodeSettings::of(spec) })
         }
         Content::Linux { .. } | Content::Pause => {
             Err(RuntimeError::BadContent("runtime handler wasmtime runs WebAssembly, but the image holds a Linux root file system".into()))

@@ -3,9 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use runtimes_contract::WasmProposal;
 #[cfg(feature = "shim")]
-use runtimes_contract::{ContainerSpec, HTTP_CONCURRENCY_MAX};
+use runtimes_contract::HTTP_CONCURRENCY_MAX;
+use runtimes_contract::{ContainerSpec, WasmProposal};
+use serde::{Deserialize, Serialize};
 use wasmtime::Config;
 #[cfg(feature = "shim")]
 use wasmtime::{InstanceAllocationStrategy, PoolingAllocationConfig};
@@ -18,9 +19,9 @@ const HTTP_CONCURRENCY_DEFAULT: u32 = 64;
 /// Additional instances, for the node's probes alone.
 #[cfg(feature = "shim")]
 pub const HTTP_PROBE_INSTANCES_MAX: u32 = 4;
-/// The most bytes of one linear memory of an HTTP component.
+/// The most bytes of one linear memory of an HTTP component whose instances come from the pool.
 #[cfg(feature = "shim")]
-pub const HTTP_MEMORY_LEN_MAX: usize = 1 << 30;
+const HTTP_MEMORY_LEN_MAX: usize = 1 << 30;
 /// The bytes of a memory or a table that a pooled slot keeps mapped for the next request: the pages that a small guest touches.
 #[cfg(feature = "shim")]
 const MEMORY_RESIDENT_LEN: usize = 128 << 10;
@@ -41,11 +42,28 @@ const HOST_STACK_LEN: usize = 3 << 19;
 #[cfg(feature = "shim")]
 const ASYNC_STACKS_MAX: u32 = 8;
 
+/// The settings of a container that shape its machine code.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct CodeSettings {
+    /// The proposals that are off by default and that it may use.
+    pub proposals: BTreeSet<WasmProposal>,
+    /// Whether its code counts fuel, so that a store without fuel runs nothing.
+    pub has_fuel: bool,
+}
+
+impl CodeSettings {
+    /// Those of a container, also for the programs that are run in it.
+    pub fn of(spec: &ContainerSpec) -> Self {
+        Self { proposals: spec.proposals.clone(), has_fuel: spec.fuel.is_some() }
+    }
+}
+
 /// The settings that machine code depends on. Of the proposals, those that wasmtime calls stable (its tier 1) and has on by default are
 /// on: exceptions, GC and what they need are among them.
 ///
 /// Only code with the async ABI pays for it: its instances have more state, and calls between them do more.
-pub fn config(proposals: &BTreeSet<WasmProposal>, abi: Abi) -> Config {
+pub fn config(settings: &CodeSettings, abi: Abi) -> Config {
+    let CodeSettings { proposals, has_fuel } = settings;
     let mut config = Config::new();
     config.concurrency_support(abi == Abi::Async);
     config.wasm_custom_page_sizes(proposals.contains(&WasmProposal::CustomPageSizes));
@@ -56,6 +74,8 @@ pub fn config(proposals: &BTreeSet<WasmProposal>, abi: Abi) -> Config {
     config.shared_memory(proposals.contains(&WasmProposal::Threads));
     // SIGTERM and fairness between requests reach a guest that never calls out.
     config.epoch_interruption(true);
+    // The code is slower with it.
+    config.consume_fuel(*has_fuel);
     config.wasm_component_model(true);
     // Guests with a snapshot (JavaScript, Python) start twenty times faster with it; small guests lose nothing.
     config.memory_init_cow(true);
@@ -68,7 +88,7 @@ pub fn config(proposals: &BTreeSet<WasmProposal>, abi: Abi) -> Config {
 /// same on every machine, and so are the results. Their interface needs no heap.
 #[cfg(feature = "compile")]
 pub fn plugin_config() -> Config {
-    let mut config = config(&BTreeSet::new(), Abi::Sync);
+    let mut config = config(&CodeSettings::default(), Abi::Sync);
     config.wasm_exceptions(false).gc_support(false);
     config.consume_fuel(true);
     config.cranelift_nan_canonicalization(true);
@@ -78,21 +98,17 @@ pub fn plugin_config() -> Config {
 
 /// The settings for running a guest, which always has a stack of its own.
 #[cfg(feature = "shim")]
-pub fn guest_config(proposals: &BTreeSet<WasmProposal>, abi: Abi) -> Config {
-    let mut config = config(proposals, abi);
+pub fn guest_config(settings: &CodeSettings, abi: Abi) -> Config {
+    let mut config = config(settings, abi);
     config.max_wasm_stack(STACK_LEN_MAX);
     config.async_stack_size(STACK_LEN_MAX + HOST_STACK_LEN);
     config
 }
 
-/// The same for a guest with an instance for each request: slots are created once and reused. The pool has no shared memories, so
-/// a guest that may use them gets new memory for each request.
+/// The same for a guest with an instance for each request: slots are created once and reused ([`has_pool`]).
 #[cfg(feature = "shim")]
-pub fn pooled_config(proposals: &BTreeSet<WasmProposal>, abi: Abi, concurrency: u32) -> Config {
-    let mut config = guest_config(proposals, abi);
-    if proposals.contains(&WasmProposal::Threads) {
-        return config;
-    }
+pub fn pooled_config(settings: &CodeSettings, abi: Abi, concurrency: u32) -> Config {
+    let mut config = guest_config(settings, abi);
     let instances = concurrency + HTTP_PROBE_INSTANCES_MAX;
     let stacks = match abi {
         Abi::Sync => 1,
@@ -120,6 +136,13 @@ pub fn pooled_config(proposals: &BTreeSet<WasmProposal>, abi: Abi, concurrency: 
     config.async_stack_zeroing(true);
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
     config
+}
+
+/// Whether the instances of an HTTP component come from a pool. The pool has no shared memories, so a guest that may use them gets
+/// new memory for each instance, as one whose spec says so.
+#[cfg(feature = "shim")]
+pub fn has_pool(spec: &ContainerSpec) -> bool {
+    spec.http.pooling.unwrap_or(true) && !spec.proposals.contains(&WasmProposal::Threads)
 }
 
 /// The requests that an HTTP component handles at once.
@@ -156,7 +179,7 @@ mod tests {
         }
 
         const SLOTS: usize = 16;
-        let engine = Engine::new(&pooled_config(&BTreeSet::new(), Abi::Sync, 16)).unwrap();
+        let engine = Engine::new(&pooled_config(&CodeSettings::default(), Abi::Sync, 16)).unwrap();
         let text = r#"(module (import "" "wait" (func $wait))
             (func $deep (export "deep") (param i32) (result i32)
               (if (result i32) (local.get 0)

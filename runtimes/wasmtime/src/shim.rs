@@ -42,11 +42,11 @@ use runtimes_shim::cri::Stream;
 use runtimes_shim::launch::Refusal;
 use runtimes_shim::state::Made;
 use serde::de::DeserializeOwned;
-use wasmtime::Engine;
+use wasmtime::{Config, Engine};
 
 use crate::CODE;
 use crate::kind::{Abi, Kind};
-use crate::settings::{guest_config, http_concurrency, pooled_config};
+use crate::settings::{CodeSettings, guest_config, has_pool, http_concurrency, pooled_config};
 use attached::{Attached, FINISH_WITHIN};
 use guest::Guest;
 use log::Log;
@@ -187,16 +187,36 @@ fn stdio_of(log: Arc<Log>, attached: &Arc<Attached>) -> Result<(Stdio, Option<Co
 
 /// Maps the compiled file into an engine of its own, after [`root::Sources::leave_node`]. Signals stop the guest from then on.
 fn load(spec: &ContainerSpec, &ProgramArgs { kind, abi, ref code, .. }: &ProgramArgs) -> Result<Program, Failure> {
-    let settings = match kind.is_server() {
-        true => pooled_config(&spec.proposals, abi, http_concurrency(spec)),
-        false => guest_config(&spec.proposals, abi),
-    };
-    let engine = Engine::new(&settings).map_err(|error| Failure::new(Refusal::Missing, format!("making the engine: {error:#}")))?;
-    let mapping = |failure: Failure| Failure::new(failure.refusal, format!("mapping {}: {}", code.display(), failure.message));
-    let code = guest::Code::map(&engine, &Path::new("/").join(CODE), kind).map_err(mapping)?;
+    let settings = CodeSettings::of(spec);
+    let is_pooled = kind.is_server() && has_pool(spec);
+    let engine = new_engine(&match is_pooled {
+        true => pooled_config(&settings, abi, http_concurrency(spec)),
+        false => guest_config(&settings, abi),
+    })?;
+    let map = |engine: &Engine| guest::Code::map(engine, &Path::new("/").join(CODE), kind);
+    let fits_without_pool = || new_engine(&guest_config(&settings, abi)).and_then(|engine| map(&engine)).is_ok();
+    let mapped = map(&engine).map_err(|failure| match is_pooled && fits_without_pool() {
+        true => beyond_pool(&failure),
+        false => Failure::new(failure.refusal, format!("mapping {}: {}", code.display(), failure.message)),
+    });
+    let code = mapped?;
     guest::check_memory(&code, spec)?;
     signals::install(&engine)?;
     Ok(Program { kind, abi, engine, code })
+}
+
+fn new_engine(config: &Config) -> Result<Engine, Failure> {
+    Engine::new(config).map_err(|error| Failure::new(Refusal::Missing, format!("making the engine: {error:#}")))
+}
+
+/// The reason of a server that can have instances, but none from the pool.
+fn beyond_pool(failure: &Failure) -> Failure {
+    let message = format!(
+        "the server needs more than its pool of instances has; with the annotation wasm.skiff.internal/http-pooling: \"false\" it has no \
+         pool: {}",
+        failure.message
+    );
+    Failure::new(Refusal::Start, message)
 }
 
 impl Container {

@@ -14,6 +14,8 @@ mod cost;
 mod exec;
 #[path = "battery/first_start.rs"]
 mod first_start;
+#[path = "battery/fuel.rs"]
+mod fuel;
 #[path = "battery/guests.rs"]
 mod guests;
 #[path = "battery/harness.rs"]

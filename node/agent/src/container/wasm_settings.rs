@@ -1,10 +1,14 @@
-//! The settings of WASM containers, which are annotations of their Pod under one prefix. Pure.
+//! The settings of WASM containers, which are annotations under one prefix of their Pod and of its RuntimeClass. Pure.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
+use std::str::FromStr;
 
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use runtimes_contract::{
-    ContentKind, HTTP_CONCURRENCY_MAX, HTTP_INSTANCE_IDLE_MAX_S, HTTP_INSTANCE_REQUESTS_MAX, HTTP_TIMEOUT_MAX_S, HttpSettings, WasmProposal,
+    ContentKind, FUEL_MAX, HTTP_CONCURRENCY_MAX, HTTP_INSTANCE_IDLE_MAX_S, HTTP_INSTANCE_REQUESTS_MAX, HTTP_TIMEOUT_MAX_S, HttpSettings,
+    WasmProposal,
 };
 
 use super::ConfigError;
@@ -21,52 +25,86 @@ const HTTP_REQUEST_TIMEOUT: &str = "http-request-timeout-seconds";
 const HTTP_INSTANCE_REQUESTS: &str = "http-instance-requests";
 /// How long an instance waits for its next request.
 const HTTP_INSTANCE_IDLE: &str = "http-instance-idle-seconds";
+/// Whether its instances come from a pool.
+const HTTP_POOLING: &str = "http-pooling";
 /// The proposals that a guest may use beside those that are on by default.
 const PROPOSALS: &str = "proposals";
+/// How much a program, or each request of a server, may execute.
+const FUEL: &str = "fuel";
 
 /// The settings of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WasmSettings {
     pub(crate) http: HttpSettings,
     pub(crate) proposals: BTreeSet<WasmProposal>,
+    pub(crate) fuel: Option<u64>,
 }
 
-/// Reads the settings of a Pod for a container of this kind. They mean nothing to a Linux container.
-pub(crate) fn read(pod: &Pod, kind: ContentKind) -> Result<WasmSettings, ConfigError> {
+/// The annotations of a RuntimeClass that are settings.
+pub(crate) fn annotations(class: &ObjectMeta) -> BTreeMap<String, String> {
+    let all = class.annotations.iter().flatten().filter(|(annotation, _)| annotation.starts_with(PREFIX));
+    all.map(|(annotation, value)| (annotation.clone(), value.clone())).collect()
+}
+
+/// Reads the settings of a Pod for a container of this kind. They mean nothing to a Linux container. `class` is the Pod's RuntimeClass
+/// with its settings, each of which the Pod's own annotation of the same name replaces.
+pub(crate) fn read(pod: &Pod, class: Option<(&str, BTreeMap<String, String>)>, kind: ContentKind) -> Result<WasmSettings, ConfigError> {
     let mut settings = WasmSettings::default();
     if kind != ContentKind::Wasm {
         return Ok(settings);
     }
-    for (annotation, value) in pod.metadata.annotations.iter().flatten() {
-        let number = |max| number(annotation, value, max).map(Some);
-        let http = &mut settings.http;
-        match annotation.strip_prefix(PREFIX) {
-            Some(HTTP_CONCURRENCY) => http.concurrency = number(HTTP_CONCURRENCY_MAX)?,
-            Some(HTTP_ANSWER_TIMEOUT) => http.answer_timeout_s = number(HTTP_TIMEOUT_MAX_S)?,
-            Some(HTTP_REQUEST_TIMEOUT) => http.request_timeout_s = number(HTTP_TIMEOUT_MAX_S)?,
-            Some(HTTP_INSTANCE_REQUESTS) => http.instance_requests = number(HTTP_INSTANCE_REQUESTS_MAX)?,
-            Some(HTTP_INSTANCE_IDLE) => http.instance_idle_s = number(HTTP_INSTANCE_IDLE_MAX_S)?,
-            Some(PROPOSALS) => settings.proposals = proposals(annotation, value)?,
-            Some(_) => return Err(ConfigError(format!("annotation \"{annotation}\" is not a setting of WebAssembly containers"))),
-            None => {}
+    let own = pod.metadata.annotations.as_ref();
+    if let Some((class, annotations)) = class {
+        let is_not_replaced = |(annotation, _): &(String, String)| own.is_none_or(|own| !own.contains_key(annotation));
+        for (annotation, value) in annotations.into_iter().filter(is_not_replaced) {
+            settings.set(&annotation, &value, &format!("annotation \"{annotation}\" of RuntimeClass \"{class}\""))?;
         }
+    }
+    for (annotation, value) in own.into_iter().flatten() {
+        settings.set(annotation, value, &format!("annotation \"{annotation}\""))?;
     }
     Ok(settings)
 }
 
+impl WasmSettings {
+    /// Reads one annotation, which errors call `name`.
+    fn set(&mut self, annotation: &str, value: &str, name: &str) -> Result<(), ConfigError> {
+        let bounded = |max| number(name, value, max).map(Some);
+        let http = &mut self.http;
+        match annotation.strip_prefix(PREFIX) {
+            Some(HTTP_CONCURRENCY) => http.concurrency = bounded(HTTP_CONCURRENCY_MAX)?,
+            Some(HTTP_ANSWER_TIMEOUT) => http.answer_timeout_s = bounded(HTTP_TIMEOUT_MAX_S)?,
+            Some(HTTP_REQUEST_TIMEOUT) => http.request_timeout_s = bounded(HTTP_TIMEOUT_MAX_S)?,
+            Some(HTTP_INSTANCE_REQUESTS) => http.instance_requests = bounded(HTTP_INSTANCE_REQUESTS_MAX)?,
+            Some(HTTP_INSTANCE_IDLE) => http.instance_idle_s = bounded(HTTP_INSTANCE_IDLE_MAX_S)?,
+            Some(HTTP_POOLING) => http.pooling = Some(boolean(name, value)?),
+            Some(PROPOSALS) => self.proposals = proposals(name, value)?,
+            Some(FUEL) => self.fuel = Some(number(name, value, FUEL_MAX)?),
+            Some(_) => return Err(ConfigError(format!("{name} is not a setting of WebAssembly containers"))),
+            None => {}
+        }
+        Ok(())
+    }
+}
+
 /// A number from 1.
-fn number(annotation: &str, value: &str, max: u32) -> Result<u32, ConfigError> {
-    let number = value.parse().ok().filter(|number| (1..=max).contains(number));
-    number.ok_or_else(|| ConfigError(format!("annotation \"{annotation}\": {value:?} is not a number from 1 to {max}")))
+fn number<T: FromStr + PartialOrd + From<u8> + Display>(name: &str, value: &str, max: T) -> Result<T, ConfigError> {
+    let bounds = T::from(1_u8)..=max;
+    let number = value.parse::<T>().ok().filter(|number| bounds.contains(number));
+    number.ok_or_else(|| ConfigError(format!("{name}: {value:?} is not a number from 1 to {}", bounds.end())))
+}
+
+fn boolean(name: &str, value: &str) -> Result<bool, ConfigError> {
+    value.parse().map_err(|_| ConfigError(format!("{name}: {value:?} is neither \"true\" nor \"false\"")))
 }
 
 /// A list with commas; spaces around a name do not count, and an empty list names nothing.
-fn proposals(annotation: &str, value: &str) -> Result<BTreeSet<WasmProposal>, ConfigError> {
+fn proposals(setting: &str, value: &str) -> Result<BTreeSet<WasmProposal>, ConfigError> {
     let names = value.split(',').map(str::trim).filter(|_| !value.trim().is_empty());
     let parsed = names.map(|name| {
         name.parse::<WasmProposal>().map_err(|()| {
             let all = WasmProposal::ALL.map(WasmProposal::name).join(", ");
-            ConfigError(format!("annotation \"{annotation}\": {name:?} is not a proposal that can be switched on; those are {all}"))
+            ConfigError(format!("{setting}: {name:?} is not a proposal that can be switched on; those are {all}"))
         })
     });
     parsed.collect()
@@ -79,8 +117,17 @@ mod tests {
     use super::*;
 
     fn read(kind: ContentKind, annotations: Value) -> Result<WasmSettings, String> {
-        let pod: Pod = serde_json::from_value(json!({"metadata": {"name": "p", "annotations": annotations}})).expect("a Pod");
-        super::read(&pod, kind).map_err(|error| error.0)
+        read_with(None, kind, annotations)
+    }
+
+    /// With the annotations of a RuntimeClass `fast`.
+    fn read_with(class: Option<Value>, kind: ContentKind, own: Value) -> Result<WasmSettings, String> {
+        let pod: Pod = serde_json::from_value(json!({"metadata": {"name": "p", "annotations": own}})).expect("a Pod");
+        let class = class.map(|annotations| {
+            let meta = serde_json::from_value(json!({"name": "fast", "annotations": annotations})).expect("metadata");
+            ("fast", super::annotations(&meta))
+        });
+        super::read(&pod, class, kind).map_err(|error| error.0)
     }
 
     #[test]
@@ -140,5 +187,58 @@ mod tests {
             assert_eq!(proposals(ContentKind::Wasm, value), Err(message));
         }
         assert_eq!(proposals(ContentKind::Linux, "nonsense"), Ok(BTreeSet::new()), "a Linux container beside a WASM container");
+    }
+
+    #[test]
+    fn fuel_and_pooling_are_read_strictly() {
+        let max = i64::MAX.to_string();
+        let fuel = |value: &str| read(ContentKind::Wasm, json!({"wasm.skiff.internal/fuel": value})).map(|settings| settings.fuel);
+        for value in ["1", "1000000000", &max] {
+            assert_eq!(fuel(value), Ok(value.parse().ok()));
+        }
+        for value in ["0", "9223372036854775808", "-1", "", "1e9"] {
+            let message = format!("annotation \"wasm.skiff.internal/fuel\": {value:?} is not a number from 1 to {max}");
+            assert_eq!(fuel(value), Err(message));
+        }
+        let pooling =
+            |value: &str| read(ContentKind::Wasm, json!({"wasm.skiff.internal/http-pooling": value})).map(|settings| settings.http.pooling);
+        assert_eq!((pooling("true"), pooling("false")), (Ok(Some(true)), Ok(Some(false))));
+        for value in ["", "False", "0", "no"] {
+            let message = format!("annotation \"wasm.skiff.internal/http-pooling\": {value:?} is neither \"true\" nor \"false\"");
+            assert_eq!(pooling(value), Err(message));
+        }
+        assert_eq!(read(ContentKind::Wasm, json!(null)), Ok(WasmSettings::default()));
+    }
+
+    #[test]
+    fn the_settings_of_the_runtime_class_hold_where_the_pod_has_none() {
+        let class = json!({
+            "wasm.skiff.internal/fuel": "7", "wasm.skiff.internal/proposals": "threads", "wasm.skiff.internal/http-concurrency": "2",
+            "example.com/other": "x",
+        });
+        let with = |own: Value| read_with(Some(class.clone()), ContentKind::Wasm, own).expect("settings");
+        let all = |settings: WasmSettings| (settings.fuel, settings.proposals.len(), settings.http.concurrency, settings.http.pooling);
+        assert_eq!(all(with(json!(null))), (Some(7), 1, Some(2), None));
+        let own = json!({
+            "wasm.skiff.internal/fuel": "9", "wasm.skiff.internal/proposals": "", "wasm.skiff.internal/http-pooling": "false",
+        });
+        assert_eq!(all(with(own)), (Some(9), 0, Some(2), Some(false)));
+        let nothing = read_with(Some(class.clone()), ContentKind::Linux, json!(null));
+        assert_eq!(nothing, Ok(WasmSettings::default()), "a Linux container beside a WASM container");
+    }
+
+    #[test]
+    fn a_wrong_setting_of_the_runtime_class_is_named_unless_the_pod_replaces_it() {
+        let with = |class: Value, own: Value| read_with(Some(class), ContentKind::Wasm, own).map(|settings| settings.fuel);
+        let wrong = json!({"wasm.skiff.internal/fuel": "much"});
+        let message =
+            format!("annotation \"wasm.skiff.internal/fuel\" of RuntimeClass \"fast\": \"much\" is not a number from 1 to {}", i64::MAX);
+        assert_eq!(with(wrong.clone(), json!(null)), Err(message));
+        assert_eq!(with(wrong, json!({"wasm.skiff.internal/fuel": "3"})), Ok(Some(3)));
+        let unknown = "annotation \"wasm.skiff.internal/speed\" of RuntimeClass \"fast\" is not a setting of WebAssembly containers";
+        assert_eq!(with(json!({"wasm.skiff.internal/speed": "1"}), json!(null)), Err(unknown.to_owned()));
+        // The Pod's own fault is its own.
+        let message = format!("annotation \"wasm.skiff.internal/fuel\": \"\" is not a number from 1 to {}", i64::MAX);
+        assert_eq!(with(json!({"wasm.skiff.internal/fuel": "7"}), json!({"wasm.skiff.internal/fuel": ""})), Err(message));
     }
 }

@@ -62,6 +62,24 @@ async fn a_wrong_setting_of_a_wasm_container_is_named_and_may_be_corrected() {
 }
 
 #[tokio::test]
+async fn a_wrong_setting_of_a_runtime_class_is_named_and_the_pod_may_replace_it() {
+    let (cluster, _agent) = Cluster::running().await;
+    let classes: Api<k8s_openapi::api::node::v1::RuntimeClass> = Api::all(cluster.client.clone());
+    let setting = |value: &str| json!({"annotations": {"wasm.skiff.internal/fuel": value}});
+    let mut class = json!({"metadata": setting("much"), "handler": "wasmtime"});
+    class["metadata"]["name"] = json!("bounded");
+    classes.create(&PostParams::default(), &serde_json::from_value(class).expect("a class")).await.expect("created");
+    let mut spec = one("wasm:1");
+    spec["runtimeClassName"] = json!("bounded");
+    cluster.create("set", spec).await;
+    let status = cluster.status("set", "a reason", |status| waiting(status).0 == "CreateContainerConfigError").await;
+    let wanted = "annotation \"wasm.skiff.internal/fuel\" of RuntimeClass \"bounded\": \"much\" is not a number from 1 to ";
+    assert!(waiting(&status).1.starts_with(wanted), "{status}");
+    cluster.patch("set", json!({"metadata": setting("8")})).await;
+    cluster.ready("set").await;
+}
+
+#[tokio::test]
 async fn a_wasm_container_has_its_mounts_for_itself() {
     let (cluster, _agent) = Cluster::running().await;
     let mount = json!({"name": "v", "mountPath": "/v", "mountPropagation": "HostToContainer"});

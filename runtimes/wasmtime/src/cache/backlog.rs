@@ -72,12 +72,11 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
+    use crate::settings::CodeSettings;
 
     fn module(digest: &str) -> StoredModule {
-        StoredModule { file: "module.wasm".into(), digest: digest.to_owned(), proposals: BTreeSet::new() }
+        StoredModule { file: "module.wasm".into(), digest: digest.to_owned(), settings: CodeSettings::default() }
     }
 
     fn drained(queue: &mut Queue) -> Vec<String> {

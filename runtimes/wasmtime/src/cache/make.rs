@@ -1,6 +1,5 @@
 //! Compiles a module that is not in the cache, and names the result.
 
-use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -9,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use runtimes_contract::{RuntimeError, WasmProposal};
+use runtimes_contract::RuntimeError;
 use runtimes_host::blocking;
 use runtimes_host::files::{self, PRIVATE, write_atomic};
 use runtimes_host::helper::{Fault, HelperError, Job};
@@ -17,6 +16,7 @@ use runtimes_host::helper::{Fault, HelperError, Job};
 use super::look::{Look, Note, hashed, identity};
 use super::{Artifact, BYTES_MAX, Inner, StoredModule, sweep};
 use crate::compile::{ANSWER_LEN_MAX, Answer, MODULE_LEN_MAX, Question, bounds, low_priority, one_line};
+use crate::settings::CodeSettings;
 
 /// Ends the name of a file that is being written; before it stands the writer's pid.
 const FRESH: &str = "new";
@@ -30,20 +30,20 @@ pub(super) enum Priority {
     Low,
 }
 
-/// A module's file, and the proposals that it may use.
+/// A module's file, and the settings that shape its code.
 pub(super) struct Source {
     file: File,
     pub(super) len: u64,
-    proposals: BTreeSet<WasmProposal>,
+    settings: CodeSettings,
 }
 
 impl Source {
     pub(super) async fn open(module: &StoredModule) -> Result<Self, RuntimeError> {
-        let (path, proposals, reading) = (module.file.clone(), module.proposals.clone(), format!("reading {}", module.file.display()));
+        let (path, settings, reading) = (module.file.clone(), module.settings.clone(), format!("reading {}", module.file.display()));
         let opened = blocking(move || {
             let file = File::open(path)?;
             let len = file.metadata()?.len();
-            Ok::<_, io::Error>(Self { file, len, proposals })
+            Ok::<_, io::Error>(Self { file, len, settings })
         });
         opened.await.map_err(RuntimeError::io(reading))
     }
@@ -52,7 +52,7 @@ impl Source {
 impl Inner {
     /// Compiles a module and stores the result. [`RuntimeError::BadContent`] when the same module would fail again.
     pub(super) async fn make(&self, look: &Look, source: Source, priority: Priority) -> Result<Artifact, RuntimeError> {
-        let Source { file, len, proposals } = source;
+        let Source { file, len, settings } = source;
         if len > MODULE_LEN_MAX {
             return Err(RuntimeError::BadContent(format!("the WebAssembly file has {len} bytes; at most {MODULE_LEN_MAX} are compiled")));
         }
@@ -66,8 +66,8 @@ impl Inner {
             Priority::Usual => (self.compiler.clone(), bounds),
             Priority::Low => (self.compiler.clone().with_low_priority(), low_priority(bounds)),
         };
-        let question = Question { purpose: self.purpose, optimization: look.optimization, proposals };
-        let fingerprint = self.fingerprints.get(question.optimization, &question.proposals)?;
+        let question = Question { purpose: self.purpose, optimization: look.optimization, settings };
+        let fingerprint = self.fingerprints.get(question.optimization, &question.settings)?;
         let job = Job { root: &self.dir, bounds, question, files: vec![OwnedFd::from(file), OwnedFd::from(code)] };
         let begun = Instant::now();
         let answer: Answer = compiler.run(job).await.map_err(failed)?;

@@ -1,6 +1,9 @@
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, symlink};
 use std::time::Duration;
+
+use runtimes_contract::WasmProposal;
 
 use super::look::{Note, hashed, identity};
 use super::*;
@@ -27,7 +30,7 @@ fn compiler() -> Helper {
 }
 
 fn stored(file: impl Into<PathBuf>, digest: &str) -> StoredModule {
-    StoredModule { file: file.into(), digest: digest.to_owned(), proposals: BTreeSet::new() }
+    StoredModule { file: file.into(), digest: digest.to_owned(), settings: CodeSettings::default() }
 }
 
 const MODULE: &[u8] = b"\0asm\x01\0\0\0\x01\x04\x01\x60\0\0\x03\x02\x01\0\x07\x0a\x01\x06_start\0\0\x0a\x04\x01\x02\0\x0b";
@@ -398,19 +401,23 @@ async fn a_compilation_goes_on_for_the_callers_that_still_wait() {
 }
 
 #[test]
-fn the_name_of_code_has_what_its_proposals_switch_on() {
+fn the_name_of_code_has_the_settings_that_shape_it() {
     let scratch = Scratch::new();
     let cache = scratch.open();
     let without = stored("module.wasm", "sha256:test");
-    let module = StoredModule { proposals: BTreeSet::from([WasmProposal::Threads]), ..without.clone() };
-    for optimization in [Optimization::Full, Optimization::None] {
-        let fingerprint = |proposals: &BTreeSet<WasmProposal>| {
-            fingerprint_of(&Question { purpose: Purpose::Container, optimization, proposals: proposals.clone() }).unwrap()
-        };
-        let key = cache.inner.look(&module, optimization).unwrap().key;
-        assert_eq!(key, module.key(&fingerprint(&module.proposals)));
-        assert_ne!(key, module.key(&fingerprint(&without.proposals)));
-        assert_eq!(cache.inner.look(&without, optimization).unwrap().key, without.key(&fingerprint(&without.proposals)));
+    let threads = CodeSettings { proposals: BTreeSet::from([WasmProposal::Threads]), has_fuel: false };
+    for settings in [threads, CodeSettings { has_fuel: true, ..CodeSettings::default() }] {
+        let module = StoredModule { settings, ..without.clone() };
+        for optimization in [Optimization::Full, Optimization::None] {
+            let fingerprint = |settings: &CodeSettings| {
+                fingerprint_of(&Question { purpose: Purpose::Container, optimization, settings: settings.clone() }).unwrap()
+            };
+            let key = cache.inner.look(&module, optimization).unwrap().key;
+            assert_eq!(key, module.key(&fingerprint(&module.settings)));
+            assert_ne!(key, module.key(&fingerprint(&without.settings)));
+            assert_ne!(module.key(""), without.key(""));
+            assert_eq!(cache.inner.look(&without, optimization).unwrap().key, without.key(&fingerprint(&without.settings)));
+        }
     }
 }
 

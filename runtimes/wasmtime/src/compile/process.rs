@@ -1,16 +1,15 @@
 //! The confined process that compiles what it is asked for. Its first file is the module, its second gets the machine
 //! code. It accepts no machine code from outside, so that nobody can pass foreign code to the node by it.
 
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 
-use runtimes_contract::WasmProposal;
 use runtimes_host::helper::{Fault, Rights, serve};
 use serde::{Deserialize, Serialize};
 
 use super::{MODULE_LEN_MAX, Optimization, Purpose, abi_of, compile, engine, fingerprint, proposals::explained};
 use crate::kind::{Abi, Kind};
+use crate::settings::CodeSettings;
 
 /// What is compiled.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -19,8 +18,8 @@ pub(crate) struct Question {
     pub purpose: Purpose,
     /// How fast the code is.
     pub optimization: Optimization,
-    /// The proposals that it may use beside those that are on by default.
-    pub proposals: BTreeSet<WasmProposal>,
+    /// What shapes the code beside the module. A plugin has settings of its own.
+    pub settings: CodeSettings,
 }
 
 /// The result.
@@ -50,9 +49,9 @@ fn answer(question: Question, files: Vec<File>) -> Result<Answer, Fault> {
     };
     let engine_of = |abi| engine(&question, abi).map_err(|error| Fault::System(format!("{error:#}")));
     let (usual, engine) = (engine_of(Abi::Sync)?, engine_of(abi)?);
-    let Question { purpose, ref proposals, .. } = question;
+    let Question { purpose, ref settings, .. } = question;
     let compiled = compile(&engine, abi, purpose, &bytes).map_err(|complaint| {
-        let explained = if purpose == Purpose::Container { explained(complaint, &bytes, proposals) } else { complaint };
+        let explained = if purpose == Purpose::Container { explained(complaint, &bytes, &settings.proposals) } else { complaint };
         Fault::Content(explained.to_string())
     })?;
     let written = (&code).write_all(&compiled.code);

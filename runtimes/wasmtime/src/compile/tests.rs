@@ -1,9 +1,8 @@
-use std::collections::BTreeSet;
-
 use super::*;
+use crate::settings::CodeSettings;
 
 fn question(purpose: Purpose) -> Question {
-    Question { purpose, optimization: Optimization::Full, proposals: BTreeSet::new() }
+    Question { purpose, optimization: Optimization::Full, settings: CodeSettings::default() }
 }
 
 fn complaint(bytes: &[u8]) -> String {
@@ -59,7 +58,7 @@ fn the_fingerprint_is_the_same_in_every_engine_of_ours() {
     let [one, two] =
         [Purpose::Container; 2].map(|purpose| engine(&question(purpose), Abi::Sync).unwrap()).map(|engine| fingerprint(&engine));
     assert_eq!((one.len(), &one), (64, &two));
-    let mut other = crate::settings::config(&BTreeSet::new(), Abi::Sync);
+    let mut other = config(&CodeSettings::default(), Abi::Sync);
     other.epoch_interruption(false);
     assert_ne!(fingerprint(&Engine::new(&other).unwrap()), one);
 }
@@ -68,10 +67,10 @@ fn the_fingerprint_is_the_same_in_every_engine_of_ours() {
 #[test]
 fn code_without_optimization_has_a_key_of_its_own_and_runs_in_the_same_engine() {
     let [quick, full] = [Optimization::None, Optimization::Full].map(|optimization| {
-        engine(&Question { purpose: Purpose::Container, optimization, proposals: BTreeSet::new() }, Abi::Sync).unwrap()
+        engine(&Question { purpose: Purpose::Container, optimization, settings: CodeSettings::default() }, Abi::Sync).unwrap()
     });
     assert_ne!(fingerprint(&quick), fingerprint(&full));
-    let shim = Engine::new(&crate::settings::config(&BTreeSet::new(), Abi::Sync)).unwrap();
+    let shim = Engine::new(&config(&CodeSettings::default(), Abi::Sync)).unwrap();
     let bytes = wat(r#"(module (func (export "_start")) (func (export "twice") (param i32) (result i32)
         (i32.add (local.get 0) (local.get 0))))"#);
     let codes = [&quick, &full].map(|engine| compile(engine, Abi::Sync, Purpose::Container, &bytes).unwrap().code);

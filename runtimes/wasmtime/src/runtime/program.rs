@@ -23,6 +23,7 @@ use runtimes_host::{Keyed, blocking};
 use crate::builtin::Builtin;
 use crate::cache::{Artifact, Cache, Identity, StoredModule, hashed};
 use crate::compile::MODULE_LEN_MAX;
+use crate::settings::CodeSettings;
 use crate::user::{ids, node_ids};
 
 /// Where a program is looked up whose name has no slash, if the container has no `PATH`.
@@ -74,7 +75,7 @@ impl Programs {
             let _reading = reading;
             find(&owned, &wanted)?.digest(&digests)
         });
-        let module = StoredModule { file: PathBuf::new(), digest: digest.await?, proposals: spec.proposals.clone() };
+        let module = StoredModule { file: PathBuf::new(), digest: digest.await?, settings: CodeSettings::of(spec) };
         if let Some(artifact) = self.cache.compiled(&module).await? {
             return Ok(artifact);
         }

@@ -26,6 +26,7 @@ async fn run_module(engine: &Engine, module: &Module, guest: &Guest) -> wasmtime
     let linker = module_linker(engine)?;
     let mut store = Store::new(engine, ModuleHost { wasi: guest.wasi()?.build_p1(), limits: guest.limits() });
     store.limiter(|host| &mut host.limits);
+    guest.set_fuel(&mut store)?;
     stop_at_signal(&mut store)?;
     let instance = linker.instantiate_async(&mut store, module).await?;
     store.data_mut().limits.count_all();
@@ -38,6 +39,7 @@ async fn run_component(engine: &Engine, component: &Component, (kind, abi): (Kin
     let linker = component_linker(engine, abi)?;
     let mut store = Store::new(engine, guest.component_host()?);
     store.limiter(|host| &mut host.limits);
+    guest.set_fuel(&mut store)?;
     stop_at_signal(&mut store)?;
     let result = if kind == Kind::AsyncCommand {
         let command = p3::bindings::Command::instantiate_async(&mut store, component, &linker).await?;

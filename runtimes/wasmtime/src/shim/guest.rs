@@ -7,7 +7,7 @@ use runtimes_contract::{ContainerSpec, Exit, HttpSettings, Resources, WasmPropos
 use runtimes_shim::launch::Refusal;
 use runtimes_shim::record::now_ms;
 use wasmtime::component::{Component, ResourceTable};
-use wasmtime::{Engine, Module};
+use wasmtime::{Engine, Module, Trap};
 use wasmtime_wasi::{I32Exit, WasiCtxBuilder};
 use wasmtime_wasi_http::WasiHttpCtx;
 
@@ -153,6 +153,19 @@ impl Guest {
         &self.spec.resources
     }
 
+    /// Gives a program, or an instance for its next request, the fuel that it may use. Without the setting, none is counted.
+    pub fn set_fuel<T>(&self, store: &mut wasmtime::Store<T>) -> wasmtime::Result<()> {
+        self.spec.fuel.map_or(Ok(()), |fuel| store.set_fuel(fuel))
+    }
+
+    /// The reason why a guest failed, with the setting that did it.
+    pub fn explained(&self, error: wasmtime::Error) -> wasmtime::Error {
+        match self.spec.fuel.filter(|_| error.downcast_ref::<Trap>() == Some(&Trap::OutOfFuel)) {
+            Some(fuel) => error.context(format!("the guest used up its fuel of {fuel} (annotation wasm.skiff.internal/fuel)")),
+            None => error,
+        }
+    }
+
     /// The share of one instance in the budget.
     pub fn limits(&self) -> Limits {
         Limits::new(&self.budget)
@@ -180,7 +193,7 @@ pub fn ended(guest: &Guest, result: wasmtime::Result<i32>) -> Exit {
         Ok(code) => exit(code & 0xff, None, String::new()),
         Err(error) => match error.downcast_ref::<I32Exit>() {
             Some(I32Exit(code)) => exit(code & 0xff, None, String::new()),
-            None => failed(guest, &format!("{error:?}")),
+            None => failed(guest, &format!("{:?}", guest.explained(error))),
         },
     }
 }

@@ -19,6 +19,7 @@ use wasmtime_wasi_http::p3;
 use wasmtime_wasi_http::p3::bindings::{Service, ServicePre};
 use wasmtime_wasi_http::{Error, WasiBody, WasiHttpView as _};
 
+use super::guest::Guest;
 use crate::host::{ComponentHost, component_linker};
 use crate::kind::{Abi, Kind};
 
@@ -124,6 +125,11 @@ impl Linked {
 }
 
 impl Handler {
+    /// Gives an instance that has handled a request the fuel for the next one.
+    pub fn set_fuel(&mut self, guest: &Guest) -> wasmtime::Result<()> {
+        guest.set_fuel(&mut self.store)
+    }
+
     /// Handles one request until the guest has nothing left to do for it. Whether the instance may handle another one.
     pub async fn handle(&mut self, request: Request<WasiBody>, reply: Reply) -> wasmtime::Result<bool> {
         let Self { store, exports } = self;

@@ -205,8 +205,16 @@ impl Server {
 
     async fn run(&self, request: Request<WasiBody>, reply: Reply) -> wasmtime::Result<()> {
         let _ticking = self.ticker.run();
+        self.handle(request, reply).await.map_err(|error| self.guest.explained(error))
+    }
+
+    /// The fuel of a request pays also for a new instance.
+    async fn handle(&self, request: Request<WasiBody>, reply: Reply) -> wasmtime::Result<()> {
         let mut handler = match self.instances.take() {
-            Some(handler) => handler,
+            Some(mut handler) => {
+                handler.instance.set_fuel(&self.guest)?;
+                handler
+            }
             None => Reusable::new(self.instantiate().await?),
         };
         if handler.instance.handle(request, reply).await? {
@@ -218,6 +226,7 @@ impl Server {
     async fn instantiate(&self) -> wasmtime::Result<Handler> {
         let mut store = Store::new(&self.engine, self.guest.component_host()?);
         store.limiter(|host| &mut host.limits);
+        self.guest.set_fuel(&mut store)?;
         store.set_epoch_deadline(1);
         store.epoch_deadline_async_yield_and_update(1);
         self.component.instantiate(store).await

@@ -13,8 +13,13 @@ use crate::http::{Network, until_counted, web_of};
 
 /// A server whose instances handle so many requests.
 async fn serve(harness: &Wasmtime, network: &Network, instance_requests: Option<u32>, idle_s: u32) -> ContainerSpec {
+    let http = HttpSettings { instance_requests, instance_idle_s: Some(idle_s), ..HttpSettings::default() };
+    serve_with(harness, network, http).await
+}
+
+async fn serve_with(harness: &Wasmtime, network: &Network, http: HttpSettings) -> ContainerSpec {
     let mut spec = web_of(harness, network, "web", &components::counts_own_requests());
-    spec.http = HttpSettings { instance_requests, instance_idle_s: Some(idle_s), ..HttpSettings::default() };
+    spec.http = http;
     spec.resources.memory_limit_bytes = Some(32 << 20);
     let runtime = harness.runtime();
     runtime.create(&spec).await.unwrap();
@@ -71,14 +76,18 @@ async fn an_instance_handles_as_many_requests_as_allowed_and_none_after_a_failur
 async fn the_memory_of_an_instance_counts_until_it_is_dropped() {
     let (harness, network) = (Wasmtime::new(), Network::new("grow"));
     let runtime = harness.runtime();
-    let spec = serve(&harness, &network, Some(1_000), 3_600).await;
-    // Of the limit of 32 MiB the guest may have 28: its memory, which begins with 64 KiB, grows by 4 MiB in each of six requests.
-    for wanted in 1..=6 {
-        assert_eq!(ask(&network, "/grow").await, Some(wanted));
+    // With the pool and without.
+    for pooling in [None, Some(false)] {
+        let http = HttpSettings { instance_requests: Some(1_000), instance_idle_s: Some(3_600), pooling, ..HttpSettings::default() };
+        let spec = serve_with(&harness, &network, http).await;
+        // Of the limit of 32 MiB the guest may have 28: its memory, which begins with 64 KiB, grows by 4 MiB in each of six requests.
+        for wanted in 1..=6 {
+            assert_eq!(ask(&network, "/grow").await, Some(wanted), "{pooling:?}");
+        }
+        assert_eq!(ask(&network, "/grow").await, None, "{pooling:?}");
+        assert_eq!(ask(&network, "/grow").await, Some(1), "the memory is free again: {pooling:?}");
+        runtime.remove(&spec.id).await.unwrap();
     }
-    assert_eq!(ask(&network, "/grow").await, None);
-    assert_eq!(ask(&network, "/grow").await, Some(1), "the memory is free again");
-    runtime.remove(&spec.id).await.unwrap();
 }
 
 #[tokio::test]

@@ -16,13 +16,13 @@ use super::{Effects, cpus, volume_text};
 use crate::container::files::FqdnTooLong;
 use crate::container::processes::PauseContainer;
 use crate::container::resolv::Cluster;
-use crate::container::{self, files, resources};
+use crate::container::{self, files, resources, wasm_settings};
 use crate::devices;
 use crate::enforce;
 use crate::error::chain;
 use crate::layout::PodName;
 use crate::reason::Reason;
-use crate::record::PodSandbox;
+use crate::record::{PodSandbox, SandboxClass};
 use crate::sysctls;
 use crate::user_namespaces::RangeError;
 use crate::worker::learn::Report;
@@ -84,7 +84,8 @@ impl Effects {
     async fn create_sandbox(&self, pause: Option<PauseContainer>, adopted: bool) -> Result<PodSandbox, Reason> {
         let sysctls = if adopted { Vec::new() } else { self.sysctls()? };
         let class = self.runtime_class().await?;
-        let first_id = self.first_id(class.as_ref().map(|(_, handler)| handler.as_str())).await?;
+        let handler = class.as_ref().map(|class| class.handler.as_str());
+        let first_id = self.first_id(handler).await?;
         devices::prepare(&self.pod, &self.node.objects).await?;
         let volumes = async { self.set_up_volumes().await.map_err(|error| Reason::new("FailedMount", volume_text(&error))) };
         // Each task runs to its end, whatever the results of the others are: a dropped one would leave threads that work while
@@ -106,20 +107,20 @@ impl Effects {
             Err(_) => return Err(SandboxError::Interrupted.into()),
         }
         // Last, so that no pause container runs in a sandbox that could not be made.
-        let handler = class.as_ref().map(|(_, handler)| handler.as_str());
         let pause = self.pause(&sandbox, handler, pause).await.map_err(SandboxError::Pause)?;
         Ok(PodSandbox { sandbox, ip, volumes_due, pause, class })
     }
 
-    async fn runtime_class(&self) -> Result<Option<(String, String)>, SandboxError> {
-        let class = self.pod.spec.as_ref().and_then(|spec| spec.runtime_class_name.clone()).filter(|class| !class.is_empty());
-        let Some(class) = class else { return Ok(None) };
-        let handler = self.node.objects.handler(&class).await.map_err(SandboxError::Api)?;
-        let handler = handler.ok_or_else(|| SandboxError::NoRuntimeClass(class.clone()))?;
+    async fn runtime_class(&self) -> Result<Option<SandboxClass>, SandboxError> {
+        let name = self.pod.spec.as_ref().and_then(|spec| spec.runtime_class_name.clone()).filter(|name| !name.is_empty());
+        let Some(name) = name else { return Ok(None) };
+        let class = self.node.objects.class(&name).await.map_err(SandboxError::Api)?;
+        let class = class.ok_or_else(|| SandboxError::NoRuntimeClass(name.clone()))?;
+        let handler = class.handler.clone();
         if self.node.parts.by_handler(&handler).is_none() {
             return Err(SandboxError::NoRuntime(handler));
         }
-        Ok(Some((class, handler)))
+        Ok(Some(SandboxClass { name, handler, wasm_settings: wasm_settings::annotations(&class.metadata) }))
     }
 
     /// The node's id of the root of the Pod's user namespace, if the Pod has one. It is recorded on disk.

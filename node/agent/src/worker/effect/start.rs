@@ -19,7 +19,8 @@ use super::{Effects, devices, volume_text};
 use crate::cleanup;
 use crate::container::processes::{self, ProcessesError, TargetInstance};
 use crate::container::spec::Ingredients;
-use crate::container::{self, ConfigError, Role, env, runtime_choice, security, spec, wasm_settings};
+use crate::container::wasm_settings::{self, WasmSettings};
+use crate::container::{self, ConfigError, Role, env, runtime_choice, security, spec};
 use crate::enforce;
 use crate::error::chain;
 use crate::layout::{PodName, container_id, spec_hash};
@@ -73,7 +74,7 @@ impl Effects {
         let NextInstance { attempt, image, sandbox, .. } = next;
         let attempt = *attempt;
         let config_fault = |error: ConfigError| unmade("CreateContainerConfigError", error.0);
-        let class = sandbox.class.as_ref().map(|(class, handler)| (class.as_str(), handler.as_str()));
+        let class = sandbox.class.as_ref().map(|class| (class.name.as_str(), class.handler.as_str()));
         let reference = container.image.as_deref().unwrap_or_default();
         let runtime = runtime_choice::choose(&self.node.parts, class, reference, image.kind).map_err(config_fault)?;
         runtime_choice::check_abilities(container, image.kind).map_err(config_fault)?;
@@ -198,6 +199,16 @@ impl Effects {
         env::variables(&self.pod, container, &sources).await
     }
 
+    /// The settings of a container that starts now: those of its Pod's RuntimeClass at this moment, and those of its Pod.
+    fn wasm_settings(&self, sandbox: &PodSandbox, kind: ContentKind) -> Result<WasmSettings, ConfigError> {
+        let class = sandbox.class.as_ref().map(|class| {
+            let present = self.node.objects.cached_class(&class.name);
+            let settings = present.map_or_else(|| class.wasm_settings.clone(), |present| wasm_settings::annotations(&present.metadata));
+            (class.name.as_str(), settings)
+        });
+        wasm_settings::read(&self.pod, class, kind)
+    }
+
     /// Pod and target decide.
     fn processes(&self, kind: ContentKind, sandbox: &PodSandbox, target: Option<&TargetInstance>) -> Result<Processes, ProcessesError> {
         let target = target.map(|target| {
@@ -227,7 +238,7 @@ impl Effects {
         let seccomp = security::seccomp(&self.pod, container, content.kind(), &self.node.layout.seccomp_profiles());
         let seccomp = seccomp.map_err(|error| unmade("CreateContainerError", error.0))?;
         let keeps_projects = self.keeps_projects(content.kind()).await;
-        let settings = wasm_settings::read(&self.pod, content.kind());
+        let settings = self.wasm_settings(sandbox, content.kind());
         let settings = settings.map_err(|error| unmade("CreateContainerConfigError", error.0))?;
         let grace = self.pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds).unwrap_or(GRACE_SECONDS);
         let machine = &self.node.machine;
@@ -253,6 +264,7 @@ impl Effects {
         devices::add(&mut spec, plugin_devices);
         spec.http = settings.http;
         spec.proposals = settings.proposals;
+        spec.fuel = settings.fuel;
         if spec.args.is_empty() {
             return Err(unmade("CreateContainerError", "no command specified".to_owned()));
         }
