@@ -77,36 +77,63 @@ fn a_full_disk_is_reported_loses_nothing_and_is_recovered_from() {
     assert_eq!(cluster.trace(), before);
 }
 
-const PATIENT: &str = r#"
+/// Pods with files on the disk. The important one has more than it requests, and the modest one less.
+const WRITERS: &str = r#"
 apiVersion: v1
 kind: Pod
 metadata: {name: patient}
 spec:
+  priorityClassName: important
   terminationGracePeriodSeconds: 600
   containers:
     - name: main
       image: samples/tools:latest
       imagePullPolicy: Never
-      command: [sh, -c, "trap 'sleep 4; exit 5' TERM; while true; do sleep 0.1; done"]
+      command: [sh, -c, "trap 'sleep 4; exit 5' TERM; dd if=/dev/zero of=/f bs=1M count=16; touch /written; while true; do sleep 0.1; done"]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: modest}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers:
+    - name: main
+      image: samples/tools:latest
+      imagePullPolicy: Never
+      command: [sh, -c, "dd if=/dev/zero of=/f bs=1M count=8; touch /written; exec sleep 1000000"]
+      resources: {requests: {ephemeral-storage: 24Mi}}
 "#;
 
 #[test]
 fn a_disk_that_fills_slowly_gives_pods_time_to_end() {
-    let flags = ["up", "--eviction-hard=nodefs.available<1Mi", "--eviction-soft=nodefs.available<60%"];
+    let flags = ["up", "--eviction-hard=nodefs.available<1Mi", "--eviction-soft=nodefs.available<35%"];
     let grace = ["--eviction-soft-grace-period=nodefs.available=3s", "--eviction-max-pod-grace-period=-1"];
-    let mut cluster = Cluster::prepared_on_disk(Net::alone(), &[&flags[..], &grace].concat(), 2 * DISK_MEGABYTES);
+    let transition = ["--eviction-pressure-transition-period=2s"];
+    let mut cluster = Cluster::prepared_on_disk(Net::alone(), &[&flags[..], &grace, &transition].concat(), 2 * DISK_MEGABYTES);
     cluster.start();
     cluster.skiff(&["image", "import", "samples/tools:latest", &tests::cluster::sample("tools.tar")]).ok();
-    cluster.kubectl().until_usable("default");
-    cluster.kubectl().apply(PATIENT).ok();
-    cluster.kubectl().until_ready("patient");
+    let kubectl = cluster.kubectl();
+    kubectl.until_usable("default");
+    kubectl.ok("create priorityclass important --value=1000");
+    kubectl.apply(WRITERS).ok();
+    for pod in ["patient", "modest"] {
+        eventually(&format!("{pod} has written"), || {
+            let ran = kubectl.run(&["exec", pod, "--", "test", "-e", "/written"]);
+            if ran.succeeded() { Ok(()) } else { Err(ran.to_string()) }
+        });
+    }
     cluster.disk().fill_to_percent(70);
-    cluster.kubectl().ok("wait --for=condition=DiskPressure node --all --timeout=30s");
-    cluster.kubectl().until("pod/patient", "/status/phase", "Failed");
-    let status = cluster.kubectl().field("pod/patient", "/status");
+    kubectl.ok("wait --for=condition=DiskPressure node --all --timeout=30s");
+    kubectl.until("pod/patient", "/status/phase", "Failed");
+    let status = kubectl.field("pod/patient", "/status");
     assert_eq!(status["reason"], "Evicted");
-    assert!(status["message"].as_str().unwrap_or_default().starts_with("The node was low on resource: ephemeral-storage. "), "{status:#}");
+    let message = status["message"].as_str().unwrap_or_default();
+    assert!(message.starts_with("The node was low on resource: ephemeral-storage. "), "{status:#}");
+    assert!(message.ends_with("request is 0, has larger consumption of ephemeral-storage. "), "{status:#}");
     assert_eq!(status["containerStatuses"][0]["state"]["terminated"]["exitCode"], 5, "it ended by itself");
+    // What it had is enough: nobody else leaves.
+    kubectl.ok("wait --for=condition=DiskPressure=False node --all --timeout=60s");
+    kubectl.until_ready("modest");
 }
 
 /// Writes files until its node has none left.

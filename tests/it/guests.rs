@@ -39,6 +39,21 @@ const FILES: &str = "
         (then (call $exit (i32.const 99))))
       (call $exit (local.get $failed)))";
 
+/// Prints the file `text` of its first directory, or ends with the error number of opening it.
+const READS: &str = "
+    (import \"wasi_snapshot_preview1\" \"path_open\" (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
+    (import \"wasi_snapshot_preview1\" \"fd_read\" (func $read (param i32 i32 i32 i32) (result i32)))
+    (import \"wasi_snapshot_preview1\" \"fd_write\" (func $write (param i32 i32 i32 i32) (result i32)))
+    (data (i32.const 100) \"text\")
+    (func (export \"_start\") (local $failed i32)
+      (local.set $failed (call $open (i32.const 3) (i32.const 1) (i32.const 100) (i32.const 4) (i32.const 0)
+        (i64.const 2) (i64.const 2) (i32.const 0) (i32.const 40)))
+      (if (local.get $failed) (then (call $exit (local.get $failed))))
+      (i32.store (i32.const 0) (i32.const 1024)) (i32.store (i32.const 4) (i32.const 1024))
+      (drop (call $read (i32.load (i32.const 40)) (i32.const 0) (i32.const 1) (i32.const 8)))
+      (i32.store (i32.const 4) (i32.load (i32.const 8)))
+      (drop (call $write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 8))))";
+
 #[test]
 fn guests_get_what_they_are_made_for() {
     let cluster = Cluster::up();
@@ -59,12 +74,14 @@ fn guests_get_what_they_are_made_for() {
     import("collects", &module(COLLECTS));
     import("threads", &module(THREADS));
     import("files", &module(FILES));
+    import("reads", &module(READS));
     let image = image_with_files(work.path(), &module(FILES));
     cluster.skiff(&["image", "import", "guests/image:v1", &image.display().to_string()]).ok();
 
     exit_codes_of_components_arrive(&kubectl);
     components_of_wasi_0_3_run(&kubectl);
     values_of_config_maps_and_secrets_are_configuration(&kubectl);
+    files_of_root_need_a_group(&kubectl);
     proposals_are_on_or_named(&kubectl);
     files_of_an_image_are_the_guests_root(&kubectl);
     a_volume_may_be_the_guests_root(&kubectl);
@@ -193,6 +210,20 @@ fn values_of_config_maps_and_secrets_are_configuration(kubectl: &Kubectl<'_>) {
     assert_eq!(ends_with(kubectl, "from-map", 0), "[info] config: green\n[warn] keyvalue: keyvalue\n");
     assert_eq!(ends_with(kubectl, "from-secret", 0), "[info] config: blue\n[warn] keyvalue: keyvalue\n");
     ends_with(kubectl, "without", 1);
+}
+
+/// A guest is never root: it reads a Secret's file that is for its owner alone if the Pod has a group for files.
+fn files_of_root_need_a_group(kubectl: &Kubectl<'_>) {
+    for (name, security) in [("secret-of-root", json!({})), ("secret-of-group", json!({"fsGroup": 3000}))] {
+        let mut reader = pod(name, "reads", json!({}), json!({"volumeMounts": [{"name": "keys", "mountPath": "/keys"}]}));
+        let source = json!({"secretName": "keys", "defaultMode": 0o400, "items": [{"key": "colour", "path": "text"}]});
+        reader["spec"]["volumes"] = json!([{"name": "keys", "secret": source}]);
+        reader["spec"]["securityContext"] = security;
+        kubectl.apply(&reader.to_string()).ok();
+    }
+    // WASI's EACCES.
+    assert_eq!(ends_with(kubectl, "secret-of-root", 2), "");
+    assert_eq!(ends_with(kubectl, "secret-of-group", 0), "blue");
 }
 
 fn proposals_are_on_or_named(kubectl: &Kubectl<'_>) {

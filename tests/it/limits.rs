@@ -1,5 +1,7 @@
 //! What holds for a Pod as a whole, or for none of its containers: limits of `spec.resources`, sysctls that the node allows, groups of the
-//! image, and privileges that a WebAssembly container cannot have.
+//! image, and privileges that a WebAssembly container cannot have. Then what a running Pod gets when its resources change.
+
+mod resizes;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -70,7 +72,7 @@ spec:
 fn limits_and_rights_of_a_whole_pod_hold() {
     let cluster = Cluster::up_with(&["--allowed-unsafe-sysctls=kernel.msg*,net.core.somaxconn"]);
     let kubectl = cluster.kubectl();
-    kubectl.apply(PODS).ok();
+    kubectl.apply(&format!("{PODS}---{}", resizes::ELASTIC)).ok();
     for pod in ["whole", "strict"] {
         kubectl.until_ready(pod);
     }
@@ -82,6 +84,8 @@ fn limits_and_rights_of_a_whole_pod_hold() {
         let said = waiting["message"].as_str().is_some_and(|message| message.contains("has securityContext.privileged: a WebAssembly"));
         if said && waiting["reason"] == "CreateContainerConfigError" { Ok(()) } else { Err(waiting.to_string()) }
     });
+    resizes::a_container_starts_again_if_its_policy_says_so(&kubectl);
+    resizes::room_goes_to_the_first_in_line(&kubectl);
 }
 
 fn limits_of_the_whole_pod_hold(kubectl: &Kubectl<'_>) {

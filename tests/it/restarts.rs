@@ -1,4 +1,5 @@
-//! What follows the end of a container: its restart rules, its own policy and that of its Pod, on the real kernel.
+//! What follows the end of a container: its restart rules, its own policy and that of its Pod, on the real kernel. A failed probe is
+//! such an end.
 
 use serde_json::json;
 use tests::{Cluster, Kubectl, eventually};
@@ -80,6 +81,50 @@ spec:
       restartPolicy: Never
       command: [sleep, "1000000"]
       livenessProbe: {exec: {command: ["false"]}, periodSeconds: 1, failureThreshold: 1}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: sick-never}
+spec:
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 1
+  containers:
+    - name: lives
+      image: samples/tools:latest
+      imagePullPolicy: Never
+      command: [sleep, "1000000"]
+      livenessProbe: {exec: {command: ["false"]}, periodSeconds: 1, failureThreshold: 1}
+    - name: starts
+      image: samples/tools:latest
+      imagePullPolicy: Never
+      command: [sleep, "1000000"]
+      startupProbe: {exec: {command: ["false"]}, periodSeconds: 1, failureThreshold: 1}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: sick-once}
+spec:
+  restartPolicy: OnFailure
+  terminationGracePeriodSeconds: 20
+  volumes: [{name: work, emptyDir: {}}]
+  containers:
+    - name: polite
+      image: samples/tools:latest
+      imagePullPolicy: Never
+      command: [sh, -c, "trap 'exit 0' TERM; test -e /work/tried && touch /work/well; touch /work/tried; while true; do sleep 0.1; done"]
+      livenessProbe: {exec: {command: [test, -e, /work/well]}, periodSeconds: 1, timeoutSeconds: 10, failureThreshold: 2}
+      volumeMounts: [{name: work, mountPath: /work, subPath: polite}]
+    - name: stubborn
+      image: samples/tools:latest
+      imagePullPolicy: Never
+      command: [sh, -c, "test -e /work/tried && touch /work/well; touch /work/tried; exec sleep 1000000"]
+      livenessProbe:
+        exec: {command: [test, -e, /work/well]}
+        periodSeconds: 1
+        timeoutSeconds: 10
+        failureThreshold: 2
+        terminationGracePeriodSeconds: 1
+      volumeMounts: [{name: work, mountPath: /work, subPath: stubborn}]
 "#;
 
 #[test]
@@ -88,6 +133,7 @@ fn containers_end_and_start_again_by_their_rules() {
     let kubectl = cluster.kubectl();
     kubectl.apply(PODS).ok();
     rules_go_before_policies(&kubectl);
+    failed_probes_ask_the_pods_policy(&kubectl);
     a_rule_restarts_all_containers(&kubectl);
     wrong_rules_are_rejected(&kubectl);
 }
@@ -113,6 +159,32 @@ fn rules_go_before_policies(kubectl: &Kubectl<'_>) {
     assert_eq!(kubectl.field("pod/sick", "/status/containerStatuses/0/restartCount"), 0);
     let described = kubectl.ok("describe pod sick");
     assert!(described.contains("Container main failed liveness probe") && !described.contains("will be restarted"), "{described}");
+}
+
+/// Under `OnFailure` another instance follows, also after one that ended with 0 when it got the signal.
+fn failed_probes_ask_the_pods_policy(kubectl: &Kubectl<'_>) {
+    kubectl.until("pod/sick-never", "/status/phase", "Failed");
+    let described = kubectl.ok("describe pod sick-never");
+    for (index, container, probe) in [(0, "lives", "liveness"), (1, "starts", "startup")] {
+        let status = kubectl.field("pod/sick-never", &format!("/status/containerStatuses/{index}"));
+        let ended = &status["state"]["terminated"];
+        assert_eq!((&status["name"], &status["restartCount"]), (&json!(container), &json!(0)), "{status}");
+        assert_eq!((&ended["exitCode"], &ended["reason"]), (&json!(137), &json!("Error")), "{status}");
+        assert!(described.contains(&format!("Container {container} failed {probe} probe")), "{described}");
+    }
+    assert!(!described.contains("will be restarted"), "{described}");
+
+    for (index, container, code, reason) in [(0, "polite", 0, "Completed"), (1, "stubborn", 137, "Error")] {
+        kubectl.until("pod/sick-once", &format!("/status/containerStatuses/{index}/restartCount"), 1);
+        let status = kubectl.field("pod/sick-once", &format!("/status/containerStatuses/{index}"));
+        let ended = &status["lastState"]["terminated"];
+        assert_eq!(status["name"], container);
+        assert_eq!((&ended["exitCode"], &ended["reason"]), (&json!(code), &json!(reason)), "{status}");
+    }
+    kubectl.until_ready("sick-once");
+    assert_eq!(kubectl.field("pod/sick-once", "/status/phase"), "Running");
+    let described = kubectl.ok("describe pod sick-once");
+    assert!(described.contains("Container polite failed liveness probe, will be restarted"), "{described}");
 }
 
 fn a_rule_restarts_all_containers(kubectl: &Kubectl<'_>) {

@@ -1,8 +1,9 @@
 //! The story of persistent volumes on one node: a claim without a class gets a directory, which outlives Pods and goes with the
 //! claim; WASM and Linux containers share it; StatefulSets find their data again; volumes of administrators are retained; a volume may be
-//! a block device.
+//! a block device. Classes, claims and Pods have policies.
 
 mod block;
+mod policies;
 
 use std::path::{Path, PathBuf};
 
@@ -113,6 +114,7 @@ fn data_outlives_pods_and_goes_with_its_claim() {
     stateful_sets_find_their_data(&cluster);
     volumes_of_administrators_are_retained(&cluster);
     mounts_below_a_volume_are_read_only_on_request(&cluster);
+    policies::policies_of_claims_and_volumes_are_followed(&kubectl);
     // Without a claim a Pod waits and says why.
     kubectl.apply(&LOST.replace("NODE", &node)).ok();
     until_event(&kubectl, "lost", "error processing PVC default/nobodys: failed to fetch PVC from API server: persistentvolumeclaims");

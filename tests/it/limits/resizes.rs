@@ -1,0 +1,184 @@
+//! Resizes of running Pods: a container starts again where its resizePolicy says so, and resizes that do not fit wait for room in
+//! upstream's order.
+
+use serde_json::{Value, json};
+use tests::{Kubectl, eventually};
+
+use super::{cgroups, limits};
+
+/// A Linux container and a guest that start again for another memory limit, and a guest that cannot have one.
+pub(super) const ELASTIC: &str = r#"
+apiVersion: v1
+kind: Pod
+metadata: {name: elastic}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers:
+    - name: linux
+      image: samples/tools:latest
+      imagePullPolicy: Never
+      command: [sleep, "1000000"]
+      resizePolicy: [{resourceName: memory, restartPolicy: RestartContainer}]
+      resources: {requests: {cpu: 100m}, limits: {cpu: 200m, memory: 64Mi}}
+    - name: guest
+      image: samples/web:latest
+      imagePullPolicy: Never
+      resizePolicy: [{resourceName: memory, restartPolicy: RestartContainer}]
+      resources: {limits: {memory: 64Mi}}
+    - {name: fixed, image: "samples/echo:latest", imagePullPolicy: Never, resources: {limits: {memory: 64Mi}}}
+"#;
+
+/// CPU that each Pod of the queue begins with, in thousandths.
+const OWN: i64 = 150;
+
+pub(super) fn a_container_starts_again_if_its_policy_says_so(kubectl: &Kubectl<'_>) {
+    kubectl.until_ready("elastic");
+    let memory = |container: &str, limit: &str| json!({"name": container, "resources": {"limits": {"memory": limit}}});
+    resize(kubectl, "elastic", &json!([memory("linux", "96Mi"), memory("guest", "128Mi")]));
+    for (container, limit, bytes) in [("linux", "96Mi", "100663296"), ("guest", "128Mi", "134217728")] {
+        let status = until_resized(kubectl, container, "memory", limit, 1);
+        assert_eq!(limits_of(&status).0, bytes, "{container}");
+        eventually("an event says why", || {
+            let text = kubectl.ok("describe pod elastic");
+            if text.contains(&format!("Container {container} resize requires restart")) { Ok(()) } else { Err(text) }
+        });
+    }
+    // The policy is for memory alone.
+    let before = status_of(kubectl, "elastic", "linux");
+    resize(kubectl, "elastic", &json!([{"name": "linux", "resources": {"limits": {"cpu": "300m"}}}]));
+    let after = until_resized(kubectl, "linux", "cpu", "300m", 1);
+    assert_eq!(after["containerID"], before["containerID"], "{after}");
+    assert_eq!(limits_of(&after), ("100663296".to_owned(), "30000 100000".to_owned()));
+
+    resize(kubectl, "elastic", &json!([memory("fixed", "96Mi")]));
+    let message = "the memory limit of WebAssembly container \"fixed\" cannot change while it runs; a resizePolicy RestartContainer for \
+                   memory allows it";
+    until_pending(kubectl, "elastic", "Infeasible", message);
+    let fixed = status_of(kubectl, "elastic", "fixed");
+    assert_eq!((&fixed["restartCount"], &fixed["resources"]["limits"]["memory"]), (&json!(0), &json!("64Mi")), "{fixed}");
+    assert_eq!(limits_of(&fixed).0, "67108864");
+}
+
+/// Waits until a container of `elastic` runs with that limit after so many restarts; returns its status.
+fn until_resized(kubectl: &Kubectl<'_>, container: &str, resource: &str, limit: &str, restarts: u32) -> Value {
+    eventually(&format!("{container} has {limit} of {resource}"), || {
+        let status = status_of(kubectl, "elastic", container);
+        let has = status["restartCount"] == restarts && status["resources"]["limits"][resource] == limit;
+        if has && status["state"]["running"].is_object() { Ok(status) } else { Err(status.to_string()) }
+    })
+}
+
+/// The limits of a container's cgroup.
+fn limits_of(status: &Value) -> (String, String) {
+    let id = status["containerID"].as_str().and_then(|id| id.split("://").nth(1)).expect("an id");
+    limits(&cgroups(id))
+}
+
+/// The only Pods of a full node wait for CPU. Each wants as much as one of the Pods that leave has. Those that wait longest are neither the
+/// most important ones nor those of the best class.
+pub(super) fn room_goes_to_the_first_in_line(kubectl: &Kubectl<'_>) {
+    kubectl.ok("delete pods --all --timeout=60s");
+    let all = milli(&kubectl.field("nodes", "/items/0/status/allocatable/cpu"));
+    let free = all - 5 * OWN;
+    let growth = free / 3;
+    let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "important"}, "value": 1000});
+    kubectl.apply(&class.to_string()).ok();
+    let requests = |cpu: i64| json!({"requests": {"cpu": format!("{cpu}m")}});
+    let guaranteed = |cpu: i64| json!({"limits": {"cpu": format!("{cpu}m"), "memory": "16Mi"}});
+    let pods = [
+        pod("small", "", &requests(growth)),
+        pod("large", "", &requests(free - growth)),
+        pod("greedy", "important", &requests(OWN)),
+        pod("old", "", &requests(OWN)),
+        pod("young", "", &requests(OWN)),
+        pod("guaranteed", "", &guaranteed(OWN)),
+        pod("urgent", "important", &requests(OWN)),
+    ];
+    kubectl.apply(&json!({"apiVersion": "v1", "kind": "List", "items": pods}).to_string()).ok();
+    kubectl.ok("wait --for=condition=Ready pods --all --timeout=60s");
+
+    let of_main = |resources: Value| json!([{"name": "main", "resources": resources}]);
+    resize(kubectl, "greedy", &of_main(requests(all + 1_000)));
+    let infeasible = format!("Node didn't have enough capacity: cpu, requested: {}, capacity: {all}", all + 1_000);
+    until_pending(kubectl, "greedy", "Infeasible", &infeasible);
+    let wanted = OWN + growth;
+    let deferred = format!("Node didn't have enough resource: cpu, requested: {wanted}, used: {}, capacity: {all}", all - OWN);
+    for name in ["old", "young", "guaranteed", "urgent"] {
+        let mut resources = requests(wanted);
+        if name == "guaranteed" {
+            resources["limits"] = resources["requests"].clone();
+        }
+        resize(kubectl, name, &of_main(resources));
+        until_pending(kubectl, name, "Deferred", &deferred);
+    }
+
+    kubectl.ok("delete pod small --timeout=60s");
+    until_given(kubectl, "urgent", wanted);
+    for name in ["old", "young", "guaranteed"] {
+        assert_eq!(pending(kubectl, name)["reason"], "Deferred", "{name}");
+    }
+    kubectl.ok("delete pod large --timeout=60s");
+    until_given(kubectl, "guaranteed", wanted);
+    until_given(kubectl, "old", wanted);
+    for (name, reason) in [("young", "Deferred"), ("greedy", "Infeasible")] {
+        assert_eq!(pending(kubectl, name)["reason"], reason, "{name}");
+        assert_eq!(cpu_of(kubectl, name), OWN, "{name}");
+    }
+}
+
+fn pod(name: &str, class: &str, resources: &Value) -> Value {
+    let command = ["sleep", "1000000"];
+    let container =
+        json!({"name": "main", "image": "samples/tools:latest", "imagePullPolicy": "Never", "command": command, "resources": resources});
+    let mut spec = json!({"terminationGracePeriodSeconds": 0, "containers": [container]});
+    if !class.is_empty() {
+        spec["priorityClassName"] = class.into();
+    }
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
+}
+
+fn resize(kubectl: &Kubectl<'_>, pod: &str, containers: &Value) {
+    let patch = json!({"spec": {"containers": containers}});
+    kubectl.ok(&format!("patch pod {pod} --subresource=resize --patch {patch}"));
+}
+
+fn status_of(kubectl: &Kubectl<'_>, pod: &str, container: &str) -> Value {
+    let statuses = kubectl.field(&format!("pod/{pod}"), "/status/containerStatuses");
+    statuses.as_array().and_then(|all| all.iter().find(|status| status["name"] == container)).cloned().unwrap_or_default()
+}
+
+/// The condition of a resize that is not granted; null when there is none.
+fn pending(kubectl: &Kubectl<'_>, pod: &str) -> Value {
+    let conditions = kubectl.field(&format!("pod/{pod}"), "/status/conditions");
+    let pending = conditions.as_array().and_then(|all| all.iter().find(|condition| condition["type"] == "PodResizePending"));
+    pending.cloned().unwrap_or_default()
+}
+
+fn until_pending(kubectl: &Kubectl<'_>, pod: &str, reason: &str, message: &str) {
+    eventually(&format!("the resize of {pod} is {reason}: {message}"), || {
+        let pending = pending(kubectl, pod);
+        if pending["reason"] == reason && pending["message"] == message { Ok(()) } else { Err(pending.to_string()) }
+    });
+}
+
+/// Waits until a Pod has that CPU and no resize is pending.
+fn until_given(kubectl: &Kubectl<'_>, pod: &str, cpu: i64) {
+    eventually(&format!("{pod} has {cpu}m"), || {
+        let (has, pending) = (cpu_of(kubectl, pod), pending(kubectl, pod));
+        if has == cpu && pending.is_null() { Ok(()) } else { Err(format!("{has}m, {pending}")) }
+    });
+}
+
+/// The CPU of a Pod's container by its status, in thousandths.
+fn cpu_of(kubectl: &Kubectl<'_>, pod: &str) -> i64 {
+    milli(&status_of(kubectl, pod, "main")["resources"]["requests"]["cpu"])
+}
+
+/// A quantity of CPU in thousandths; 0 without one.
+fn milli(quantity: &Value) -> i64 {
+    let text = quantity.as_str().unwrap_or("0");
+    match text.strip_suffix('m') {
+        Some(thousandths) => thousandths.parse().expect("thousandths"),
+        None => 1_000 * text.parse::<i64>().expect("whole CPUs"),
+    }
+}
