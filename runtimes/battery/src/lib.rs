@@ -117,6 +117,7 @@ pub fn plain_spec(id: &str) -> ContainerSpec {
         http: Default::default(),
         proposals: Default::default(),
         fuel: None,
+        outbound_hosts: None,
         security: Security::default(),
         log_path: "/dev/null".into(),
         ports: Vec::new(),

@@ -3,6 +3,7 @@
 //! `runtimes-host` what a runtime needs of the machine, `runtimes-shim` what is common to runtimes whose containers are shims.
 
 mod error;
+mod outbound;
 mod proposals;
 mod spec;
 
@@ -15,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
 pub use error::RuntimeError;
+pub use outbound::OutboundHost;
 pub use proposals::WasmProposal;
 pub use spec::{
     ContainerId, ContainerSpec, ContainerState, ContainerStatus, Content, ContentKind, Device, ExecSpec, Exit, HttpRequests, HttpSettings,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::WasmProposal;
+use crate::{OutboundHost, WasmProposal};
 
 /// The identity of a container on this node: the agent makes it from Pod UID, container name and attempt. Safe as a file name
 /// and as a cgroup name.
@@ -321,6 +321,9 @@ pub struct ContainerSpec {
     /// instruction uses about one. `None` is no bound.
     #[serde(default)]
     pub fuel: Option<u64>,
+    /// To whom alone a guest may connect. `None`: the network decides.
+    #[serde(default)]
+    pub outbound_hosts: Option<Vec<OutboundHost>>,
     /// Privileges.
     pub security: Security,
     /// File that receives stdout and stderr as CRI log lines

@@ -63,6 +63,9 @@ pub enum Complaint {
     /// Not WASM at all.
     #[error("not a WebAssembly binary: it starts with {0:02x?} instead of \\0asm")]
     NotWasm(Vec<u8>),
+    /// Machine code, such as a `.cwasm` file of wasmtime.
+    #[error("machine code (an ELF file), not a WebAssembly binary: each node compiles the .wasm file for its own CPU")]
+    MachineCode,
     /// Does not validate, or uses a proposal that is switched off.
     #[error("invalid WebAssembly: {0}")]
     Invalid(String),
@@ -136,6 +139,7 @@ pub fn compile(engine: &Engine, abi: Abi, purpose: Purpose, bytes: &[u8]) -> Res
         (Some([b'\0', b'a', b's', b'm', _, _, 1, 0]), Purpose::Container) => component(engine, abi, bytes),
         (Some([b'\0', b'a', b's', b'm', _, _, 1, 0]), Purpose::Plugin) => plugin(engine, bytes),
         (Some([b'\0', b'a', b's', b'm', ..]), _) => Err(Complaint::Invalid("unknown version of the binary format".into())),
+        (Some([0x7f, b'E', b'L', b'F', ..]), _) => Err(Complaint::MachineCode),
         _ => Err(Complaint::NotWasm(bytes.iter().copied().take(4).collect())),
     }
 }

@@ -129,7 +129,13 @@ fn answer(detail: Detail, files: Vec<File>) -> Result<ModuleReport, Fault> {
     let [module] = <[File; 1]>::try_from(files).map_err(|_| system(io::ErrorKind::InvalidInput.into()))?;
     let mut bytes = Vec::new();
     module.take(MODULE_LEN_MAX).read_to_end(&mut bytes).map_err(system)?;
-    report(&bytes, detail).map_err(|error| Fault::Content(format!("invalid WebAssembly: {}", one_line(&error.to_string(), ERROR_LEN_MAX))))
+    report(&bytes, detail).map_err(|error| Fault::Content(complaint(&error)))
+}
+
+fn complaint(error: &Error) -> String {
+    let text = one_line(&error.to_string(), ERROR_LEN_MAX);
+    let remedy = if text.contains("unexpected end") { "; the file is cut: make the image again" } else { "" };
+    format!("invalid WebAssembly: {text}{remedy}")
 }
 
 /// Pure: what the bytes are.

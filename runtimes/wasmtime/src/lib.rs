@@ -14,9 +14,13 @@ mod budget;
 mod builtin;
 #[cfg(feature = "host")]
 mod host;
+#[cfg(any(feature = "compile", feature = "shim"))]
+mod innermost;
 mod kind;
 #[cfg(feature = "shim")]
 mod limits;
+#[cfg(feature = "host")]
+mod outbound;
 #[cfg(feature = "host")]
 mod outgoing;
 #[cfg(feature = "host")]

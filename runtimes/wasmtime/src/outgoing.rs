@@ -1,15 +1,21 @@
 //! HTTP requests that a guest sends through `wasi:http/outgoing-handler`: plain HTTP/1.1 over the
 //! Pod's network. TLS is not offered; a guest that needs it speaks it over `wasi:sockets`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use http::uri::Scheme;
+use http::uri::{Authority, Scheme};
 use http_body_util::BodyExt as _;
 use hyper::client::conn::http1;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use wasmtime_wasi_http::io::TokioIo;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
+
+use crate::outbound::Outbound;
+
+/// Of an authority without one.
+const HTTP_PORT: u16 = 80;
 
 /// How long each step may take when the guest sets no limit, as in wasmtime.
 const STEP_TIMEOUT: Duration = Duration::from_secs(600);
@@ -21,8 +27,8 @@ const BODY_CHUNK_LEN: usize = 64 << 10;
 type Connection = Box<dyn Future<Output = Result<(), Error>> + Send>;
 type Sent = Result<(http::Response<WasiBody>, Connection), Error>;
 
-/// Sends the request of a guest.
-pub struct Outgoing;
+/// Sends the request of a guest, to those alone to whom it may, if there is a list.
+pub struct Outgoing(pub Option<Arc<Outbound>>);
 
 impl WasiHttpHooks for Outgoing {
     fn p3_outgoing_body_chunk_size(&mut self) -> usize {
@@ -43,18 +49,29 @@ impl WasiHttpHooks for Outgoing {
         options: Option<RequestOptions>,
         _response_processed: Connection,
     ) -> Box<dyn Future<Output = Sent> + Send> {
-        Box::new(send(request, options))
+        Box::new(send(request, options, self.0.clone()))
     }
 }
 
-async fn send(mut request: http::Request<WasiBody>, options: Option<RequestOptions>) -> Sent {
+async fn connect(authority: &Authority, outbound: Option<Arc<Outbound>>) -> Result<TcpStream, Error> {
+    let (host, port) = (authority.host(), authority.port_u16().unwrap_or(HTTP_PORT));
+    let stream = match outbound {
+        None => TcpStream::connect((host.trim_start_matches('[').trim_end_matches(']'), port)).await,
+        Some(outbound) => match outbound.allowed(host, port).await {
+            Ok(allowed) if allowed.is_empty() => return Err(Error::HttpRequestDenied),
+            Ok(allowed) => TcpStream::connect(allowed.as_slice()).await,
+            Err(error) => Err(error),
+        },
+    };
+    stream.map_err(Error::Connect)
+}
+
+async fn send(mut request: http::Request<WasiBody>, options: Option<RequestOptions>, outbound: Option<Arc<Outbound>>) -> Sent {
     let authority = request.uri().authority().ok_or(Error::HttpRequestUriInvalid)?;
-    let address = if authority.port().is_some() { authority.to_string() } else { format!("{authority}:80") };
     let connect_within = options.as_ref().and_then(|options| options.connect_timeout).unwrap_or(STEP_TIMEOUT);
     let answer_within = options.as_ref().and_then(|options| options.first_byte_timeout).unwrap_or(STEP_TIMEOUT);
 
-    let stream = timeout(connect_within, TcpStream::connect(&address)).await.map_err(|_| Error::ConnectionTimeout)?;
-    let stream = stream.map_err(Error::Connect)?;
+    let stream = timeout(connect_within, connect(authority, outbound)).await.map_err(|_| Error::ConnectionTimeout)??;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(Error::Hyper)?;
     let connection = wasmtime_wasi::runtime::spawn(connection);
 

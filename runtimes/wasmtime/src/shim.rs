@@ -201,7 +201,7 @@ fn load(spec: &ContainerSpec, &ProgramArgs { kind, abi, ref code, .. }: &Program
     });
     let code = mapped?;
     guest::check_memory(&code, spec)?;
-    signals::install(&engine)?;
+    signals::install(Some(&engine))?;
     Ok(Program { kind, abi, engine, code })
 }
 

@@ -26,6 +26,8 @@ mod http;
 mod interfaces;
 #[path = "battery/names.rs"]
 mod names;
+#[path = "battery/outbound.rs"]
+mod outbound;
 #[path = "battery/proposals.rs"]
 mod proposals;
 #[path = "battery/protocols.rs"]

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use runtimes_contract::{
     ContentKind, FUEL_MAX, HTTP_CONCURRENCY_MAX, HTTP_INSTANCE_IDLE_MAX_S, HTTP_INSTANCE_REQUESTS_MAX, HTTP_TIMEOUT_MAX_S, HttpSettings,
-    WasmProposal,
+    OutboundHost, WasmProposal,
 };
 
 use super::ConfigError;
@@ -31,6 +31,8 @@ const HTTP_POOLING: &str = "http-pooling";
 const PROPOSALS: &str = "proposals";
 /// How much a program, or each request of a server, may execute.
 const FUEL: &str = "fuel";
+/// To whom alone a guest may connect.
+const OUTBOUND_HOSTS: &str = "outbound-hosts";
 
 /// The settings of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,6 +40,7 @@ pub(crate) struct WasmSettings {
     pub(crate) http: HttpSettings,
     pub(crate) proposals: BTreeSet<WasmProposal>,
     pub(crate) fuel: Option<u64>,
+    pub(crate) outbound_hosts: Option<Vec<OutboundHost>>,
 }
 
 /// The annotations of a RuntimeClass that are settings.
@@ -63,6 +66,10 @@ pub(crate) fn read(pod: &Pod, class: Option<(&str, BTreeMap<String, String>)>, k
     for (annotation, value) in own.into_iter().flatten() {
         settings.set(annotation, value, &format!("annotation \"{annotation}\""))?;
     }
+    // wasmtime does not count across stacks: a guest could compute on one for the fuel of another.
+    if settings.fuel.is_some() && settings.proposals.contains(&WasmProposal::StackSwitching) {
+        return Err(ConfigError(format!("annotation \"{PREFIX}{FUEL}\" bounds no guest that may use {}", WasmProposal::StackSwitching)));
+    }
     Ok(settings)
 }
 
@@ -80,6 +87,7 @@ impl WasmSettings {
             Some(HTTP_POOLING) => http.pooling = Some(boolean(name, value)?),
             Some(PROPOSALS) => self.proposals = proposals(name, value)?,
             Some(FUEL) => self.fuel = Some(number(name, value, FUEL_MAX)?),
+            Some(OUTBOUND_HOSTS) => self.outbound_hosts = Some(outbound_hosts(name, value)?),
             Some(_) => return Err(ConfigError(format!("{name} is not a setting of WebAssembly containers"))),
             None => {}
         }
@@ -96,6 +104,12 @@ fn number<T: FromStr + PartialOrd + From<u8> + Display>(name: &str, value: &str,
 
 fn boolean(name: &str, value: &str) -> Result<bool, ConfigError> {
     value.parse().map_err(|_| ConfigError(format!("{name}: {value:?} is neither \"true\" nor \"false\"")))
+}
+
+/// A list as that of [`proposals`]; an empty one allows nothing.
+fn outbound_hosts(setting: &str, value: &str) -> Result<Vec<OutboundHost>, ConfigError> {
+    let hosts = value.split(',').map(str::trim).filter(|_| !value.trim().is_empty());
+    hosts.map(|host| host.parse().map_err(|error| ConfigError(format!("{setting}: {error}")))).collect()
 }
 
 /// A list with commas; spaces around a name do not count, and an empty list names nothing.
@@ -145,6 +159,27 @@ mod tests {
         let unknown = "annotation \"wasm.skiff.internal/concurrency\" is not a setting of WebAssembly containers";
         assert_eq!(concurrency(ContentKind::Wasm, json!({"wasm.skiff.internal/concurrency": "1"})), Err(unknown.to_owned()));
         assert_eq!(concurrency(ContentKind::Linux, setting("0")), Ok(None), "a Linux container beside a WASM container");
+    }
+
+    #[test]
+    fn fuel_and_stack_switching_exclude_each_other() {
+        let class = Some(json!({"wasm.skiff.internal/proposals": "stack-switching"}));
+        let message = "annotation \"wasm.skiff.internal/fuel\" bounds no guest that may use stack-switching";
+        assert_eq!(read_with(class, ContentKind::Wasm, json!({"wasm.skiff.internal/fuel": "9"})), Err(message.to_owned()));
+    }
+
+    #[test]
+    fn hosts_are_a_list_that_may_be_empty() {
+        let setting = |value: &str| json!({"wasm.skiff.internal/outbound-hosts": value});
+        let hosts = |value: &str| {
+            let settings = read(ContentKind::Wasm, setting(value))?;
+            Ok::<_, String>(settings.outbound_hosts.map(|hosts| hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")))
+        };
+        assert_eq!(read(ContentKind::Wasm, json!({})).expect("settings").outbound_hosts, None);
+        assert_eq!(hosts("").expect("settings").as_deref(), Some(""));
+        assert_eq!(hosts("*.example.com:443, 10.0.0.0/8").expect("settings").as_deref(), Some("*.example.com:443 10.0.0.0/8"));
+        let message = "annotation \"wasm.skiff.internal/outbound-hosts\": \"http://a\": \"//a\" is not a port";
+        assert_eq!(hosts("b,http://a"), Err(message.to_owned()));
     }
 
     #[test]

@@ -72,7 +72,7 @@ impl Inner {
         let begun = Instant::now();
         let answer: Answer = compiler.run(job).await.map_err(failed)?;
         if answer.fingerprint != fingerprint {
-            return Err(RuntimeError::Missing("the program that compiles is of another version; start the node again".into()));
+            return Err(RuntimeError::Missing("the program that compiles is of another version, or this CPU is another one than when the node started; start the node again".into()));
         }
         let (look, took) = (look.clone(), begun.elapsed());
         blocking(move || {

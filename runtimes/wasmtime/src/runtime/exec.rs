@@ -1,6 +1,6 @@
 //! A further guest in a running container: a program of the container's files, compiled like the container's own and run by a shim of
-//! its own in the same cgroup, namespaces and directories, as the same user. The guest ends with its container. For some names that no file
-//! has, the shim itself is the program.
+//! its own in the same cgroup, namespaces and directories, as the same user. The guest ends with its container. Programs that `kubectl cp`
+//! needs are the shim's own if the container has none.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd as _, AsRawFd as _};
@@ -14,35 +14,19 @@ use runtimes_shim::exec::{Files, SessionError, session};
 use runtimes_shim::launch::{PidNamespace, launch_helper, understand};
 
 use super::WasmtimeRuntime;
-use crate::builtin::{BUILTIN, Builtin};
-use crate::cache::Artifact;
+use super::program::Runnable;
 use crate::kind::Kind;
-
-/// What runs in a container beside its own guest.
-enum Further {
-    Guest(Artifact),
-    Builtin(Builtin),
-}
-
-impl Further {
-    fn shim_args(&self) -> Vec<OsString> {
-        match self {
-            Self::Guest(artifact) => artifact.shim_args().into(),
-            Self::Builtin(program) => vec![BUILTIN.into(), program.to_string().into()],
-        }
-    }
-}
 
 impl WasmtimeRuntime {
     pub(super) async fn start_further(&self, id: &ContainerId, exec: &ExecSpec) -> Result<ExecSession, RuntimeError> {
-        let permit = self.permits.take(id, exec)?;
         let (spec, container) = self.running(id).await?;
         let dir = self.shims.state.dir(id);
         let files = Arc::new(Files::new(&dir));
         let program = self.program(&spec, exec).await?;
         // Nobody would read or write the rest of an archive.
-        let outlives_session = exec.outlives_session && matches!(program, Further::Guest(_));
+        let outlives_session = exec.outlives_session && matches!(program, Runnable::Guest(_));
         let exec = &ExecSpec { outlives_session, ..exec.clone() };
+        let permit = self.permits.take(id, exec)?;
         let group = self.shims.group(&spec)?;
 
         let further = ContainerSpec { args: exec.args.clone(), stdin: exec.stdin, tty: exec.tty, ..spec };
@@ -75,13 +59,11 @@ impl WasmtimeRuntime {
     }
 
     /// The program, which must be one that runs to an end.
-    async fn program(&self, spec: &ContainerSpec, exec: &ExecSpec) -> Result<Further, RuntimeError> {
-        if let Some(program) = self.programs.builtin(spec, &exec.args).await? {
-            return Ok(Further::Builtin(program));
-        }
-        let artifact = self.programs.artifact(spec, &exec.args).await?;
+    async fn program(&self, spec: &ContainerSpec, exec: &ExecSpec) -> Result<Runnable, RuntimeError> {
+        let program = self.programs.runnable(spec, &exec.args).await?;
+        let Runnable::Guest(artifact) = &program else { return Ok(program) };
         match artifact.kind {
-            Kind::Module | Kind::Command | Kind::AsyncCommand => Ok(Further::Guest(artifact)),
+            Kind::Module | Kind::Command | Kind::AsyncCommand => Ok(program),
             Kind::Http | Kind::Service | Kind::Plugin => {
                 let name = exec.args.first().map(String::as_str).unwrap_or_default();
                 Err(RuntimeError::Start(format!("exec: {name:?}: a {} component is no command", artifact.kind)))

@@ -5,6 +5,7 @@
 //! read and one compiled at a time. A compilation goes on when its caller has given up: a probe tries again.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Write as _};
 use std::os::fd::AsRawFd as _;
@@ -20,9 +21,10 @@ use runtimes_contract::{ContainerSpec, Mount, RuntimeError, TENANT_LABEL, User};
 use runtimes_host::files::open_in_root;
 use runtimes_host::{Keyed, blocking};
 
-use crate::builtin::Builtin;
+use crate::builtin::{BUILTIN, Builtin};
 use crate::cache::{Artifact, Cache, Identity, StoredModule, hashed};
 use crate::compile::MODULE_LEN_MAX;
+use crate::innermost::innermost;
 use crate::settings::CodeSettings;
 use crate::user::{ids, node_ids};
 
@@ -55,31 +57,36 @@ impl Programs {
         Self { cache, reading: TenantLocks::default(), compiling: TenantLocks::default(), digests: Digests::default() }
     }
 
-    /// The program of the shim's own that the arguments name, unless the container has one of the name.
-    pub(super) async fn builtin(&self, spec: &ContainerSpec, args: &[String]) -> Result<Option<Builtin>, RuntimeError> {
-        let name = args.first().map(String::as_str).unwrap_or_default();
-        let Ok(builtin) = name.parse() else { return Ok(None) };
-        let (owned, name) = (spec.clone(), name.to_owned());
-        let is_in_container =
-            move || Ok::<_, RuntimeError>(candidates(&owned, &name).iter().any(|path| open_in_mounts(&owned, path).is_ok()));
-        Ok((!blocking(is_in_container).await?).then_some(builtin))
+    /// The program that the arguments name: one of the container, compiled now if necessary, or one of the shim's own if the container has
+    /// no WebAssembly of the name.
+    pub(super) async fn runnable(&self, spec: &ContainerSpec, args: &[String]) -> Result<Runnable, RuntimeError> {
+        let builtin = args.first().and_then(|name| name.parse().ok());
+        let digest = match (self.digest(spec, args).await, builtin) {
+            (Err(RuntimeError::Start(_)), Some(builtin)) => return Ok(Runnable::Builtin(builtin)),
+            (digest, _) => digest?,
+        };
+        self.artifact(spec, args, digest).await.map(Runnable::Guest)
     }
 
-    /// The machine code of the program that the arguments name, compiled now if necessary.
-    pub(super) async fn artifact(&self, spec: &ContainerSpec, args: &[String]) -> Result<Artifact, RuntimeError> {
-        let tenant = spec.labels.get(TENANT_LABEL).map(String::as_str).unwrap_or_default();
-        let reading = self.reading.get(tenant, Default::default).lock_owned().await;
-        let (owned, wanted, digests) = (spec.clone(), args.to_vec(), self.digests.clone());
-        let digest = blocking(move || {
+    /// `sha256:…` of the program's file.
+    async fn digest(&self, spec: &ContainerSpec, args: &[String]) -> Result<String, RuntimeError> {
+        let reading = self.reading.get(tenant_of(spec), Default::default).lock_owned().await;
+        let (spec, args, digests) = (spec.clone(), args.to_vec(), self.digests.clone());
+        blocking(move || {
             // Until it has been read, also when the caller has given up.
             let _reading = reading;
-            find(&owned, &wanted)?.digest(&digests)
-        });
-        let module = StoredModule { file: PathBuf::new(), digest: digest.await?, settings: CodeSettings::of(spec) };
+            find(&spec, &args)?.digest(&digests)
+        })
+        .await
+    }
+
+    /// The machine code of the program with this digest.
+    async fn artifact(&self, spec: &ContainerSpec, args: &[String], digest: String) -> Result<Artifact, RuntimeError> {
+        let module = StoredModule { file: PathBuf::new(), digest, settings: CodeSettings::of(spec) };
         if let Some(artifact) = self.cache.compiled(&module).await? {
             return Ok(artifact);
         }
-        let lock = self.compiling.get(tenant, Default::default);
+        let lock = self.compiling.get(tenant_of(spec), Default::default);
         if Arc::strong_count(&lock) > WAITING_MAX {
             return Err(RuntimeError::Start(format!(
                 "{WAITING_MAX} programs of the namespace wait for the compiler already; try again later"
@@ -97,6 +104,26 @@ impl Programs {
             cache.artifact(&StoredModule { file: copy.path().to_owned(), digest, ..module }).await
         };
         tokio::spawn(compilation).await.map_err(|error| RuntimeError::io("compiling a program")(error.into()))?
+    }
+}
+
+fn tenant_of(spec: &ContainerSpec) -> &str {
+    spec.labels.get(TENANT_LABEL).map(String::as_str).unwrap_or_default()
+}
+
+/// What runs in a container beside its own guest.
+pub(super) enum Runnable {
+    Guest(Artifact),
+    Builtin(Builtin),
+}
+
+impl Runnable {
+    /// What the shim has to know of it.
+    pub(super) fn shim_args(&self) -> Vec<OsString> {
+        match self {
+            Self::Guest(artifact) => artifact.shim_args().into(),
+            Self::Builtin(program) => vec![BUILTIN.into(), program.to_string().into()],
+        }
     }
 }
 
@@ -157,9 +184,7 @@ fn candidates(spec: &ContainerSpec, name: &str) -> Vec<PathBuf> {
 
 /// Looks a file up in the innermost mount that has the path. Links and `..` end at the root of that mount.
 fn open_in_mounts<'a>(spec: &'a ContainerSpec, path: &Path) -> nix::Result<(&'a Mount, File)> {
-    let innermost = spec.mounts.iter().filter(|mount| path.starts_with(&mount.target)).max_by_key(|mount| mount.target.as_os_str().len());
-    let mount = innermost.ok_or(Errno::ENOENT)?;
-    let below = path.strip_prefix(&mount.target).map_err(|_| Errno::ENOENT)?;
+    let (mount, below) = innermost(&spec.mounts, |mount| &mount.target, path).ok_or(Errno::ENOENT)?;
     let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
     let source = open(&mount.source, flags | OFlag::O_NOFOLLOW, Mode::empty())?;
     let file = if below.as_os_str().is_empty() { source } else { open_in_root(source, below, flags)? };

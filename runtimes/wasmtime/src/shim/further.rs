@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::stat::{Mode, umask};
 use parking_lot::Mutex;
 use runtimes_contract::ContainerSpec;
 use runtimes_shim::channel::Channel;
@@ -60,7 +59,7 @@ pub fn run() -> i32 {
         Ok(further) => {
             let code = match further {
                 Further::Guest(program, guest) => run_program(*program, guest, None).code,
-                Further::Builtin { program, args, files, session } => builtin::run(program, &args, &files, session),
+                Further::Builtin { program, args, files, session } => builtin::run(program, args, files, session),
             };
             channel.ended(code);
             0
@@ -75,7 +74,12 @@ fn prepare(channel: &Arc<Channel>) -> Result<Further, Failure> {
     let args = parse_args()?;
     let spec: ContainerSpec = read_json(&args.spec)?;
     root::read_page_size();
-    confine::take_oom_score(spec.oom_score_adj).map_err(Failure::io("writing /proc/self/oom_score_adj"))?;
+    match args.further {
+        FurtherArgs::Guest(_) => {
+            confine::take_oom_score(spec.oom_score_adj).map_err(Failure::io("writing /proc/self/oom_score_adj"))?;
+        }
+        FurtherArgs::Builtin(_) => builtin::prepare()?,
+    }
     let terminal = if spec.tty { Some(terminal::open().map_err(Failure::io("opening the terminal"))?) } else { None };
     let code = match &args.further {
         FurtherArgs::Guest(program) => Some(program.code.as_path()),
@@ -86,11 +90,7 @@ fn prepare(channel: &Arc<Channel>) -> Result<Further, Failure> {
     sources.leave_node(&args.empty_mounts)?;
     let program = match &args.further {
         FurtherArgs::Guest(program) => Runnable::Guest(Box::new(load(&spec, program)?)),
-        FurtherArgs::Builtin(program) => {
-            // As of a shell: the process may set no modes after it has given up its privileges.
-            umask(Mode::S_IWGRP | Mode::S_IWOTH);
-            Runnable::Builtin(*program)
-        }
+        FurtherArgs::Builtin(program) => Runnable::Builtin(*program),
     };
     let preopens = sources.enter(&spec)?;
 
@@ -108,7 +108,7 @@ fn prepare(channel: &Arc<Channel>) -> Result<Further, Failure> {
         Runnable::Guest(program) => Further::Guest(program, Arc::new(Guest::new(spec, preopens, Stdio::Session(session)))),
         Runnable::Builtin(program) => {
             // As its user, which may open less than root.
-            let files = Files::open(&preopens, &spec.working_dir).map_err(Failure::io("opening the container's directories"))?;
+            let files = Files::open(&preopens, &spec).map_err(Failure::io("opening the container's directories"))?;
             Further::Builtin { program, args: spec.args, files, session }
         }
     };

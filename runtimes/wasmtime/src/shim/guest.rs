@@ -1,6 +1,8 @@
 //! What every guest of this container gets: its args, environment, directories, streams and limits; and the meaning of its end.
 
+use std::net::SocketAddr;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use runtimes_contract::{ContainerSpec, Exit, HttpSettings, Resources, WasmProposal};
@@ -8,6 +10,7 @@ use runtimes_shim::launch::Refusal;
 use runtimes_shim::record::now_ms;
 use wasmtime::component::{Component, ResourceTable};
 use wasmtime::{Engine, Module, Trap};
+use wasmtime_wasi::sockets::SocketAddrUse;
 use wasmtime_wasi::{I32Exit, WasiCtxBuilder};
 use wasmtime_wasi_http::WasiHttpCtx;
 
@@ -18,6 +21,7 @@ use crate::budget::Budget;
 use crate::host::{ComponentHost, Interfaces, Store};
 use crate::kind::Kind;
 use crate::limits::Limits;
+use crate::outbound::Outbound;
 use crate::outgoing::Outgoing;
 use crate::settings::{http_concurrency, memory_len_max};
 
@@ -50,8 +54,19 @@ impl Code {
                 }
             }
         };
-        code.map_err(|error| Failure::new(Refusal::Io, format!("{error:#}")))
+        code.map_err(|error| unmappable(&format!("{error:#}")))
     }
+}
+
+/// In wasmtime's error about code for another CPU, which has no type.
+const OTHER_CPU: &str = "native host";
+
+fn unmappable(message: &str) -> Failure {
+    if !message.contains(OTHER_CPU) {
+        return Failure::new(Refusal::Io, message);
+    }
+    let remedy = "this CPU lacks what the machine code was compiled for; start the node again, which compiles it for this CPU";
+    Failure::new(Refusal::Missing, format!("{remedy}: {message}"))
 }
 
 /// Refuses a guest that can have no instance within the container's limit of memory. A server without this check would start, and then
@@ -88,6 +103,7 @@ pub struct Guest {
     stdio: Stdio,
     budget: Arc<Budget>,
     interfaces: Arc<Interfaces>,
+    outbound: Option<Arc<Outbound>>,
 }
 
 impl Guest {
@@ -99,7 +115,8 @@ impl Guest {
             keyvalue: Arc::new(Store::new(&budget)),
             log: stdio.messages(),
         });
-        Self { spec, preopens, stdio, budget, interfaces }
+        let outbound = spec.outbound_hosts.take().map(|hosts| Arc::new(Outbound::new(hosts)));
+        Self { spec, preopens, stdio, budget, interfaces, outbound }
     }
 
     /// The state of one instance of a component.
@@ -108,7 +125,7 @@ impl Guest {
             wasi: self.wasi()?.build(),
             table: self.table(),
             http: WasiHttpCtx::new(),
-            outgoing: Outgoing,
+            outgoing: Outgoing(self.outbound.clone()),
             interfaces: self.interfaces.clone(),
             limits: self.limits(),
         })
@@ -122,6 +139,10 @@ impl Guest {
         wasi.envs(&self.interfaces.variables);
         self.stdio.connect(&mut wasi)?;
         wasi.inherit_network().allow_ip_name_lookup(true).allow_tcp(true).allow_udp(true);
+        if let Some(outbound) = self.outbound.clone() {
+            wasi.allow_ip_name_lookup(outbound.needs_names());
+            wasi.socket_addr_check(move |address, purpose| check(outbound.clone(), address, purpose));
+        }
         for preopen in &self.preopens {
             wasi.preopened_dir(&preopen.dir, &preopen.name, preopen.permissions)?;
         }
@@ -181,6 +202,20 @@ impl Guest {
     /// Writes a message about the guest, beside its own output.
     pub fn say(&self, text: &str) {
         self.stdio.messages()(text);
+    }
+}
+
+type Allowed = Pin<Box<dyn Future<Output = bool> + Send + Sync>>;
+
+/// Clients of a guest are no concern of the list, but the datagrams that it sends to them are.
+fn check(outbound: Arc<Outbound>, address: SocketAddr, purpose: SocketAddrUse) -> Allowed {
+    match purpose {
+        SocketAddrUse::TcpConnect | SocketAddrUse::UdpSend => Box::pin(async move { outbound.allows(address).await }),
+        SocketAddrUse::TcpBind
+        | SocketAddrUse::TcpListen
+        | SocketAddrUse::TcpAccept
+        | SocketAddrUse::UdpBind
+        | SocketAddrUse::UdpReceive => Box::pin(async { true }),
     }
 }
 

@@ -26,6 +26,7 @@ use wasmtime_wasi::FsPerms;
 
 use super::Failure;
 use crate::CODE;
+use crate::innermost::innermost;
 
 /// Files that are for the shim's resolver alone.
 const RESOLVER_FILES: [&str; 3] = ["/etc/hostname", "/etc/hosts", "/etc/resolv.conf"];
@@ -224,8 +225,7 @@ struct WorkingDir<'a> {
 impl<'a> WorkingDir<'a> {
     /// `None` when it is `/`, where relative paths begin anyway, or in no directory that the guest is shown.
     fn new(preopens: &'a [Preopen], path: &'a Path) -> Option<Self> {
-        let base = preopens.iter().filter(|preopen| path.starts_with(&preopen.name)).max_by_key(|preopen| preopen.name.len())?;
-        let below = path.strip_prefix(&base.name).ok()?;
+        let (base, below) = innermost(preopens, |preopen| Path::new(&preopen.name), path)?;
         (path != Path::new("/")).then_some(Self { base, below, path })
     }
 

@@ -20,13 +20,15 @@ static REOPEN: AtomicBool = AtomicBool::new(false);
 static WAKE: AtomicI32 = AtomicI32::new(-1);
 static ENGINE: OnceLock<Engine> = OnceLock::new();
 
-/// Handles signals from now on.
-pub fn install(engine: &Engine) -> Result<(), Failure> {
+/// Handles signals from now on. Without an engine there is no guest to interrupt.
+pub fn install(engine: Option<&Engine>) -> Result<(), Failure> {
     let failed = "installing signal handlers";
     let wake = EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC).map_err(Failure::io(failed))?;
     WAKE.store(OwnedFd::from(wake).into_raw_fd(), Ordering::SeqCst);
-    // Only set once: `prepare` runs once.
-    let _first = ENGINE.set(engine.clone());
+    if let Some(engine) = engine {
+        // Only set once: `prepare` runs once.
+        let _first = ENGINE.set(engine.clone());
+    }
     let on = |handler| SigAction::new(SigHandler::Handler(handler), SaFlags::SA_RESTART | SaFlags::SA_ONSTACK, SigSet::empty());
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGHUP] {
         // SAFETY: the handler does only what is safe in one; see the head of this file.

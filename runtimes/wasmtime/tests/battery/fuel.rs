@@ -4,6 +4,7 @@ use runtimes_battery::{Harness, Program, spec_of};
 use runtimes_contract::{ContainerSpec, ContainerState, FUEL_MAX, HttpSettings};
 
 use crate::components;
+use crate::exec::Sleeper;
 use crate::guests;
 use crate::harness::Wasmtime;
 use crate::http::{Network, web_of};
@@ -114,13 +115,24 @@ async fn each_request_of_a_server_of_wasi_0_3_has_fuel_of_its_own() {
     let runtime = harness.runtime();
     let mut spec = web_of(&harness, &network, "service", &components::service());
     spec.fuel = Some(FUEL);
+    spec.http.instance_requests = Some(9);
     runtime.create(&spec).await.unwrap();
     runtime.start(&spec.id).await.unwrap();
-    for (path, begins) in [("/", "HTTP/1.1 200 "), ("/spin", "HTTP/1.1 500 "), ("/", "HTTP/1.1 200 ")] {
+    // One instance handles requests until it has no fuel left.
+    for (path, wanted) in [("/", "hello from 0.3 1"), ("/", "hello from 0.3 2"), ("/spin", "HTTP/1.1 500 "), ("/", "hello from 0.3 1")] {
         let answer = network.get(ADDRESS, path).await.unwrap();
-        assert!(answer.starts_with(begins), "{path}: {answer}");
+        assert!(answer.contains(wanted), "{path}: {answer}");
     }
     let log = std::fs::read_to_string(&spec.log_path).unwrap();
     assert!(log.contains(&format!("request failed: {}", reason(FUEL))), "{log}");
     runtime.remove(&spec.id).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_program_of_exec_has_as_much_fuel_for_itself() {
+    let sleeper = Sleeper::start(|_, spec| spec.fuel = Some(1_000_000)).await;
+    let (code, _, stderr) = sleeper.run(&["spin.wasm"], "").await;
+    assert!(code == 134 && stderr.contains(&reason(1_000_000)), "{code} {stderr}");
+    assert_eq!(sleeper.run(&["echo.wasm", "a"], "").await.0, 0);
+    sleeper.remove().await;
 }

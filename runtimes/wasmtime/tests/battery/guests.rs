@@ -32,6 +32,12 @@ pub fn resolve(name: &str) -> Vec<u8> {
     component(assemble(&text), world)
 }
 
+/// Bytes of a command component that sends a request to an authority.
+pub fn fetch(authority: &str) -> Vec<u8> {
+    let text = source("fetch").replace("\"NAME\"", &format!("{authority:?}")).replace("const LEN", &format!("const {}", authority.len()));
+    command(&assemble(&text), "http/types@0.2.12 http/outgoing-handler@0.2.12 io/poll@0.2.12")
+}
+
 /// Bytes of a command component that fills wasi:keyvalue and then wants a value so many times.
 pub fn hoarder(copies: u32) -> Vec<u8> {
     let text = source("hoarder").replace("COPIES)", &format!("{copies})"));

@@ -265,6 +265,7 @@ impl Effects {
         spec.http = settings.http;
         spec.proposals = settings.proposals;
         spec.fuel = settings.fuel;
+        spec.outbound_hosts = settings.outbound_hosts;
         if spec.args.is_empty() {
             return Err(unmade("CreateContainerError", "no command specified".to_owned()));
         }

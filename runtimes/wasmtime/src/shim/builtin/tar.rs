@@ -8,14 +8,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use lexopt::Arg;
-use lexopt::ValueExt as _;
 
 use super::{Files, Streams, TROUBLE};
 
 /// The file that stands for stdin and stdout.
 const STREAM: &str = "-";
 
-/// What is asked for.
+/// The arguments.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Options {
     action: Option<Action>,
@@ -45,7 +44,7 @@ pub fn run(args: &[String], files: &Files, mut streams: Streams) -> i32 {
         Err(error) => Err(io::Error::other(format!("{error}; Skiff's own tar knows c, x, f -, C, m, p, o and v"))),
     };
     if let Err(error) = done {
-        streams.messages.complain("archive", &error);
+        streams.messages.complain(STREAM, &error);
     }
     if streams.messages.have_trouble { TROUBLE } else { 0 }
 }
@@ -64,8 +63,9 @@ impl Options {
                         return Err(format!("the archive {} is a file", file.display()).into());
                     }
                 }
-                // Each counts from the one before.
-                Arg::Short('C') | Arg::Long("directory") => options.dir.push(parser.value()?.parse::<PathBuf>()?),
+                // Each counts from the one before, and for all paths.
+                Arg::Short('C') | Arg::Long("directory") if options.paths.is_empty() => options.dir.push(parser.value()?),
+                Arg::Short('C') | Arg::Long("directory") => return Err("C comes after a path".into()),
                 Arg::Short('m') | Arg::Long("touch") => options.keeps_times = false,
                 Arg::Short('v') | Arg::Long("verbose") => options.is_verbose = true,
                 // Files always get the container's user, and the bits of their modes that its mask lets through.
@@ -86,7 +86,8 @@ impl Options {
 
     /// The path of a file that is named or in the archive.
     fn path(&self, path: &Path) -> PathBuf {
-        self.dir.join(path)
+        // An empty one names nothing, and not the directory.
+        if path.as_os_str().is_empty() { PathBuf::new() } else { self.dir.join(path) }
     }
 }
 
@@ -133,6 +134,7 @@ mod tests {
             ("cf x.tar", "the archive x.tar is a file"),
             ("cxf -", "c and x exclude each other"),
             ("--strip-components=1", "invalid option '--strip-components'"),
+            ("cf - a -C b c", "C comes after a path"),
             ("cf", "missing argument for option '-f'"),
         ];
         for (line, wanted) in cases {

@@ -5,19 +5,22 @@ use std::path::Path;
 
 use super::{Files, Messages, TROUBLE};
 
-/// What is asked with a flag: 0 for yes, 1 for no.
+/// Its arguments.
+const USAGE: &str = "Skiff's own test knows -d PATH, -e PATH and -f PATH alone";
+
+/// Returns 0 for yes, 1 for no.
 pub fn run(args: &[String], files: &Files, messages: &mut Messages) -> i32 {
     let [flag, path] = args else {
-        messages.complain(args.join(" "), &io::Error::other("Skiff's own test knows -d PATH, -e PATH and -f PATH alone"));
+        messages.complain(format!("{args:?}"), &io::Error::other(USAGE));
         return TROUBLE;
     };
-    let metadata = files.locate(Path::new(path)).and_then(|(dir, below)| dir.metadata(below)).ok();
+    let metadata = files.locate(Path::new(path)).and_then(|location| location.dir.metadata(location.path)).ok();
     let is_so = match flag.as_str() {
         "-d" => metadata.is_some_and(|metadata| metadata.is_dir()),
         "-e" => metadata.is_some(),
         "-f" => metadata.is_some_and(|metadata| metadata.is_file()),
         _ => {
-            messages.complain(flag, &io::Error::other("Skiff's own test knows -d, -e and -f alone"));
+            messages.complain(format!("{flag:?}"), &io::Error::other(USAGE));
             return TROUBLE;
         }
     };

@@ -2,11 +2,13 @@
 
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Component, Path, PathBuf};
+use std::vec;
 
-use cap_std::fs::{Dir, File, Metadata, MetadataExt as _, OpenOptions, OpenOptionsExt as _};
+use cap_std::fs::{File, Metadata, MetadataExt as _, OpenOptions, OpenOptionsExt as _};
 use tar::{Builder, EntryType, Header};
 
-use super::super::{Files, Messages, Streams};
+use super::super::files::Location;
+use super::super::{Files, Messages, Streams, printable};
 use super::Options;
 
 /// The bytes of an archive that are sent at once.
@@ -20,25 +22,18 @@ pub fn create(options: &Options, files: &Files, streams: &mut Streams) -> io::Re
     if options.paths.is_empty() {
         return Err(io::Error::other("no file is named, so it would be empty"));
     }
-    let mut output = BufWriter::with_capacity(BUFFER_LEN, &streams.stdout);
-    write(options, files, Archive { builder: Builder::new(&mut output), messages: &mut streams.messages, is_verbose: options.is_verbose })?;
-    output.flush()
-}
-
-fn write<W: Write>(options: &Options, files: &Files, mut archive: Archive<'_, W>) -> io::Result<()> {
-    for path in &options.paths {
-        match files.locate(&options.path(path)) {
-            Ok((dir, below)) => archive.append_all(dir, below, member(path))?,
-            Err(error) => archive.messages.complain(path.display(), &error),
-        }
+    let output = BufWriter::with_capacity(BUFFER_LEN, &streams.stdout);
+    let mut archive = Archive { files, builder: Builder::new(output), messages: &mut streams.messages, is_verbose: options.is_verbose };
+    let written = options.paths.iter().try_for_each(|path| archive.append_all(&options.path(path), member(path)));
+    let Archive { mut builder, messages, .. } = archive;
+    if written.is_ok() && !messages.have_trouble {
+        return builder.into_inner()?.flush();
     }
-    if archive.messages.have_trouble {
-        // The blocks at the end of an archive are left out: kubectl would take them for its end, and not wait for the exit code.
-        std::mem::forget(archive.builder);
-        Ok(())
-    } else {
-        archive.builder.finish()
-    }
+    let flushed = builder.get_mut().flush();
+    // The blocks at the end of an archive, which it writes when it is dropped, are left out: kubectl would take them for its end, and not
+    // wait for the exit code.
+    std::mem::forget(builder);
+    written.and(flushed)
 }
 
 /// The name in the archive: without a beginning that would lead out of the directory where somebody extracts it.
@@ -49,68 +44,91 @@ fn member(path: &Path) -> PathBuf {
 }
 
 struct Archive<'a, W: Write> {
+    files: &'a Files,
     builder: Builder<W>,
     messages: &'a mut Messages,
     is_verbose: bool,
 }
 
+/// A directory whose files are being appended.
+struct OpenDir {
+    path: PathBuf,
+    member: PathBuf,
+    names: vec::IntoIter<PathBuf>,
+}
+
 impl<W: Write> Archive<'_, W> {
-    /// Appends a file, or a directory with all that is in it: each directory before its files, and these in the order of their names.
-    fn append_all(&mut self, dir: &Dir, path: PathBuf, member: PathBuf) -> io::Result<()> {
-        let mut pending = vec![(path, member)];
-        while let Some((path, member)) = pending.pop() {
-            match Source::open(dir, &path) {
-                Ok(Source { metadata, content }) => {
-                    let names = self.append(&member, &metadata, content)?;
-                    pending.extend(names.into_iter().rev().map(|name| (path.join(&name), member.join(&name))));
-                }
-                Err(error) => self.messages.complain(member.display(), &error),
-            }
+    /// Appends a file, or a directory with all that the guest sees in it: each directory before its files, and these in the order of their
+    /// names.
+    fn append_all(&mut self, path: &Path, member: PathBuf) -> io::Result<()> {
+        let mut open_dirs = Vec::from_iter(self.append_path(path, member)?);
+        while let Some(dir) = open_dirs.last_mut() {
+            let Some(name) = dir.names.next() else {
+                open_dirs.pop();
+                continue;
+            };
+            let (path, member) = (dir.path.join(&name), dir.member.join(&name));
+            open_dirs.extend(self.append_path(&path, member)?);
         }
         Ok(())
     }
 
+    /// Returns the directory, if it is one.
+    fn append_path(&mut self, path: &Path, member: PathBuf) -> io::Result<Option<OpenDir>> {
+        let source = self.files.absolute(path).and_then(|path| Ok((Source::open(self.files, &path)?, path)));
+        match source {
+            Ok((source, path)) => {
+                let names = self.append(&member, source)?;
+                Ok(names.map(|names| OpenDir { path, member, names: names.into_iter() }))
+            }
+            Err(error) => {
+                self.messages.complain(printable(path), &error);
+                Ok(None)
+            }
+        }
+    }
+
     /// Returns what is in it, if it is a directory.
-    fn append(&mut self, member: &Path, metadata: &Metadata, content: Content) -> io::Result<Vec<PathBuf>> {
+    fn append(&mut self, member: &Path, Source { metadata, content }: Source) -> io::Result<Option<Vec<PathBuf>>> {
         if self.is_verbose {
             // The client may have left.
-            let _written = writeln!(&*self.messages.stderr, "{}", member.display());
+            let _written = writeln!(&*self.messages.stderr, "{}", printable(member));
         }
-        let mut header = header_of(metadata);
+        let mut header = self.header_of(&metadata);
         match content {
             Content::File(file) => {
                 header.set_size(metadata.len());
                 let mut content = Exactly { file, left: metadata.len(), failure: None };
                 self.builder.append_data(&mut header, member, &mut content)?;
                 if let Some(failure) = content.failure {
-                    self.messages.complain(member.display(), &failure);
+                    self.messages.complain(printable(member), &failure);
                 }
-                Ok(Vec::new())
+                Ok(None)
             }
             Content::Link(target) => {
                 header.set_entry_type(EntryType::Symlink);
                 self.builder.append_link(&mut header, member, target)?;
-                Ok(Vec::new())
+                Ok(None)
             }
             Content::Dir(names) => {
                 header.set_entry_type(EntryType::Directory);
                 // A name with a slash at its end is a directory for every reader.
                 self.builder.append_data(&mut header, member.join(""), io::empty())?;
-                Ok(names)
+                Ok(Some(names))
             }
         }
     }
-}
 
-/// Of a file with no content yet.
-fn header_of(metadata: &Metadata) -> Header {
-    let mut header = Header::new_gnu();
-    header.set_mode(metadata.mode() & 0o7777);
-    header.set_uid(metadata.uid().into());
-    header.set_gid(metadata.gid().into());
-    header.set_mtime(u64::try_from(metadata.mtime()).unwrap_or(0));
-    header.set_size(0);
-    header
+    /// Of a file with no content yet.
+    fn header_of(&self, metadata: &Metadata) -> Header {
+        let mut header = Header::new_gnu();
+        header.set_mode(metadata.mode() & 0o7777);
+        header.set_uid(self.files.id(metadata.uid()).into());
+        header.set_gid(self.files.id(metadata.gid()).into());
+        header.set_mtime(u64::try_from(metadata.mtime()).unwrap_or(0));
+        header.set_size(0);
+        header
+    }
 }
 
 /// What is archived under one name.
@@ -127,16 +145,20 @@ enum Content {
 }
 
 impl Source {
-    fn open(dir: &Dir, path: &Path) -> io::Result<Self> {
-        let metadata = dir.symlink_metadata(path)?;
+    /// The file of an absolute path.
+    fn open(files: &Files, guest_path: &Path) -> io::Result<Self> {
+        let Location { dir, path } = files.locate(guest_path)?;
+        let metadata = dir.symlink_metadata(&path)?;
         if metadata.is_symlink() {
-            let target = dir.read_link_contents(path)?;
+            let target = dir.read_link_contents(&path)?;
             return Ok(Self { metadata, content: Content::Link(target) });
         }
         if metadata.is_dir() {
-            let entries = dir.read_dir(path)?.map(|entry| entry.map(|entry| PathBuf::from(entry.file_name())));
+            let entries = dir.read_dir(&path)?.map(|entry| entry.map(|entry| PathBuf::from(entry.file_name())));
             let mut names = entries.collect::<io::Result<Vec<_>>>()?;
+            names.extend(files.mounted_in(guest_path));
             names.sort_unstable();
+            names.dedup();
             return Ok(Self { metadata, content: Content::Dir(names) });
         }
         let special = || io::Error::other("not a file, a directory or a link; ignored");
@@ -144,7 +166,7 @@ impl Source {
             return Err(special());
         }
         // It may be another one by now, and opening a pipe would wait for its writer.
-        let file = dir.open_with(path, OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK))?;
+        let file = dir.open_with(&path, OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK))?;
         let metadata = file.metadata()?;
         if !metadata.is_file() {
             return Err(special());

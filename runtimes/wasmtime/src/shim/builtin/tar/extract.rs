@@ -1,13 +1,14 @@
 //! Makes the files of an archive.
 
-use std::io::{self, BufReader, Read, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read, Write as _};
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _, OpenOptions, OpenOptionsExt as _};
+use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _, Metadata, MetadataExt as _, OpenOptions, OpenOptionsExt as _};
 use tar::{Archive, Entry, EntryType};
 
-use super::super::{Files, Streams};
+use super::super::files::Location;
+use super::super::{Files, Streams, printable};
 use super::Options;
 
 /// The bytes of an archive that are received at once.
@@ -26,15 +27,18 @@ pub fn extract(options: &Options, files: &Files, streams: &mut Streams) -> io::R
         return Err(io::Error::other("Skiff's own tar extracts all of an archive, not some of its files"));
     }
     let mut input = BufReader::with_capacity(BUFFER_LEN, &streams.stdin);
+    if input.fill_buf()?.is_empty() {
+        return Err(io::Error::other("This does not look like a tar archive: it is empty"));
+    }
     let mut archive = Archive::new(&mut input);
     for entry in archive.entries()? {
         let mut entry = entry?;
         let member = entry.path()?.into_owned();
         if let Err(error) = extract_one(&mut entry, &member, options, files) {
-            streams.messages.complain(member.display(), &error);
+            streams.messages.complain(printable(&member), &error);
         }
         if options.is_verbose {
-            writeln!(&streams.stdout, "{}", member.display())?;
+            writeln!(&streams.stdout, "{}", printable(&member))?;
         }
     }
     // What the client still writes has a reader.
@@ -42,28 +46,34 @@ pub fn extract(options: &Options, files: &Files, streams: &mut Streams) -> io::R
 }
 
 fn extract_one<R: Read>(entry: &mut Entry<R>, member: &Path, options: &Options, files: &Files) -> io::Result<()> {
-    let (dir, path) = files.locate(&options.path(&inside(member)?))?;
     let kind = entry.header().entry_type();
     if kind == EntryType::XGlobalHeader {
         return Ok(());
     }
+    // Its holes would be written as zeros, as many as the archive says.
+    if kind == EntryType::GNUSparse || is_sparse(entry)? {
+        return Err(io::Error::other("a sparse file; ignored. Make the archive without S"));
+    }
+    let Location { dir, path } = files.locate_writable(&options.path(&inside(member)?))?;
     make_parents(dir, &path)?;
     match kind {
         EntryType::Directory => make_dir(dir, &path, entry.header().mode()?),
-        EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => make_file(dir, &path, entry, options.keeps_times),
+        EntryType::Regular | EntryType::Continuous => make_file(dir, &path, entry, options.keeps_times),
         EntryType::Symlink => {
             let target = link_target(entry)?;
-            remove_file(dir, &path)?;
-            dir.symlink_contents(target, &path)
+            in_place(dir, &path, || dir.symlink_contents(&target, &path))
         }
         EntryType::Link => {
-            let target = link_target(entry)?;
-            let (target_dir, target) = files.locate(&options.path(&inside(&target)?))?;
-            remove_file(dir, &path)?;
-            target_dir.hard_link(target, dir, &path)
+            let target = files.locate_writable(&options.path(&inside(&link_target(entry)?)?))?;
+            make_link(&target, dir, &path)
         }
         _ => Err(io::Error::other("not a file, a directory or a link; ignored")),
     }
+}
+
+fn is_sparse<R: Read>(entry: &mut Entry<R>) -> io::Result<bool> {
+    let Some(extensions) = entry.pax_extensions()? else { return Ok(false) };
+    Ok(extensions.flatten().any(|extension| extension.key_bytes().starts_with(b"GNU.sparse.")))
 }
 
 /// The path below the directory where the archive is extracted.
@@ -98,12 +108,21 @@ fn make_dir(dir: &Dir, path: &Path, mode: u32) -> io::Result<()> {
     dir.create_dir_with(path, DirBuilder::new().mode(mode & PERMISSIONS | OWNER))
 }
 
-/// In place of a file of the same name, so that a program that has it open keeps what it reads.
+/// A file that is a link to itself stays.
+fn make_link(target: &Location<'_>, dir: &Dir, path: &Path) -> io::Result<()> {
+    let linked = target.dir.symlink_metadata(&target.path)?;
+    let is_itself = |there: Metadata| (there.dev(), there.ino()) == (linked.dev(), linked.ino());
+    if dir.symlink_metadata(path).is_ok_and(is_itself) {
+        return Ok(());
+    }
+    in_place(dir, path, || target.dir.hard_link(&target.path, dir, path))
+}
+
+/// A program that has the file open which was there before keeps what it reads.
 fn make_file<R: Read>(dir: &Dir, path: &Path, entry: &mut Entry<R>, keeps_time: bool) -> io::Result<()> {
     let header = entry.header();
     let (mode, modified) = (header.mode()? & PERMISSIONS, header.mtime()?);
-    remove_file(dir, path)?;
-    let mut file = dir.open_with(path, OpenOptions::new().write(true).create_new(true).mode(mode))?;
+    let mut file = in_place(dir, path, || dir.open_with(path, OpenOptions::new().write(true).create_new(true).mode(mode)))?;
     io::copy(entry, &mut file)?;
     if keeps_time {
         let modified = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(modified));
@@ -112,9 +131,13 @@ fn make_file<R: Read>(dir: &Dir, path: &Path, entry: &mut Entry<R>, keeps_time: 
     Ok(())
 }
 
-fn remove_file(dir: &Dir, path: &Path) -> io::Result<()> {
-    match dir.remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
+/// Makes a file, in place of one of the same name if there is one.
+fn in_place<T>(dir: &Dir, path: &Path, make: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    match make() {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            dir.remove_file(path)?;
+            make()
+        }
+        made => made,
     }
 }
