@@ -38,6 +38,7 @@ pub const TEST: &[Need] = &[
     ("skopeo", "skopeo"),
     ("etcd", "etcd-server"),
     ("prometheus", "prometheus"),
+    ("redis-server", "redis-server"),
     ("dbus-daemon", "dbus-daemon"),
     ("/lib/systemd/systemd-logind", "systemd"),
 ];

@@ -118,6 +118,7 @@ pub fn plain_spec(id: &str) -> ContainerSpec {
         proposals: Default::default(),
         fuel: None,
         outbound_hosts: None,
+        keyvalue_redis: None,
         security: Security::default(),
         log_path: "/dev/null".into(),
         ports: Vec::new(),

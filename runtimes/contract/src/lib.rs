@@ -5,6 +5,7 @@
 mod error;
 mod outbound;
 mod proposals;
+mod redis;
 mod spec;
 
 use std::collections::HashMap;
@@ -18,6 +19,7 @@ use tokio::sync::mpsc;
 pub use error::RuntimeError;
 pub use outbound::OutboundHost;
 pub use proposals::WasmProposal;
+pub use redis::{RedisServer, RedisUrlError};
 pub use spec::{
     ContainerId, ContainerSpec, ContainerState, ContainerStatus, Content, ContentKind, Device, ExecSpec, Exit, HttpRequests, HttpSettings,
     Mount, Processes, Propagation, Resources, Sandbox, Seccomp, Security, Stats, TENANT_LABEL, TerminalSize, USER_NAMESPACE_IDS, User,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{OutboundHost, WasmProposal};
+use crate::{OutboundHost, RedisServer, WasmProposal};
 
 /// The identity of a container on this node: the agent makes it from Pod UID, container name and attempt. Safe as a file name
 /// and as a cgroup name.
@@ -324,6 +324,9 @@ pub struct ContainerSpec {
     /// To whom alone a guest may connect. `None`: the network decides.
     #[serde(default)]
     pub outbound_hosts: Option<Vec<OutboundHost>>,
+    /// The Redis server behind the `wasi:keyvalue` of a component. `None` is a store in memory.
+    #[serde(default)]
+    pub keyvalue_redis: Option<RedisServer>,
     /// Privileges.
     pub security: Security,
     /// File that receives stdout and stderr as CRI log lines

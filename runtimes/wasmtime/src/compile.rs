@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use wasmtime::{Engine, Module, OptLevel, component::Component};
 
-use crate::host::{component_linker, module_linker};
+use crate::host::{KeyValueBackend, component_linker, module_linker};
 use crate::kind::{Abi, Kind};
 use crate::settings::{config, plugin_config};
 
@@ -162,7 +162,8 @@ fn component(engine: &Engine, abi: Abi, bytes: &[u8]) -> Result<Compiled, Compla
     let code = engine.precompile_component(bytes).map_err(invalid)?;
     // SAFETY: the code was made by this engine just now.
     let component = unsafe { Component::deserialize(engine, &code) }.map_err(invalid)?;
-    component_linker(engine, abi).and_then(|linker| linker.instantiate_pre(&component)).map_err(not_offered)?;
+    let linker = component_linker(engine, abi, KeyValueBackend::Memory);
+    linker.and_then(|linker| linker.instantiate_pre(&component)).map_err(not_offered)?;
     let shape = component.component_type();
     let exports: Vec<_> = shape.exports(engine).map(|(name, _)| name.to_owned()).collect();
     match Kind::of_component(exports.iter().map(String::as_str)) {

@@ -18,7 +18,11 @@ use crate::kind::Abi;
 use crate::limits::Limits;
 use crate::outgoing::Outgoing;
 
+#[cfg(feature = "shim")]
+pub use keyvalue::redis::Client;
+#[cfg(feature = "shim")]
 pub use keyvalue::store::Store;
+pub use keyvalue::{KeyValue, KeyValueBackend};
 
 /// Behind a preview 1 module.
 pub struct ModuleHost {
@@ -51,7 +55,7 @@ pub struct Interfaces {
     /// The container's environment.
     pub variables: Vec<(String, String)>,
     /// The container's store.
-    pub keyvalue: Arc<Store>,
+    pub keyvalue: KeyValue,
     /// Writes lines to the container's log.
     pub log: Box<dyn Fn(&str) + Send + Sync>,
 }
@@ -76,13 +80,14 @@ pub fn module_linker(engine: &Engine) -> wasmtime::Result<Linker<ModuleHost>> {
 }
 
 /// WASI 0.2 whole (cli, clocks, filesystem, io, random, sockets), `wasi:http`, `wasi:config`, `wasi:keyvalue` and `wasi:logging`; with the
-/// async ABI also WASI 0.3 whole, with `wasi:http`. The ABI is that of the engine.
-pub fn component_linker(engine: &Engine, abi: Abi) -> wasmtime::Result<component::Linker<ComponentHost>> {
+/// async ABI also WASI 0.3 whole, with `wasi:http`. The ABI is that of the engine, and the backend that of the container. To link is the
+/// same with every backend.
+pub fn component_linker(engine: &Engine, abi: Abi, keyvalue: KeyValueBackend) -> wasmtime::Result<component::Linker<ComponentHost>> {
     let mut linker = component::Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
     config::add_to_linker(&mut linker)?;
-    keyvalue::add_to_linker(&mut linker)?;
+    keyvalue::add_to_linker(&mut linker, keyvalue)?;
     logging::add_to_linker(&mut linker)?;
     if abi == Abi::Async {
         wasmtime_wasi::p3::add_to_linker(&mut linker)?;

@@ -24,6 +24,8 @@ mod harness;
 mod http;
 #[path = "battery/interfaces.rs"]
 mod interfaces;
+#[path = "battery/keyvalue.rs"]
+mod keyvalue;
 #[path = "battery/names.rs"]
 mod names;
 #[path = "battery/outbound.rs"]

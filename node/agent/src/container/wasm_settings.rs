@@ -7,8 +7,8 @@ use std::str::FromStr;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use runtimes_contract::{
-    ContentKind, FUEL_MAX, HTTP_CONCURRENCY_MAX, HTTP_INSTANCE_IDLE_MAX_S, HTTP_INSTANCE_REQUESTS_MAX, HTTP_TIMEOUT_MAX_S, HttpSettings,
-    OutboundHost, WasmProposal,
+    ContainerSpec, ContentKind, FUEL_MAX, HTTP_CONCURRENCY_MAX, HTTP_INSTANCE_IDLE_MAX_S, HTTP_INSTANCE_REQUESTS_MAX, HTTP_TIMEOUT_MAX_S,
+    HttpSettings, OutboundHost, RedisServer, RedisUrlError, WasmProposal,
 };
 
 use super::ConfigError;
@@ -34,6 +34,9 @@ const FUEL: &str = "fuel";
 /// To whom alone a guest may connect.
 const OUTBOUND_HOSTS: &str = "outbound-hosts";
 
+/// The variable that has the URL of the Redis server behind `wasi:keyvalue`.
+const KEYVALUE_URL_VARIABLE: &str = "keyvalue-url-variable";
+
 /// The settings of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WasmSettings {
@@ -41,6 +44,7 @@ pub(crate) struct WasmSettings {
     pub(crate) proposals: BTreeSet<WasmProposal>,
     pub(crate) fuel: Option<u64>,
     pub(crate) outbound_hosts: Option<Vec<OutboundHost>>,
+    pub(crate) keyvalue_url_variable: Option<String>,
 }
 
 /// The annotations of a RuntimeClass that are settings.
@@ -74,6 +78,16 @@ pub(crate) fn read(pod: &Pod, class: Option<(&str, BTreeMap<String, String>)>, k
 }
 
 impl WasmSettings {
+    /// Puts the settings into the spec of their container, whose environment is complete.
+    pub(crate) fn apply(self, spec: &mut ContainerSpec) -> Result<(), ConfigError> {
+        spec.http = self.http;
+        spec.proposals = self.proposals;
+        spec.fuel = self.fuel;
+        spec.outbound_hosts = self.outbound_hosts;
+        spec.keyvalue_redis = self.keyvalue_url_variable.map(|variable| take_redis(&variable, &mut spec.env)).transpose()?;
+        Ok(())
+    }
+
     /// Reads one annotation, which errors call `name`.
     fn set(&mut self, annotation: &str, value: &str, name: &str) -> Result<(), ConfigError> {
         let bounded = |max| number(name, value, max).map(Some);
@@ -88,11 +102,31 @@ impl WasmSettings {
             Some(PROPOSALS) => self.proposals = proposals(name, value)?,
             Some(FUEL) => self.fuel = Some(number(name, value, FUEL_MAX)?),
             Some(OUTBOUND_HOSTS) => self.outbound_hosts = Some(outbound_hosts(name, value)?),
+            // Empty is for a Pod whose RuntimeClass names a variable.
+            Some(KEYVALUE_URL_VARIABLE) => self.keyvalue_url_variable = Some(value.to_owned()).filter(|variable| !variable.is_empty()),
             Some(_) => return Err(ConfigError(format!("{name} is not a setting of WebAssembly containers"))),
             None => {}
         }
         Ok(())
     }
+}
+
+/// Takes the Redis server of a container out of its environment: its guest gets the store, and not the password. No message repeats the
+/// value.
+fn take_redis(variable: &str, env: &mut Vec<(String, String)>) -> Result<RedisServer, ConfigError> {
+    let mut url = None;
+    env.retain_mut(|(name, value)| {
+        let is_other = name != variable;
+        if !is_other {
+            url = Some(std::mem::take(value));
+        }
+        is_other
+    });
+    let annotation = format!("annotation \"{PREFIX}{KEYVALUE_URL_VARIABLE}\"");
+    let url = url.ok_or_else(|| ConfigError(format!("{annotation}: the container has no variable {variable:?}")))?;
+    url.parse().map_err(|error: RedisUrlError| {
+        ConfigError(format!("{annotation}: variable {variable:?} is not the URL of a Redis server: {error}"))
+    })
 }
 
 /// A number from 1.
@@ -243,6 +277,38 @@ mod tests {
             assert_eq!(pooling(value), Err(message));
         }
         assert_eq!(read(ContentKind::Wasm, json!(null)), Ok(WasmSettings::default()));
+    }
+
+    #[test]
+    fn the_url_of_a_redis_server_leaves_the_environment_and_stays_out_of_messages() {
+        let variable = |kind, annotations| read(kind, annotations).map(|settings| settings.keyvalue_url_variable);
+        let setting = |value: &str| json!({"wasm.skiff.internal/keyvalue-url-variable": value});
+        assert_eq!(variable(ContentKind::Wasm, setting("REDIS_URL")), Ok(Some("REDIS_URL".to_owned())));
+        for nothing in [json!(null), setting("")] {
+            assert_eq!(variable(ContentKind::Wasm, nothing), Ok(None));
+        }
+        assert_eq!(variable(ContentKind::Linux, setting("REDIS_URL")), Ok(None), "a Linux container beside a WASM container");
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        // The variables of an image may have one name twice; the last one counts.
+        let mut env = vec![pair("REDIS_URL", "redis://image"), pair("A", "1"), pair("REDIS_URL", "redis://:secret@shop/2"), pair("B", "2")];
+        let server = take_redis("REDIS_URL", &mut env).map_err(|error| error.0);
+        assert_eq!(server, Ok("redis://:secret@shop/2".parse().expect("a URL")));
+        assert_eq!(env, [pair("A", "1"), pair("B", "2")]);
+        let prefix = "annotation \"wasm.skiff.internal/keyvalue-url-variable\": ";
+        let fault = |variable, env: &[(String, String)]| take_redis(variable, &mut env.to_vec()).expect_err("a fault").0;
+        assert_eq!(fault("REDIS_URL", &env), format!("{prefix}the container has no variable \"REDIS_URL\""));
+        assert_eq!(
+            fault("URL", &[pair("URL", "rediss://:secret@shop")]),
+            format!(
+                "{prefix}variable \"URL\" is not the URL of a Redis server: it begins with rediss://, and Redis over TLS is not offered"
+            )
+        );
+        for url in
+            ["", "secret", "http://:secret@shop", "redis://:secret@shop:secret", "redis://:secret@shop/secret", "redis://secret@shop"]
+        {
+            let message = fault("URL", &[pair("URL", url)]);
+            assert!(message.starts_with(&format!("{prefix}variable \"URL\" is not")) && !message.contains("secret"), "{message}");
+        }
     }
 
     #[test]

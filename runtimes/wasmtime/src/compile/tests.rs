@@ -26,7 +26,7 @@ fn the_kind_is_found_and_faults_are_named() {
         (wat(&format!(r#"(module (import "wasi_snapshot_preview1" "fly" (func)) {start})"#)), "`wasi_snapshot_preview1::fly`"),
         (wat(&format!(r#"(module (import "wasi_unstable" "proc_exit" (func (param i32))) {start})"#)), "`wasi_unstable::proc_exit`"),
         (wat(r#"(component (import "wasi:filesystem/teleport@0.2.0" (instance (export "go" (func)))))"#), "wasi:filesystem/teleport@0.2.0"),
-        (b"\x7fELF\x02".to_vec(), "machine code (an ELF file), not a WebAssembly binary"),
+        (b"\x7fELF\x02\x01\x01\0".to_vec(), "machine code (an ELF file), not a WebAssembly binary"),
         (b"MZ\x90\0".to_vec(), "not a WebAssembly binary: it starts with [4d, 5a, 90, 00]"),
     ];
     for (bytes, wanted) in cases {

@@ -36,7 +36,7 @@ async fn run_module(engine: &Engine, module: &Module, guest: &Guest) -> wasmtime
 }
 
 async fn run_component(engine: &Engine, component: &Component, (kind, abi): (Kind, Abi), guest: &Guest) -> wasmtime::Result<i32> {
-    let linker = component_linker(engine, abi)?;
+    let linker = component_linker(engine, abi, guest.keyvalue())?;
     let mut store = Store::new(engine, guest.component_host()?);
     store.limiter(|host| &mut host.limits);
     guest.set_fuel(&mut store)?;

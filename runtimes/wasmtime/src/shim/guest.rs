@@ -18,7 +18,7 @@ use super::root::Preopen;
 use super::stdio::Stdio;
 use super::{Failure, signals};
 use crate::budget::Budget;
-use crate::host::{ComponentHost, Interfaces, Store};
+use crate::host::{Client, ComponentHost, Interfaces, KeyValue, KeyValueBackend, Store};
 use crate::kind::Kind;
 use crate::limits::Limits;
 use crate::outbound::Outbound;
@@ -112,7 +112,10 @@ impl Guest {
         let budget = Arc::new(Budget::new(memory_len_max(spec.resources.memory_limit_bytes)));
         let interfaces = Arc::new(Interfaces {
             variables: std::mem::take(&mut spec.env),
-            keyvalue: Arc::new(Store::new(&budget)),
+            keyvalue: match spec.keyvalue_redis.take() {
+                Some(server) => KeyValue::Redis(Arc::new(Client::new(server, &budget))),
+                None => KeyValue::Memory(Arc::new(Store::new(&budget))),
+            },
             log: stdio.messages(),
         });
         let outbound = spec.outbound_hosts.take().map(|hosts| Arc::new(Outbound::new(hosts)));
@@ -152,6 +155,11 @@ impl Guest {
             wasi.initial_cwd(dir);
         }
         Ok(wasi)
+    }
+
+    /// What is behind `wasi:keyvalue`.
+    pub fn keyvalue(&self) -> KeyValueBackend {
+        self.interfaces.keyvalue.backend()
     }
 
     /// The token of the node's probes.

@@ -20,7 +20,7 @@ use wasmtime_wasi_http::p3::bindings::{Service, ServicePre};
 use wasmtime_wasi_http::{Error, WasiBody, WasiHttpView as _};
 
 use super::guest::Guest;
-use crate::host::{ComponentHost, component_linker};
+use crate::host::{ComponentHost, KeyValueBackend, component_linker};
 use crate::kind::{Abi, Kind};
 
 /// What a guest answers: the beginning of a response whose body is still to come, or its error.
@@ -105,8 +105,8 @@ impl Reply {
 
 impl Linked {
     /// Links the imports of a component.
-    pub fn new(engine: &Engine, component: &Component, kind: Kind, abi: Abi) -> wasmtime::Result<Self> {
-        let linked = component_linker(engine, abi)?.instantiate_pre(component)?;
+    pub fn new(engine: &Engine, component: &Component, (kind, abi): (Kind, Abi), keyvalue: KeyValueBackend) -> wasmtime::Result<Self> {
+        let linked = component_linker(engine, abi, keyvalue)?.instantiate_pre(component)?;
         match kind {
             Kind::Service => ServicePre::new(linked).map(Self::Service),
             Kind::Module | Kind::Command | Kind::AsyncCommand | Kind::Http | Kind::Plugin => ProxyPre::new(linked).map(Self::Http),

@@ -61,7 +61,7 @@ pub enum Phase {
 /// Serves until a signal stops us.
 pub async fn component(engine: &Engine, component: &Component, (kind, abi): (Kind, Abi), guest: Arc<Guest>, endpoint: Endpoint) -> Exit {
     let Endpoint { listeners, requests } = endpoint;
-    let linked = Linked::new(engine, component, kind, abi);
+    let linked = Linked::new(engine, component, (kind, abi), guest.keyvalue());
     let (linked, mut listeners) = match (linked, Listeners::new(listeners)) {
         (Ok(linked), Ok(listeners)) => (linked, listeners),
         (Err(error), _) => return failed(&guest, &format!("{error:?}")),

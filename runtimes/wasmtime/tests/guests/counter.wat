@@ -1,5 +1,5 @@
-;; A wasi:http server that counts its requests in wasi:keyvalue and answers with the number. Each instance has a heap of the GC
-;; proposal.
+;; A wasi:http server that counts its requests in wasi:keyvalue and answers with the number, or with the store's error. Each instance has
+;; a heap of the GC proposal.
 (module
   (type $handle (struct (field i32)))
   (import "wasi:http/types@0.2.12" "[constructor]fields" (func $fields (result i32)))
@@ -16,17 +16,28 @@
   (memory (export "memory") 1)
   (global $free (mut i32) (i32.const 4096))
   (data (i32.const 1024) "requests")
+  (data (i32.const 1040) "access-denied")
   (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
     (local $at i32)
     (local.set $at (i32.and (i32.add (global.get $free) (i32.const 7)) (i32.const -8)))
     (global.set $free (i32.add (local.get $at) (local.get 3)))
     (local.get $at))
+  (func $byte (param i32) (result i32) (i32.load8_u (local.get 0)))
   (func (export "wasi:http/incoming-handler@0.2.12#handle") (param $request i32) (param $out i32)
     (local $answer i32) (local $content i32) (local $output i32) (local $bucket i32)
     (call $open (i32.const 0) (i32.const 0) (i32.const 0))
     (local.set $bucket (struct.get $handle 0 (struct.new $handle (i32.load (i32.const 4)))))
     (call $increment (local.get $bucket) (i32.const 1024) (i32.const 8) (i64.const 1) (i32.const 0))
-    (call $get (local.get $bucket) (i32.const 1024) (i32.const 8) (i32.const 96))
+    (if (call $byte (i32.const 0))
+      (then
+        (i32.store (i32.const 104) (i32.const 1040))
+        (i32.store (i32.const 108) (i32.const 13))
+        ;; The error is one with a text.
+        (if (i32.eq (call $byte (i32.const 8)) (i32.const 2))
+          (then
+            (i32.store (i32.const 104) (i32.load (i32.const 12)))
+            (i32.store (i32.const 108) (i32.load (i32.const 16))))))
+      (else (call $get (local.get $bucket) (i32.const 1024) (i32.const 8) (i32.const 96))))
     (local.set $answer (call $response (call $fields)))
     (call $body (local.get $answer) (i32.const 16))
     (local.set $content (i32.load (i32.const 20)))

@@ -262,10 +262,7 @@ impl Effects {
         let devices = self.node.volumes.devices(&self.pod, container).await;
         spec.devices = devices.map_err(|error| unmade("CreateContainerConfigError", volume_text(&error)))?;
         devices::add(&mut spec, plugin_devices);
-        spec.http = settings.http;
-        spec.proposals = settings.proposals;
-        spec.fuel = settings.fuel;
-        spec.outbound_hosts = settings.outbound_hosts;
+        settings.apply(&mut spec).map_err(|error| unmade("CreateContainerConfigError", error.0))?;
         if spec.args.is_empty() {
             return Err(unmade("CreateContainerError", "no command specified".to_owned()));
         }

@@ -15,7 +15,7 @@ const BYTES_MAX: usize = 64 << 20;
 #[cfg(feature = "shim")]
 const PART: usize = 4;
 /// What an entry or a handle costs beside its key and value.
-const ENTRY_LEN: usize = 192;
+pub(super) const ENTRY_LEN: usize = 192;
 /// The longest key.
 const KEY_LEN_MAX: usize = 1_024;
 /// The most keys in one answer.
@@ -168,7 +168,8 @@ impl Entries {
     }
 }
 
-fn check(key: &str) -> Result<(), StoreFault> {
+/// Rejects a key that is too long to be stored.
+pub(super) fn check(key: &str) -> Result<(), StoreFault> {
     if key.len() > KEY_LEN_MAX { Err(StoreFault::Key(key.len())) } else { Ok(()) }
 }
 

@@ -61,7 +61,7 @@ fn extract_one<R: Read>(entry: &mut Entry<R>, member: &Path, options: &Options, 
         EntryType::Regular | EntryType::Continuous => make_file(dir, &path, entry, options.keeps_times),
         EntryType::Symlink => {
             let target = link_target(entry)?;
-            in_place(dir, &path, || dir.symlink_contents(&target, &path))
+            replacing(dir, &path, || dir.symlink_contents(&target, &path))
         }
         EntryType::Link => {
             let target = files.locate_writable(&options.path(&inside(&link_target(entry)?)?))?;
@@ -115,14 +115,14 @@ fn make_link(target: &Location<'_>, dir: &Dir, path: &Path) -> io::Result<()> {
     if dir.symlink_metadata(path).is_ok_and(is_itself) {
         return Ok(());
     }
-    in_place(dir, path, || target.dir.hard_link(&target.path, dir, path))
+    replacing(dir, path, || target.dir.hard_link(&target.path, dir, path))
 }
 
 /// A program that has the file open which was there before keeps what it reads.
 fn make_file<R: Read>(dir: &Dir, path: &Path, entry: &mut Entry<R>, keeps_time: bool) -> io::Result<()> {
     let header = entry.header();
     let (mode, modified) = (header.mode()? & PERMISSIONS, header.mtime()?);
-    let mut file = in_place(dir, path, || dir.open_with(path, OpenOptions::new().write(true).create_new(true).mode(mode)))?;
+    let mut file = replacing(dir, path, || dir.open_with(path, OpenOptions::new().write(true).create_new(true).mode(mode)))?;
     io::copy(entry, &mut file)?;
     if keeps_time {
         let modified = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(modified));
@@ -132,7 +132,7 @@ fn make_file<R: Read>(dir: &Dir, path: &Path, entry: &mut Entry<R>, keeps_time: 
 }
 
 /// Makes a file, in place of one of the same name if there is one.
-fn in_place<T>(dir: &Dir, path: &Path, make: impl Fn() -> io::Result<T>) -> io::Result<T> {
+fn replacing<T>(dir: &Dir, path: &Path, make: impl Fn() -> io::Result<T>) -> io::Result<T> {
     match make() {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             dir.remove_file(path)?;
