@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 pub(crate) use api_client::error::chain;
+use ipnet::Ipv4Net;
 use thiserror::Error;
 
 /// An error that ends the agent, or prevents its start.
@@ -37,6 +38,21 @@ pub enum AgentError {
         reserved: i64,
         /// In the same unit.
         capacity: i64,
+    },
+    /// The node's Pod range has fewer addresses than the node takes Pods; the text says what to set.
+    #[error(
+        "--max-pods {pods_max} is more than the {addresses} addresses of the node's Pod range {range}: \
+         set --max-pods={addresses}{wider}"
+    )]
+    MaxPods {
+        /// The highest number of Pods.
+        pods_max: u32,
+        /// The addresses of the range that Pods may get.
+        addresses: u32,
+        /// The node's range.
+        range: Ipv4Net,
+        /// How the node gets a range that is wide enough; empty if no range is.
+        wider: String,
     },
     /// A file or directory of the node.
     #[error("{doing} {}", .path.display())]

@@ -9,6 +9,7 @@
 mod action;
 mod admit;
 mod backoff;
+mod block_devices;
 pub mod bootstrap;
 mod certificates;
 mod cleanup;
@@ -40,6 +41,8 @@ mod node;
 mod node_shutdown;
 mod objects;
 mod parts;
+mod pod_groups;
+mod pod_range;
 mod pods;
 mod priority;
 mod probe;

@@ -7,6 +7,7 @@ use nix::unistd::{SysconfVar, sysconf};
 use procfs_core::process::Stat;
 use procfs_core::{FromRead as _, Meminfo, Uptime, VmStat};
 use runtimes_contract::Stats;
+use runtimes_host::cgroup::Pressures;
 
 use crate::machine;
 
@@ -21,6 +22,7 @@ pub(crate) struct MachineUsage {
     pub(crate) available_bytes: u64,
     pub(crate) swap_bytes: u64,
     pub(crate) swap_free_bytes: u64,
+    pub(crate) pressures: Pressures,
     /// Processes and threads, and the highest number of them.
     pub(crate) tasks: Option<(u64, u64)>,
     /// This process.
@@ -31,7 +33,8 @@ pub(crate) struct MachineUsage {
 impl MachineUsage {
     /// Reads the machine. Blocks.
     pub(crate) fn read(now: Timestamp) -> Self {
-        let mut usage = Self { tasks: machine::tasks().zip(machine::tasks_max()), ..Self::default() };
+        let tasks = machine::tasks().zip(machine::tasks_max());
+        let mut usage = Self { tasks, pressures: Pressures::of_machine(), ..Self::default() };
         let uptime = Uptime::from_file("/proc/uptime").ok().and_then(|uptime| SignedDuration::try_from_secs_f64(uptime.uptime).ok());
         usage.start = uptime.and_then(|uptime| now.checked_sub(uptime).ok());
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);

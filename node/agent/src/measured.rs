@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::FutureExt as _;
 use ipnet::Ipv4Net;
-use node_images::{Image, ImageError, InUse, PullPolicy, RegistryAuth, WritableLayer};
+use node_images::{Image, ImageError, ImageUsage, InUse, PullPolicy, RegistryAuth, WritableLayer};
 use node_network::{HostPort, NetworkError, Peer, PodNetwork};
 use runtimes_contract::{
     AttachSession, ContainerId, ContainerSpec, ContainerStatus, Content, ContentKind, ExecSession, ExecSpec, Exit, HttpRequests,
@@ -172,6 +172,10 @@ impl Images for Measured<dyn Images> {
 
     fn dir(&self) -> Option<PathBuf> {
         self.inner.dir()
+    }
+
+    async fn usage(&self) -> Result<Option<ImageUsage>, ImageError> {
+        self.measure(Operation::ImageFsInfo, self.inner.usage()).await
     }
 
     async fn collect(&self, in_use: InUse<'_>, high: u8, low: u8) -> Result<usize, ImageError> {

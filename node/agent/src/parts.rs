@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ipnet::Ipv4Net;
-use node_images::{Image, ImageError, ImageStore, InUse, PullPolicy, RegistryAuth, WritableLayer};
+use node_images::{Image, ImageError, ImageStore, ImageUsage, InUse, PullPolicy, RegistryAuth, WritableLayer};
 use node_logind::{Logind, LogindError, ShutdownWatch};
 use node_network::{HostPort, Network, NetworkError, Peer, PodNetwork};
 use runtimes_contract::{Content, ContentKind, Runtime, UserNamespace};
@@ -59,6 +59,10 @@ pub trait Images: Send + Sync {
     fn writable_layer(&self, key: &str) -> Option<WritableLayer>;
     /// The store's directory, if it has one: it may be on a file system of its own.
     fn dir(&self) -> Option<PathBuf>;
+    /// What the images take on the disk; `None` when it is not known now.
+    async fn usage(&self) -> Result<Option<ImageUsage>, ImageError> {
+        Ok(None)
+    }
     /// Frees space on a full disk.
     async fn collect(&self, in_use: InUse<'_>, high: u8, low: u8) -> Result<usize, ImageError>;
 }
@@ -99,6 +103,10 @@ impl Images for ImageStore {
 
     fn dir(&self) -> Option<PathBuf> {
         Some(Self::dir(self).to_owned())
+    }
+
+    async fn usage(&self) -> Result<Option<ImageUsage>, ImageError> {
+        Self::usage(self).await
     }
 
     async fn collect(&self, in_use: InUse<'_>, high: u8, low: u8) -> Result<usize, ImageError> {

@@ -1,5 +1,6 @@
 //! Programs the node's own Pod range and the routes to the other nodes' Pods. Level-triggered: after each change of a Node, and
-//! periodically, the whole set is written again, because the kernel drops the routes over a link that goes down.
+//! periodically, the whole set is written again, because the kernel drops the routes over a link that goes down. A range that has fewer
+//! addresses than the node takes Pods ends the agent, before the range is programmed and the node becomes ready.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,9 +11,10 @@ use k8s_openapi::api::core::v1::Node as ApiNode;
 use node_network::{NetworkError, Peer};
 use tokio_util::sync::CancellationToken;
 
-use crate::error::chain;
+use crate::error::{AgentError, chain};
 use crate::health::Health;
 use crate::node::Node;
+use crate::pod_range;
 
 /// Wait after a failed attempt.
 const RETRY: Duration = Duration::from_secs(2);
@@ -21,64 +23,70 @@ const NOT_READY: &str =
     "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:the node has no Pod range yet";
 
 /// Follows Nodes until cancelled.
-pub(crate) async fn run(node: Arc<Node>, health: Arc<Health>, cancel: CancellationToken) {
+///
+/// # Errors
+/// [`AgentError::MaxPods`] when the node's Pod range is too narrow for its Pods.
+pub(crate) async fn run(node: Arc<Node>, health: Arc<Health>, cancel: CancellationToken) -> Result<(), AgentError> {
+    cancel.run_until_cancelled(follow(&node, &health)).await.unwrap_or(Ok(()))
+}
+
+async fn follow(node: &Node, health: &Health) -> Result<(), AgentError> {
     let mut changed = node.objects.nodes_changed();
     let (mut own, mut peers): (Option<Ipv4Net>, Option<Vec<Peer>>) = (None, None);
-    let work = async {
-        loop {
-            changed.mark_unchanged();
-            let mut settled = true;
-            if own.is_none() {
-                match program_own(&node).await {
-                    Ok(found) => {
-                        own = found;
-                        health.set("network", own.is_none().then(|| NOT_READY.to_owned()));
-                        // Only now: a task that waits for it reads the health next.
-                        node.has_pod_range.send_replace(own.is_some());
-                    }
-                    Err(error) => {
-                        let message = chain(&error);
-                        tracing::warn!(message, "Pod range not programmed");
-                        health.set("network", Some(format!("container runtime network not ready: {message}")));
-                        settled = false;
-                    }
-                }
+    loop {
+        changed.mark_unchanged();
+        let mut settled = true;
+        if own.is_none() {
+            let assigned = assigned(node);
+            if let Some(cidr) = assigned {
+                pod_range::check(cidr, node.config.pods_max)?;
             }
-            let wanted = wanted_peers(&node.objects.nodes(), &node.config.node_name);
-            if own.is_some() && peers.as_ref() != Some(&wanted) {
-                match node.parts.network.set_routes(&wanted).await {
-                    Ok(()) => peers = Some(wanted),
-                    Err(error) => {
-                        tracing::warn!(error = chain(&error), "routes to other nodes' Pods not set");
-                        settled = false;
-                    }
+            match program_own(node, assigned).await {
+                Ok(()) => {
+                    own = assigned;
+                    health.set("network", own.is_none().then(|| NOT_READY.to_owned()));
+                    // Only now: a task that waits for it reads the health next.
+                    node.has_pod_range.send_replace(own.is_some());
                 }
-            }
-            let look_again = if settled { node.config.status_check } else { RETRY };
-            match tokio::time::timeout(look_again, changed.changed()).await {
-                Ok(Ok(())) => {}
-                Ok(Err(_gone)) => return,
-                Err(_elapsed) => peers = None,
+                Err(error) => {
+                    let message = chain(&error);
+                    tracing::warn!(message, "Pod range not programmed");
+                    health.set("network", Some(format!("container runtime network not ready: {message}")));
+                    settled = false;
+                }
             }
         }
-    };
-    tokio::select! {
-        () = cancel.cancelled() => {}
-        () = work => {}
+        let wanted = wanted_peers(&node.objects.nodes(), &node.config.node_name);
+        if own.is_some() && peers.as_ref() != Some(&wanted) {
+            match node.parts.network.set_routes(&wanted).await {
+                Ok(()) => peers = Some(wanted),
+                Err(error) => {
+                    tracing::warn!(error = chain(&error), "routes to other nodes' Pods not set");
+                    settled = false;
+                }
+            }
+        }
+        let look_again = if settled { node.config.status_check } else { RETRY };
+        match tokio::time::timeout(look_again, changed.changed()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_gone)) => return Ok(()),
+            Err(_elapsed) => peers = None,
+        }
     }
 }
 
+/// The node's Pod range, once it has one.
+fn assigned(node: &Node) -> Option<Ipv4Net> {
+    let of_api = || node.objects.node(&node.config.node_name).and_then(|node| pod_cidr(&node));
+    node.config.pod_cidr.or_else(of_api)
+}
+
 /// Passes the node's Pod range to the network, when the node has one.
-async fn program_own(node: &Node) -> Result<Option<Ipv4Net>, NetworkError> {
-    let assigned = node.objects.node(&node.config.node_name).and_then(|node| pod_cidr(&node));
-    let Some(cidr) = node.config.pod_cidr.or(assigned) else { return Ok(None) };
+async fn program_own(node: &Node, assigned: Option<Ipv4Net>) -> Result<(), NetworkError> {
+    let Some(cidr) = assigned else { return Ok(()) };
     node.parts.network.set_pod_cidr(cidr).await?;
     tracing::info!(%cidr, "Pod range programmed");
-    let (addresses, max_pods) = (node_network::pod_addresses(cidr), node.config.pods_max);
-    if addresses < max_pods {
-        tracing::warn!(%cidr, addresses, max_pods, "fewer addresses than --max-pods: further Pods fail until others are gone. A new Node gets its range by --node-cidr-mask-size of the server");
-    }
-    Ok(Some(cidr))
+    Ok(())
 }
 
 /// The Pod range in a Node object.

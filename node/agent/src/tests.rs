@@ -44,7 +44,7 @@ use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::{Event, Node as ApiNode, Pod};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use node_images::{Image, ImageError, InUse, PullPolicy, RegistryAuth, WritableLayer};
+use node_images::{Image, ImageError, ImageUsage, InUse, PullPolicy, RegistryAuth, WritableLayer};
 use node_network::{HostPort, NetworkError, Peer, PodNetwork};
 use parking_lot::Mutex;
 use runtimes_contract::{Content, ContentKind, Sandbox, UserNamespace};
@@ -161,6 +161,10 @@ impl Images for FakeImages {
 
     fn dir(&self) -> Option<PathBuf> {
         None
+    }
+
+    async fn usage(&self) -> Result<Option<ImageUsage>, ImageError> {
+        Ok(Some(ImageUsage { bytes: 4_096, inodes: 2 }))
     }
 
     async fn collect(&self, _in_use: InUse<'_>, _high: u8, _low: u8) -> Result<usize, ImageError> {

@@ -21,9 +21,11 @@ pub mod promises;
 mod pull;
 mod reference;
 mod unpack;
+mod usage;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use runtimes_contract::{Content, ContentKind, RuntimeError, UserNamespace};
@@ -36,9 +38,11 @@ pub use docker_config::{DockerConfigError, DockerConfigProblem};
 pub use error::ImageError;
 pub use pull::RegistryAuth;
 pub use unpack::serve_unpack;
+pub use usage::ImageUsage;
 
 use blobs::Blobs;
 use index::Index;
+use usage::LayerUsages;
 
 /// When an image is fetched from its registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,6 +147,7 @@ pub struct ImageStore {
     refused: Refused,
     free_min: FreeMin,
     module_check: Option<ModuleCheck>,
+    layer_usages: Arc<LayerUsages>,
 }
 
 /// How many bytes of a disk of that many bytes stay free.
@@ -181,6 +186,7 @@ impl ImageStore {
             refused: Refused::default(),
             free_min: Box::new(|_| 0),
             module_check: None,
+            layer_usages: Arc::default(),
         })
     }
 
@@ -240,13 +246,13 @@ impl ImageStore {
         self.fill(import::import(self, &name, file)).await
     }
 
-    /// Adds the image that arrives. An image that is not runnable leaves nothing; blobs that were fetched before the network
-    /// failed stay for the next attempt.
+    /// Adds the image that arrives. An image that is not runnable leaves nothing, and neither does one for which the disk has no room;
+    /// blobs that were fetched before the network failed stay for the next attempt.
     async fn fill(&self, coming: impl Future<Output = Result<Image, ImageError>>) -> Result<Image, ImageError> {
         let filling = self.index.filling().await?;
-        let error = match coming.await {
-            Ok(image) => return self.index.add(image),
-            Err(error) => error,
+        let error = match coming.await.and_then(|image| self.index.add(image)) {
+            Ok(image) => return Ok(image),
+            Err(error) => error.in_store(&self.dir),
         };
         drop(filling);
         let is_hopeless = matches!(error, ImageError::Refused { .. } | ImageError::NotRunnable { .. } | ImageError::DiskFull { .. });
@@ -341,6 +347,17 @@ impl ImageStore {
     /// The store's directory.
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// What blobs and unpacked layers take on the disk; `None` while another call measures it. The first call walks through all layers, and
+    /// goes on when the future is dropped; later calls walk through those that are new.
+    ///
+    /// # Errors
+    /// When something cannot be read.
+    pub async fn usage(&self) -> Result<Option<ImageUsage>, ImageError> {
+        let (usages, dir) = (self.layer_usages.clone(), self.dir.clone());
+        let measured = runtimes_host::blocking(move || usages.measure(&dir)).await;
+        measured.map_err(ImageError::io(format!("measuring {}", self.dir.display())))
     }
 
     /// Undoes [`ImageStore::mount`] and removes the writable layer; idempotent.

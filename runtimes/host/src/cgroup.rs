@@ -10,18 +10,24 @@
 mod controllers;
 mod cpuset;
 mod group;
+mod io;
 mod layout;
 mod limits;
+mod pressure;
 mod remove;
 mod stats;
+mod swap;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use group::Group;
+pub use io::DeviceIo;
 pub use layout::Mode;
 pub use limits::cpu_weight;
+pub use pressure::{Pressure, Pressures, Stall};
 pub use stats::StatsReader;
+pub use swap::Swap;
 
 use layout::Layout;
 use runtimes_contract::RuntimeError;

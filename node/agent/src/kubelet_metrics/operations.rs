@@ -43,6 +43,7 @@ pub(crate) enum Operation {
     PullImage,
     ImageStatus,
     ListImages,
+    ImageFsInfo,
 }
 
 impl Operation {
@@ -66,6 +67,7 @@ impl Operation {
             Self::PullImage => "pull_image",
             Self::ImageStatus => "image_status",
             Self::ListImages => "list_images",
+            Self::ImageFsInfo => "image_fs_info",
         }
     }
 }

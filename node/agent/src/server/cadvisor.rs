@@ -1,7 +1,10 @@
 //! `/metrics/cadvisor`: the containers and the machine under cAdvisor's names, as dashboards for the kubelet read them. Skiff has the
-//! CPU, the memory, the processes and the limits of a container, and the network of a Pod; the disk is not measured here. The HTTP
-//! requests that a runtime serves are beside them, under names of Skiff's own.
+//! CPU, the memory, the processes, the limits, the pressure and the transfers of a container, and the network of a Pod; what Pods have on
+//! the disk is not measured here. The HTTP requests that a runtime serves are beside them, under names of Skiff's own.
 
+mod groups;
+
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,12 +14,15 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use k8s_openapi::api::core::v1::Pod;
 use runtimes_contract::{HttpRequests, Resources, Stats};
+use runtimes_host::cgroup::Swap;
 
+use crate::block_devices;
 use crate::container::{self, resources};
 use crate::layout::PodName;
-use crate::machine::Machine;
+use crate::machine::{FileSystem, Machine, file_system};
 use crate::machine_usage::MachineUsage;
 use crate::node::Node;
+use crate::pod_groups::{self, GroupUsage};
 use crate::stats::{self, Usage};
 use crate::traffic::{self, Direction, POD_INTERFACE, Traffic};
 
@@ -31,6 +37,9 @@ struct Measured {
     pod: String,
     namespace: String,
     stats: Stats,
+    group: GroupUsage,
+    /// Its file systems, by the name of the device.
+    file_systems: Vec<(String, FileSystem)>,
     /// Its interfaces, by name.
     interfaces: Vec<(String, Traffic)>,
     /// `None` where the runtime serves no HTTP requests.
@@ -43,15 +52,17 @@ struct Measured {
 
 /// Answers the path.
 pub(super) async fn metrics(State(node): State<Arc<Node>>) -> Response {
-    let now = api_clock::now();
-    let read = api_tasks::blocking("node-agent/cadvisor", move || (MachineUsage::read(now).stats, traffic::interfaces()));
+    let of_machine = node.clone();
+    let read = api_tasks::blocking("node-agent/cadvisor", move || {
+        let interfaces = traffic::interfaces();
+        (machine(&of_machine, &interfaces), interfaces)
+    });
     let Ok((machine, interfaces)) = read.await else { return StatusCode::SERVICE_UNAVAILABLE.into_response() };
-    let own = stats::machine_interfaces(&node, &interfaces).into_iter().map(|(name, traffic)| (name.to_owned(), traffic.clone())).collect();
-    let root = Measured { id: "/".to_owned(), stats: machine, interfaces: own, read_ms: now.as_millisecond(), ..Measured::nothing() };
-    let mut all = vec![root];
+    let mut all = vec![machine];
     let entries = node.directory.all();
     let running = stats::running(&node, &entries).await;
-    for (entry, running) in entries.iter().zip(running) {
+    let groups = pod_groups::of_pods(&node, &entries, true).await;
+    for ((entry, running), groups) in entries.iter().zip(running).zip(groups) {
         let Some(read_at) = running.first().map(|usage| usage.read_at) else { continue };
         let names = PodName::of(&entry.pod);
         let cgroup = node.layout.pod_cgroup(resources::qos(&entry.pod), &names.uid);
@@ -60,6 +71,7 @@ pub(super) async fn metrics(State(node): State<Arc<Node>>) -> Response {
             pod: names.name.clone(),
             namespace: names.namespace.clone(),
             stats: stats::sum(&running),
+            group: groups.pod.clone(),
             interfaces: stats::traffic(&node, entry, &interfaces).into_iter().map(|traffic| (POD_INTERFACE.to_owned(), traffic)).collect(),
             read_ms: read_at.as_millisecond(),
             limits: resources::of_pod(&entry.pod),
@@ -68,19 +80,55 @@ pub(super) async fn metrics(State(node): State<Arc<Node>>) -> Response {
         let id = |container: &str| entry.containers.get(container).and_then(|instance| Some(instance.running.as_ref()?.0.to_string()));
         for usage in running {
             let requests = stats::http_requests(&node, entry, &usage.container).await;
-            let id = id(&usage.container).unwrap_or_default();
-            all.push(Measured { requests, ..of_container(&entry.pod, &names, &cgroup, id, usage) });
+            let (id, group) = (id(&usage.container).unwrap_or_default(), groups.container(&usage.container));
+            all.push(Measured { requests, group, ..of_container(&entry.pod, &names, &cgroup, id, usage) });
         }
     }
     ([(header::CONTENT_TYPE, api_metrics::TEXT_FORMAT)], families(&node.machine, &all).text()).into_response()
 }
 
+/// The machine. Blocks.
+fn machine(node: &Node, interfaces: &HashMap<String, Traffic>) -> Measured {
+    let now = api_clock::now();
+    let usage = MachineUsage::read(now);
+    let swap = Swap { usage_bytes: usage.swap_bytes.saturating_sub(usage.swap_free_bytes), limit_bytes: Some(usage.swap_bytes) };
+    let own = stats::machine_interfaces(node, interfaces).into_iter();
+    Measured {
+        id: "/".to_owned(),
+        group: GroupUsage { swap: Some(swap), pressures: usage.pressures, io: pod_groups::machine_io(node) },
+        stats: usage.stats,
+        file_systems: file_systems(node).into_iter().collect(),
+        interfaces: own.map(|(name, traffic)| (name.to_owned(), traffic.clone())).collect(),
+        read_ms: now.as_millisecond(),
+        ..Measured::nothing()
+    }
+}
+
+/// The file systems of the node's data and of its images, by the name of the device.
+fn file_systems(node: &Node) -> BTreeMap<String, FileSystem> {
+    let dirs = [Some(node.config.data_dir.clone()), node.parts.images.dir()].into_iter().flatten();
+    dirs.filter_map(|dir| Some((block_devices::of_file_system(&dir)?, file_system(&dir)?))).collect()
+}
+
 impl Measured {
     fn nothing() -> Self {
         let none = String::new;
-        let (container, id, image, name, pod, namespace) = (none(), none(), none(), none(), none(), none());
-        let (stats, limits, interfaces) = (Stats::default(), Resources::default(), Vec::new());
-        Self { container, id, image, name, pod, namespace, stats, interfaces, requests: None, started_ms: None, read_ms: 0, limits }
+        Self {
+            container: none(),
+            id: none(),
+            image: none(),
+            name: none(),
+            pod: none(),
+            namespace: none(),
+            stats: Stats::default(),
+            group: GroupUsage::default(),
+            file_systems: Vec::new(),
+            interfaces: Vec::new(),
+            requests: None,
+            started_ms: None,
+            read_ms: 0,
+            limits: Resources::default(),
+        }
     }
 
     fn labels(&self) -> Vec<(&'static str, String)> {
@@ -106,11 +154,10 @@ fn of_container(pod: &Pod, names: &PodName, cgroup: &str, id: String, usage: Usa
         pod: names.name.clone(),
         namespace: names.namespace.clone(),
         stats: usage.stats,
-        interfaces: Vec::new(),
-        requests: None,
         started_ms: Some(usage.started_at.as_millisecond()),
         read_ms: usage.read_at.as_millisecond(),
         limits: declared.map(|container| resources::of_container(pod, container)).unwrap_or_default(),
+        ..Measured::nothing()
     }
 }
 
@@ -127,7 +174,9 @@ fn families(machine: &Machine, all: &[Measured]) -> Families {
     families.counter("container_cpu_usage_seconds_total", "Cumulative cpu time consumed in seconds.", cpu);
     families.stamp(all.iter().map(|one| one.read_ms));
     type Value = fn(&Measured) -> Option<u64>;
-    let gauges: [(&str, &str, Value); 5] = [
+    let gauges: [(&str, &str, Value); 7] = [
+        ("container_memory_rss", "Size of RSS in bytes.", |one| Some(one.stats.rss_bytes)),
+        ("container_memory_swap", "Container swap usage in bytes.", |one| Some(one.group.swap?.usage_bytes)),
         ("container_memory_usage_bytes", "Current memory usage in bytes, including all memory regardless of when it was accessed", |one| {
             Some(one.stats.memory_bytes)
         }),
@@ -145,6 +194,8 @@ fn families(machine: &Machine, all: &[Measured]) -> Families {
     families.gauge("container_spec_cpu_quota", "CPU quota of the container.", quotas);
     let starts = all.iter().filter_map(|one| Some((one.labels(), one.started_ms? as f64 / 1_000.0)));
     families.gauge("container_start_time_seconds", "Start time of the container since unix epoch in seconds.", starts);
+    groups::add_disks(&mut families, all);
+    groups::add_pressure(&mut families, all);
     add_network(&mut families, all);
     add_requests(&mut families, all);
     families
@@ -193,7 +244,21 @@ fn add_requests(families: &mut Families, all: &[Measured]) {
 
 #[cfg(test)]
 mod tests {
+    use runtimes_host::cgroup::{DeviceIo, Pressure, Pressures, Stall};
+
     use super::*;
+
+    /// A group that has waited for CPUs, and has read and written.
+    fn group() -> GroupUsage {
+        let stall = |total_us| Stall { total_us, avg10: 1.5, avg60: 0.5, avg300: 0.0 };
+        let cpu = Pressure { some: stall(1_500_000), full: stall(250_000) };
+        let io = DeviceIo { major: 253, minor: 0, read_bytes: 4_096, written_bytes: 8_192, reads: 1, writes: 2 };
+        GroupUsage {
+            swap: Some(Swap { usage_bytes: 512, limit_bytes: None }),
+            pressures: Pressures { cpu: Some(cpu), ..Pressures::default() },
+            io: vec![("/dev/vda".to_owned(), io)],
+        }
+    }
 
     #[test]
     fn the_text_is_cadvisors() {
@@ -212,13 +277,17 @@ mod tests {
             pod: "web".to_owned(),
             namespace: "default".to_owned(),
             stats: Stats { cpu_ns: 1_500_000_000, memory_bytes: 4_096, working_set_bytes: 2_048, pids: 3, ..Stats::default() },
+            group: group(),
+            file_systems: Vec::new(),
             interfaces: vec![(POD_INTERFACE.to_owned(), Traffic::default())],
             requests: Some(HttpRequests { received: 12, rejected: 2, in_flight: 3 }),
             started_ms: Some(100_000),
             read_ms: 200_000,
             limits,
         };
-        let root = Measured { id: "/".to_owned(), read_ms: 200_001, ..Measured::nothing() };
+        let fs = FileSystem { bytes: 1_000, free_bytes: 400, all_free_bytes: 500, inodes: 90, free_inodes: 30 };
+        let file_systems = vec![("/dev/vda1".to_owned(), fs)];
+        let root = Measured { id: "/".to_owned(), read_ms: 200_001, file_systems, ..Measured::nothing() };
         insta::assert_snapshot!(families(&machine, &[root, container]).text());
     }
 }

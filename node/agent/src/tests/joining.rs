@@ -92,3 +92,26 @@ async fn a_node_joins_by_token_and_stays_a_member() {
     bootstrap::join(&ask(None)).await.expect("a member needs no token");
     assert_eq!(count().await, 2, "nothing is asked for twice");
 }
+
+#[tokio::test]
+async fn a_node_without_an_address_for_each_pod_ends_before_it_is_ready() {
+    let mut cluster = Cluster::new(Script::default()).await;
+    (cluster.config.pod_cidr, cluster.config.pods_max) = (None, 300);
+    let mut agent = cluster.start();
+    let nodes: Api<ApiNode> = Api::all(cluster.client.clone());
+    until("the node is registered", async || nodes.get_opt(NODE).await.expect("an answer").is_some()).await;
+    let range = json!({"spec": {"podCIDR": "10.244.1.0/24", "podCIDRs": ["10.244.1.0/24"]}});
+    nodes.patch(NODE, &PatchParams::default(), &Patch::Merge(&range)).await.expect("given");
+    // The first agent gets the range while it runs, the second one finds it.
+    for start in ["the first", "the second"] {
+        let ended = tokio::time::timeout(DEADLINE, &mut agent.task).await.expect(start).expect("joined");
+        let failure = crate::error::chain(&ended.expect_err(start));
+        let wanted = "--max-pods 300 is more than the 253 addresses of the node's Pod range 10.244.1.0/24: set --max-pods=253, or set \
+                      --node-cidr-mask-size=23 of the server and delete the Node";
+        assert!(failure.contains(wanted), "{start}: {failure}");
+        let node = nodes.get(NODE).await.expect("the node");
+        let conditions = node.status.and_then(|status| status.conditions).unwrap_or_default();
+        assert!(conditions.iter().all(|condition| condition.type_ != "Ready" || condition.status != "True"), "{start}: {conditions:?}");
+        agent = cluster.start();
+    }
+}

@@ -226,8 +226,18 @@ async fn logs_follow_the_options() {
     assert!(pod["containers"][0]["logs"]["usedBytes"].as_u64() > Some(0), "{summary}");
     assert!(of_node["fs"]["capacityBytes"].as_u64() > of_node["fs"]["usedBytes"].as_u64(), "{summary}");
     assert_eq!(of_node["systemContainers"][0]["name"], "kubelet");
+    assert_eq!(of_node["runtime"]["imageFs"]["usedBytes"], 4_096, "{summary}");
+    let numbers = [&of_node["runtime"]["containerFs"]["usedBytes"], &of_node["rlimit"]["maxpid"], &of_node["swap"]["swapUsageBytes"]];
+    assert!(numbers.iter().all(|number| number.is_u64()) && pod["process_stats"]["process_count"].is_u64(), "{summary}");
+    // Not every machine measures pressure, and the Pods of this node have no cgroups.
+    for resource in ["cpu", "memory", "io"] {
+        let is_measured = std::fs::read(format!("/proc/pressure/{resource}")).is_ok();
+        assert_eq!(of_node[resource]["psi"]["some"]["total"].is_u64(), is_measured, "{summary}");
+        assert_eq!((&pod[resource]["psi"], &pod["swap"]), (&Value::Null, &Value::Null), "{summary}");
+    }
     let (_, short) = get(port, ADMIN, "/stats/summary?only_cpu_and_memory=true").await.expect("a summary");
     assert!(short.contains("\"workingSetBytes\"") && !short.contains("usedBytes") && !short.contains("rxBytes"), "{short}");
+    assert!(short.contains("\"swap\"") && !short.contains("\"io\""), "{short}");
     let (status, resource) = get(port, ADMIN, "/metrics/resource").await.expect("metrics");
     let of_container = "container_memory_working_set_bytes{container=\"c\",namespace=\"default\",pod=\"web\"} 1048576 1";
     let (_, cadvisor) = get(port, ADMIN, "/metrics/cadvisor").await.expect("metrics");

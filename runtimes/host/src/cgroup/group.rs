@@ -122,6 +122,12 @@ impl Group {
         self.layout.roots().into_iter().map(|root| root.join(&self.path)).collect()
     }
 
+    /// Its directory in the unified hierarchy, if the controllers are there.
+    pub(super) fn unified_dir(&self) -> Option<PathBuf> {
+        let root = self.layout.unified().filter(|_| self.layout.mode == Mode::V2)?;
+        Some(root.join(&self.path))
+    }
+
     fn limits_swap(&self) -> bool {
         self.layout.v1_dir("memory").is_some_and(|memory| memory.join("memory.memsw.limit_in_bytes").exists())
     }

@@ -52,7 +52,7 @@ impl StatsReader {
     }
 
     /// A file of a group whose directory is `dir`.
-    fn text(&mut self, dir: &Path, file: &str) -> Option<String> {
+    pub(super) fn text(&mut self, dir: &Path, file: &str) -> Option<String> {
         // A Pod's group and a container's.
         let above = dir.ancestors().nth(2)?;
         let path = dir.strip_prefix(above).ok()?.join(file);
