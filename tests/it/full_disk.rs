@@ -1,6 +1,8 @@
 //! The story of a full disk: a writer gets a clear error, a reader notices nothing, no acknowledged write is lost, and
 //! everything continues by itself when there is space again.
 
+mod node;
+
 use std::collections::BTreeSet;
 use std::fs::File;
 

@@ -1,6 +1,8 @@
 //! The agent of a node is killed at each step of a Pod's life in turn: right before each system call by which it changes the
-//! machine, while the Pod starts, with or without the pull of its image, and while it ends. The next agent goes on: the container has
-//! begun once, and nothing of the Pod stays.
+//! machine, while the Pod starts, with or without the pull of its image, while it gets a debugger or other resources, and while it ends.
+//! The next agent goes on: each container has begun once, and nothing of the Pod stays.
+
+mod whole;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,6 +10,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use serde_json::Value;
 use tests::run::run;
 use tests::supervisor::{Step, Supervisor};
 use tests::{Cluster, Kubectl, Net, eventually, eventually_within};
@@ -15,9 +18,11 @@ use tests::{Cluster, Kubectl, Net, eventually, eventually_within};
 use crate::registry::{OPEN, Registry};
 
 /// The environment variable with the name of the Pod that is killed at every step of its life. Without it, all Pods are killed
-/// at [`KILLS`] steps of each part, evenly chosen.
+/// at some steps of each part, evenly chosen.
 const EVERY_STEP: &str = "SKIFF_EVERY_STEP";
 const KILLS: usize = 5;
+/// Steps of each part of the Pod with most parts, whose lives take longest.
+const KILLS_OF_WHOLE: usize = 2;
 
 const VOLUMES: &str = r#"
   terminationGracePeriodSeconds: 1
@@ -80,7 +85,7 @@ spec:
 "#;
 
 /// Says that it has begun, and waits for ever.
-const WAITS: &str = r#"(module
+pub(crate) const WAITS: &str = r#"(module
   (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
   (import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)
@@ -110,21 +115,11 @@ fn an_agent_that_is_killed_at_any_step_of_a_pod_goes_on() {
     kubectl.ok("create configmap settings --from-literal=word=hello");
     let chosen = std::env::var(EVERY_STEP);
     let registry = Registry::start(&agent.net, OPEN, None);
-    let root = tempfile::tempdir().expect("a directory");
-    fs::create_dir(root.path().join("bin")).expect("made");
-    for program in ["sh", "sleep"] {
-        fs::copy("/bin/busybox", root.path().join("bin").join(program)).expect("busybox is installed");
-    }
-    registry.push_linux(&agent.net, "pulled", root.path());
-    let whole = &[Part::Start, Part::Restart, Part::End][..];
-    let pods =
-        [("guest", GUEST, "began\n", whole), ("linux", LINUX, "ran\nhellobegan\n", whole), ("pulled", PULLED, "began\n", &[Part::Pull])];
-    for (name, yaml, log, parts) in
-        pods.into_iter().filter(|(name, ..)| chosen.as_ref().is_ok_and(|chosen| chosen == name) || chosen.is_err())
-    {
-        let yaml = yaml.replace("VOLUMES", VOLUMES.trim());
-        let mut life = Life { kubectl: &kubectl, supervisor: &supervisor, agent: &mut agent, name, yaml: &yaml, log };
-        life.is_killed_at_its_steps(parts);
+    registry.push_shell(&agent.net, "pulled", 0);
+    for subject in SUBJECTS.iter().filter(|subject| chosen.as_ref().is_ok_and(|chosen| chosen == subject.name) || chosen.is_err()) {
+        let yaml = subject.yaml.replace("VOLUMES", VOLUMES.trim());
+        let mut life = Life { kubectl: &kubectl, supervisor: &supervisor, agent: &mut agent, subject, yaml: &yaml, lives: 0 };
+        life.is_killed_at_its_steps();
     }
 }
 
@@ -142,6 +137,10 @@ enum Part {
     Pull,
     Start,
     Restart,
+    /// An ephemeral container is added.
+    Debug,
+    /// A running container gets other limits.
+    Resize,
     End,
 }
 
@@ -152,24 +151,56 @@ impl Part {
             Self::Pull => 10,
             Self::Start => 100,
             Self::Restart => 30,
+            Self::Debug => 20,
+            Self::Resize => 4,
             Self::End => 50,
         }
     }
 }
+
+/// A Pod whose agent is killed.
+struct Subject {
+    name: &'static str,
+    yaml: &'static str,
+    /// What its container writes when it begins.
+    log: &'static str,
+    parts: &'static [Part],
+    /// At how many steps of each part.
+    kills: usize,
+    /// The shims of its containers while it runs.
+    shims: usize,
+}
+
+const ENDS_AND_BEGINS: &[Part] = &[Part::Start, Part::Restart, Part::End];
+
+static SUBJECTS: [Subject; 4] = [
+    Subject { name: "guest", yaml: GUEST, log: "began\n", parts: ENDS_AND_BEGINS, kills: KILLS, shims: 1 },
+    Subject { name: "linux", yaml: LINUX, log: "ran\nhellobegan\n", parts: ENDS_AND_BEGINS, kills: KILLS, shims: 1 },
+    Subject { name: "pulled", yaml: PULLED, log: "began\n", parts: &[Part::Pull], kills: KILLS, shims: 1 },
+    Subject {
+        name: whole::NAME,
+        yaml: whole::YAML,
+        log: whole::LOG,
+        parts: &[Part::Start, Part::Debug, Part::Resize, Part::End],
+        kills: KILLS_OF_WHOLE,
+        shims: whole::SHIMS,
+    },
+];
 
 /// One Pod that is made and deleted again and again.
 struct Life<'a> {
     kubectl: &'a Kubectl<'a>,
     supervisor: &'a Supervisor,
     agent: &'a mut Cluster,
-    name: &'a str,
+    subject: &'static Subject,
     yaml: &'a str,
-    /// What its container writes when it begins.
-    log: &'a str,
+    /// How often it was made.
+    lives: usize,
 }
 
 impl Life<'_> {
-    fn is_killed_at_its_steps(&mut self, parts: &[Part]) {
+    fn is_killed_at_its_steps(&mut self) {
+        let parts = self.subject.parts;
         // The first Pod makes what stays for the next ones: compiled code, the parents of cgroups.
         self.start();
         self.end();
@@ -180,9 +211,9 @@ impl Life<'_> {
             self.does(*part);
             let mut of_part = self.supervisor.recorded();
             of_part.retain(|step| !matches!(part, Part::Pull) || step.to_string().contains("/images/"));
-            eprintln!("{}: {} steps", self.name, of_part.len());
+            eprintln!("{}: {} steps", self.subject.name, of_part.len());
             assert!(of_part.len() > part.steps_min(), "the steps are seen: {of_part:#?}");
-            steps.push(chosen(&of_part));
+            steps.push(chosen(&of_part, self.subject.kills));
         }
         self.end();
         assert_eq!(self.left(), before, "a Pod leaves nothing");
@@ -197,9 +228,12 @@ impl Life<'_> {
             let left = self.left();
             let changed: Vec<_> = left.symmetric_difference(&before).collect();
             assert!(changed.is_empty(), "after kills before {now:?}: {changed:#?}");
+            if self.subject.name == whole::NAME {
+                self.claim_has_all_lives();
+            }
         }
-        eprintln!("{}: {kills} kills at {wanted} steps", self.name);
-        assert!(kills * 10 >= wanted * 8, "most steps come again: {kills} of {wanted}");
+        eprintln!("{}: {kills} kills at {wanted} steps", self.subject.name);
+        assert!((wanted - kills) * 5 <= wanted.max(10), "most steps come again: {kills} of {wanted}");
     }
 
     /// Does a part of the Pod's life and kills the agent at a step of it. Returns whether the step came.
@@ -208,7 +242,7 @@ impl Life<'_> {
             self.does(part);
             return false;
         };
-        eprintln!("{}: {step}", self.name);
+        eprintln!("{}: {step}", self.subject.name);
         self.supervisor.kill_before(step);
         self.does(part);
         self.supervisor.disarm()
@@ -218,54 +252,58 @@ impl Life<'_> {
         match part {
             Part::Pull | Part::Start => self.start(),
             Part::Restart => self.restart(),
+            Part::Debug => self.debug(),
+            Part::Resize => self.resize(),
             Part::End => self.end(),
         }
     }
 
     fn start(&mut self) {
         self.kubectl.apply(self.yaml).ok();
+        self.lives += 1;
         self.until_it_runs(0);
     }
 
     /// The container ends, and is started again by its Pod's restart policy.
     fn restart(&mut self) {
-        if self.name == "guest" {
+        if self.subject.name == "guest" {
             run(Command::new("kill").arg("-KILL").args(self.agent.shims()), None).ok();
         } else {
-            let uid = self.kubectl.ok(&format!("get pod {} -o jsonpath={{.metadata.uid}}", self.name));
+            let uid = self.kubectl.ok(&format!("get pod {} -o jsonpath={{.metadata.uid}}", self.subject.name));
             let notes = format!("kubelet/pods/{uid}/volumes/kubernetes.io~empty-dir/notes");
             fs::write(self.agent.data_dir().join(notes).join("end"), "").expect("written");
         }
         self.until_it_runs(1);
     }
 
-    /// Waits until the container runs after that many restarts, and has begun once since the last.
-    fn until_it_runs(&mut self, restarts: u32) {
+    /// Waits until the container runs after that many restarts, and has begun once since the last. No other container starts again.
+    fn until_it_runs(&mut self, restarts: u64) {
         self.until("runs", |life| {
-            let pod = life.kubectl.json(&format!("get pod {}", life.name));
+            let pod = life.kubectl.json(&format!("get pod {}", life.subject.name));
             let status = &pod["status"]["containerStatuses"][0];
-            let log = life.kubectl.run(&["logs", life.name]).stdout;
-            let runs = status["ready"] == true && status["restartCount"] == restarts && log == life.log;
+            let log = life.kubectl.run(&["logs", life.subject.name]).stdout;
+            let counts = status["restartCount"] == restarts && restarts_of(&pod["status"]) == restarts;
+            let runs = status["ready"] == true && counts && log == life.subject.log;
             if runs { Ok(()) } else { Err(format!("{log}\n{:#}", pod["status"])) }
         });
-        assert_eq!(self.agent.shims().len(), 1, "{}", self.agent.log());
+        assert_eq!(self.agent.shims().len(), self.subject.shims, "{}", self.agent.log());
     }
 
     /// The Pod may be gone already. The image of the one that pulls goes, too.
     fn end(&mut self) {
-        self.kubectl.ok(&format!("delete pod {} --wait=false --ignore-not-found", self.name));
+        self.kubectl.ok(&format!("delete pod {} --wait=false --ignore-not-found", self.subject.name));
         self.until("is gone", |life| {
             let pods = life.kubectl.ok("get pods -o name");
             if pods.is_empty() && life.agent.shims().is_empty() { Ok(()) } else { Err(pods) }
         });
-        if self.name == "pulled" && self.agent.skiff(&["image", "list"]).ok().contains(OPEN) {
+        if self.subject.name == "pulled" && self.agent.skiff(&["image", "list"]).ok().contains(OPEN) {
             self.agent.skiff(&["image", "rm", &format!("{OPEN}/pulled:v1")]).ok();
         }
     }
 
     /// Waits for a state of the Pod, and starts the agent again when it is killed.
     fn until<T>(&mut self, what: &str, mut is_so: impl FnMut(&mut Self) -> Result<T, String>) {
-        eventually_within(Duration::from_secs(30), &format!("the Pod {} {what}", self.name), || {
+        eventually_within(Duration::from_secs(30), &format!("the Pod {} {what}", self.subject.name), || {
             if !self.agent.is_running() {
                 self.agent.start_again();
             }
@@ -303,8 +341,14 @@ impl Life<'_> {
     }
 }
 
+/// How often all containers of a Pod were restarted.
+fn restarts_of(status: &Value) -> u64 {
+    let lists = ["initContainerStatuses", "containerStatuses"];
+    lists.iter().flat_map(|list| status[*list].as_array().into_iter().flatten()).filter_map(|one| one["restartCount"].as_u64()).sum()
+}
+
 /// All paths below a directory. Of cgroups, only directories: the kernel makes the files in them.
-fn walk(dir: &Path, into: &mut BTreeSet<String>) {
+pub(crate) fn walk(dir: &Path, into: &mut BTreeSet<String>) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let (path, is_dir) = (entry.path(), entry.file_type().is_ok_and(|kind| kind.is_dir()));
         if is_dir {
@@ -316,8 +360,8 @@ fn walk(dir: &Path, into: &mut BTreeSet<String>) {
     }
 }
 
-/// All steps, or as many as [`KILLS`], evenly chosen.
-fn chosen(steps: &[Step]) -> Vec<Step> {
-    let every = if std::env::var_os(EVERY_STEP).is_some() { 1 } else { steps.len().div_ceil(KILLS) };
+/// All steps, or that many at most, evenly chosen.
+fn chosen(steps: &[Step], kills: usize) -> Vec<Step> {
+    let every = if std::env::var_os(EVERY_STEP).is_some() { 1 } else { steps.len().div_ceil(kills) };
     steps.iter().step_by(every.max(1)).cloned().collect()
 }

@@ -1,7 +1,9 @@
 //! Images from a real registry. Pods pull WASM modules in all their forms and a Linux image, with and without
 //! credentials; and the messages when an image cannot be pulled.
 
-use std::fs::File;
+mod cut;
+
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -33,14 +35,14 @@ impl Registry {
         let dir = tempfile::Builder::new().prefix("skit-registry-").tempdir().expect("a directory");
         let at = |name: &str| dir.path().join(name);
         let auth = passwords.map_or(String::new(), |text| {
-            std::fs::write(at("passwords"), text).expect("written");
+            fs::write(at("passwords"), text).expect("written");
             format!("auth: {{htpasswd: {{realm: harbour, path: {}}}}}\n", at("passwords").display())
         });
         let config = format!(
             "version: 0.1\nlog: {{level: error}}\nstorage: {{filesystem: {{rootdirectory: {}}}}}\nhttp: {{addr: '{address}'}}\n{auth}",
             at("data").display()
         );
-        std::fs::write(at("config.yml"), config).expect("written");
+        fs::write(at("config.yml"), config).expect("written");
         let mut command = net.command("docker-registry");
         let log = File::create(at("log")).expect("a file");
         command.arg("serve").arg(at("config.yml")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
@@ -57,7 +59,7 @@ impl Registry {
     #[track_caller]
     fn push_blob(&self, net: &Net, repository: &str, file: &Path, media_type: &str) -> serde_json::Value {
         let path = file.display().to_string();
-        let digest = format!("sha256:{}", run::run(Command::new("sha256sum").arg(file), None).ok().split(' ').next().expect("a digest"));
+        let digest = digest(file);
         let begin = format!("http://{}/v2/{repository}/blobs/uploads/", self.address);
         let location = self.curl(net, &["-X", "POST", "-o", "/dev/null", "-w", "%header{location}", &begin]);
         let location = format!("{}&digest={digest}", location.trim());
@@ -70,11 +72,11 @@ impl Registry {
     #[track_caller]
     pub(crate) fn push(&self, net: &Net, repository: &str, config: (&str, &serde_json::Value), layer: (&str, &Path)) {
         let (config_file, manifest_file) = (self.dir.path().join("config.json"), self.dir.path().join("manifest.json"));
-        std::fs::write(&config_file, config.1.to_string()).expect("written");
+        fs::write(&config_file, config.1.to_string()).expect("written");
         let config = self.push_blob(net, repository, &config_file, config.0);
         let layer = self.push_blob(net, repository, layer.1, layer.0);
         let manifest = json!({"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": [layer]});
-        std::fs::write(&manifest_file, manifest.to_string()).expect("written");
+        fs::write(&manifest_file, manifest.to_string()).expect("written");
         let (data, url) = (format!("@{}", manifest_file.display()), format!("http://{}/v2/{repository}/manifests/v1", self.address));
         self.curl(net, &["-X", "PUT", "-H", &format!("Content-Type: {MANIFEST}"), "--data-binary", &data, &url]);
     }
@@ -87,13 +89,30 @@ impl Registry {
     /// Stores a module as an artifact in the CNCF's format.
     #[track_caller]
     pub(crate) fn push_wasm(&self, net: &Net, repository: &str, file: &str) {
+        self.push_module(net, repository, &PathBuf::from(cluster::sample(file)));
+    }
+
+    #[track_caller]
+    fn push_module(&self, net: &Net, repository: &str, file: &Path) {
         let config = ("application/vnd.wasm.config.v0+json", &json!({"architecture": "wasm", "os": "wasip1", "layerDigests": []}));
-        self.push(net, repository, config, ("application/wasm", &PathBuf::from(cluster::sample(file))));
+        self.push(net, repository, config, ("application/wasm", file));
+    }
+
+    /// Stores a Linux image of a shell, `sleep`, and a file of that many bytes.
+    #[track_caller]
+    pub(crate) fn push_shell(&self, net: &Net, repository: &str, bulk: usize) {
+        let root = tempfile::tempdir().expect("a directory");
+        fs::create_dir(root.path().join("bin")).expect("made");
+        for program in ["sh", "sleep"] {
+            fs::copy("/bin/busybox", root.path().join("bin").join(program)).expect("busybox is installed");
+        }
+        fs::write(root.path().join("bulk"), vec![b'x'; bulk]).expect("written");
+        self.push_linux(net, repository, root.path());
     }
 
     /// Stores a Linux image of the files in a directory.
     #[track_caller]
-    pub(crate) fn push_linux(&self, net: &Net, repository: &str, root: &Path) {
+    fn push_linux(&self, net: &Net, repository: &str, root: &Path) {
         let layer = self.dir.path().join("layer.tar");
         let diff_id = archive(root, ".", &layer);
         let config = json!({"architecture": "amd64", "os": "linux", "rootfs": {"type": "layers", "diff_ids": [diff_id]}});
@@ -149,7 +168,7 @@ pub(crate) fn says(kubectl: &Kubectl<'_>, name: &str, text: &str) {
 
 /// An image in the form of a Linux image that holds a module: a layer and its configuration.
 fn wasm_in_linux(dir: &Path) -> (serde_json::Value, PathBuf) {
-    std::fs::copy(cluster::sample("hello.wasm"), dir.join("hello.wasm")).expect("copied");
+    fs::copy(cluster::sample("hello.wasm"), dir.join("hello.wasm")).expect("copied");
     let layer = dir.join("layer.tar");
     let diff_id = archive(dir, "hello.wasm", &layer);
     let config = json!({
@@ -163,8 +182,12 @@ fn wasm_in_linux(dir: &Path) -> (serde_json::Value, PathBuf) {
 /// Makes an archive of a file or directory in a directory; returns its digest.
 fn archive(dir: &Path, entry: &str, archive: &Path) -> String {
     run::run(Command::new("tar").arg("-C").arg(dir).arg("-cf").arg(archive).arg(entry), None).ok();
-    let digest = run::run(Command::new("sha256sum").arg(archive), None).ok();
-    format!("sha256:{}", digest.split(' ').next().expect("a digest"))
+    digest(archive)
+}
+
+fn digest(file: &Path) -> String {
+    let line = run::run(Command::new("sha256sum").arg(file), None).ok();
+    format!("sha256:{}", line.split(' ').next().expect("a digest"))
 }
 
 /// The node reports an image under its digest and its tag, with its size. (Images of the same content are one, with five names at most.)
@@ -235,6 +258,7 @@ fn pods_run_images_of_every_form_from_a_registry() {
         let events = kubectl.ok("events --for pod/chart");
         if events.contains("neither a WASM artifact nor a Linux image") { Ok(()) } else { Err(events) }
     });
+    cut::images_that_lost_bytes_say_so(&cluster, &registry);
 
     // The commands of the image store, while the node runs.
     let name = format!("{OPEN}/older:v1");

@@ -1,16 +1,21 @@
-//! A runc that hangs: other Pods notice nothing, and a Pod whose container hangs can be deleted.
+//! A runc that hangs: other Pods notice nothing, and a Pod whose container hangs can be deleted. Probes that hang fail in time, and nothing
+//! of them stays.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use tests::{Cluster, Net, Ran, eventually, run};
+use tests::{Cluster, Kubectl, Net, Ran, eventually, run};
 
-/// A runc that hangs in a subcommand as long as there is a file with its name.
+/// A runc that hangs in a subcommand as long as there is a file with its name, or with its name and that of the container after a dot.
 const WRAPPER: &str = r#"#!/bin/sh
 for word in "$@"; do
   [ -e "DIR/$word" ] && exec sleep 1000000
+  id=$word
+done
+for word in "$@"; do
+  [ -e "DIR/$word.$id" ] && exec sleep 1000000
 done
 exec RUNC "$@"
 "#;
@@ -88,6 +93,7 @@ fn a_runc_that_hangs_holds_up_nobody_else() {
     kubectl.until_ready("hangs");
     assert_eq!(hanging(dir.path()).ok(), "", "{earlier} have ended");
 
+    probes_that_hang_fail_in_time(&kubectl, dir.path());
     hang(dir.path(), "delete", true);
     kubectl.ok("delete pod hangs --timeout=60s");
     kubectl.until_ready("runs");
@@ -97,4 +103,56 @@ fn a_runc_that_hangs_holds_up_nobody_else() {
     assert_eq!(cluster.stop(), 0);
     cluster.down();
     assert_eq!(cluster.trace(), before);
+}
+
+/// It is probed each second, and runs a command before it ends.
+const PROBED: &str = r#"
+apiVersion: v1
+kind: Pod
+metadata: {name: probed}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers:
+    - name: main
+      image: samples/tools:latest
+      imagePullPolicy: Never
+      command: [sleep, "1000000"]
+      readinessProbe: {exec: {command: ["true"]}, periodSeconds: 1, timeoutSeconds: 1, failureThreshold: 1}
+      lifecycle: {preStop: {exec: {command: ["true"]}}}
+"#;
+
+/// `runc exec` hangs for one container. `runc kill` hangs for all: nothing needs it.
+fn probes_that_hang_fail_in_time(kubectl: &Kubectl<'_>, dir: &Path) {
+    kubectl.apply(PROBED).ok();
+    kubectl.until_ready("probed");
+    let id = kubectl.field("pod/probed", "/status/containerStatuses/0/containerID");
+    let id = id.as_str().and_then(|id| id.split("://").nth(1)).expect("an id").to_owned();
+    let exec = format!("exec.{id}");
+    hang(dir, &exec, true);
+    kubectl.until("pod/probed", "/status/containerStatuses/0/ready", false);
+    eventually("an event says that the probe has no answer", || {
+        let events = kubectl.ok("events --for pod/probed");
+        let says_so = events.contains("Readiness probe failed: timeout: probe did not answer within 1s");
+        if says_so { Ok(()) } else { Err(events) }
+    });
+    assert_eq!(kubectl.ok("exec runs -- echo inside").trim(), "inside");
+    kubectl.until_ready("runs");
+    hang(dir, &exec, false);
+    kubectl.until_ready("probed");
+    assert_eq!(kubectl.field("pod/probed", "/status/containerStatuses/0/restartCount"), 0);
+    eventually("the probes that hung have ended", || {
+        let ran = hanging(dir);
+        if ran.stdout.is_empty() { Ok(()) } else { Err(ran.to_string()) }
+    });
+
+    // The command before the end hangs, too.
+    hang(dir, &exec, true);
+    hang(dir, "kill", true);
+    kubectl.ok("delete pod probed --timeout=60s");
+    hang(dir, &exec, false);
+    hang(dir, "kill", false);
+    eventually("the command that hung has ended", || {
+        let ran = hanging(dir);
+        if ran.stdout.is_empty() { Ok(()) } else { Err(ran.to_string()) }
+    });
 }

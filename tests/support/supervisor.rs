@@ -83,7 +83,7 @@ const PATH_LEN: usize = 4096;
 /// Bytes of a piece of a name in hexadecimal digits from which on it counts as an id.
 const ID_LEN: usize = 6;
 /// What stands before ids, and before the random endings of temporary files and of volumes for tokens.
-const PREFIXES: [&str; 3] = ["pod", "tmp", "kube-api-access-"];
+const PREFIXES: [&str; 4] = ["pod", "tmp", "kube-api-access-", "pvc-"];
 /// Bytes of a random ending: of a file, and of a volume.
 const RANDOM_LENS: [usize; 2] = [6, 5];
 

@@ -1,6 +1,7 @@
 //! Why an image is not available. Each variant is one of the reasons of a waiting container.
 
 use std::io;
+use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
@@ -52,10 +53,12 @@ pub enum ImageError {
         image: String,
     },
     /// The disk is full, or would be fuller than allowed; incomplete files were removed.
-    #[error("no space left on the device while {doing}")]
+    #[error("no space left on the device while {doing}{}", advice(.store.as_deref()))]
     DiskFull {
         /// What was attempted.
         doing: String,
+        /// The directory of the store that has no room for an image; `None` for all but pulls and imports.
+        store: Option<PathBuf>,
     },
     /// An operation of the system failed.
     #[error("{doing}: {source}")]
@@ -72,10 +75,28 @@ impl ImageError {
     pub(crate) fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let doing = doing.into();
         move |source| match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::DiskFull { doing },
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::disk_full(doing),
             _ => Self::Io { doing, source },
         }
     }
+
+    /// The disk has no room for what was attempted.
+    pub(crate) fn disk_full(doing: impl Into<String>) -> Self {
+        Self::DiskFull { doing: doing.into(), store: None }
+    }
+
+    /// Adds the directory of the store to an error of a full disk.
+    pub(crate) fn in_store(self, dir: &Path) -> Self {
+        match self {
+            Self::DiskFull { doing, .. } => Self::DiskFull { doing, store: Some(dir.to_owned()) },
+            other => other,
+        }
+    }
+}
+
+/// What to do about a full disk.
+fn advice(store: Option<&Path>) -> String {
+    store.map_or_else(String::new, |dir| format!("; free space on the disk of {}", dir.display()))
 }
 
 /// An error with its causes: "connection refused" is three levels down. Text that a cause repeats is left out.

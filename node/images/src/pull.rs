@@ -127,7 +127,7 @@ fn admit(store: &ImageStore, name: &Name, config: &str, needed: &[(String, u64)]
     let absent = needed.iter().filter(|(digest, _)| !store.blobs.has(digest));
     let bytes = absent.fold(0_u64, |sum, (_, size)| sum.saturating_add(*size));
     if bytes > 0 && bytes > disk::look(store)?.spare() {
-        return Err(ImageError::DiskFull { doing: format!("fetching {} of image {}", size(bytes), name.given) });
+        return Err(ImageError::disk_full(format!("fetching {} of image {}", size(bytes), name.given)));
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ use crate::blobs::digest_of;
 
 mod bombs;
 mod checks;
+mod full_disk;
 
 const EMPTY_MODULE: &[u8] = b"\0asm\x01\0\0\0";
 

@@ -154,8 +154,8 @@ fn refused(doing: &str, reason: String) -> ImageError {
 /// `by_disk`: it was the free space that set the limit.
 fn failed(doing: &str, error: HelperError, by_disk: bool) -> ImageError {
     match error {
-        HelperError::Fault(Fault::DiskFull(_)) => ImageError::DiskFull { doing: doing.to_owned() },
-        HelperError::Fault(Fault::Limit(_)) if by_disk => ImageError::DiskFull { doing: doing.to_owned() },
+        HelperError::Fault(Fault::DiskFull(_)) => ImageError::disk_full(doing),
+        HelperError::Fault(Fault::Limit(_)) if by_disk => ImageError::disk_full(doing),
         error if error.is_inputs_fault() => refused(doing, error.to_string()),
         error => ImageError::io(doing)(io::Error::other(error)),
     }

@@ -2,6 +2,8 @@
 //! static busybox.
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "these are tests")]
 
+#[path = "battery/hanging.rs"]
+mod hanging;
 #[path = "battery/harness.rs"]
 mod harness;
 #[path = "battery/oci.rs"]

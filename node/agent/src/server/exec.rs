@@ -1,16 +1,23 @@
 //! `/exec/{namespace}/{pod}/{container}`: a further process in a running container. The client gets its stdio, and its exit
 //! code as a Status.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use runtimes_contract::{ContainerId, ExecSession, ExecSpec, Runtime};
 
+use tokio::time::timeout;
+
 use super::command::{Client, CommandOptions, End, Refusal, Stdio, answer};
 use super::upgrade::Upgrade;
 use crate::node::Node;
+
+/// How long a start may take when its client has left.
+const START_WITHOUT_CLIENT: Duration = Duration::from_secs(10);
 
 /// The failed action, in upstream's words.
 const DOING: &str = "error executing command in container";
@@ -34,7 +41,10 @@ pub(super) async fn exec(
         let prepared = client.while_there(runtime.prepare_exec(&id, &spec)).await;
         let session = match prepared {
             None => return,
-            Some(Ok(())) => runtime.exec(&id, spec).await,
+            Some(Ok(())) => match start(&client, runtime.exec(&id, spec)).await {
+                Some(session) => session,
+                None => return,
+            },
             Some(Err(error)) => Err(error),
         };
         match session {
@@ -42,6 +52,15 @@ pub(super) async fn exec(
             Err(error) => client.end(End::from_result(Err(error), DOING)).await,
         }
     })
+}
+
+/// A program starts, and goes on, when its client leaves meanwhile. A start that hangs ends soon after its client has left.
+async fn start<T>(client: &Client, starting: impl Future<Output = T>) -> Option<T> {
+    let mut starting = pin!(starting);
+    match client.while_there(&mut starting).await {
+        Some(session) => Some(session),
+        None => timeout(START_WITHOUT_CLIENT, starting).await.ok(),
+    }
 }
 
 async fn run(client: Client, session: ExecSession) {

@@ -32,13 +32,11 @@ pub(super) async fn fetch(store: &ImageStore, repository: &Repository, name: &Na
     if store.blobs.has(digest) {
         return Ok(());
     }
-    // A blob without a size is a document, which is at most as long as a manifest.
-    let len_max = if len > 0 { len } else { MANIFEST_BYTES_MAX as u64 };
     let mut attempt = 1;
     loop {
         let temporary = store.blobs.fresh();
         let doing = format!("writing {}", temporary.path().display());
-        let error = match receive(store, repository, digest, len_max, temporary.path()).await {
+        let error = match receive(store, repository, digest, len, temporary.path()).await {
             Ok(()) => return blobs::name(temporary, path).await.map_err(ImageError::io(doing)),
             Err(error) => error,
         };
@@ -61,19 +59,30 @@ enum BlobError {
     Store(#[from] ImageError),
 }
 
-async fn receive(store: &ImageStore, repository: &Repository, digest: &str, len_max: u64, to: &Path) -> Result<(), BlobError> {
+async fn receive(store: &ImageStore, repository: &Repository, digest: &str, len: u64, to: &Path) -> Result<(), BlobError> {
     let answer = repository.blob(digest).await?;
     let mut file = tokio::fs::File::create(to).await?;
-    let found = copy(store, answer, len_max, &mut file).await?;
-    if found != digest {
-        return Err(RegistryError::Refused(format!("the registry sent other content than {digest}: {found}")).into());
+    // A blob without a size is a document, which is at most as long as a manifest.
+    let len_max = if len > 0 { len } else { MANIFEST_BYTES_MAX as u64 };
+    let (received, received_len) = copy(store, answer, len_max, &mut file).await?;
+    if received != digest {
+        return Err(RegistryError::Refused(damaged(digest, len, &received, received_len)).into());
     }
     file.flush().await?;
     Ok(file.sync_all().await?)
 }
 
-/// Writes a body and returns its digest.
-async fn copy(store: &ImageStore, answer: Response, len_max: u64, file: &mut tokio::fs::File) -> Result<String, BlobError> {
+/// Registries skip the push of a blob that they have, damaged or not. So the blob has to be deleted before.
+fn damaged(digest: &str, len: u64, received: &str, received_len: u64) -> String {
+    let of_all = if len > 0 { format!(" of {len}") } else { String::new() };
+    format!(
+        "the registry sent other content than {digest}: {received_len}{of_all} bytes with the digest {received}; \
+         the blob is damaged in the registry or on the way: delete it in the registry and push the image again"
+    )
+}
+
+/// Writes a body and returns its digest and its length.
+async fn copy(store: &ImageStore, answer: Response, len_max: u64, file: &mut tokio::fs::File) -> Result<(String, u64), BlobError> {
     let mut chunks = answer.bytes_stream();
     let (mut hasher, mut len) = (Sha256::new(), 0_u64);
     let (mut looked_at, mut len_then) = (Instant::now(), 0);
@@ -93,12 +102,12 @@ async fn copy(store: &ImageStore, answer: Response, len_max: u64, file: &mut tok
         }
         if len >= room_until {
             if disk::look(store)?.spare() == 0 {
-                return Err(ImageError::DiskFull { doing: "fetching an image".to_owned() }.into());
+                return Err(ImageError::disk_full("fetching an image").into());
             }
             room_until = len.saturating_add(LOOK_AGAIN);
         }
         hasher.update(&chunk);
         file.write_all(&chunk).await?;
     }
-    Ok(format!("sha256:{:x}", hasher.finalize()))
+    Ok((format!("sha256:{:x}", hasher.finalize()), len))
 }

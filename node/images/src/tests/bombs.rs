@@ -154,6 +154,7 @@ async fn an_image_that_would_fill_the_disk_is_rejected() {
         let error = bench.store.import("x", &bench.file("i.tar", &image_of(&layer))).await.expect_err("too large");
         assert!(matches!(error, ImageError::DiskFull { .. }), "{error}");
         assert!(error.to_string().contains("no space left on the device while unpacking layer"), "{error}");
+        assert!(error.to_string().ends_with(&format!("; free space on the disk of {}", bench.store.dir().display())), "{error}");
         assert_eq!(bench.leftovers(), 0);
     }
 }

@@ -30,7 +30,7 @@ pub async fn run(harness: &Runc, spec: &ContainerSpec) -> (Exit, Vec<String>) {
     (exit, log.lines().map(|line| line.splitn(4, ' ').nth(3).unwrap().to_owned()).collect())
 }
 
-async fn sleeper(harness: &Runc) -> ContainerSpec {
+pub async fn sleeper(harness: &Runc) -> ContainerSpec {
     let spec = spec_of(harness, "box", Program::Sleep);
     harness.runtime().create(&spec).await.unwrap();
     harness.runtime().start(&spec.id).await.unwrap();
@@ -49,7 +49,7 @@ async fn client_exec(harness: &Runc, spec: &ContainerSpec, text: &str, tty: bool
 }
 
 /// Waits until the container has so many processes.
-async fn processes(harness: &Runc, spec: &ContainerSpec, count: u64) {
+pub async fn processes(harness: &Runc, spec: &ContainerSpec, count: u64) {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
     while harness.runtime().stats(&spec.id).await.unwrap().pids != count {
         assert!(tokio::time::Instant::now() < deadline, "never {count} processes");

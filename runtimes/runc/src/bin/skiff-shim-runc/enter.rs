@@ -1,5 +1,6 @@
 //! A further process in a running container. The agent sends descriptors for its stdio (or gets its terminal). When the agent
-//! ends the session, the process is killed, or continues if it outlives its session.
+//! ends the session, the process is killed, or continues if it outlives its session. A session that ends while runc still starts the
+//! process ends runc, too: runc may hang, and the next probe comes in a second.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
@@ -51,7 +52,11 @@ pub fn run(channel: Channel, args: &[OsString]) -> i32 {
             channel.ended(code);
             0
         }
-        Err(failure) => channel.refuse(failure.kind, &failure.message),
+        Err(failure) => {
+            // runc, when the session has ended before it, and a process that nobody would watch.
+            runc::kill_children();
+            channel.refuse(failure.kind, &failure.message)
+        }
     }
 }
 
@@ -63,6 +68,7 @@ fn parse(args: &[OsString]) -> Option<Args<'_>> {
     Some(Args { dir, runc, name, tty: has("tty"), outlives_session: has("outlives") })
 }
 
+/// Has runc start the process. After an error, runc and the process may run.
 fn start(channel: &Channel, args: &Args<'_>) -> Result<Started, Failure> {
     setsid().map_err(Failure::io("becoming a session leader"))?;
     prctl::set_child_subreaper(true).map_err(Failure::io("becoming a subreaper"))?;
@@ -75,7 +81,7 @@ fn start(channel: &Channel, args: &Args<'_>) -> Result<Started, Failure> {
     let terminal = if args.tty {
         let console = Console::listen(args.dir, args.name)?;
         command_args.extend(["--console-socket".into(), console.path().as_os_str().to_owned()]);
-        runc::call(&mut args.runc.command("exec", command_args))?;
+        runc::call_in_session(&mut args.runc.command("exec", command_args), channel)?;
         Some(console.terminal()?)
     } else {
         let mut command = args.runc.command("exec", command_args);
@@ -86,14 +92,11 @@ fn start(channel: &Channel, args: &Args<'_>) -> Result<Started, Failure> {
             [&stdin, &stdout, &stderr].into_iter().try_for_each(|pipe| mounts::give(pipe, &stage.user))?;
         }
         command.stdin(stdin).stdout(stdout).stderr(stderr);
-        runc::call(&mut command)?;
+        runc::call_in_session(&mut command, channel)?;
         None
     };
     let pid = runc::read_pid(&file("pid"))?;
-    let signals = node.map_or(Ok(()), mounts::Node::back).and_then(|()| signals::open()).inspect_err(|_| {
-        // Nobody would watch it. Our child and not reaped: the pid is its own.
-        let _killed = kill(Pid::from_raw(pid), Signal::SIGKILL);
-    })?;
+    let signals = node.map_or(Ok(()), mounts::Node::back).and_then(|()| signals::open())?;
     Ok(Started { pid, signals, terminal, _outputs: stdio.collect() })
 }
 

@@ -1,16 +1,21 @@
 //! Calls of runc. Its errors go to a log of JSON lines that the agent reads.
 
 use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
+use runtimes_host::process::Pidfd;
 use runtimes_runc::project_quota;
+use runtimes_shim::channel::Channel;
 
 use crate::Failure;
 
@@ -48,7 +53,7 @@ impl Runc<'_> {
             prctl::set_pdeathsig(Signal::SIGKILL)?;
             // The shim may have been killed before the call.
             if Pid::parent() != shim {
-                return Err(std::io::Error::from(Errno::ESRCH));
+                return Err(io::Error::from(Errno::ESRCH));
             }
             filter.as_deref().map_or(Ok(()), project_quota::apply)
         };
@@ -60,13 +65,57 @@ impl Runc<'_> {
 
 /// Runs runc to its end.
 pub fn call(command: &mut Command) -> Result<(), Failure> {
-    let ended = command.status().map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => {
+    checked(command.status())
+}
+
+/// Runs runc to its end, or to that of the session, which is an error. Then runc and what it has started are left to [`kill_children`].
+pub fn call_in_session(command: &mut Command, channel: &Channel) -> Result<(), Failure> {
+    checked(command.spawn().and_then(|runc| wait_in_session(runc, channel)))
+}
+
+fn wait_in_session(mut runc: Child, channel: &Channel) -> io::Result<ExitStatus> {
+    // Our child and not reaped: the pid is its own.
+    let process = Pidfd::open(runc.id().cast_signed())?;
+    loop {
+        let mut fds = [process.as_fd(), channel.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        match poll(&mut fds, PollTimeout::NONE) {
+            Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+            // The agent sends nothing more: a readable socket is the end.
+            Ok(_) => {
+                let [has_ended, _] = fds.map(|fd| fd.any().unwrap_or(false));
+                return if has_ended { runc.wait() } else { Err(io::Error::other("the agent has ended the session")) };
+            }
+        }
+    }
+}
+
+fn checked(ended: io::Result<ExitStatus>) -> Result<(), Failure> {
+    let ended = ended.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
             Failure { kind: "missing", message: "runc is not installed; on Debian and Ubuntu: apt-get install runc".into() }
         }
         _ => Failure::io("running runc")(error),
     })?;
     if ended.success() { Ok(()) } else { Err(Failure::runc()) }
+}
+
+/// Kills and reaps all children of a subreaper that has one thread: runc, and what runc leaves when it ends.
+pub fn kill_children() {
+    loop {
+        // Where the kernel has no such file, runc alone ends: by its parent's end.
+        let children = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
+        let children: Vec<i32> = children.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect();
+        if children.is_empty() {
+            return;
+        }
+        for pid in children {
+            // Our child and not reaped: the pid is its own.
+            let _killed = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+        // Its children are ours by its end; the next round kills them.
+        let _reaped = waitpid(None, None);
+    }
 }
 
 /// The pid that runc wrote.
