@@ -224,9 +224,9 @@ pub struct NodeOptions {
     /// `--allow-mirror-pods`.
     #[arg(long)]
     pub pod_manifest_path: Option<PathBuf>,
-    /// Maximum number of Pods on the node.
-    #[arg(long, default_value_t = 110)]
-    pub max_pods: u32,
+    /// Maximum number of Pods on the node [default: 110].
+    #[arg(long)]
+    pub max_pods: Option<u32>,
     /// Maximum number of processes and threads of one Pod [default: an eighth of the limit of the kernel].
     #[arg(long, value_parser = clap::value_parser!(i64).range(1..))]
     pub pod_max_pids: Option<i64>,

@@ -162,7 +162,8 @@ pub fn agent_config(settings: &NodeSettings, serving: Option<watch::Receiver<Ser
     config.host_resolv_conf.clone_from(&settings.options.resolv_conf);
     config.kubelet_version = api_server::version();
     config.pod_manifest_path.clone_from(&settings.options.pod_manifest_path);
-    config.pods_max = settings.options.max_pods;
+    config.has_pods_max = settings.options.max_pods.is_some();
+    config.pods_max = settings.options.max_pods.unwrap_or(config.pods_max);
     config.pod_pids_max = settings.options.pod_max_pids;
     settings.options.cpus.apply(&mut config)?;
     config.allowed_unsafe_sysctls.clone_from(&settings.options.allowed_unsafe_sysctls);

@@ -26,7 +26,7 @@ const NODE_READY_LIMIT: Duration = Duration::from_secs(30);
 /// Runs until a signal.
 pub async fn run(options: Up) -> anyhow::Result<()> {
     let (range, mask_size) = (options.ranges.cluster_cidr, options.control.node_cidr_mask_size);
-    pod_ranges::check_max_pods(range, mask_size, options.node.max_pods)?;
+    pod_ranges::check_max_pods(range, mask_size, options.node.max_pods.unwrap_or(node_agent::PODS_MAX))?;
     let data_dir = options.data_dir.open()?;
     let _locks = (data_dir.lock("node")?, data_dir.lock("server")?);
     let process = Process::begin()?;

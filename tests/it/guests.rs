@@ -1,5 +1,6 @@
 //! What WASM guests get beyond a start: exit codes of components, configuration, a store, a log, proposals by a setting, files.
 
+mod redis;
 mod settings;
 
 use std::fs;
@@ -78,6 +79,8 @@ fn guests_get_what_they_are_made_for() {
     import("files", &module(FILES));
     import("reads", &module(READS));
     import("fetches", &settings::fetches());
+    import("stores", &redis::image());
+    import("counts", &module(settings::COUNTS));
     let image = image_with_files(work.path(), &module(FILES));
     cluster.skiff(&["image", "import", "guests/image:v1", &image.display().to_string()]).ok();
 
@@ -86,6 +89,7 @@ fn guests_get_what_they_are_made_for() {
     values_of_config_maps_and_secrets_are_configuration(&kubectl);
     files_of_root_need_a_group(&kubectl);
     proposals_are_on_or_named(&kubectl);
+    redis::a_guest_keeps_its_data_in_redis(&cluster, &kubectl);
     settings::settings_are_those_of_the_class_and_the_pod(&kubectl);
     files_of_an_image_are_the_guests_root(&kubectl);
     a_volume_may_be_the_guests_root(&kubectl);

@@ -114,7 +114,13 @@ fn the_summary_is_whole(kubectl: &Kubectl<'_>) {
         counts(&summary["node"], &of_all)?;
         counts(
             &summary["node"],
-            &["/fs/inodes", "/runtime/imageFs/capacityBytes", "/rlimit/maxpid", "/systemContainers/1/memory/usageBytes"],
+            &[
+                "/fs/inodes",
+                "/runtime/imageFs/capacityBytes",
+                "/runtime/imageFs/usedBytes",
+                "/rlimit/maxpid",
+                "/systemContainers/1/memory/usageBytes",
+            ],
         )?;
         counts(pod, &of_all)?;
         counts(pod, &["/network/rxBytes", "/network/txBytes", "/ephemeral-storage/usedBytes", "/process_stats/process_count"])?;

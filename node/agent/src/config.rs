@@ -15,6 +15,9 @@ use crate::eviction::Thresholds;
 use crate::shutdown_grace_periods::ShutdownGracePeriods;
 use crate::sysctls::AllowedSysctls;
 
+/// Upstream's default of `--max-pods`.
+pub const PODS_MAX: u32 = 110;
+
 /// The agent's settings. [`Config::new`] sets those that have an upstream default.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -50,6 +53,8 @@ pub struct Config {
     pub pod_manifest_path: Option<PathBuf>,
     /// The highest number of Pods on the node (upstream's `--max-pods`).
     pub pods_max: u32,
+    /// Whether somebody has set it: the node then ends when its Pod range has fewer addresses, and otherwise warns.
+    pub has_pods_max: bool,
     /// The highest number of processes and threads of one Pod (upstream's `--pod-max-pids`); `None` takes a share of the
     /// machine's.
     pub pod_pids_max: Option<i64>,
@@ -151,7 +156,8 @@ impl Config {
             cluster_domain: "cluster.local".to_owned(),
             host_resolv_conf: PathBuf::from("/etc/resolv.conf"),
             pod_manifest_path: None,
-            pods_max: 110,
+            pods_max: PODS_MAX,
+            has_pods_max: false,
             pod_pids_max: None,
             pod_cidr: None,
             reserved: (0, 0),

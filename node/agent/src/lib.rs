@@ -88,7 +88,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 pub use certificates::Certificates;
-pub use config::{Config, Serving};
+pub use config::{Config, PODS_MAX, Serving};
 pub use cpu_manager::{
     CpuManagerConfig, CpuManagerError, CpuManagerPolicy, CpuPolicyOptions, CpuSet, CpuSetError, Reservation, ReservationError,
 };

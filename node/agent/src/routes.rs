@@ -39,7 +39,10 @@ async fn follow(node: &Node, health: &Health) -> Result<(), AgentError> {
         if own.is_none() {
             let assigned = assigned(node);
             if let Some(cidr) = assigned {
-                pod_range::check(cidr, node.config.pods_max)?;
+                match pod_range::check(cidr, node.config.pods_max) {
+                    Err(error) if !node.config.has_pods_max => tracing::warn!(%error, "the node takes more Pods than it has addresses"),
+                    checked => checked?,
+                }
             }
             match program_own(node, assigned).await {
                 Ok(()) => {

@@ -34,26 +34,32 @@ impl ImageUsage {
 
 /// The layers that have been measured, by the names of their directories.
 #[derive(Debug, Default)]
-pub(crate) struct LayerUsages(Mutex<HashMap<OsString, ImageUsage>>);
+pub(crate) struct LayerUsages {
+    by_layer: Mutex<HashMap<OsString, ImageUsage>>,
+    last: Mutex<Option<ImageUsage>>,
+}
 
 impl LayerUsages {
-    /// The use of a store's directory; `None` while another call measures it. Blocks.
+    /// The use of a store's directory. While another call measures it, that of the last call; `None` if there was none. Blocks.
     pub(crate) fn measure(&self, store: &Path) -> io::Result<Option<ImageUsage>> {
-        let Some(mut measured) = self.0.try_lock() else { return Ok(None) };
+        let Some(mut by_layer) = self.by_layer.try_lock() else { return Ok(*self.last.lock()) };
         let mut sum = below(store.join("blobs"))?;
-        let mut before = std::mem::take(&mut *measured);
+        let mut present = HashSet::new();
         for entry in fs::read_dir(store.join("layers"))? {
             let entry = entry?;
-            let usage = match before.remove(&entry.file_name()) {
-                Some(usage) => usage,
+            let usage = match by_layer.get(&entry.file_name()) {
+                Some(usage) => *usage,
                 None => below(entry.path())?,
             };
             // A layer without inodes is one that was removed meanwhile.
             if usage.inodes > 0 {
-                measured.insert(entry.file_name(), usage);
+                present.insert(entry.file_name());
+                by_layer.insert(entry.file_name(), usage);
             }
             sum = sum.plus(usage);
         }
+        by_layer.retain(|layer, _| present.contains(layer));
+        *self.last.lock() = Some(sum);
         Ok(Some(sum))
     }
 }
@@ -131,8 +137,8 @@ mod tests {
         add(dir.path(), "three");
         assert_eq!(measure(), Some(5));
         fs::remove_dir_all(dir.path().join("layers/one")).expect("removed");
-        assert_eq!((measure(), usages.0.lock().len()), (Some(3), 1));
-        let _other = usages.0.lock();
-        assert_eq!(measure(), None, "another call measures");
+        assert_eq!((measure(), usages.by_layer.lock().len()), (Some(3), 1));
+        let _other = usages.by_layer.lock();
+        assert_eq!(measure(), Some(3), "another call measures: the last sum");
     }
 }

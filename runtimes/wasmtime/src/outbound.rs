@@ -7,27 +7,34 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use runtimes_contract::OutboundHost;
+use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
 /// How long the addresses of a name count. As long as that, an address stays allowed that the name has no more.
 const ADDRESSES_LAST: Duration = Duration::from_secs(30);
+/// How soon a name is looked up again whose look-up failed.
+const FAILURE_LASTS: Duration = Duration::from_secs(5);
+/// Look-ups at once: threads of the shim wait for them, which files need too.
+const LOOK_UPS_MAX: usize = 4;
 
 /// The list of a container.
 pub struct Outbound {
     hosts: Vec<OutboundHost>,
     by_name: Mutex<HashMap<String, Addresses>>,
+    look_ups: Semaphore,
 }
 
-/// What a name stood for.
+/// What a name stands for, until it is looked up again.
+#[derive(Clone)]
 struct Addresses {
     addresses: Vec<IpAddr>,
-    at: Instant,
+    until: Instant,
 }
 
 impl Outbound {
     /// Nothing but these.
     pub fn new(hosts: Vec<OutboundHost>) -> Self {
-        Self { hosts, by_name: Mutex::default() }
+        Self { hosts, by_name: Mutex::default(), look_ups: Semaphore::new(LOOK_UPS_MAX) }
     }
 
     /// Whether guests may look up names.
@@ -41,51 +48,74 @@ impl Outbound {
         if self.hosts.iter().any(|host| host.allows_address(ip, port)) {
             return true;
         }
-        for name in self.hosts.iter().filter_map(|host| host.name(port)) {
-            if self.addresses(name).await.contains(&ip) {
+        let names = self.hosts.iter().filter_map(|host| host.name(port));
+        let (recent, old): (Vec<_>, Vec<_>) = names.map(|name| (name, self.recent(name))).partition(|(_, recent)| recent.is_some());
+        if recent.into_iter().filter_map(|(_, recent)| recent).any(|addresses| addresses.contains(&ip)) {
+            return true;
+        }
+        for (name, _) in old {
+            if self.renewed(name).await.contains(&ip) {
                 return true;
             }
         }
         false
     }
 
-    /// The addresses to which a guest's request to this host may be sent.
+    /// The addresses to which a guest's request to this host may be sent. A list without names asks no nameserver.
     ///
     /// # Errors
     /// When the name has no address.
     pub async fn allowed(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-        let mut addresses = look_up(host, port).await?;
-        if !self.hosts.iter().any(|entry| entry.allows_host(host, port)) {
-            let mut allowed = Vec::new();
-            for address in addresses {
-                if self.allows(address).await {
-                    allowed.push(address);
-                }
-            }
-            addresses = allowed;
+        let is_address = unbracketed(host).parse::<IpAddr>().is_ok();
+        if !is_address && !self.needs_names() {
+            return Ok(Vec::new());
         }
-        Ok(addresses)
+        let addresses = self.look_up(host, port).await?;
+        if self.hosts.iter().any(|entry| entry.allows_host(host, port)) {
+            return Ok(addresses);
+        }
+        let mut allowed = Vec::new();
+        for address in addresses {
+            if self.allows(address).await {
+                allowed.push(address);
+            }
+        }
+        Ok(allowed)
     }
 
-    /// Those of a name of the list; none when it has none now.
-    async fn addresses(&self, name: &str) -> Vec<IpAddr> {
-        let recent = |addresses: &&Addresses| addresses.at.elapsed() < ADDRESSES_LAST;
-        if let Some(recent) = self.by_name.lock().get(name).filter(recent) {
-            return recent.addresses.clone();
+    /// The addresses of a name of the list, if they need not be looked up.
+    fn recent(&self, name: &str) -> Option<Vec<IpAddr>> {
+        let by_name = self.by_name.lock();
+        by_name.get(name).filter(|addresses| addresses.until > Instant::now()).map(|addresses| addresses.addresses.clone())
+    }
+
+    /// The addresses of a name of the list, looked up again. A look-up that fails leaves those that the name had.
+    async fn renewed(&self, name: &str) -> Vec<IpAddr> {
+        let looked_up = self.look_up(name, 0).await;
+        // Somebody else may have looked it up meanwhile: the later answer counts.
+        let mut by_name = self.by_name.lock();
+        let entry = by_name.entry(name.to_owned()).or_insert_with(|| Addresses { addresses: Vec::new(), until: Instant::now() });
+        match looked_up {
+            Ok(addresses) => {
+                entry.addresses = addresses.into_iter().map(|address| address.ip().to_canonical()).collect();
+                entry.until = Instant::now() + ADDRESSES_LAST;
+            }
+            Err(_) => entry.until = Instant::now() + FAILURE_LASTS,
         }
-        let addresses = look_up(name, 0).await.unwrap_or_default();
-        let addresses: Vec<_> = addresses.into_iter().map(|address| address.ip().to_canonical()).collect();
-        if !addresses.is_empty() {
-            self.by_name.lock().insert(name.to_owned(), Addresses { addresses: addresses.clone(), at: Instant::now() });
-        }
-        addresses
+        entry.addresses.clone()
+    }
+
+    /// By the Pod's own resolver.
+    async fn look_up(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        let host = unbracketed(host).to_owned();
+        // The semaphore is never closed.
+        let _permit = self.look_ups.acquire().await.map_err(io::Error::other)?;
+        spawn_blocking(move || (host.as_str(), port).to_socket_addrs().map(Iterator::collect)).await.map_err(io::Error::other)?
     }
 }
 
-/// By the Pod's own resolver.
-async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-    let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-    spawn_blocking(move || (host.as_str(), port).to_socket_addrs().map(Iterator::collect)).await.map_err(io::Error::other)?
+fn unbracketed(host: &str) -> &str {
+    host.trim_start_matches('[').trim_end_matches(']')
 }
 
 #[cfg(test)]
@@ -118,7 +148,8 @@ mod tests {
         let local: SocketAddr = "127.0.0.1:80".parse().unwrap();
         for (hosts, host, wanted) in [
             (&["localhost"][..], "localhost", true),
-            (&["127.0.0.1"], "localhost", true),
+            (&["127.0.0.1"], "localhost", false),
+            (&["127.0.0.1", "nowhere.invalid"], "localhost", true),
             (&["localhost"], "127.0.0.1", true),
             (&["other.example"], "localhost", false),
             (&[], "localhost", false),

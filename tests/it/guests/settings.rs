@@ -12,7 +12,7 @@ const DENIED: i32 = 115;
 const OBJECTS: &str = r#"
 apiVersion: node.k8s.io/v1
 kind: RuntimeClass
-metadata: {name: frugal, annotations: {wasm.skiff.internal/fuel: "10", wasm.skiff.internal/outbound-hosts: ""}}
+metadata: {name: frugal, annotations: {wasm.skiff.internal/fuel: "100", wasm.skiff.internal/outbound-hosts: ""}}
 handler: wasmtime
 ---
 apiVersion: node.k8s.io/v1
@@ -32,6 +32,13 @@ metadata: {name: shop}
 spec: {selector: {app: shop}, ports: [{port: 80, targetPort: 8080}]}
 "#;
 
+/// A module that counts to a thousand and ends with 4.
+pub const COUNTS: &str = "(func (export \"_start\") (local $number i32)
+    (loop $next
+      (local.set $number (i32.add (local.get $number) (i32.const 1)))
+      (br_if $next (i32.lt_u (local.get $number) (i32.const 1000))))
+    (call $exit (i32.const 4)))";
+
 /// A command that sends a request to the host `shop`.
 pub fn fetches() -> Vec<u8> {
     let text = include_str!("../../../runtimes/wasmtime/tests/guests/fetch.wat").replace("\"NAME\"", "\"shop\"").replace("LEN", "4");
@@ -46,14 +53,14 @@ pub fn settings_are_those_of_the_class_and_the_pod(kubectl: &Kubectl<'_>) {
         kubectl.apply(&pod.to_string()).ok();
     };
     let enough = json!({"wasm.skiff.internal/fuel": "1000000"});
-    create("frugal", "exits", Some("frugal"), json!({}));
-    create("lavish", "exits", Some("frugal"), enough.clone());
-    create("wrong", "exits", Some("wrong"), json!({}));
-    create("right", "exits", Some("wrong"), enough.clone());
+    create("frugal", "counts", Some("frugal"), json!({}));
+    create("lavish", "counts", Some("frugal"), enough.clone());
+    create("wrong", "counts", Some("wrong"), json!({}));
+    create("right", "counts", Some("wrong"), enough.clone());
     let log = ends_with(kubectl, "frugal", 134);
-    assert!(log.starts_with("the guest used up its fuel of 10 (annotation wasm.skiff.internal/fuel)"), "{log}");
+    assert!(log.starts_with("the guest used up its fuel of 100 (annotation wasm.skiff.internal/fuel)"), "{log}");
     let message = kubectl.field("pod/frugal", "/status/containerStatuses/0/state/terminated/message");
-    assert!(message.as_str().is_some_and(|message| message.contains("used up its fuel of 10")), "{message}");
+    assert!(message.as_str().is_some_and(|message| message.contains("used up its fuel of 100")), "{message}");
     ends_with(kubectl, "lavish", 4);
     let complaint = "annotation \"wasm.skiff.internal/fuel\" of RuntimeClass \"wrong\": \"much\" is not a number";
     waits_with(kubectl, "wrong", "CreateContainerConfigError", complaint);

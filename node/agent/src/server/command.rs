@@ -214,6 +214,11 @@ where
 }
 
 impl Client {
+    /// Ends when the client has left.
+    pub(super) fn gone(&self) -> impl Future<Output = ()> {
+        self.gone.cancelled()
+    }
+
     /// The result of some work; `None` when the client has left before.
     pub(super) async fn while_there<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {

@@ -9,7 +9,6 @@ use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use runtimes_contract::{ContainerId, ExecSession, ExecSpec, Runtime};
-
 use tokio::time::timeout;
 
 use super::command::{Client, CommandOptions, End, Refusal, Stdio, answer};
@@ -41,7 +40,7 @@ pub(super) async fn exec(
         let prepared = client.while_there(runtime.prepare_exec(&id, &spec)).await;
         let session = match prepared {
             None => return,
-            Some(Ok(())) => match start(&client, runtime.exec(&id, spec)).await {
+            Some(Ok(())) => match start(client.gone(), runtime.exec(&id, spec)).await {
                 Some(session) => session,
                 None => return,
             },
@@ -55,11 +54,12 @@ pub(super) async fn exec(
 }
 
 /// A program starts, and goes on, when its client leaves meanwhile. A start that hangs ends soon after its client has left.
-async fn start<T>(client: &Client, starting: impl Future<Output = T>) -> Option<T> {
+async fn start<T>(gone: impl Future<Output = ()>, starting: impl Future<Output = T>) -> Option<T> {
     let mut starting = pin!(starting);
-    match client.while_there(&mut starting).await {
-        Some(session) => Some(session),
-        None => timeout(START_WITHOUT_CLIENT, starting).await.ok(),
+    tokio::select! {
+        biased;
+        session = &mut starting => Some(session),
+        () = gone => timeout(START_WITHOUT_CLIENT, starting).await.ok(),
     }
 }
 
@@ -84,4 +84,24 @@ pub(super) fn running(node: &Node, namespace: &str, pod: &str, container: &str) 
     let unknown = || Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, format!("no runtime for \"{handler}\" is configured"));
     let runtime = node.parts.by_handler(&handler).cloned().ok_or_else(unknown)?;
     Ok((id, runtime))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use tokio::time::sleep;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_start_that_hangs_ends_soon_after_its_client_has_left() {
+        let starting = |seconds| async move {
+            sleep(Duration::from_secs(seconds)).await;
+            "session"
+        };
+        assert_eq!(start(pending(), starting(1_000)).await, Some("session"));
+        assert_eq!(start(ready(()), starting(9)).await, Some("session"));
+        assert_eq!(start(ready(()), starting(11)).await, None);
+    }
 }

@@ -96,7 +96,7 @@ async fn a_node_joins_by_token_and_stays_a_member() {
 #[tokio::test]
 async fn a_node_without_an_address_for_each_pod_ends_before_it_is_ready() {
     let mut cluster = Cluster::new(Script::default()).await;
-    (cluster.config.pod_cidr, cluster.config.pods_max) = (None, 300);
+    (cluster.config.pod_cidr, cluster.config.pods_max, cluster.config.has_pods_max) = (None, 300, true);
     let mut agent = cluster.start();
     let nodes: Api<ApiNode> = Api::all(cluster.client.clone());
     until("the node is registered", async || nodes.get_opt(NODE).await.expect("an answer").is_some()).await;

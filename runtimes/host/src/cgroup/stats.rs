@@ -13,7 +13,7 @@ use super::group::Group;
 use super::layout::{Layout, Mode};
 
 /// The longest of the files, `memory.stat`, has less than half of this. The kernel does not say how long they are.
-const FILE_LEN: usize = 8 << 10;
+const FILE_LEN: usize = 64 << 10;
 
 /// What a mode calls the bytes in use, the file with the CPU time and its controller, and of `memory.stat` the inactive bytes of files, the
 /// bytes of no file, the page faults, and those of them that read from a disk.
@@ -65,7 +65,7 @@ impl StatsReader {
         };
         let (_, above) = self.dirs.get(index)?;
         let file = openat(above, &path, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Permissions::empty()).ok()?;
-        let mut text = String::with_capacity(FILE_LEN);
+        let mut text = String::with_capacity(FILE_LEN / 8);
         File::from(file).take(FILE_LEN as u64).read_to_string(&mut text).ok().map(|_| text)
     }
 }

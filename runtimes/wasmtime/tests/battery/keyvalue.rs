@@ -138,10 +138,8 @@ async fn a_server_finds_redis_again_after_it_was_away() {
     }
     // One that does not answer: neither on a connection that is open, nor on a new one.
     redis.signal(Signal::SIGSTOP);
-    let begun = Instant::now();
     assert_eq!(count(&network).await, "Redis at 127.0.0.1:6379: no answer within 10 s");
     assert_eq!(count(&network).await, "Redis at 127.0.0.1:6379: no connection within 5 s");
-    assert!(begun.elapsed() < Duration::from_secs(20));
     redis.signal(Signal::SIGCONT);
     // The server may have executed the command whose answer was too late.
     assert!(["3", "4"].contains(&count(&network).await.as_str()));

@@ -5,6 +5,7 @@ use std::net::{TcpListener, UdpSocket};
 
 use runtimes_contract::{ContainerSpec, Mount};
 
+use crate::exec::Sleeper;
 use crate::harness::Wasmtime;
 use crate::http::Network;
 use crate::wasm::{run, spec};
@@ -43,7 +44,9 @@ async fn requests_go_to_the_hosts_of_the_list() {
     let cases = [
         ("shop.example:8000", &["shop.example:8000"][..], 0),
         ("SHOP.example:8000", &["*.example"], 0),
-        ("shop.example:8000", &["127.0.0.0/8"], 0),
+        ("shop.example:8000", &["127.0.0.0/8", "other.example"], 0),
+        // No name is looked up.
+        ("shop.example:8000", &["127.0.0.0/8"], DENIED),
         ("127.0.0.1:8000", &["shop.example"], 0),
         ("shop.example:8000", &["*"], 0),
         ("shop.example:8000", &[], DENIED),
@@ -98,6 +101,26 @@ async fn a_list_without_names_needs_no_nameserver() {
         let (exit, log) = run(&harness, &spec).await;
         assert_eq!(exit.code, wanted, "permanent-resolver-failure, or the last number of the address: {hosts:?} {exit:?} {log}");
     }
+    for hosts in [&["10.0.0.0/8"][..], &[]] {
+        let spec = in_pod(&harness, &network, &guests::fetch("secret.example:80"), hosts);
+        let (exit, log) = run(&harness, &spec).await;
+        assert_eq!(exit.code, DENIED, "{hosts:?}: {exit:?} {log}");
+    }
     let question = nameserver.recv(&mut [0; 512]).map_err(|error| error.kind());
-    assert_eq!(question, Err(std::io::ErrorKind::WouldBlock), "the Pod's own file has the name");
+    assert_eq!(question, Err(std::io::ErrorKind::WouldBlock), "nobody has asked it");
+}
+
+#[tokio::test]
+async fn a_program_of_exec_is_bound_by_the_same_list() {
+    let (network, fetch) = (Network::new("exec"), guests::fetch("127.0.0.1:8001"));
+    for (hosts, wanted) in [(&["127.0.0.1:8001"][..], REFUSED), (&["10.0.0.0/8"], DENIED)] {
+        let sleeper = Sleeper::start(|harness, spec| {
+            std::fs::write(harness.dir().join("tools/fetch.wasm"), &fetch).unwrap();
+            spec.sandbox.network = Some(network.path());
+            spec.outbound_hosts = Some(hosts.iter().map(|host| host.parse().unwrap()).collect());
+        })
+        .await;
+        assert_eq!(sleeper.run(&["fetch.wasm"], "").await.0, wanted, "{hosts:?}");
+        sleeper.remove().await;
+    }
 }

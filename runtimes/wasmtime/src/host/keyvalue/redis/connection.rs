@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd as _;
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv};
 use runtimes_contract::RedisServer;
-use tokio::io::BufStream;
+use tokio::io::{BufReader, BufWriter};
 use tokio::net::TcpStream;
 use tokio::runtime::{Handle, Id};
 
@@ -16,7 +16,7 @@ use crate::budget::Charge;
 
 /// A connection of a user, to a database.
 pub struct Connection {
-    stream: BufStream<TcpStream>,
+    stream: BufReader<BufWriter<TcpStream>>,
     /// The event loop that wakes whoever waits for it.
     event_loop: Id,
 }
@@ -26,7 +26,7 @@ impl Connection {
     pub async fn open(server: &RedisServer, charge: &mut Charge) -> Result<Self, Fault> {
         let stream = TcpStream::connect((server.host.as_str(), server.port)).await.map_err(Fault::Connect)?;
         stream.set_nodelay(true).map_err(Fault::Connect)?;
-        let mut connection = Self { stream: BufStream::new(stream), event_loop: Handle::current().id() };
+        let mut connection = Self { stream: BufReader::new(BufWriter::new(stream)), event_loop: Handle::current().id() };
         match (&server.user, &server.password) {
             (Some(user), Some(password)) => connection.log_in("AUTH", &[user.as_bytes(), password.as_bytes()], charge).await?,
             (None, Some(password)) => connection.log_in("AUTH", &[password.as_bytes()], charge).await?,
@@ -60,7 +60,8 @@ impl Connection {
     /// Whether the peer has neither closed it nor sent anything: a server that has ended is noticed before a command is sent, and not when
     /// it is unknown whether the command was executed. The kernel knows best: the event loop may not have looked yet.
     pub fn is_silent(&self) -> bool {
-        let fd = self.stream.get_ref().as_raw_fd();
-        recv(fd, &mut [0], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT) == Err(Errno::EAGAIN)
+        let fd = self.stream.get_ref().get_ref().as_raw_fd();
+        let has_read_all = self.stream.buffer().is_empty();
+        has_read_all && recv(fd, &mut [0], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT) == Err(Errno::EAGAIN)
     }
 }

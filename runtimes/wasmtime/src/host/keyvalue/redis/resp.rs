@@ -81,7 +81,10 @@ async fn read_element(stream: &mut (impl AsyncBufRead + Unpin), room: &mut Room<
     let number = || rest.parse::<i64>().map_err(|_| Fault::Protocol);
     let reply = match kind {
         "+" => Reply::Done,
-        "-" => Reply::Error(rest.to_owned()),
+        "-" => {
+            room.take(rest.len())?;
+            Reply::Error(rest.to_owned())
+        }
         ":" => Reply::Integer(number()?),
         "$" => Reply::Value(read_value(stream, number()?, room).await?),
         "*" => match number()? {
@@ -222,6 +225,8 @@ mod tests {
         assert!(read_with(b"*9223372036854775807\r\n:1\r\n", 1 << 20).await.unwrap_err().starts_with("the connection broke"));
         let many = format!("*1000000\r\n{}", ":1\r\n".repeat(1_000_000));
         assert_eq!(read_with(many.as_bytes(), 1 << 20).await, Err(Fault::Full.to_string()), "numbers take memory too");
+        let many = format!("*1000\r\n{}", format!("-{}\r\n", "x".repeat(4_000)).repeat(1_000));
+        assert_eq!(read_with(many.as_bytes(), 1 << 20).await, Err(Fault::Full.to_string()), "and so do errors");
         assert_eq!(read_with(b"$10000\r\n", 10_000).await, Err(Fault::Full.to_string()));
     }
 }

@@ -9,6 +9,8 @@ use super::*;
 enum Does {
     /// Returns the number 1.
     Answer,
+    /// Returns the number 1, and another one that nobody has asked for.
+    AnswerTwice,
     /// Closes the connection without an answer.
     Close,
 }
@@ -31,6 +33,12 @@ async fn server(does: &'static [Does]) -> (Client, JoinHandle<Vec<(usize, String
                 commands.push((connections, lines[4].trim_end().to_owned()));
                 match does {
                     Does::Answer => stream.write_all(b":1\r\n").await.unwrap(),
+                    Does::AnswerTwice => {
+                        stream.write_all(b":1\r\n:2\r\n").await.unwrap();
+                        // Until the client closes it.
+                        stream.read_line(&mut String::new()).await.unwrap();
+                        break;
+                    }
                     Does::Close => break,
                 }
             }
@@ -62,6 +70,16 @@ async fn only_what_reads_is_sent_again_when_the_connection_breaks() {
     let broken = Err(Fault::ended().to_string());
     assert_eq!(results, [Ok(Reply::Integer(1)), Ok(Reply::Integer(1)), broken, Ok(Reply::Integer(1))]);
     let wanted = with_connection(1, &["one", "two"]).chain(with_connection(2, &["two", "three"])).chain(with_connection(3, &["four"]));
+    assert_eq!(serving.await.unwrap(), wanted.collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn an_answer_too_many_is_nobodys() {
+    use Does::{Answer, AnswerTwice};
+    let (client, serving) = server(&[AnswerTwice, Answer]).await;
+    let results = execute(&client, &[("one", Effect::Write), ("two", Effect::Write)]).await;
+    assert_eq!(results, [Ok(Reply::Integer(1)), Ok(Reply::Integer(1))]);
+    let wanted = with_connection(1, &["one"]).chain(with_connection(2, &["two"]));
     assert_eq!(serving.await.unwrap(), wanted.collect::<Vec<_>>());
 }
 
