@@ -14,7 +14,6 @@ pub(crate) mod signal;
 pub(crate) mod state;
 mod threshold;
 pub(crate) mod usage;
-pub(crate) mod walk;
 
 pub use threshold::{MinimumReclaim, SoftAmounts, SoftGracePeriods, ThresholdError, Thresholds};
 

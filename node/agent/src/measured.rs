@@ -10,12 +10,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::FutureExt as _;
 use ipnet::Ipv4Net;
-use node_images::{Image, ImageError, ImageUsage, InUse, PullPolicy, RegistryAuth, WritableLayer};
+use node_images::{Image, ImageError, InUse, PullPolicy, RegistryAuth, WritableLayer};
 use node_network::{HostPort, NetworkError, Peer, PodNetwork};
 use runtimes_contract::{
     AttachSession, ContainerId, ContainerSpec, ContainerStatus, Content, ContentKind, ExecSession, ExecSpec, Exit, HttpRequests,
     Preparation, Runtime, RuntimeError, Stats, UserNamespace,
 };
+use runtimes_host::disk::Disk;
 
 use crate::kubelet_metrics::{KubeletMetrics, Operation};
 use crate::parts::{Images, Networks, Parts};
@@ -174,7 +175,7 @@ impl Images for Measured<dyn Images> {
         self.inner.dir()
     }
 
-    async fn usage(&self) -> Result<Option<ImageUsage>, ImageError> {
+    async fn usage(&self) -> Result<Option<Disk>, ImageError> {
         self.measure(Operation::ImageFsInfo, self.inner.usage()).await
     }
 

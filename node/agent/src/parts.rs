@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ipnet::Ipv4Net;
-use node_images::{Image, ImageError, ImageStore, ImageUsage, InUse, PullPolicy, RegistryAuth, WritableLayer};
+use node_images::{Image, ImageError, ImageStore, InUse, PullPolicy, RegistryAuth, WritableLayer};
 use node_logind::{Logind, LogindError, ShutdownWatch};
 use node_network::{HostPort, Network, NetworkError, Peer, PodNetwork};
 use runtimes_contract::{Content, ContentKind, Runtime, UserNamespace};
+use runtimes_host::disk::Disk;
 
 /// The parts that the agent drives.
 #[derive(Clone)]
@@ -60,7 +61,7 @@ pub trait Images: Send + Sync {
     /// The store's directory, if it has one: it may be on a file system of its own.
     fn dir(&self) -> Option<PathBuf>;
     /// What the images take on the disk; `None` when it is not known now.
-    async fn usage(&self) -> Result<Option<ImageUsage>, ImageError> {
+    async fn usage(&self) -> Result<Option<Disk>, ImageError> {
         Ok(None)
     }
     /// Frees space on a full disk.
@@ -105,7 +106,7 @@ impl Images for ImageStore {
         Some(Self::dir(self).to_owned())
     }
 
-    async fn usage(&self) -> Result<Option<ImageUsage>, ImageError> {
+    async fn usage(&self) -> Result<Option<Disk>, ImageError> {
         Self::usage(self).await
     }
 

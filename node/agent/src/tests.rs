@@ -44,11 +44,12 @@ use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::{Event, Node as ApiNode, Pod};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use node_images::{Image, ImageError, ImageUsage, InUse, PullPolicy, RegistryAuth, WritableLayer};
+use node_images::{Image, ImageError, InUse, PullPolicy, RegistryAuth, WritableLayer};
 use node_network::{HostPort, NetworkError, Peer, PodNetwork};
 use parking_lot::Mutex;
 use runtimes_contract::{Content, ContentKind, Sandbox, UserNamespace};
 use runtimes_fake::{FakeRuntime, Fault, Operation, Script, World};
+use runtimes_host::disk::Disk;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -163,8 +164,8 @@ impl Images for FakeImages {
         None
     }
 
-    async fn usage(&self) -> Result<Option<ImageUsage>, ImageError> {
-        Ok(Some(ImageUsage { bytes: 4_096, inodes: 2 }))
+    async fn usage(&self) -> Result<Option<Disk>, ImageError> {
+        Ok(Some(Disk { bytes: 4_096, inodes: 2 }))
     }
 
     async fn collect(&self, _in_use: InUse<'_>, _high: u8, _low: u8) -> Result<usize, ImageError> {

@@ -38,10 +38,10 @@ pub use docker_config::{DockerConfigError, DockerConfigProblem};
 pub use error::ImageError;
 pub use pull::RegistryAuth;
 pub use unpack::serve_unpack;
-pub use usage::ImageUsage;
 
 use blobs::Blobs;
 use index::Index;
+use runtimes_host::disk::Disk;
 use usage::LayerUsages;
 
 /// When an image is fetched from its registry.
@@ -349,12 +349,12 @@ impl ImageStore {
         &self.dir
     }
 
-    /// What blobs and unpacked layers take on the disk; `None` while another call measures it. The first call walks through all layers, and
-    /// goes on when the future is dropped; later calls walk through those that are new.
+    /// What blobs and unpacked layers take on the disk; while another call measures it, what the last one has measured, if there was one. The
+    /// first call walks through all layers, and goes on when the future is dropped; later calls walk through those that are new.
     ///
     /// # Errors
     /// When something cannot be read.
-    pub async fn usage(&self) -> Result<Option<ImageUsage>, ImageError> {
+    pub async fn usage(&self) -> Result<Option<Disk>, ImageError> {
         let (usages, dir) = (self.layer_usages.clone(), self.dir.clone());
         let measured = runtimes_host::blocking(move || usages.measure(&dir)).await;
         measured.map_err(ImageError::io(format!("measuring {}", self.dir.display())))

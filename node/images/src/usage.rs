@@ -3,53 +3,35 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
-use std::fs::{self, Metadata};
+use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use runtimes_host::disk::{Budget, Disk, below};
 
-/// The bytes of a block in the kernel's file status.
-const BLOCK: u64 = 512;
-
-/// Use of a disk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ImageUsage {
-    /// Bytes on the disk.
-    pub bytes: u64,
-    /// Files and directories.
-    pub inodes: u64,
-}
-
-impl ImageUsage {
-    fn of_file(found: &Metadata) -> Self {
-        Self { bytes: found.blocks().saturating_mul(BLOCK), inodes: 1 }
-    }
-
-    fn plus(self, other: Self) -> Self {
-        Self { bytes: self.bytes.saturating_add(other.bytes), inodes: self.inodes.saturating_add(other.inodes) }
-    }
-}
+/// The time for one layer, and for the blobs.
+const MEASURED_WITHIN: Duration = Duration::from_secs(60);
 
 /// The layers that have been measured, by the names of their directories.
 #[derive(Debug, Default)]
 pub(crate) struct LayerUsages {
-    by_layer: Mutex<HashMap<OsString, ImageUsage>>,
-    last: Mutex<Option<ImageUsage>>,
+    by_layer: Mutex<HashMap<OsString, Disk>>,
+    last: Mutex<Option<Disk>>,
 }
 
 impl LayerUsages {
     /// The use of a store's directory. While another call measures it, that of the last call; `None` if there was none. Blocks.
-    pub(crate) fn measure(&self, store: &Path) -> io::Result<Option<ImageUsage>> {
+    pub(crate) fn measure(&self, store: &Path) -> io::Result<Option<Disk>> {
         let Some(mut by_layer) = self.by_layer.try_lock() else { return Ok(*self.last.lock()) };
-        let mut sum = below(store.join("blobs"))?;
+        let mut sum = measured(&store.join("blobs"))?;
         let mut present = HashSet::new();
         for entry in fs::read_dir(store.join("layers"))? {
             let entry = entry?;
             let usage = match by_layer.get(&entry.file_name()) {
                 Some(usage) => *usage,
-                None => below(entry.path())?,
+                None => measured(&entry.path())?,
             };
             // A layer without inodes is one that was removed meanwhile.
             if usage.inodes > 0 {
@@ -64,30 +46,13 @@ impl LayerUsages {
     }
 }
 
-/// The use of all at and below a directory. What is removed meanwhile does not count.
-fn below(root: PathBuf) -> io::Result<ImageUsage> {
-    let Some(found) = present(fs::symlink_metadata(&root))? else { return Ok(ImageUsage::default()) };
-    let (mut sum, mut linked, mut dirs) = (ImageUsage::of_file(&found), HashSet::new(), vec![root]);
-    while let Some(dir) = dirs.pop() {
-        for entry in present(fs::read_dir(&dir))?.into_iter().flatten() {
-            let entry = entry?;
-            // Of a symbolic link, not of what it leads to.
-            let Some(found) = present(entry.metadata())? else { continue };
-            if found.is_dir() {
-                dirs.push(entry.path());
-            } else if found.nlink() > 1 && !linked.insert(found.ino()) {
-                continue;
-            }
-            sum = sum.plus(ImageUsage::of_file(&found));
-        }
-    }
-    Ok(sum)
-}
-
-fn present<T>(read: io::Result<T>) -> io::Result<Option<T>> {
-    match read {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        read => read.map(Some),
+/// The use at and below a directory. Of files that are too many or too deep to be measured, those that were met count.
+fn measured(dir: &Path) -> io::Result<Disk> {
+    let mut budget = Budget::new(MEASURED_WITHIN);
+    let usage = below(dir, &mut budget);
+    match budget.fault.filter(|fault| !fault.is_of_the_files()) {
+        Some(fault) => Err(io::Error::other(format!("{}: {fault}", dir.display()))),
+        None => Ok(usage),
     }
 }
 
@@ -140,5 +105,14 @@ mod tests {
         assert_eq!((measure(), usages.by_layer.lock().len()), (Some(3), 1));
         let _other = usages.by_layer.lock();
         assert_eq!(measure(), Some(3), "another call measures: the last sum");
+    }
+
+    #[test]
+    fn a_layer_that_is_too_deep_counts_as_far_as_it_is_entered() {
+        let dir = store(&["one"]);
+        let deepest = (0..200).fold(dir.path().join("layers/deep"), |dir, _| dir.join("d"));
+        fs::create_dir_all(&deepest).expect("made");
+        let usage = LayerUsages::default().measure(dir.path()).expect("measured").expect("alone");
+        assert!((3 << 20..4 << 20).contains(&usage.bytes) && usage.inodes > 100, "{usage:?}");
     }
 }

@@ -33,7 +33,6 @@ const PROPOSALS: &str = "proposals";
 const FUEL: &str = "fuel";
 /// To whom alone a guest may connect.
 const OUTBOUND_HOSTS: &str = "outbound-hosts";
-
 /// The variable that has the URL of the Redis server behind `wasi:keyvalue`.
 const KEYVALUE_URL_VARIABLE: &str = "keyvalue-url-variable";
 
@@ -140,16 +139,18 @@ fn boolean(name: &str, value: &str) -> Result<bool, ConfigError> {
     value.parse().map_err(|_| ConfigError(format!("{name}: {value:?} is neither \"true\" nor \"false\"")))
 }
 
-/// A list as that of [`proposals`]; an empty one allows nothing.
-fn outbound_hosts(setting: &str, value: &str) -> Result<Vec<OutboundHost>, ConfigError> {
-    let hosts = value.split(',').map(str::trim).filter(|_| !value.trim().is_empty());
-    hosts.map(|host| host.parse().map_err(|error| ConfigError(format!("{setting}: {error}")))).collect()
+/// The parts of a list with commas; spaces around a part do not count, and an empty list has none.
+fn parts(value: &str) -> impl Iterator<Item = &str> {
+    value.split(',').map(str::trim).filter(|_| !value.trim().is_empty())
 }
 
-/// A list with commas; spaces around a name do not count, and an empty list names nothing.
+/// An empty list allows nothing.
+fn outbound_hosts(setting: &str, value: &str) -> Result<Vec<OutboundHost>, ConfigError> {
+    parts(value).map(|host| host.parse().map_err(|error| ConfigError(format!("{setting}: {error}")))).collect()
+}
+
 fn proposals(setting: &str, value: &str) -> Result<BTreeSet<WasmProposal>, ConfigError> {
-    let names = value.split(',').map(str::trim).filter(|_| !value.trim().is_empty());
-    let parsed = names.map(|name| {
+    let parsed = parts(value).map(|name| {
         name.parse::<WasmProposal>().map_err(|()| {
             let all = WasmProposal::ALL.map(WasmProposal::name).join(", ");
             ConfigError(format!("{setting}: {name:?} is not a proposal that can be switched on; those are {all}"))

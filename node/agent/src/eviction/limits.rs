@@ -62,7 +62,7 @@ fn one(spec: &PodSpec, usage: &PodUsage) -> Option<String> {
 /// Storage that cannot be measured cannot be compared with a limit, so a Pod with a limit must not have it. Upstream has no
 /// such message: it walks without bounds.
 fn immeasurable(pod: &Pod, usage: &PodUsage) -> Option<String> {
-    let fault = usage.fault.as_ref().filter(|fault| fault.is_the_pods_doing() && has_any(pod))?;
+    let fault = usage.fault.as_ref().filter(|fault| fault.is_of_the_files() && has_any(pod))?;
     Some(format!("Local ephemeral storage cannot be measured against the limit: {fault}. "))
 }
 
@@ -101,10 +101,10 @@ fn of_pod(spec: &PodSpec) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use runtimes_host::disk::{Disk, Immeasurable};
     use serde_json::{Value, json};
 
-    use super::super::usage::{ContainerUsage, Disk};
-    use super::super::walk::Immeasurable;
+    use super::super::usage::ContainerUsage;
     use super::*;
 
     const MIB: u64 = 1 << 20;

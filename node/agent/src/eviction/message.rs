@@ -62,11 +62,12 @@ fn with_suffix(value: u64, base: u64, suffixes: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use runtimes_host::disk::Disk;
     use serde_json::json;
 
     use super::super::signal::Signal;
     use super::super::threshold::ThresholdKey;
-    use super::super::usage::{ContainerUsage, Disk};
+    use super::super::usage::ContainerUsage;
     use super::*;
 
     #[test]

@@ -38,10 +38,10 @@ pub(crate) fn rank(candidates: &mut [Candidate], resource: Resource, scope: Scop
 
 #[cfg(test)]
 mod tests {
+    use runtimes_host::disk::{Disk, Immeasurable};
     use serde_json::json;
 
-    use super::super::usage::{ContainerUsage, Disk};
-    use super::super::walk::Immeasurable;
+    use super::super::usage::ContainerUsage;
     use super::*;
 
     const MIB: u64 = 1 << 20;

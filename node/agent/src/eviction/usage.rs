@@ -2,26 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::walk::Immeasurable;
-
-/// Use of a disk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Disk {
-    pub(crate) bytes: u64,
-    pub(crate) inodes: u64,
-}
-
-impl Disk {
-    pub(crate) fn plus(self, other: Self) -> Self {
-        Self { bytes: self.bytes.saturating_add(other.bytes), inodes: self.inodes.saturating_add(other.inodes) }
-    }
-}
-
-impl std::iter::Sum for Disk {
-    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
-        all.fold(Self::default(), Self::plus)
-    }
-}
+use runtimes_host::disk::{Disk, Immeasurable};
 
 /// One container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

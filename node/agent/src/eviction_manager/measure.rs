@@ -1,5 +1,5 @@
 //! Measures what a Pod has on the disk. Thin: the layout, the volumes and the image store give the paths, and
-//! [`walk`](crate::eviction::walk) measures them. Deleted files take space as long as a process has them open; they are found
+//! [`runtimes_host::disk`] measures them. Deleted files take space as long as a process has them open; they are found
 //! among the open and mapped files of the Pod's processes.
 
 use std::collections::BTreeMap;
@@ -11,10 +11,10 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use node_images::WritableLayer;
 use runtimes_host::cgroup::Group;
+use runtimes_host::disk::{Budget, Disk, Immeasurable, below};
 
 use crate::container::{self, ephemeral, resources};
-use crate::eviction::usage::{ContainerUsage, Disk, PodUsage};
-use crate::eviction::walk::{Budget, Immeasurable, below};
+use crate::eviction::usage::{ContainerUsage, PodUsage};
 use crate::layout::{PodName, container_id};
 use crate::node::{Entry, Node};
 

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use runtimes_host::disk::Disk;
+
 use crate::disk_usages::PodDisk;
-use crate::eviction::usage::Disk;
 use crate::eviction_manager::measure;
 use crate::layout::PodName;
 use crate::machine::{FileSystem, file_system};

@@ -12,10 +12,10 @@ use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
-use node_images::ImageUsage;
 use node_volumes::ClaimVolume;
 use runtimes_contract::Stats;
 use runtimes_host::cgroup::{Pressure, Swap};
+use runtimes_host::disk::Disk;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -24,7 +24,7 @@ use super::{disks, query_pairs};
 use crate::container::{self, resources};
 use crate::cpu_rates::Reading;
 use crate::disk_usages::PodDisk;
-use crate::eviction::usage::{ContainerUsage, Disk, Scope};
+use crate::eviction::usage::{ContainerUsage, Scope};
 use crate::layout::PodName;
 use crate::machine::{FileSystem, file_system};
 use crate::machine_usage::MachineUsage;
@@ -63,8 +63,7 @@ pub(super) async fn summary(State(node): State<Arc<Node>>, RawQuery(query): RawQ
 /// What the images take on the disk; `None` until all layers are measured.
 async fn used_by_images(node: &Node) -> Option<Disk> {
     let measured = tokio::time::timeout(MEASURED_FOR, node.parts.images.usage()).await.ok()?;
-    let usage = measured.inspect_err(|error| tracing::debug!(%error, "no use of the disk by images")).ok().flatten();
-    usage.map(|ImageUsage { bytes, inodes }| Disk { bytes, inodes })
+    measured.inspect_err(|error| tracing::debug!(%error, "no use of the disk by images")).ok().flatten()
 }
 
 /// A Pod, and what was read of it.

@@ -8,7 +8,7 @@ use runtimes_battery::{Harness, until};
 use runtimes_contract::{ExecSpec, Runtime};
 use runtimes_runc::{Config, RuncRuntime};
 
-use crate::harness::Runc;
+use crate::harness::{RUNC, Runc};
 use crate::oci::{processes, sleeper};
 
 /// A program that stands for runc. Its path is in the environment of all that it starts.
@@ -40,7 +40,7 @@ async fn an_exec_that_hangs_ends_with_its_session() {
     let spec = sleeper(&harness).await;
     processes(&harness, &spec, 2).await;
     let before = script(&harness, "hangs-before", "exec sleep 1000000");
-    let after = script(&harness, "hangs-after", "/usr/sbin/runc \"$@\"\nsleep 1000000");
+    let after = script(&harness, "hangs-after", &format!("{RUNC} \"$@\"\nsleep 1000000"));
     for (runc, count) in [(before, 2), (after, 3)] {
         let (runtime, word) = (with_runc(&harness, &runc), runc.display().to_string());
         for (tty, outlives_session) in [(false, false), (true, false), (false, true)] {

@@ -10,6 +10,9 @@ use runtimes_contract::{Content, Runtime};
 use runtimes_host::cgroup::Cgroups;
 use runtimes_runc::{Config, RuncRuntime};
 
+/// Debian's.
+pub const RUNC: &str = "/usr/sbin/runc";
+
 /// A runtime in scratch directories.
 pub struct Runc {
     dir: tempfile::TempDir,
@@ -46,7 +49,7 @@ impl Runc {
 
 fn open(dir: &Path) -> Arc<dyn Runtime> {
     let shim = PathBuf::from(env!("CARGO_BIN_EXE_skiff-shim-runc"));
-    Arc::new(RuncRuntime::new(Config { state_dir: dir.join("state"), shim, runc: "/usr/sbin/runc".into() }).unwrap())
+    Arc::new(RuncRuntime::new(Config { state_dir: dir.join("state"), shim, runc: RUNC.into() }).unwrap())
 }
 
 impl Drop for Runc {

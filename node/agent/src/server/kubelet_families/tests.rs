@@ -7,8 +7,9 @@ use runtimes_contract::Sandbox;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::eviction::usage::{ContainerUsage, Disk, PodUsage};
+use crate::eviction::usage::{ContainerUsage, PodUsage};
 use crate::node::Instance;
+use runtimes_host::disk::Disk;
 
 fn entry(name: &str, is_static: bool, running: bool, status: &Value) -> Arc<Entry> {
     let pod = json!({"metadata": {"name": name, "namespace": "ns", "uid": format!("uid-{name}")}, "status": status});

@@ -5,9 +5,9 @@ use runtimes_contract::Stats;
 use runtimes_host::cgroup::{Pressure, Stall, Swap};
 use serde_json::{Value, json};
 
-use crate::eviction::usage::Disk;
 use crate::machine::FileSystem;
 use crate::traffic::Traffic;
+use runtimes_host::disk::Disk;
 
 /// A file system, with what is used of it by whatever the object is about.
 pub(super) fn used(at: Timestamp, fs: &FileSystem, used: Option<Disk>) -> Value {

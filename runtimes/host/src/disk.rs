@@ -15,51 +15,77 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, openat};
 use nix::sys::stat::{Mode, fstat};
 
-use super::usage::Disk;
-
-/// The highest number of entries of one Pod that are counted.
+/// The highest number of entries that are counted with one budget.
 const ENTRIES_MAX: u64 = 1_000_000;
 /// The deepest directory that is entered; each level has two open file descriptors.
 const DEPTH_MAX: usize = 128;
 /// The bytes of a block in the kernel's file status.
 const BLOCK: u64 = 512;
 
+/// Use of a disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Disk {
+    /// Bytes on the disk.
+    pub bytes: u64,
+    /// Files, directories and links.
+    pub inodes: u64,
+}
+
+impl Disk {
+    /// The sum.
+    pub fn plus(self, other: Self) -> Self {
+        Self { bytes: self.bytes.saturating_add(other.bytes), inodes: self.inodes.saturating_add(other.inodes) }
+    }
+}
+
+impl std::iter::Sum for Disk {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), Self::plus)
+    }
+}
+
 /// Why the result may be too small.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Immeasurable {
+pub enum Immeasurable {
+    /// There are more entries than are counted.
     #[error("there are more than {ENTRIES_MAX} files")]
     TooMany,
+    /// A directory is deeper than is entered.
     #[error("directories are nested more than {DEPTH_MAX} deep")]
     TooDeep,
+    /// The time of the budget was over.
     #[error("the time was over")]
     TooSlow,
+    /// The system failed.
     #[error("something could not be read")]
     Unreadable,
 }
 
 impl Immeasurable {
-    /// Whether the Pod is the cause, and not the machine.
-    pub(crate) fn is_the_pods_doing(&self) -> bool {
+    /// Whether the files are the cause, and not the machine.
+    pub fn is_of_the_files(&self) -> bool {
         matches!(self, Self::TooMany | Self::TooDeep)
     }
 }
 
 /// The budget of one measurement, and the faults it met.
-pub(crate) struct Budget {
+pub struct Budget {
     entries: u64,
     until: Instant,
     /// Files with several names that were counted: device and inode.
     counted: HashSet<(u64, u64)>,
-    pub(crate) fault: Option<Immeasurable>,
+    /// The fault that counts, if there was one.
+    pub fault: Option<Immeasurable>,
 }
 
 impl Budget {
-    pub(crate) fn new(within: Duration) -> Self {
+    /// For a measurement within this time.
+    pub fn new(within: Duration) -> Self {
         Self { entries: ENTRIES_MAX, until: Instant::now() + within, counted: HashSet::new(), fault: None }
     }
 
     /// Whether the budget allows one more entry.
-    pub(crate) fn spend(&mut self) -> bool {
+    pub fn spend(&mut self) -> bool {
         if self.entries == 0 {
             self.meets(Immeasurable::TooMany);
         } else if Instant::now() >= self.until {
@@ -71,15 +97,15 @@ impl Budget {
         false
     }
 
-    /// A fault that the Pod causes outranks one that it does not.
-    pub(crate) fn meets(&mut self, fault: Immeasurable) {
-        if self.fault.as_ref().is_none_or(|met| !met.is_the_pods_doing()) {
+    /// A fault that the files cause outranks one of the machine.
+    pub fn meets(&mut self, fault: Immeasurable) {
+        if self.fault.as_ref().is_none_or(|met| !met.is_of_the_files()) {
             self.fault = Some(fault);
         }
     }
 
     /// The bytes of a file, counted once for all its names.
-    pub(crate) fn count(&mut self, file: &Metadata) -> Disk {
+    pub fn count(&mut self, file: &Metadata) -> Disk {
         let several = !file.is_dir() && file.nlink() != 1;
         if several && !self.counted.insert((file.dev(), file.ino())) {
             return Disk::default();
@@ -109,7 +135,7 @@ impl Level {
 }
 
 /// The bytes at and below a directory; nothing when it does not exist. Blocks.
-pub(crate) fn below(root: &Path, budget: &mut Budget) -> Disk {
+pub fn below(root: &Path, budget: &mut Budget) -> Disk {
     let opened = fs::symlink_metadata(root).and_then(|found| Ok((Level::open(AT_FDCWD, root.as_os_str(), None)?, found)));
     let (mut levels, device, mut sum) = match opened {
         Ok((level, found)) => (Vec::from_iter(level), found.dev(), budget.count(&found)),
