@@ -102,8 +102,7 @@ fn an_agent_that_is_killed_at_any_step_of_a_pod_goes_on() {
     let mut next = || nets.next().expect("a namespace");
     let mut server = Cluster::prepared(next(), &["server"]);
     server.start();
-    let token = fs::read_to_string(server.data_dir().join("node-token")).expect("the join token");
-    let (url, token) = (format!("--server=https://{}:6443", server.net.ip), format!("--token={}", token.trim()));
+    let [url, token] = server.join_flags();
     let flags = ["agent", "--node-name=a", &url, &token, "--cpu-manager-policy=static", "--reserved-cpus=0"];
     let mut agent = Cluster::prepared(next(), &flags);
     let supervisor = agent.supervise();

@@ -144,8 +144,7 @@ fn a_static_pod_runs_while_the_api_server_does_not() {
     let mut next = || nets.next().expect("a namespace");
     let mut server = Cluster::prepared(next(), &["server", "--allow-mirror-pods"]);
     server.start();
-    let token = fs::read_to_string(server.data_dir().join("node-token")).unwrap();
-    let (url, token) = (format!("--server=https://{}:6443", server.net.ip), format!("--token={}", token.trim()));
+    let [url, token] = server.join_flags();
     let flag = format!("--pod-manifest-path={}", dir.path().display());
     let mut agent = Cluster::prepared(next(), &["agent", "--node-name=a", &url, &token, &flag]);
     agent.start();

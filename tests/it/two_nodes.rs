@@ -23,9 +23,8 @@ impl Joined {
         let mut next = || nets.next().expect("a namespace");
         let mut server = Cluster::prepared(next(), &["server", "--node-monitor-grace-period=6"]);
         server.start();
-        let token = std::fs::read_to_string(server.data_dir().join("node-token")).expect("the join token");
-        let url = format!("https://{}:6443", server.net.ip);
-        let agents: Vec<Cluster> = ["a", "b"].iter().map(|name| agent(next(), name, &url, token.trim())).collect();
+        let flags = server.join_flags();
+        let agents: Vec<Cluster> = ["a", "b"].iter().map(|name| agent(next(), name, &flags)).collect();
         let joined = Self { agents, server, _switch: next() };
         let kubectl = joined.kubectl();
         for name in ["a", "b"] {
@@ -39,9 +38,9 @@ impl Joined {
     }
 }
 
-fn agent(net: Net, name: &str, url: &str, token: &str) -> Cluster {
-    let (name, url, token) = (format!("--node-name={name}"), format!("--server={url}"), format!("--token={token}"));
-    let mut args = vec!["agent", &name, &url, &token];
+fn agent(net: Net, name: &str, [url, token]: &[String; 2]) -> Cluster {
+    let name = format!("--node-name={name}");
+    let mut args = vec!["agent", &name, url, token];
     args.extend(TIMING);
     let mut agent = Cluster::prepared(net, &args);
     agent.start();

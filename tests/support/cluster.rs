@@ -146,6 +146,12 @@ impl Cluster {
         self.supervisor.get_or_insert_default().clone()
     }
 
+    /// The flags of an agent that joins this server.
+    pub fn join_flags(&self) -> [String; 2] {
+        let token = std::fs::read_to_string(self.data_dir().join("node-token")).expect("the join token");
+        [format!("--server=https://{}:6443", self.net.ip), format!("--token={}", token.trim())]
+    }
+
     /// Its data directory.
     pub fn data_dir(&self) -> &Path {
         self.dir.as_ref().expect("there until dropped").path()

@@ -21,8 +21,7 @@ fn a_node_without_room_says_so_and_goes_on_when_it_has_some() {
     let mut next = || nets.next().expect("a namespace");
     let mut server = Cluster::prepared(next(), &["server"]);
     server.start();
-    let token = fs::read_to_string(server.data_dir().join("node-token")).expect("the join token");
-    let (url, token) = (format!("--server=https://{}:6443", server.net.ip), format!("--token={}", token.trim()));
+    let [url, token] = server.join_flags();
     let mut agent = Cluster::prepared_on_disk(next(), &["agent", "--node-name=a", &url, &token], DISK_MEGABYTES);
     agent.start();
     let kubectl = server.kubectl();
