@@ -1,24 +1,29 @@
-//! The time from a Pod's creation to Ready, with cached images, one Pod at a time on an idle node.
+//! The time from a Pod's creation to Ready, with cached images, one Pod at a time on an idle node, and the node's parts of it.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{DeleteParams, PostParams, WatchEvent, WatchParams};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{DeleteParams, ListParams, PostParams, WatchEvent, WatchParams};
 use kube::{Api, Client};
 
 use crate::process::{Meter, Spent, quiet};
-use crate::report::Table;
+use crate::report::{Table, human};
 
 const ROUNDS: usize = 40;
 const LIMIT: Duration = Duration::from_secs(30);
+/// The node's operations of a start, in their order, as `kubelet_runtime_operations_duration_seconds` names them.
+const OPERATIONS: [&str; 3] = ["run_podsandbox", "create_container", "start_container"];
 
 pub async fn run(kubeconfig: &str, pid: u32) {
-    let pods: Api<Pod> = Api::default_namespaced(client(kubeconfig).await);
+    let client = client(kubeconfig).await;
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
     let mut kinds = Vec::new();
     for (kind, image, command) in [("WASM", "samples/web:latest", &[][..]), ("OCI", "samples/tools:latest", &["sleep", "1000"][..])] {
         let meter = Meter::start(pid).await;
+        let operations = operations(&client).await;
         let mut samples = Vec::with_capacity(ROUNDS);
         let mut wall = Duration::ZERO;
         for round in 0..=ROUNDS {
@@ -32,16 +37,46 @@ pub async fn run(kubeconfig: &str, pid: u32) {
                 samples.push(took);
             }
         }
-        kinds.push((kind, Spent { wall, ..meter.spent().await }, samples));
+        let operations = means(&operations, &self::operations(&client).await);
+        kinds.push((kind, Spent { wall, ..meter.spent().await }, samples, operations));
     }
     let table = Table::work();
-    for (kind, spent, _) in &kinds {
+    for (kind, spent, ..) in &kinds {
         table.spent(spent, &format!("{kind} Pod made and removed"), ROUNDS + 1, None);
     }
     let table = Table::latency();
-    for (kind, _, samples) in kinds {
-        table.took(&format!("{kind} Pod, created to Ready, image cached"), samples);
+    for (kind, _, samples, _) in &mut kinds {
+        table.took(&format!("{kind} Pod, created to Ready, image cached"), std::mem::take(samples));
     }
+    let table = Table::sizes();
+    for (kind, .., operations) in kinds {
+        for (operation, mean) in operations {
+            table.is(&format!("{kind} Pod: mean of `{operation}`"), &human(mean));
+        }
+    }
+}
+
+/// How often the node's operations took place, and the seconds that they took.
+async fn operations(client: &Client) -> BTreeMap<&'static str, (f64, f64)> {
+    let nodes = Api::<Node>::all(client.clone()).list(&ListParams::default()).await.expect("nodes");
+    let node = nodes.items.first().and_then(|node| node.metadata.name.clone()).expect("a node");
+    let request = hyper::Request::get(format!("/api/v1/nodes/{node}/proxy/metrics")).body(Vec::new()).expect("a request");
+    let text = client.request_text(request).await.expect("metrics");
+    let value = |suffix: &str, operation: &str| {
+        let series = format!("kubelet_runtime_operations_duration_seconds_{suffix}{{operation_type=\"{operation}\"}} ");
+        text.lines().find_map(|line| line.strip_prefix(&series)?.parse().ok()).unwrap_or_default()
+    };
+    OPERATIONS.map(|operation| (operation, (value("count", operation), value("sum", operation)))).into()
+}
+
+/// The means of what took place between two readings.
+fn means(before: &BTreeMap<&str, (f64, f64)>, after: &BTreeMap<&str, (f64, f64)>) -> Vec<(&'static str, Duration)> {
+    let mean = |operation: &'static str| {
+        let (before, after) = (before.get(operation)?, after.get(operation)?);
+        let count = after.0 - before.0;
+        (count > 0.0).then(|| (operation, Duration::from_secs_f64((after.1 - before.1) / count)))
+    };
+    OPERATIONS.into_iter().filter_map(mean).collect()
 }
 
 /// A client with a kubeconfig.

@@ -38,7 +38,7 @@ const ALL_DOCUMENTS: &[&str] = &[
 /// A fixed seed: the same requests in every run.
 const SEED: &str = "1";
 /// Seconds for one document in the short run.
-const SECONDS: &str = "8";
+const SECONDS: &str = "5";
 /// Requests that stay open, or that a node answers. They are left out.
 const CONNECTIONS: &str = "/watch/|/(proxy|exec|attach|portforward|log)(/|$)";
 

@@ -39,6 +39,15 @@ impl Mode {
         cargo
     }
 
+    /// Environment variables of the shims' build.
+    fn shims(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Plain => &[],
+            // The shims that are shipped weigh less. Their optimization at link time takes minutes, and changes nothing that a test sees.
+            Self::Linted => &[("CARGO_PROFILE_SHIM_LTO", "off"), ("CARGO_PROFILE_SHIM_CODEGEN_UNITS", "16")],
+        }
+    }
+
     /// `cargo nextest run` of the tests that the expression chooses.
     pub fn nextest(self, tests: &str) -> Command {
         let mut nextest = self.cargo(&["nextest", "run"]);
@@ -61,14 +70,19 @@ pub fn unoptimized() -> Result<PathBuf> {
 /// Builds for tests; returns the directory of the programs.
 pub fn for_tests(mode: Mode) -> Result<PathBuf> {
     // Tests add features to common dependencies. With the tests included, this is the same build as that of the tests.
-    build(mode.cargo(&["build", "--bins", "--tests"]), "debug")
+    build_with(mode.cargo(&["build", "--bins", "--tests"]), "debug", mode.shims())
 }
 
-fn build(mut cargo: Command, profile: &str) -> Result<PathBuf> {
+fn build(cargo: Command, profile: &str) -> Result<PathBuf> {
+    build_with(cargo, profile, &[])
+}
+
+/// Builds skiff by this command, and the shims with additional environment variables.
+fn build_with(mut cargo: Command, profile: &str, of_shims: &'static [(&str, &str)]) -> Result<PathBuf> {
     needs::ensure(&[needs::BUILD])?;
     sh::say(&format!("building skiff ({profile}) and the shims; the first time this takes some minutes"));
     // The two builds run at the same time: each ends in long steps that use one core, and they share no cargo lock.
-    let shims = std::thread::spawn(shims);
+    let shims = std::thread::spawn(move || shims(of_shims));
     sh::run(cargo.arg("--quiet"))?;
     let shims = shims.join().map_err(|_| anyhow!("the build of the shims panicked"))??;
     let dir = sh::target().join(profile);
@@ -79,11 +93,12 @@ fn build(mut cargo: Command, profile: &str) -> Result<PathBuf> {
 }
 
 /// Builds the shims; returns their files.
-fn shims() -> Result<Vec<PathBuf>> {
+fn shims(variables: &[(&str, &str)]) -> Result<Vec<PathBuf>> {
     let host = sh::host()?;
     // Code at fixed addresses needs no relocation, so the shims share more of their memory. With an explicit target,
     // these flags do not apply to build scripts and macros.
     let mut cargo = sh::command("cargo", ["build", "--quiet", "--profile", "shim", "--target", &host]);
+    cargo.envs(variables.iter().copied());
     cargo.args(SHIM_FEATURES).args(SHIMS.iter().flat_map(|shim| ["--bin", shim]));
     sh::run(cargo.env("RUSTFLAGS", "-C relocation-model=static"))?;
     let dir = sh::target().join(&host).join("shim");
