@@ -47,6 +47,10 @@ impl Networks for Remains {
         Ok(())
     }
 
+    fn withdraw_pod_cidr(&self, _next: Ipv4Net) -> usize {
+        0
+    }
+
     async fn add_pod(
         &self,
         _uid: &str,

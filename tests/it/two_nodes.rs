@@ -244,6 +244,11 @@ fn a_drain_respects_the_budget_and_ends(kubectl: &Kubectl<'_>) {
     assert!((6..=8).contains(&fewest_ready), "{fewest_ready} were ready at a time");
     kubectl.ok("rollout status deployment/web --timeout=60s");
     assert_eq!(nodes_of(&pods(kubectl, "app=web")), BTreeSet::from(["a"]), "nothing of it is left on the drained node");
+    eventually("the node records that it is closed", || {
+        let reason = "reason=NodeNotSchedulable,involvedObject.kind=Node,involvedObject.name=b";
+        let events = kubectl.ok(&format!("get events --field-selector {reason} -o jsonpath={{.items[*].message}}"));
+        if events == "Node b status is now: NodeNotSchedulable" { Ok(()) } else { Err(events) }
+    });
     kubectl.ok("uncordon b");
 }
 

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use node_images::ImageError;
+
 use crate::container::{self, ephemeral};
 use crate::error::chain;
 use crate::node::Node;
@@ -11,6 +13,7 @@ pub(crate) async fn collect_images(node: &Node, high: u8, low: u8) {
     match node.parts.images.collect(&|| in_use(node), high, low).await {
         Ok(0) => {}
         Ok(removed) => tracing::info!(removed, "unused images removed"),
+        Err(error @ ImageError::NoCapacity) => node.note_node(true, "InvalidDiskCapacity", error.to_string()),
         Err(error) => tracing::warn!(error = chain(&error), "images not collected"),
     }
 }

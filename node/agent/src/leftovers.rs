@@ -1,22 +1,45 @@
 //! What an earlier agent left on the node, by Pod UID: containers, namespaces, volumes, image mounts.
-//! Workers adopt the containers of Pods that still exist. The rest is removed.
+//! Workers adopt the containers of Pods that still exist. The rest is removed. A node that cannot list them yet is not ready, and tries
+//! again: without the list it would start containers that run already.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use node_images::ImageError;
+use node_network::NetworkError;
+use node_volumes::VolumeError;
 use runtimes_contract::{ContainerState, RuntimeError};
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::{Backoff, go_duration};
 use crate::cleanup::{self, CleanupError};
-use crate::error::{AgentError, chain};
+use crate::error::chain;
+use crate::health::{self, Health};
 use crate::layout::{Layout, PAUSE, PodName, label};
 use crate::node::Node;
 use crate::parts::Parts;
 use crate::worker::adopt::RuntimeContainer;
+
+/// First and longest wait after a list failed. The Pod manager counts as blocked after a longer one.
+const RETRY: Duration = Duration::from_millis(200);
+const RETRY_MAX: Duration = Duration::from_secs(3);
+
+/// Why the leftovers are unknown.
+#[derive(Debug, Error)]
+enum FindError {
+    /// Upstream's words.
+    #[error("container runtime is down: listing containers")]
+    Containers(#[from] ListError),
+    #[error("listing Pod networks")]
+    Networks(#[from] NetworkError),
+    #[error("listing volumes")]
+    Volumes(#[from] VolumeError),
+    #[error("listing image mounts")]
+    Images(#[from] ImageError),
+}
 
 /// Containers by Pod UID; a UID may have no container and still have other leftovers.
 #[derive(Debug, Default)]
@@ -25,12 +48,31 @@ pub(crate) struct Leftovers {
 }
 
 impl Leftovers {
-    /// Lists the leftovers of every part of the node. Removes image mounts without a container.
-    pub(crate) async fn find(node: &Node) -> Result<Self, AgentError> {
-        let failed = |what: &'static str| move |error: String| AgentError::Remove(format!("listing {what}: {error}"));
+    /// The leftovers of every part of the node. Tries until all of them are listed; until then the node is not ready, and its condition
+    /// says why.
+    pub(crate) async fn until_found(node: &Node, health: &Health) -> Self {
+        let mut retry = RETRY;
+        loop {
+            node.pulse.beat();
+            let problem = match Self::find(node).await {
+                Ok(leftovers) => {
+                    health.set(health::RUNTIME, None);
+                    return leftovers;
+                }
+                Err(error) => chain(&error),
+            };
+            tracing::warn!(problem, "what an earlier agent left is not listed yet");
+            health.set(health::RUNTIME, Some(problem));
+            tokio::time::sleep(retry).await;
+            retry = (retry * 2).min(RETRY_MAX);
+        }
+    }
+
+    /// Removes image mounts without a container.
+    async fn find(node: &Node) -> Result<Self, FindError> {
         let mut pods: BTreeMap<String, Vec<RuntimeContainer>> = BTreeMap::new();
         let mut ids = BTreeSet::new();
-        for found in containers(&node.parts).await.map_err(|error| chain(&error)).map_err(failed("containers"))? {
+        for found in containers(&node.parts).await? {
             ids.insert(found.status.id.0.clone());
             let uid = found.status.labels.get(label::POD_UID).cloned().unwrap_or_default();
             if uid.is_empty() {
@@ -42,12 +84,12 @@ impl Leftovers {
                 pods.entry(uid).or_default().push(found);
             }
         }
-        let networks = node.parts.network.pods().await.map_err(|error| chain(&error)).map_err(failed("Pod networks"))?;
-        let volumes = node.volumes.pods().await.map_err(|error| chain(&error)).map_err(failed("volumes"))?;
+        let networks = node.parts.network.pods().await?;
+        let volumes = node.volumes.pods().await?;
         for uid in networks.into_iter().chain(volumes) {
             pods.entry(uid).or_default();
         }
-        for key in node.parts.images.mounts().await.map_err(|error| chain(&error)).map_err(failed("image mounts"))? {
+        for key in node.parts.images.mounts().await? {
             if let Some(uid) = Layout::uid_of_volumes(&key) {
                 pods.entry(uid.to_owned()).or_default();
             } else if !ids.contains(&key)

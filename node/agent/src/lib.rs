@@ -147,9 +147,8 @@ impl Agent {
         let node = Arc::new(make_node(client, informers, config, parts, terminations, &tasks)?);
         let server = server::Server::bind(node.clone()).await?;
         let port = server.as_ref().map_or(0, server::Server::port);
-        let health = Arc::new(Health::default());
-        let leftovers = Leftovers::find(&node).await?;
-        leftovers.bind_to_cpus(&node);
+        let health = Arc::new(Health::starting());
+        node.note_node(false, "Starting", "Starting kubelet.");
         if let Some(server) = server {
             tasks.own("node-agent/server", server.run(cancel.clone()));
         }
@@ -158,27 +157,17 @@ impl Agent {
         }
         tasks.own("node-agent/routes", routes::run(node.clone(), health.clone(), cancel.clone()));
         tasks.own("node-agent/registrar", Registrar::new(node.clone(), health.clone(), port).run(cancel.clone()));
-        tasks.own("node-agent/housekeeping", housekeeping::run(node.clone(), cancel.clone()));
-        if node.cpu_manager.is_some() {
-            tasks.own("node-agent/cpu-manager", bind_to_cpus(node.clone(), cancel.clone()));
+        // Nothing that looks at containers begins before.
+        let found = tokio::select! {
+            found = Leftovers::until_found(&node, &health) => Some(found),
+            () = cancel.cancelled() => None,
+            failure = tasks.failed() => return Err(failure.into()),
+        };
+        if let Some(leftovers) = found {
+            leftovers.bind_to_cpus(&node);
+            own_tasks(&node, &health, &tasks, &cancel);
+            own_pod_manager(&node, leftovers, ordered, &tasks, &cancel).await?;
         }
-        if node.config.device_plugin_dir.is_some() {
-            tasks.own("node-agent/device-plugins", node_device_plugins::run(node.device_plugins.clone(), cancel.clone()));
-        }
-        tasks.own("node-agent/eviction", eviction_manager::node_pressure::run(node.clone(), cancel.clone()));
-        tasks.own("node-agent/local-storage", eviction_manager::local_storage::run(node.clone(), cancel.clone()));
-        if !node.config.shutdown_grace_periods.is_empty() {
-            tasks.own("node-agent/node-shutdown", node_shutdown::run(node.clone(), health, cancel.clone()));
-        }
-        tasks.own("node-agent/background-work", background_work(node.clone(), cancel.clone()));
-        tasks.own("node-agent/requests", requests::Reporter::new(node.clone()).run(cancel.clone()));
-        let own = format!("spec.nodeName={}", node.config.node_name);
-        let pods = Informer::start_untrimmed(Api::all(node.client.clone()), "pods of this node", &own, &tasks);
-        let (mirrored, wanted) = watch::channel(None);
-        tasks.own("node-agent/mirror-pods", static_pods::mirrors::run(node.clone(), wanted, pods.changes(), cancel.clone()));
-        let manifests = manifests(&node, &tasks, &cancel).await?;
-        let inputs = Inputs { terminations: ordered, manifests, mirrored };
-        tasks.own("node-agent/pod-manager", Manager::new(node, leftovers, inputs, cancel.clone()).run(pods.changes()));
         tokio::select! {
             () = cancel.cancelled() => {}
             failure = tasks.failed() => return Err(failure.into()),
@@ -192,6 +181,42 @@ impl Agent {
     pub async fn remove_all(config: &Config, parts: &Parts) -> Result<(), AgentError> {
         remove::all(config, parts).await
     }
+}
+
+/// The tasks of the node beside its server, its registration and its Pods.
+fn own_tasks(node: &Arc<Node>, health: &Arc<Health>, tasks: &Tasks, cancel: &CancellationToken) {
+    tasks.own("node-agent/housekeeping", housekeeping::run(node.clone(), cancel.clone()));
+    if node.cpu_manager.is_some() {
+        tasks.own("node-agent/cpu-manager", bind_to_cpus(node.clone(), cancel.clone()));
+    }
+    if node.config.device_plugin_dir.is_some() {
+        tasks.own("node-agent/device-plugins", node_device_plugins::run(node.device_plugins.clone(), cancel.clone()));
+    }
+    tasks.own("node-agent/eviction", eviction_manager::node_pressure::run(node.clone(), cancel.clone()));
+    tasks.own("node-agent/local-storage", eviction_manager::local_storage::run(node.clone(), cancel.clone()));
+    if !node.config.shutdown_grace_periods.is_empty() {
+        tasks.own("node-agent/node-shutdown", node_shutdown::run(node.clone(), health.clone(), cancel.clone()));
+    }
+    tasks.own("node-agent/background-work", background_work(node.clone(), cancel.clone()));
+    tasks.own("node-agent/requests", requests::Reporter::new(node.clone()).run(cancel.clone()));
+}
+
+/// The Pods of the node, from the API and from its files. `terminations` are the orders to end one.
+async fn own_pod_manager(
+    node: &Arc<Node>,
+    leftovers: Leftovers,
+    terminations: mpsc::Receiver<Termination>,
+    tasks: &Tasks,
+    cancel: &CancellationToken,
+) -> Result<(), AgentError> {
+    let own = format!("spec.nodeName={}", node.config.node_name);
+    let pods = Informer::start_untrimmed(Api::all(node.client.clone()), "pods of this node", &own, tasks);
+    let (mirrored, wanted) = watch::channel(None);
+    tasks.own("node-agent/mirror-pods", static_pods::mirrors::run(node.clone(), wanted, pods.changes(), cancel.clone()));
+    let manifests = manifests(node, tasks, cancel).await?;
+    let inputs = Inputs { terminations, manifests, mirrored };
+    tasks.own("node-agent/pod-manager", Manager::new(node.clone(), leftovers, inputs, cancel.clone()).run(pods.changes()));
+    Ok(())
 }
 
 /// The static Pods of the node's files. They are read once before the Pods of the API are, so that the containers of static Pods do not

@@ -192,6 +192,10 @@ impl Networks for Measured<dyn Networks> {
         self.inner.set_pod_cidr(cidr).await
     }
 
+    fn withdraw_pod_cidr(&self, next: Ipv4Net) -> usize {
+        self.inner.withdraw_pod_cidr(next)
+    }
+
     async fn add_pod(&self, uid: &str, hostname: &str, host_ports: &[HostPort], first_id: Option<u32>) -> Result<PodNetwork, NetworkError> {
         self.measure(Operation::RunPodSandbox, self.inner.add_pod(uid, hostname, host_ports, first_id)).await
     }

@@ -120,6 +120,8 @@ impl Images for ImageStore {
 pub trait Networks: Send + Sync {
     /// Sets the node's range of Pod addresses.
     async fn set_pod_cidr(&self, cidr: Ipv4Net) -> Result<(), NetworkError>;
+    /// Gives no other Pod an address until a range is set. Returns the number of Pods with an address outside of the next range.
+    fn withdraw_pod_cidr(&self, next: Ipv4Net) -> usize;
     /// Creates a Pod's namespaces and address, or finds the existing ones. With `first_id`, the node's id of the Pod's root, a user
     /// namespace owns them.
     async fn add_pod(&self, uid: &str, hostname: &str, host_ports: &[HostPort], first_id: Option<u32>) -> Result<PodNetwork, NetworkError>;
@@ -147,6 +149,10 @@ pub trait Networks: Send + Sync {
 impl Networks for Network {
     async fn set_pod_cidr(&self, cidr: Ipv4Net) -> Result<(), NetworkError> {
         Self::set_pod_cidr(self, cidr).await
+    }
+
+    fn withdraw_pod_cidr(&self, next: Ipv4Net) -> usize {
+        Self::withdraw_pod_cidr(self, next)
     }
 
     async fn add_pod(&self, uid: &str, hostname: &str, host_ports: &[HostPort], first_id: Option<u32>) -> Result<PodNetwork, NetworkError> {

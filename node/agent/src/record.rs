@@ -13,6 +13,7 @@ use std::net::IpAddr;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use runtimes_contract::Sandbox;
+use serde::{Deserialize, Serialize};
 
 pub(crate) use container_record::{Condemned, ContainerRecord, ExitedInstance, ImageState, InstanceState, RunningInstance, Waiting};
 pub(crate) use restart::{AfterExit, RESTARTING_ALL, after_exit, may_restart_all, restarts, restarts_after_probe, will_restart};
@@ -104,7 +105,8 @@ pub(crate) struct PodSandbox {
 }
 
 /// A RuntimeClass as it was when the sandbox was created.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct SandboxClass {
     pub(crate) name: String,
     pub(crate) handler: String,

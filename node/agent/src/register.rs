@@ -1,7 +1,9 @@
-//! The node's own object: registered once, its status written when it changes and every five minutes,
-//! its Lease renewed so that the cluster knows the node lives. [`object`] holds the pure half.
+//! The node's own object: registered once and again when it was deleted, its status written when it changes and every five minutes,
+//! its Lease renewed so that the cluster knows the node lives. [`object`] and [`events`] hold the pure half.
 
+mod events;
 mod images;
+mod lease;
 pub(crate) mod object;
 
 use std::sync::Arc;
@@ -10,9 +12,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::Node as ApiNode;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -22,17 +22,18 @@ use crate::error::chain;
 use crate::health::Health;
 use crate::node::Node;
 use crate::routes::pod_cidr;
+use events::NodeEvent;
 use images::ImageList;
 use object::Facts;
 
-/// The namespace of node Leases.
-const LEASES: &str = "kube-node-lease";
-/// First and longest wait after a failed registration.
+/// First and longest wait after a failed registration or renewal.
 const RETRY: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(7);
 /// The pause between two reports of a plugin's devices: a device that flickers does not keep the API server busy.
 const DEVICES_PAUSE: Duration = Duration::from_secs(1);
-/// How long the network of a node that starts again may take before the node reports that it is not ready.
+/// How long the cache may be behind an answer of the API.
+const CACHE_LAG_MAX: Duration = Duration::from_secs(5);
+/// How long a node that starts again may take before it reports that it is not ready.
 const RETURN_LIMIT: Duration = Duration::from_secs(5);
 
 /// Registers the Node object and updates it.
@@ -43,20 +44,27 @@ pub(crate) struct Registrar {
     nodes: Api<ApiNode>,
     /// The status last written, without its heartbeat times, and when.
     written: Option<(Value, Instant)>,
+    /// The Node as the API answered last.
+    answered: Option<Arc<ApiNode>>,
+    /// Whether the cache has had the Node of the present registration.
+    is_cached: bool,
+    /// Whether the Node was closed to new Pods at the last look.
+    was_unschedulable: bool,
     images: ImageList,
 }
 
 impl Registrar {
     pub(crate) fn new(node: Arc<Node>, health: Arc<Health>, port: u16) -> Self {
         let nodes = Api::all(node.client.clone());
-        Self { node, health, port, nodes, written: None, images: ImageList::default() }
+        let (written, answered, images) = (None, None, ImageList::default());
+        Self { node, health, port, nodes, written, answered, is_cached: false, was_unschedulable: false, images }
     }
 
     /// Registers, then updates the status and the Lease until cancelled.
     pub(crate) async fn run(mut self, cancel: CancellationToken) {
         let work = async {
             let node = self.register().await;
-            let lease = renew(self.node.clone(), node.metadata.uid.unwrap_or_default());
+            let lease = lease::renew(self.node.clone(), node.metadata.uid.clone().unwrap_or_default());
             tokio::join!(lease, self.keep());
         };
         tokio::select! {
@@ -66,7 +74,7 @@ impl Registrar {
     }
 
     /// Creates the Node, or reads the existing one. Tries until it succeeds.
-    async fn register(&mut self) -> ApiNode {
+    async fn register(&mut self) -> Arc<ApiNode> {
         let mut retry = RETRY;
         loop {
             match self.try_register().await {
@@ -81,31 +89,44 @@ impl Registrar {
         }
     }
 
-    async fn try_register(&mut self) -> Result<ApiNode, kube::Error> {
+    async fn try_register(&mut self) -> Result<Arc<ApiNode>, kube::Error> {
         let facts = self.facts().await;
         let wanted = object::node(&self.node.config, &facts, None);
         let name = &self.node.config.node_name;
         let node = match self.nodes.create(&PostParams::default(), &wanted).await {
-            Ok(node) => node,
+            Ok(node) => {
+                self.record(events::of_status(None, &node));
+                node
+            }
             Err(kube::Error::Api(status)) if status.code == 409 => {
                 let patch = json!({"metadata": {"labels": wanted.metadata.labels, "annotations": wanted.metadata.annotations}});
                 self.nodes.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?
             }
             Err(error) => return Err(error),
         };
+        let node = Arc::new(node);
+        (self.answered, self.is_cached) = (Some(Arc::new(trimmed((*node).clone()))), false);
         if pod_cidr(&node).is_some() {
-            self.until_the_network_stands().await;
+            self.until_well().await;
         }
         self.write(Some(&node)).await?;
         Ok(node)
     }
 
+    fn record(&self, events: impl IntoIterator<Item = NodeEvent>) {
+        events.into_iter().for_each(|event| self.node.note_node(event.warning, event.reason, event.message));
+    }
+
     /// A node that was ready before the agent started again stays ready: a status that is not ready for the moment in which the
-    /// network is restored would remove its Pods from their Services.
-    async fn until_the_network_stands(&self) {
-        let mut stands = self.node.has_pod_range.subscribe();
-        if tokio::time::timeout(RETURN_LIMIT, stands.wait_for(|stands| *stands)).await.is_err() {
-            tracing::warn!("the node's network does not stand yet");
+    /// network is restored and the containers are listed would remove its Pods from their Services.
+    async fn until_well(&self) {
+        let well = async {
+            while self.health.text().is_some() {
+                self.health.changed.notified().await;
+            }
+        };
+        if tokio::time::timeout(RETURN_LIMIT, well).await.is_err() {
+            tracing::warn!(problem = self.health.text(), "the node is not ready yet");
         }
     }
 
@@ -121,15 +142,43 @@ impl Registrar {
                 _ = pressure.changed() => {}
                 () = changed_after(&mut devices, devices_at) => devices_at = Instant::now() + DEVICES_PAUSE,
             }
-            let present = self.node.objects.node(&self.node.config.node_name);
+            let cached = self.node.objects.node(&self.node.config.node_name);
+            if self.is_gone(cached.as_deref()) {
+                self.register_again().await;
+                continue;
+            }
+            let present = newest(cached, self.recent_answer());
             if let Err(error) = self.write(present.as_deref()).await {
                 tracing::warn!(error = chain(&error), "node status not written");
                 if matches!(&error, kube::Error::Api(status) if status.code == 404) {
-                    self.written = None;
-                    self.register().await;
+                    self.register_again().await;
                 }
             }
         }
+    }
+
+    /// Whether the Node of the registration was deleted. A cache that does not have the Node yet is no sign of that, unless it had the time
+    /// to get it.
+    fn is_gone(&mut self, cached: Option<&ApiNode>) -> bool {
+        let registered = self.answered.as_ref().and_then(|node| node.metadata.uid.as_ref());
+        let is_same = cached.is_some_and(|node| node.metadata.uid.as_ref() == registered);
+        self.is_cached |= is_same;
+        let shows_all = || self.is_cached || self.recent_answer().is_none() && self.node.objects.are_listed();
+        !is_same && shows_all()
+    }
+
+    /// The answer to the last write, until the cache surely has it. The cache counts from then on, also if it has an earlier Node: the API
+    /// server's data may have been restored from a backup.
+    fn recent_answer(&self) -> Option<Arc<ApiNode>> {
+        let is_recent = self.written.as_ref().is_some_and(|(_, at)| at.elapsed() < CACHE_LAG_MAX);
+        self.answered.clone().filter(|_| is_recent)
+    }
+
+    /// The Node was deleted. Unlike the kubelet, which must be started again, the agent goes on with a new one.
+    async fn register_again(&mut self) {
+        tracing::warn!(node = self.node.config.node_name, "the Node was deleted: it is registered again");
+        self.written = None;
+        self.register().await;
     }
 
     async fn write(&mut self, present: Option<&ApiNode>) -> Result<(), kube::Error> {
@@ -142,13 +191,18 @@ impl Registrar {
         let status = serde_json::to_value(&wanted.status).unwrap_or_default();
         let bare = object::without_heartbeats(&status);
         let due = |(last, at): &(Value, Instant)| *last != bare || at.elapsed() >= self.node.config.status_report;
+        if let Some(present) = present {
+            self.record(events::of_schedulability(self.was_unschedulable, present));
+            self.was_unschedulable = events::is_unschedulable(present);
+        }
         let fresh = !self.written.as_ref().is_none_or(due) && present.is_none_or(|present| object::says_the_same(present, &wanted));
         if fresh {
             return Ok(());
         }
         let patch = Patch::Strategic(json!({"status": status}));
-        self.nodes.patch_status(&self.node.config.node_name, &PatchParams::default(), &patch).await?;
-        self.written = Some((bare, Instant::now()));
+        let answer = self.nodes.patch_status(&self.node.config.node_name, &PatchParams::default(), &patch).await?;
+        self.record(events::of_status(present, &wanted));
+        (self.written, self.answered) = (Some((bare, Instant::now())), Some(Arc::new(trimmed(answer))));
         Ok(())
     }
 
@@ -179,64 +233,37 @@ async fn changed_after(changes: &mut watch::Receiver<u64>, at: Instant) {
     tokio::time::sleep_until(at).await;
 }
 
-/// Renews the Lease for as long as the node lives.
-async fn renew(node: Arc<Node>, uid: String) {
-    let leases: Api<Lease> = Api::namespaced(node.client.clone(), LEASES);
-    let name = &node.config.node_name;
-    let mut retry = RETRY;
-    loop {
-        let now = MicroTime(api_clock::now());
-        let patch = json!({"spec": {"holderIdentity": name, "renewTime": now}});
-        let renewal = async {
-            match leases.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await {
-                Err(kube::Error::Api(status)) if status.code == 404 => {
-                    // The Node may have been deleted and registered again: a Lease owned by the old Node would be garbage at
-                    // once.
-                    let present = node.objects.node(name).and_then(|node| node.metadata.uid.clone());
-                    leases.create(&PostParams::default(), &lease(&node, &present.unwrap_or_else(|| uid.clone()), now)).await
-                }
-                other => other,
-            }
-        };
-        // A connection that went silent must not hold up the next heartbeat.
-        let failure = match tokio::time::timeout(node.config.lease_renew, renewal).await {
-            Ok(Ok(_)) => None,
-            Ok(Err(error)) => Some(chain(&error)),
-            Err(_) => Some("the API server did not answer in time".to_owned()),
-        };
-        let pause = match failure {
-            None => {
-                retry = RETRY;
-                node.config.lease_renew
-            }
-            // The node counts as lost when some heartbeats are missing: the next attempt does not wait for its turn.
-            Some(error) => {
-                tracing::warn!(error, "lease not renewed");
-                let pause = retry;
-                retry = (retry * 2).min(RETRY_MAX).min(node.config.lease_renew);
-                pause
-            }
-        };
-        tokio::time::sleep(pause).await;
+/// A Node without its images and the managers of its fields, which are the most of it.
+fn trimmed(mut node: ApiNode) -> ApiNode {
+    node.metadata.managed_fields = None;
+    if let Some(status) = &mut node.status {
+        status.images = None;
     }
+    node
 }
 
-fn lease(node: &Node, uid: &str, now: MicroTime) -> Lease {
-    let name = node.config.node_name.clone();
-    let owner = OwnerReference {
-        api_version: "v1".to_owned(),
-        kind: "Node".to_owned(),
-        name: name.clone(),
-        uid: uid.to_owned(),
-        ..OwnerReference::default()
-    };
-    Lease {
-        metadata: ObjectMeta { name: Some(name.clone()), owner_references: Some(vec![owner]), ..ObjectMeta::default() },
-        spec: Some(LeaseSpec {
-            holder_identity: Some(name),
-            lease_duration_seconds: i32::try_from(node.config.lease_duration.as_secs()).ok(),
-            renew_time: Some(now),
-            ..LeaseSpec::default()
-        }),
+/// The later one of the Node in the cache and the Node as the API answered last.
+fn newest(cached: Option<Arc<ApiNode>>, answered: Option<Arc<ApiNode>>) -> Option<Arc<ApiNode>> {
+    let revision = |node: &Arc<ApiNode>| node.metadata.resource_version.as_ref().and_then(|version| version.parse::<u64>().ok());
+    // Of two that are equally old, the cache's: it is `max_by_key`'s last.
+    answered.into_iter().chain(cached).max_by_key(revision)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_later_node_counts() {
+        let node = |version: &str| -> Option<Arc<ApiNode>> {
+            serde_json::from_value(json!({"metadata": {"name": "n", "resourceVersion": version}})).ok()
+        };
+        let version = |cached, answered| newest(cached, answered).and_then(|node| node.metadata.resource_version.clone());
+        assert_eq!(version(node("9"), node("10")).as_deref(), Some("10"));
+        assert_eq!(version(node("11"), node("10")).as_deref(), Some("11"));
+        assert_eq!(version(None, node("10")).as_deref(), Some("10"));
+        assert_eq!(version(None, None), None);
     }
 }

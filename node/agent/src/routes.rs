@@ -1,6 +1,7 @@
 //! Programs the node's own Pod range and the routes to the other nodes' Pods. Level-triggered: after each change of a Node, and
 //! periodically, the whole set is written again, because the kernel drops the routes over a link that goes down. A range that has fewer
-//! addresses than the node takes Pods ends the agent, before the range is programmed and the node becomes ready.
+//! addresses than the node takes Pods ends the agent, before the range is programmed and the node becomes ready. A Node that was deleted and
+//! made again may have another range: the node takes it once no Pod has an address of the old one, and is not ready until then.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,71 +10,133 @@ use std::time::Duration;
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::Node as ApiNode;
 use node_network::{NetworkError, Peer};
+use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{AgentError, chain};
-use crate::health::Health;
+use crate::health::{self, Health};
 use crate::node::Node;
 use crate::pod_range;
 
 /// Wait after a failed attempt.
 const RETRY: Duration = Duration::from_secs(2);
-/// The node's problem while it has no Pod range; upstream's words for a missing network.
-const NOT_READY: &str =
-    "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:the node has no Pod range yet";
+
+/// Why the node's Pod range is not programmed.
+#[derive(Debug, Error)]
+enum RangeError {
+    #[error(transparent)]
+    Network(#[from] NetworkError),
+    /// The Node was deleted and registered again, and its range is another one.
+    #[error(
+        "the Node has the Pod range {next}, but {pods} of its Pods have addresses of {present}, to which other nodes have no route any more: \
+         delete these Pods, and the node takes its new range"
+    )]
+    InUse { present: Ipv4Net, next: Ipv4Net, pods: usize },
+}
 
 /// Follows Nodes until cancelled.
 ///
 /// # Errors
 /// [`AgentError::MaxPods`] when the node's Pod range is too narrow for its Pods.
 pub(crate) async fn run(node: Arc<Node>, health: Arc<Health>, cancel: CancellationToken) -> Result<(), AgentError> {
-    cancel.run_until_cancelled(follow(&node, &health)).await.unwrap_or(Ok(()))
+    let routes = Routes { node: &node, health: &health, own: None, is_withdrawn: false, peers: None, problem: None };
+    cancel.run_until_cancelled(routes.follow()).await.unwrap_or(Ok(()))
 }
 
-async fn follow(node: &Node, health: &Health) -> Result<(), AgentError> {
-    let mut changed = node.objects.nodes_changed();
-    let (mut own, mut peers): (Option<Ipv4Net>, Option<Vec<Peer>>) = (None, None);
-    loop {
-        changed.mark_unchanged();
-        let mut settled = true;
-        if own.is_none() {
-            let assigned = assigned(node);
-            if let Some(cidr) = assigned {
-                match pod_range::check(cidr, node.config.pods_max) {
-                    Err(error) if !node.config.has_pods_max => tracing::warn!(%error, "the node takes more Pods than it has addresses"),
-                    checked => checked?,
-                }
-            }
-            match program_own(node, assigned).await {
-                Ok(()) => {
-                    own = assigned;
-                    health.set("network", own.is_none().then(|| NOT_READY.to_owned()));
-                    // Only now: a task that waits for it reads the health next.
-                    node.has_pod_range.send_replace(own.is_some());
-                }
-                Err(error) => {
-                    let message = chain(&error);
-                    tracing::warn!(message, "Pod range not programmed");
-                    health.set("network", Some(format!("container runtime network not ready: {message}")));
-                    settled = false;
-                }
-            }
-        }
-        let wanted = wanted_peers(&node.objects.nodes(), &node.config.node_name);
-        if own.is_some() && peers.as_ref() != Some(&wanted) {
-            match node.parts.network.set_routes(&wanted).await {
-                Ok(()) => peers = Some(wanted),
-                Err(error) => {
-                    tracing::warn!(error = chain(&error), "routes to other nodes' Pods not set");
-                    settled = false;
-                }
+/// What the network has.
+struct Routes<'a> {
+    node: &'a Node,
+    health: &'a Health,
+    /// The node's range.
+    own: Option<Ipv4Net>,
+    /// New Pods get no addresses of it any more: the Node has another range.
+    is_withdrawn: bool,
+    /// The routes to other nodes' Pods.
+    peers: Option<Vec<Peer>>,
+    /// Why the range of the Node is not programmed, as it was logged.
+    problem: Option<String>,
+}
+
+impl Routes<'_> {
+    async fn follow(mut self) -> Result<(), AgentError> {
+        let mut changed = self.node.objects.nodes_changed();
+        loop {
+            changed.mark_unchanged();
+            let has_own = self.settle_own().await?;
+            let has_peers = self.settle_peers().await;
+            let look_again = if has_own && has_peers { self.node.config.status_check } else { RETRY };
+            match tokio::time::timeout(look_again, changed.changed()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_gone)) => return Ok(()),
+                Err(_elapsed) => self.peers = None,
             }
         }
-        let look_again = if settled { node.config.status_check } else { RETRY };
-        match tokio::time::timeout(look_again, changed.changed()).await {
-            Ok(Ok(())) => {}
-            Ok(Err(_gone)) => return Ok(()),
-            Err(_elapsed) => peers = None,
+    }
+
+    /// Programs the node's Pod range if the network does not have it. Returns whether nothing is left to do.
+    async fn settle_own(&mut self) -> Result<bool, AgentError> {
+        let assigned = assigned(self.node);
+        let Some(range) = assigned.filter(|range| self.own != Some(*range) || self.is_withdrawn) else {
+            // A Node that was deleted gets its range with its next registration.
+            return Ok(true);
+        };
+        match pod_range::check(range, self.node.config.pods_max) {
+            Err(error) if !self.node.config.has_pods_max => {
+                if !self.is_withdrawn {
+                    tracing::warn!(%error, "the node takes more Pods than it has addresses");
+                }
+            }
+            checked => checked?,
+        }
+        match self.program_own(range).await {
+            Ok(()) => {
+                tracing::info!(cidr = %range, "Pod range programmed");
+                (self.own, self.is_withdrawn, self.peers, self.problem) = (Some(range), false, None, None);
+                self.health.set(health::NETWORK, None);
+                // Only now: a task that waits for it reads the health next.
+                self.node.has_pod_range.send_replace(true);
+                Ok(true)
+            }
+            Err(error) => {
+                let problem = chain(&error);
+                if self.problem.as_ref() != Some(&problem) {
+                    tracing::warn!(problem, "Pod range not programmed");
+                }
+                self.health.set(health::NETWORK, Some(format!("container runtime network not ready: {problem}")));
+                self.problem = Some(problem);
+                Ok(false)
+            }
+        }
+    }
+
+    /// Passes a range to the network. A range that replaces another one waits until no Pod has an address of the other one.
+    async fn program_own(&mut self, next: Ipv4Net) -> Result<(), RangeError> {
+        let network = &self.node.parts.network;
+        if let Some(present) = self.own.filter(|present| *present != next) {
+            self.is_withdrawn = true;
+            let pods = network.withdraw_pod_cidr(next);
+            if pods > 0 {
+                return Err(RangeError::InUse { present, next, pods });
+            }
+        }
+        Ok(network.set_pod_cidr(next).await?)
+    }
+
+    /// Sets the routes to other nodes' Pods. Returns whether nothing is left to do.
+    async fn settle_peers(&mut self) -> bool {
+        let peers = wanted_peers(&self.node.objects.nodes(), &self.node.config.node_name);
+        if self.own.is_none() || self.peers.as_ref() == Some(&peers) {
+            return true;
+        }
+        match self.node.parts.network.set_routes(&peers).await {
+            Ok(()) => {
+                self.peers = Some(peers);
+                true
+            }
+            Err(error) => {
+                tracing::warn!(error = chain(&error), "routes to other nodes' Pods not set");
+                false
+            }
         }
     }
 }
@@ -82,14 +145,6 @@ async fn follow(node: &Node, health: &Health) -> Result<(), AgentError> {
 fn assigned(node: &Node) -> Option<Ipv4Net> {
     let of_api = || node.objects.node(&node.config.node_name).and_then(|node| pod_cidr(&node));
     node.config.pod_cidr.or_else(of_api)
-}
-
-/// Passes the node's Pod range to the network, when the node has one.
-async fn program_own(node: &Node, assigned: Option<Ipv4Net>) -> Result<(), NetworkError> {
-    let Some(cidr) = assigned else { return Ok(()) };
-    node.parts.network.set_pod_cidr(cidr).await?;
-    tracing::info!(%cidr, "Pod range programmed");
-    Ok(())
 }
 
 /// The Pod range in a Node object.

@@ -14,6 +14,7 @@ mod joining;
 mod kubelet_metrics;
 mod lifecycle;
 mod node_shutdown;
+mod nodes;
 mod over_https;
 mod preparations;
 mod refusals;
@@ -29,7 +30,7 @@ mod user_namespaces;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -73,6 +74,8 @@ struct FakeImages {
     /// How often the list was read.
     readings: AtomicUsize,
     faults: Faults,
+    /// Their file system says that it has no blocks.
+    has_no_capacity: AtomicBool,
 }
 
 /// Lets every n-th call fail.
@@ -169,7 +172,7 @@ impl Images for FakeImages {
     }
 
     async fn collect(&self, _in_use: InUse<'_>, _high: u8, _low: u8) -> Result<usize, ImageError> {
-        Ok(0)
+        if self.has_no_capacity.load(Ordering::SeqCst) { Err(ImageError::NoCapacity) } else { Ok(0) }
     }
 }
 
@@ -188,17 +191,27 @@ struct FakeNetwork {
     added: Mutex<BTreeSet<String>>,
     faults: Faults,
     cidr: Mutex<Option<Ipv4Net>>,
+    is_withdrawn: AtomicBool,
 }
 
 #[async_trait]
 impl Networks for FakeNetwork {
     async fn set_pod_cidr(&self, cidr: Ipv4Net) -> Result<(), NetworkError> {
         *self.cidr.lock() = Some(cidr);
+        self.is_withdrawn.store(false, Ordering::SeqCst);
         Ok(())
+    }
+
+    fn withdraw_pod_cidr(&self, next: Ipv4Net) -> usize {
+        self.is_withdrawn.store(true, Ordering::SeqCst);
+        self.pods.lock().values().filter(|number| !next.contains(&address(**number))).count()
     }
 
     async fn add_pod(&self, uid: &str, hostname: &str, _ports: &[HostPort], first_id: Option<u32>) -> Result<PodNetwork, NetworkError> {
         self.faults.of_network()?;
+        if self.is_withdrawn.load(Ordering::SeqCst) && !self.pods.lock().contains_key(uid) {
+            return Err(NetworkError::NoPodCidr);
+        }
         self.added.lock().insert(uid.to_owned());
         let next = || u32::try_from(self.addresses.fetch_add(1, Ordering::SeqCst) + 2).expect("few Pods");
         let address = address(*self.pods.lock().entry(uid.to_owned()).or_insert_with(next));
@@ -422,12 +435,20 @@ impl Cluster {
         }
     }
 
-    /// The events of a Pod: reason and message.
-    async fn events(&self, name: &str) -> Vec<String> {
+    /// The events of an object in the API, by its name.
+    async fn api_events(&self, name: &str) -> Vec<Event> {
         let events: Api<Event> = Api::default_namespaced(self.client.clone());
         let list = events.list(&kube::api::ListParams::default()).await.expect("events");
-        let of_pod = list.items.into_iter().filter(|event| event.involved_object.name.as_deref() == Some(name));
-        of_pod.map(|event| format!("{}: {}", event.reason.unwrap_or_default(), event.message.unwrap_or_default())).collect()
+        list.items.into_iter().filter(|event| event.involved_object.name.as_deref() == Some(name)).collect()
+    }
+
+    /// The events of a Pod: reason and message.
+    async fn events(&self, name: &str) -> Vec<String> {
+        self.api_events(name)
+            .await
+            .into_iter()
+            .map(|event| format!("{}: {}", event.reason.unwrap_or_default(), event.message.unwrap_or_default()))
+            .collect()
     }
 
     async fn patch(&self, name: &str, patch: Value) {

@@ -227,10 +227,8 @@ impl Worker {
         match step {
             Step::Prepare => {
                 self.record.sandbox = SandboxState::Making;
-                self.tasks.spawn(api_tasks::named(
-                    "node-agent/pod-prepare",
-                    self.effects.clone().prepare(self.record.pause.clone(), self.record.anything_runs()),
-                ));
+                let (pause, adopted, is_new) = (self.record.pause.clone(), self.record.anything_runs(), self.record.lost_sandbox());
+                self.tasks.spawn(api_tasks::named("node-agent/pod-prepare", self.effects.clone().prepare(pause, adopted, is_new)));
             }
             Step::Recreate => {
                 self.record.recreate_sandbox(now);

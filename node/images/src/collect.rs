@@ -16,7 +16,7 @@ const AGE_MIN_S: u64 = 120;
 
 pub(crate) async fn collect(store: &ImageStore, in_use: InUse<'_>, high: u8, low: u8) -> Result<Vec<Image>, ImageError> {
     let mut removed = Vec::new();
-    if disk::look(store)?.used_percent < u64::from(high) {
+    if used_percent(store)? < u64::from(high) {
         return Ok(removed);
     }
     // The latest use may be later than what is noted.
@@ -27,7 +27,7 @@ pub(crate) async fn collect(store: &ImageStore, in_use: InUse<'_>, high: u8, low
     let mut candidates: Vec<Image> = store.index.all()?.into_iter().filter(unused).collect();
     candidates.sort_by_key(|image| image.used_at_s);
     for image in candidates {
-        if disk::look(store)?.used_percent <= u64::from(low) {
+        if used_percent(store)? <= u64::from(low) {
             break;
         }
         for name in image.references.iter().chain([&image.id]) {
@@ -37,6 +37,11 @@ pub(crate) async fn collect(store: &ImageStore, in_use: InUse<'_>, high: u8, low
         removed.push(image);
     }
     Ok(removed)
+}
+
+/// How full the store's disk is.
+fn used_percent(store: &ImageStore) -> Result<u64, ImageError> {
+    disk::look(store)?.used_percent.ok_or(ImageError::NoCapacity)
 }
 
 /// Removes what no image in the list names. Layers stay as long as there are mounts: only the kernel knows which layers a mount

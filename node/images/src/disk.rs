@@ -6,8 +6,8 @@ use crate::{ImageError, ImageStore};
 
 /// The size and free space as `df` shows them: blocks that only root may use do not count.
 pub(crate) struct Disk {
-    /// How full it is.
-    pub used_percent: u64,
+    /// How full it is; `None` when it has no size.
+    pub used_percent: Option<u64>,
     /// Bytes that are free.
     available: u64,
     /// Bytes that are to stay free.
@@ -26,7 +26,7 @@ pub(crate) fn look(store: &ImageStore) -> Result<Disk, ImageError> {
         .map_err(|error| ImageError::io(format!("asking for the free space of {}", store.dir.display()))(error.into()))?;
     let used = stat.blocks().saturating_sub(stat.blocks_free());
     let all = used.saturating_add(stat.blocks_available());
-    let used_percent = used.saturating_mul(100).checked_div(all).unwrap_or(0);
+    let used_percent = used.saturating_mul(100).checked_div(all);
     let bytes = |blocks: u64| blocks.saturating_mul(stat.fragment_size());
     Ok(Disk { used_percent, available: bytes(stat.blocks_available()), free_min: (store.free_min)(bytes(stat.blocks())) })
 }

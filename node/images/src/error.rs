@@ -52,6 +52,9 @@ pub enum ImageError {
         /// The name in the spec.
         image: String,
     },
+    /// The file system of the images says that it has no blocks; upstream's words.
+    #[error("invalid capacity 0 on image filesystem")]
+    NoCapacity,
     /// The disk is full, or would be fuller than allowed; incomplete files were removed.
     #[error("no space left on the device while {doing}{}", advice(.store.as_deref()))]
     DiskFull {

@@ -24,6 +24,9 @@ pub enum NetworkError {
     /// A Pod was added before the node had its Pod range.
     #[error("the node has no Pod range yet")]
     NoPodCidr,
+    /// A Pod was added while its node is about to get another Pod range.
+    #[error("the node is about to get another Pod range than {0}")]
+    Withdrawn(Ipv4Net),
     /// Every address of the node's Pod range is in use.
     #[error("no free address in the node's Pod range {0}")]
     Exhausted(Ipv4Net),

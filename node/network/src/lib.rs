@@ -70,6 +70,8 @@ struct Shared {
 struct State {
     ledger: Ledger,
     pod_cidr: Option<Ipv4Net>,
+    /// The range is about to be replaced.
+    is_withdrawn: bool,
     nodes: Vec<Ipv4Addr>,
     /// The rules could not be written last time: a host port may still lead to a Pod that is no more.
     rules_failed: bool,
@@ -86,7 +88,7 @@ impl Network {
         in_thread(move || {
             host::check_ranges(&config)?;
             let ledger = Ledger::open(&config.state_dir.join("pods"))?;
-            let state = Mutex::new(State { ledger, pod_cidr: None, nodes: Vec::new(), rules_failed: false });
+            let state = Mutex::new(State { ledger, pod_cidr: None, is_withdrawn: false, nodes: Vec::new(), rules_failed: false });
             Ok(Self { shared: Arc::new(Shared { config, state, writing: Mutex::new(()), proc_mount: ProcMount::default() }) })
         })
         .await
@@ -106,11 +108,22 @@ impl Network {
             sandbox::prepare_dir(&config.state_dir.join("ns"))?;
             apply(&guard::script(config, pod_cidr)?)?;
             host::configure(config, pod_cidr, &pods)?;
-            shared.state.lock().pod_cidr = Some(pod_cidr);
+            {
+                let mut state = shared.state.lock();
+                (state.pod_cidr, state.is_withdrawn) = (Some(pod_cidr), false);
+            }
             shared.write_rules()?;
             host::route_localhost(config, pod_cidr)
         })
         .await
+    }
+
+    /// Gives no other Pod an address until [`Network::set_pod_cidr`] has set a range; Pods that have one keep it. Returns the number of
+    /// Pods with an address outside of the next range.
+    pub fn withdraw_pod_cidr(&self, next: Ipv4Net) -> usize {
+        let mut state = self.shared.state.lock();
+        state.is_withdrawn = true;
+        state.ledger.records().values().filter(|record| !next.contains(&record.ip)).count()
     }
 
     /// Creates a Pod's namespaces and address, or finds the existing ones. Idempotent by `uid`. With `first_id`, the node's id of the
@@ -292,6 +305,9 @@ impl Shared {
     fn reserve(&self, uid: &str, hostname: &str, host_ports: &[HostPort]) -> Result<Plan, NetworkError> {
         let mut state = self.state.lock();
         let pod_cidr = state.pod_cidr.ok_or(NetworkError::NoPodCidr)?;
+        if state.is_withdrawn && state.ledger.get(uid).is_none() {
+            return Err(NetworkError::Withdrawn(pod_cidr));
+        }
         // A Pod that has its ports keeps them, whichever program listens by now.
         if state.ledger.get(uid).is_none_or(|record| record.host_ports != host_ports) {
             listeners::check(&self.config, host_ports)?;

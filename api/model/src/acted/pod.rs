@@ -15,6 +15,7 @@ const FILES: &str = "node/agent/src/container/files.rs";
 const HOOKS: &str = "node/agent/src/hooks.rs";
 const PROBE: &str = "node/agent/src/probe.rs";
 const PULL: &str = "node/agent/src/worker/effect/pull.rs";
+const RUNTIME_CLASS: &str = "node/agent/src/worker/effect/runtime_class.rs";
 const SANDBOX: &str = "node/agent/src/worker/effect/sandbox.rs";
 const TERMINATION_MESSAGE: &str = "node/agent/src/worker/effect/termination_message.rs";
 const HTTP_ACTION: &str = "node/agent/src/action/http.rs";
@@ -105,7 +106,7 @@ const TOP: &[Field] = &[
     Field::by(NODE, "readinessGates", "node/agent/src/status/conditions.rs"),
     Field::by(&[Scheduler, Controller("resourceclaim-controller"), NodeAgent], "resourceClaims", "sched/framework/src/resource_claim.rs"),
     Field::by(NODE, "restartPolicy", "node/agent/src/record/restart.rs"),
-    Field::by(NODE, "runtimeClassName", SANDBOX),
+    Field::by(NODE, "runtimeClassName", RUNTIME_CLASS),
     Field::by(SCHEDULER, "schedulerName", "sched/scheduler/src/run.rs"),
     Field::by(SCHEDULER, "schedulingGates", "sched/framework/src/pod.rs"),
     Field::by(SCHEDULER, "schedulingGroup", "sched/framework/src/pod.rs"),

@@ -167,6 +167,8 @@ pub(crate) struct ExitedInstance {
     pub(crate) signal: Option<i32>,
     pub(crate) reason: String,
     pub(crate) message: String,
+    /// The user and groups that it began with, as far as they are recorded.
+    pub(crate) user: Option<User>,
     pub(crate) started_at: Option<Timestamp>,
     pub(crate) finished_at: Timestamp,
     /// The node ended it so that another instance follows: its exit code does not count.
@@ -189,10 +191,16 @@ impl ExitedInstance {
             signal: exit.signal,
             reason: reason.to_owned(),
             message: if message.is_empty() { exit.message.clone() } else { message },
+            user: None,
             started_at,
             finished_at: finished.unwrap_or_else(api_clock::now),
             replaced: false,
         }
+    }
+
+    /// The same with the user that it began with.
+    pub(crate) fn of_user(self, user: User) -> Self {
+        Self { user: Some(user), ..self }
     }
 
     /// Whether it has done its work.
@@ -209,6 +217,7 @@ impl ExitedInstance {
             signal: None,
             reason: "ContainerStatusUnknown".to_owned(),
             message: "The container could not be located when the pod was terminated".to_owned(),
+            user: None,
             started_at,
             finished_at: now,
             replaced: false,

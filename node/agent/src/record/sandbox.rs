@@ -4,6 +4,7 @@
 use jiff::Timestamp;
 
 use super::{ContainerRecord, InstanceState, PodRecord, SandboxState};
+use crate::backoff::Backoff;
 use crate::container::Role;
 
 impl PodRecord {
@@ -33,6 +34,11 @@ impl PodRecord {
         self.sandbox_ends.next(now);
         self.sandbox = if until > now { SandboxState::Failed { until } } else { SandboxState::Absent };
         self.begin_again(|_| false);
+    }
+
+    /// Whether a sandbox of the Pod has ended since the worker began.
+    pub(crate) fn lost_sandbox(&self) -> bool {
+        self.sandbox_ends != Backoff::default()
     }
 
     /// Init containers run again before the others, unless a container of `spec.containers` has started in the present sandbox.

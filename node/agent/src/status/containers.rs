@@ -88,9 +88,15 @@ fn status(pod: &Pod, pod_record: &PodRecord, container: &Container, record: &Con
         resources: alive.map(|alive| alive.resources.clone()).or_else(|| container.resources.clone()).or_else(|| Some(<_>::default())),
         allocated_resources: container.resources.as_ref().and_then(|resources| resources.requests.clone()),
         volume_mounts: Some(mounts).filter(|mounts| !mounts.is_empty()),
-        user: alive.map(|alive| user(&alive.user)),
+        user: instance_user(record).map(user),
         ..ContainerStatus::default()
     }
+}
+
+/// The user of the newest instance, also after its end.
+fn instance_user(record: &ContainerRecord) -> Option<&User> {
+    let of_end = || record.latest_end().and_then(|ended| ended.user.as_ref());
+    record.alive().map(|alive| &alive.user).or_else(of_end)
 }
 
 /// The user and groups that an instance began with, the user's own group among them, as container runtimes report it.

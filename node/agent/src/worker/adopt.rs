@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
     ContainerState as ApiState, ContainerStateTerminated, ContainerStatus as ApiStatus, Pod, ResourceRequirements,
 };
-use runtimes_contract::{ContainerState, ContainerStatus};
+use runtimes_contract::{ContainerState, ContainerStatus, User};
 
 use crate::backoff::Backoff;
 use crate::container;
@@ -134,7 +134,7 @@ fn take_up(
             // The runtime has the exit code that a new beginning of the Pod made void.
             let void = latest.filter(|_| record.reset).and_then(|reported| terminated(reported.last_state.as_ref()?, &image_id));
             let ended = void.unwrap_or_else(|| ExitedInstance::from_exit(&one.status.id, &image_id, started_at, exit, String::new()));
-            InstanceState::Ended(ExitedInstance { replaced, ..ended })
+            InstanceState::Ended(ExitedInstance { replaced, ..ended.of_user(one.status.user) })
         }
         ContainerState::Created => InstanceState::Idle,
     };
@@ -150,14 +150,14 @@ fn remember(pod: &Pod, record: &mut ContainerRecord, reported: Option<&ApiStatus
         (Some(ended), _) => {
             record.attempts = restarts + 1;
             record.last = last;
-            record.run = InstanceState::Ended(ended);
+            record.run = InstanceState::Ended(ExitedInstance { user: reported_user(reported), ..ended });
         }
         (None, Some(running)) => {
             record.attempts = restarts + 1;
             record.last = last;
             let id = reported.container_id.as_deref().map(bare_id);
-            record.run =
-                InstanceState::Ended(ExitedInstance::lost(id, reported.image_id.clone(), running.started_at.map(|time| time.0), now));
+            let lost = ExitedInstance::lost(id, reported.image_id.clone(), running.started_at.map(|time| time.0), now);
+            record.run = InstanceState::Ended(ExitedInstance { user: reported_user(reported), ..lost });
         }
         // It waits for its next instance.
         (None, None) => {
@@ -165,7 +165,8 @@ fn remember(pod: &Pod, record: &mut ContainerRecord, reported: Option<&ApiStatus
                 record.reset = is_reset(reported);
                 record.attempts = if record.reset { restarts } else { restarts + 1 };
                 record.crash = Backoff::after(record.attempts, last.finished_at);
-                record.run = InstanceState::Ended(ExitedInstance { replaced: is_replaced(pod, reported), ..last });
+                let (replaced, user) = (is_replaced(pod, reported), reported_user(reported));
+                record.run = InstanceState::Ended(ExitedInstance { replaced, user, ..last });
             }
         }
     }
@@ -210,10 +211,19 @@ fn terminated(state: &ApiState, image_id: &str) -> Option<ExitedInstance> {
         signal,
         reason: reason.unwrap_or_default(),
         message: message.unwrap_or_default(),
+        user: None,
         started_at: started_at.map(|time| time.0),
         finished_at: finished_at.map(|time| time.0).unwrap_or_else(api_clock::now),
         replaced: false,
     })
+}
+
+/// The user of the newest instance in a status.
+fn reported_user(reported: &ApiStatus) -> Option<User> {
+    let linux = reported.user.as_ref()?.linux.as_ref()?;
+    let id = |id: i64| u32::try_from(id).ok();
+    let groups = linux.supplemental_groups.iter().flatten().filter_map(|group| id(*group)).collect();
+    Some(User { uid: id(linux.uid), gid: id(linux.gid), groups })
 }
 
 fn bare_id(id: &str) -> String {
@@ -230,4 +240,33 @@ fn api_status<'a>(pod: &'a Pod, name: &str) -> Option<&'a ApiStatus> {
 pub(crate) fn rejected(pod: &Pod, reason: &str, message: &str, now: Timestamp) -> PodRecord {
     let failure = Failure { reason: reason.to_owned(), message: format!("Pod was rejected: {message}"), cause: Cause::Rejection };
     PodRecord { failure: Some(failure), ..PodRecord::new(pod, now) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Also of those that wait for their next instance, and of those that ran and that no runtime has.
+    #[test]
+    fn containers_without_a_runtime_keep_their_user() {
+        let user = json!({"linux": {"uid": 1000, "gid": 2000, "supplementalGroups": [2000, 3000]}});
+        let ended = json!({"terminated": {"exitCode": 1, "containerID": "skiff://c0"}});
+        for (state, last) in [
+            (ended.clone(), json!({})),
+            (json!({"waiting": {"reason": "CrashLoopBackOff"}}), ended),
+            (json!({"running": {"startedAt": "2026-01-01T00:00:00Z"}}), json!({})),
+        ] {
+            let status = json!({"name": "c", "image": "i", "imageID": "i", "containerID": "skiff://c0", "ready": false, "restartCount": 0,
+                "state": state, "lastState": last, "user": user});
+            let pod = json!({"metadata": {"name": "p", "uid": "u"}, "spec": {"containers": [{"name": "c", "image": "i"}]},
+                "status": {"containerStatuses": [status]}});
+            let pod: Pod = serde_json::from_value(pod).expect("a Pod");
+            let (record, useless) = adopt(&pod, Vec::new(), Timestamp::UNIX_EPOCH);
+            let of_end = record.containers["c"].latest_end().and_then(|ended| ended.user.clone());
+            assert_eq!(of_end, Some(User { uid: Some(1_000), gid: Some(2_000), groups: vec![2_000, 3_000] }), "{status}");
+            assert!(useless.is_empty());
+        }
+    }
 }

@@ -1,5 +1,5 @@
 //! The effects of a worker's steps. Each effect is a task that ends with one report; none decides the next step. One file a
-//! group of steps: [`sandbox`], [`pause`], [`pull`], [`prepare`], [`cpus`], [`devices`], [`start`], [`stop`], [`resize`] and [`free`].
+//! group of steps: [`sandbox`], [`runtime_class`], [`pause`], [`pull`], [`prepare`], [`cpus`], [`devices`], [`start`], [`stop`], [`resize`] and [`free`].
 
 mod cpus;
 mod devices;
@@ -8,6 +8,7 @@ mod pause;
 mod prepare;
 mod pull;
 mod resize;
+mod runtime_class;
 mod sandbox;
 mod start;
 mod stop;
@@ -94,7 +95,7 @@ impl Effects {
                 }
             }
         };
-        send(&reports, Report::Exited(name, alive.attempt, ended)).await;
+        send(&reports, Report::Exited(name, alive.attempt, ended.of_user(alive.user))).await;
     }
 
     /// Runs one probe until cancelled; reports each change of its verdict.

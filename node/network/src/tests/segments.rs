@@ -83,6 +83,10 @@ fn a_node_that_gets_another_range_has_no_routes_of_the_old_one() {
         let before = network.add_pod("uid-a", "web-0", &[], None).await.expect("added");
         serve(&before, 80);
         assert!(run("ip route").contains("10.244.18.0/23 dev sk1-br1"));
+        assert_eq!(network.withdraw_pod_cidr(range("10.244.16.0/24")), 0, "the Pod's address is in this one");
+        assert_eq!(network.withdraw_pod_cidr(range("10.244.8.0/22")), 1);
+        assert!(matches!(network.add_pod("uid-b", "web-1", &[], None).await, Err(NetworkError::Withdrawn(_))), "no new address");
+        assert_eq!(network.add_pod("uid-a", "web-0", &[], None).await.expect("it has one"), before);
         network.set_pod_cidr(range("10.244.8.0/22")).await.expect("another range");
         let routes = run("ip route");
         assert!(routes.contains("10.244.10.0/23 dev sk1-br1") && !routes.contains("10.244.18.0/23"), "{routes}");

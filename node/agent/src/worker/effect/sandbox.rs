@@ -16,13 +16,13 @@ use super::{Effects, cpus, volume_text};
 use crate::container::files::FqdnTooLong;
 use crate::container::processes::PauseContainer;
 use crate::container::resolv::Cluster;
-use crate::container::{self, files, resources, wasm_settings};
+use crate::container::{self, files, resources};
 use crate::devices;
 use crate::enforce;
 use crate::error::chain;
 use crate::layout::PodName;
 use crate::reason::Reason;
-use crate::record::{PodSandbox, SandboxClass};
+use crate::record::PodSandbox;
 use crate::sysctls;
 use crate::user_namespaces::RangeError;
 use crate::worker::learn::Report;
@@ -35,7 +35,7 @@ const NO_SANDBOX: &str = "FailedCreatePodSandBox";
 
 /// Why a Pod has no sandbox.
 #[derive(Debug, Error)]
-enum SandboxError {
+pub(super) enum SandboxError {
     /// The Pod has settings that this node cannot enforce.
     #[error("{0}")]
     Unsupported(String),
@@ -70,9 +70,10 @@ impl From<SandboxError> for Reason {
 
 impl Effects {
     /// Namespaces, address, volumes, files and cgroup.
-    /// `pause` is the Pod's pause container, if one runs. A Pod with containers that run already is `adopted`.
-    pub(crate) async fn prepare(self, pause: Option<PauseContainer>, adopted: bool) {
-        let result = self.create_sandbox(pause, adopted).await;
+    /// `pause` is the Pod's pause container, if one runs. A Pod with containers that run already is `adopted`. A sandbox `is_new` when an
+    /// earlier one has ended.
+    pub(crate) async fn prepare(self, pause: Option<PauseContainer>, adopted: bool, is_new: bool) {
+        let result = self.create_sandbox(pause, adopted, is_new).await;
         // As upstream, an attempt counts once the Pod's volumes are there.
         let counts = !adopted && result.as_ref().err().is_none_or(|fault| fault.reason == NO_SANDBOX);
         if counts {
@@ -81,9 +82,9 @@ impl Effects {
         self.report(Report::Prepared(result)).await;
     }
 
-    async fn create_sandbox(&self, pause: Option<PauseContainer>, adopted: bool) -> Result<PodSandbox, Reason> {
+    async fn create_sandbox(&self, pause: Option<PauseContainer>, adopted: bool, is_new: bool) -> Result<PodSandbox, Reason> {
         let sysctls = if adopted { Vec::new() } else { self.sysctls()? };
-        let class = self.runtime_class().await?;
+        let class = self.runtime_class(is_new).await?;
         let handler = class.as_ref().map(|class| class.handler.as_str());
         let first_id = self.first_id(handler).await?;
         devices::prepare(&self.pod, &self.node.objects).await?;
@@ -106,21 +107,10 @@ impl Effects {
             Ok(Err((path, error))) => return Err(SandboxError::File { path, error }.into()),
             Err(_) => return Err(SandboxError::Interrupted.into()),
         }
+        self.record_class(class.as_ref()).await?;
         // Last, so that no pause container runs in a sandbox that could not be made.
         let pause = self.pause(&sandbox, handler, pause).await.map_err(SandboxError::Pause)?;
         Ok(PodSandbox { sandbox, ip, volumes_due, pause, class })
-    }
-
-    async fn runtime_class(&self) -> Result<Option<SandboxClass>, SandboxError> {
-        let name = self.pod.spec.as_ref().and_then(|spec| spec.runtime_class_name.clone()).filter(|name| !name.is_empty());
-        let Some(name) = name else { return Ok(None) };
-        let class = self.node.objects.class(&name).await.map_err(SandboxError::Api)?;
-        let class = class.ok_or_else(|| SandboxError::NoRuntimeClass(name.clone()))?;
-        let handler = class.handler.clone();
-        if self.node.parts.by_handler(&handler).is_none() {
-            return Err(SandboxError::NoRuntime(handler));
-        }
-        Ok(Some(SandboxClass { name, handler, wasm_settings: wasm_settings::annotations(&class.metadata) }))
     }
 
     /// The node's id of the root of the Pod's user namespace, if the Pod has one. It is recorded on disk.

@@ -115,7 +115,7 @@ impl Effects {
             None => runtime.signal(&id, 0).await.map_err(|_| hopeless()),
         };
         if let Err(error) = started_in_time {
-            return Err(self.not_started(id, image, error));
+            return Err(self.not_started(id, image, user, error));
         }
         self.node.note(&self.pod, Some(&container.name), false, "Started", "Container started");
         Ok(started(id, runtime.handler(), attempt, image, container, user))
@@ -289,7 +289,7 @@ impl Effects {
     }
 
     /// It was created and did not start: upstream's `StartError`.
-    fn not_started(&self, id: ContainerId, image: &Image, error: RuntimeError) -> StartFault {
+    fn not_started(&self, id: ContainerId, image: &Image, user: User, error: RuntimeError) -> StartFault {
         let now = api_clock::now();
         StartFault::Ended(ExitedInstance {
             id: Some(id.0),
@@ -298,6 +298,7 @@ impl Effects {
             signal: None,
             reason: "StartError".to_owned(),
             message: chain(&error),
+            user: Some(user),
             started_at: None,
             finished_at: now,
             replaced: false,

@@ -53,6 +53,7 @@ fn ended(code: i32, replaced: bool) -> InstanceState {
         signal: None,
         reason: String::new(),
         message: String::new(),
+        user: None,
         started_at: None,
         finished_at: at(NOW),
         replaced,
