@@ -1,6 +1,8 @@
 //! What holds for a Pod as a whole, or for none of its containers: limits of `spec.resources`, sysctls that the node allows, groups of the
-//! image, and privileges that a WebAssembly container cannot have. Then what a running Pod gets when its resources change.
+//! image, and privileges that a WebAssembly container cannot have. Huge pages of containers and volumes. Then what a running Pod gets when
+//! its resources change.
 
+mod huge_pages;
 mod resizes;
 
 use std::fs;
@@ -70,10 +72,12 @@ spec:
 
 #[test]
 fn limits_and_rights_of_a_whole_pod_hold() {
+    // The node reads their number when it starts.
+    let _pages = huge_pages::Reserved::further(4);
     let cluster = Cluster::up_with(&["--allowed-unsafe-sysctls=kernel.msg*,net.core.somaxconn"]);
     let kubectl = cluster.kubectl();
-    kubectl.apply(&format!("{PODS}---{}", resizes::ELASTIC)).ok();
-    for pod in ["whole", "strict"] {
+    kubectl.apply(&format!("{PODS}---{}---{}", resizes::ELASTIC, huge_pages::PODS)).ok();
+    for pod in ["whole", "strict", "pages"] {
         kubectl.until_ready(pod);
     }
     limits_of_the_whole_pod_hold(&kubectl);
@@ -84,6 +88,10 @@ fn limits_and_rights_of_a_whole_pod_hold() {
         let said = waiting["message"].as_str().is_some_and(|message| message.contains("has securityContext.privileged: a WebAssembly"));
         if said && waiting["reason"] == "CreateContainerConfigError" { Ok(()) } else { Err(waiting.to_string()) }
     });
+    huge_pages::the_node_has_them(&kubectl);
+    huge_pages::a_container_has_no_more_than_its_limit(&kubectl);
+    huge_pages::a_volume_has_them_as_files(&kubectl);
+    huge_pages::a_pod_that_cannot_have_them_waits(&kubectl);
     resizes::a_container_starts_again_if_its_policy_says_so(&kubectl);
     resizes::room_goes_to_the_first_in_line(&kubectl);
 }

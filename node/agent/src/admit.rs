@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use api_model::huge_pages::{self, is_huge_page};
 use api_model::quantity;
 use k8s_openapi::api::core::v1::{Container, Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod};
 use node_volumes::Allocatable;
@@ -23,32 +24,32 @@ pub(crate) struct Rejection {
 #[derive(Clone, Debug)]
 pub(crate) struct Demand {
     pub(crate) amount: Amount,
-    extended: BTreeMap<String, i64>,
+    /// Extended resources and huge pages.
+    scalars: BTreeMap<String, i64>,
     /// Addresses, protocols and ports.
     host_ports: Vec<(String, String, i32)>,
 }
 
 impl Demand {
     pub(crate) fn of(pod: &Pod) -> Self {
-        Self { amount: resources::requests(pod), extended: resources::extended_requests(pod), host_ports: host_ports(pod) }
+        Self { amount: resources::requests(pod), scalars: resources::scalar_requests(pod), host_ports: host_ports(pod) }
     }
 }
 
-/// Admits or rejects a Pod beside the demands of those that the node has admitted. `is_managed` tells of which extended resources a device
-/// plugin says how much is left.
+/// Admits or rejects a Pod beside the demands of those that the node has admitted. `pages` has the bytes of the machine's huge pages by the
+/// bytes of a page. `is_managed` tells of which extended resources a device plugin says how much is left.
 pub(crate) fn admit(
     pod: &Pod,
     others: &[&Demand],
     node: Option<&Node>,
     allocatable: Allocatable,
+    pages: &BTreeMap<u64, u64>,
     pods_max: u32,
     is_managed: &dyn Fn(&str) -> bool,
 ) -> Result<(), Rejection> {
     let demand = Demand::of(pod);
     enough(demand.amount, others.iter().map(|other| other.amount), allocatable, pods_max)?;
-    if let Some(node) = node {
-        enough_extended(&demand, others, node, is_managed)?;
-    }
+    enough_scalars(&demand, others, node, pages, is_managed)?;
     if node.is_some_and(|node| !fits_node(pod, node)) {
         return Err(predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector"));
     }
@@ -91,13 +92,28 @@ pub(crate) fn enough(
     Ok(())
 }
 
-/// Whether the node has enough of the extended resources that its status names. As upstream, others are none of the node's business.
-fn enough_extended(demand: &Demand, others: &[&Demand], node: &Node, is_managed: &dyn Fn(&str) -> bool) -> Result<(), Rejection> {
-    let allocatable = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
-    let of_node = |name: &str| quantity::value(&allocatable?.get(name)?.0).ok();
-    for (name, &requested) in demand.extended.iter().filter(|(name, requested)| **requested > 0 && !is_managed(name)) {
-        let Some(capacity) = of_node(name) else { continue };
-        let used = others.iter().filter_map(|other| other.extended.get(name)).copied().fold(0, i64::saturating_add);
+/// Whether the node has enough huge pages, and of the extended resources that its status names. As upstream, other extended resources are
+/// none of the node's business.
+fn enough_scalars(
+    demand: &Demand,
+    others: &[&Demand],
+    node: Option<&Node>,
+    pages: &BTreeMap<u64, u64>,
+    is_managed: &dyn Fn(&str) -> bool,
+) -> Result<(), Rejection> {
+    let allocatable = node.and_then(|node| node.status.as_ref()?.allocatable.as_ref());
+    let capacity = |name: &str| match is_huge_page(name) {
+        true => {
+            // Another text of the same size is another resource, of which no node has any.
+            let size = huge_pages::page_bytes(name).filter(|size| huge_pages::resource(*size) == name);
+            let bytes = size.and_then(|size| pages.get(&size)).copied().unwrap_or(0);
+            Some(i64::try_from(bytes).unwrap_or(i64::MAX))
+        }
+        false => quantity::value(&allocatable?.get(name)?.0).ok(),
+    };
+    for (name, &requested) in demand.scalars.iter().filter(|(name, requested)| **requested > 0 && !is_managed(name)) {
+        let Some(capacity) = capacity(name) else { continue };
+        let used = others.iter().filter_map(|other| other.scalars.get(name)).copied().fold(0, i64::saturating_add);
         if requested > capacity.saturating_sub(used) {
             return Err(out_of(name, requested, used, capacity));
         }
@@ -205,7 +221,8 @@ mod tests {
         let say = |pod: &Pod, others: &[&Pod]| {
             let others: Vec<Demand> = others.iter().map(|other| Demand::of(other)).collect();
             let others: Vec<&Demand> = others.iter().collect();
-            match admit(pod, &others, Some(&node), allocatable, 3, &|name| name == "example.com/managed") {
+            let pages = BTreeMap::from([(2 << 20, 8 << 20)]);
+            match admit(pod, &others, Some(&node), allocatable, &pages, 3, &|name| name == "example.com/managed") {
                 Ok(()) => "ok".to_owned(),
                 Err(rejection) => format!("{}: {}", rejection.reason, rejection.message),
             }
@@ -226,6 +243,12 @@ mod tests {
         let (thing, two) = (things("example.com/thing", 0, 1), things("example.com/thing", 2, 1));
         lines.extend([say(&two, &[&thing]), say(&two, &[&thing, &thing]), say(&things("example.com/thing", 0, 4), &[])]);
         lines.extend([say(&things("example.com/other", 0, 4), &[]), say(&things("example.com/managed", 0, 4), &[])]);
+        let (none, all) = (
+            things("hugepages-2Mi", 0, 0),
+            pod(json!({"containers": [{"name": "c", "resources": {"requests": {"hugepages-2Mi": "8Mi"}}}]})),
+        );
+        let unknown = pod(json!({"containers": [{"name": "c", "resources": {"requests": {"hugepages-2048Ki": "2Mi"}}}]}));
+        lines.extend([say(&none, &[&all]), say(&all, &[]), say(&all, &[&all]), say(&unknown, &[])]);
         insta::assert_snapshot!(lines.join("\n"), @r"
         ok
         OutOfcpu: Node didn't have enough resource: cpu, requested: 1001, used: 1000, capacity: 2000
@@ -242,6 +265,10 @@ mod tests {
         OutOfexample.com/thing: Node didn't have enough resource: example.com/thing, requested: 4, used: 0, capacity: 3
         ok
         ok
+        ok
+        ok
+        OutOfhugepages-2Mi: Node didn't have enough resource: hugepages-2Mi, requested: 8388608, used: 8388608, capacity: 8388608
+        OutOfhugepages-2048Ki: Node didn't have enough resource: hugepages-2048Ki, requested: 2097152, used: 0, capacity: 0
         ");
     }
 }

@@ -1,5 +1,6 @@
 //! Properties of the machine, read from `/proc` and the file system.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read as _;
 use std::net::IpAddr;
@@ -14,6 +15,11 @@ use crate::cpu_manager::CpuSet;
 use crate::error::AgentError;
 use crate::eviction::Thresholds;
 
+mod huge_pages;
+
+/// The kernel's huge pages by size, over all NUMA nodes.
+const HUGE_PAGES_DIR: &str = "/sys/kernel/mm/hugepages";
+
 /// Room for all of `/proc/meminfo`, in bytes.
 const MEMINFO_SIZE: usize = 4_096;
 
@@ -23,6 +29,8 @@ pub(crate) struct Machine {
     pub(crate) cpus: u64,
     pub(crate) memory_bytes: u64,
     pub(crate) disk_bytes: u64,
+    /// The bytes of all huge pages of a size, by the bytes of one. As upstream, a number that changes later is read by the next agent.
+    pub(crate) huge_pages: BTreeMap<u64, u64>,
     pub(crate) kernel: String,
     pub(crate) os_image: String,
     pub(crate) machine_id: String,
@@ -64,6 +72,7 @@ impl Machine {
             cpus: count_cpus(&fs::read_to_string(sys_dir.join("cpu/online")).unwrap_or_default()),
             memory_bytes: Memory::read().total,
             disk_bytes: disk(data_dir).0,
+            huge_pages: huge_pages::read(Path::new(HUGE_PAGES_DIR)),
             kernel: text("/proc/sys/kernel/osrelease"),
             os_image: pretty.unwrap_or("Linux").trim_matches('"').to_owned(),
             machine_id: text("/etc/machine-id"),
@@ -74,12 +83,14 @@ impl Machine {
         }
     }
 
-    /// What Pods may use after the reservation (thousandths of a CPU, bytes of memory) and the part that must stay free.
+    /// What Pods may use after the reservation (thousandths of a CPU, bytes of memory) and the part that must stay free. The memory of huge
+    /// pages is a resource of its own.
     pub(crate) fn allocatable(&self, reserved: (i64, i64), thresholds: &Thresholds) -> Allocatable {
         let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        let huge_pages = self.huge_pages.values().copied().fold(0, u64::saturating_add);
         Allocatable {
             cpu_milli: number(self.cpus).saturating_mul(1_000).saturating_sub(reserved.0).max(0),
-            memory_bytes: number(self.memory_bytes).saturating_sub(reserved.1).max(0),
+            memory_bytes: number(self.memory_bytes).saturating_sub(reserved.1).saturating_sub(number(huge_pages)).max(0),
             ephemeral_storage_bytes: number(self.disk_bytes.saturating_sub(thresholds.disk_reserved(self.disk_bytes))),
         }
     }
@@ -221,6 +232,15 @@ mod tests {
         assert_eq!(busy_ticks("cpu0 1 2 3\n"), None);
         let first = cpu_time().expect("a time");
         assert!(first > Duration::ZERO && cpu_time() >= Some(first));
+    }
+
+    #[test]
+    fn huge_pages_are_no_other_memory() {
+        let machine = |huge_pages| Machine { memory_bytes: 100, huge_pages, ..Machine::default() };
+        let memory = |huge_pages: &[(u64, u64)]| machine(huge_pages.iter().copied().collect()).allocatable((0, 10), &Thresholds::default());
+        assert_eq!(memory(&[]).memory_bytes, 90);
+        assert_eq!(memory(&[(2, 20), (4, 40), (8, 0)]).memory_bytes, 30);
+        assert_eq!(memory(&[(2, 100)]).memory_bytes, 0);
     }
 
     #[test]

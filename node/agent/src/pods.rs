@@ -371,7 +371,8 @@ impl Manager {
     fn weigh(&self, pod: &Pod) -> Result<(), admit::Rejection> {
         let others: Vec<&Demand> = self.handles.values().filter_map(|handle| handle.demand.as_ref()).collect();
         let this = self.node.objects.node(&self.node.config.node_name);
-        admit::admit(pod, &others, this.as_deref(), self.node.allocatable(), self.node.config.pods_max, &|name| {
+        let (allocatable, pages) = (self.node.allocatable(), &self.node.machine.huge_pages);
+        admit::admit(pod, &others, this.as_deref(), allocatable, pages, self.node.config.pods_max, &|name| {
             self.node.device_plugins.manages(name)
         })
     }

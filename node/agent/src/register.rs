@@ -199,7 +199,7 @@ impl Registrar {
         if fresh {
             return Ok(());
         }
-        let patch = Patch::Strategic(json!({"status": status}));
+        let patch = Patch::Strategic(object::status_patch(status, present, &wanted));
         let answer = self.nodes.patch_status(&self.node.config.node_name, &PatchParams::default(), &patch).await?;
         self.record(events::of_status(present, &wanted));
         (self.written, self.answered) = (Some((bare, Instant::now())), Some(Arc::new(trimmed(answer))));

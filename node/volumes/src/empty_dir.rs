@@ -1,8 +1,8 @@
-//! `emptyDir` volumes: a directory on the node's disk that anyone may write, or a tmpfs of bounded
-//! size.
+//! `emptyDir` volumes: a directory on the node's disk that anyone may write, a tmpfs of bounded size, or huge pages as files.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use api_model::quantity;
 use async_trait::async_trait;
@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, Volume};
 use runtimes_host::blocking;
 
 use crate::kind::{Context, VolumeKind};
-use crate::{VolumeError, mount_table, ownership};
+use crate::{VolumeError, huge_pages, mount_table, ownership};
 
 /// All users may write: containers of one Pod may run as different users.
 const MODE: u32 = 0o777;
@@ -20,6 +20,40 @@ const READY_SUFFIX: &str = ".ready";
 
 /// The kind.
 pub(crate) struct EmptyDirVolume;
+
+/// What the files of a volume are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Medium {
+    /// The node's disk.
+    Disk,
+    /// Memory, up to a size.
+    Memory { size_bytes: Option<u64> },
+    /// Huge pages of one size, up to a size.
+    HugePages { page_bytes: u64, size_bytes: Option<u64> },
+}
+
+impl Medium {
+    fn of(context: &Context<'_>, wanted: &EmptyDirVolumeSource) -> Result<Self, VolumeError> {
+        match wanted.medium.as_deref().unwrap_or_default() {
+            "" => Ok(Self::Disk),
+            "Memory" => Ok(Self::Memory { size_bytes: size_limit(context, wanted)? }),
+            medium if huge_pages::is_medium(medium) => {
+                let page_bytes = huge_pages::page_bytes(medium, context.pod)?;
+                Ok(Self::HugePages { page_bytes, size_bytes: declared_limit(wanted)? })
+            }
+            other => Err(VolumeError::Medium(other.to_owned())),
+        }
+    }
+
+    /// Mounts the file system of the medium, if it has one of its own.
+    fn mount(self, at: &Path) -> Result<(), VolumeError> {
+        match self {
+            Self::Disk => Ok(()),
+            Self::Memory { size_bytes } => mount_table::mount_tmpfs(at, size_bytes),
+            Self::HugePages { page_bytes, size_bytes } => mount_table::mount_huge_pages(at, page_bytes, size_bytes),
+        }
+    }
+}
 
 #[async_trait]
 impl VolumeKind for EmptyDirVolume {
@@ -31,20 +65,16 @@ impl VolumeKind for EmptyDirVolume {
         let Some(wanted) = &volume.empty_dir else { return Ok(None) };
         let path = self.path(&context.pod_dir, volume);
         let ready = path.with_file_name(format!(".{}{READY_SUFFIX}", volume.name));
-        let in_memory = match wanted.medium.as_deref().unwrap_or_default() {
-            "" => None,
-            "Memory" => Some(size_limit(context, wanted)?),
-            other => return Err(VolumeError::Unsupported(format!("emptyDir medium {other}"))),
-        };
+        let medium = Medium::of(context, wanted)?;
         let group = context.fs_group();
         blocking(move || {
-            let mounted = in_memory.is_none() || mount_table::is_mount_point(&path)?;
+            let mounted = medium == Medium::Disk || mount_table::is_mount_point(&path)?;
             if mounted && ready.exists() && path.exists() {
                 return Ok(None);
             }
             fs::create_dir_all(&path).map_err(VolumeError::io("making", &path))?;
-            if let Some(size_bytes) = in_memory.filter(|_| !mounted) {
-                mount_table::mount_tmpfs(&path, size_bytes)?;
+            if !mounted {
+                medium.mount(&path)?;
             }
             fs::set_permissions(&path, fs::Permissions::from_mode(MODE)).map_err(VolumeError::io("setting the mode of", &path))?;
             if let Some(group) = group {
@@ -62,12 +92,16 @@ pub(crate) fn is_on_disk(volume: &Volume) -> bool {
     volume.empty_dir.as_ref().is_some_and(|source| source.medium.as_deref().unwrap_or_default().is_empty())
 }
 
+/// The volume's own limit; 0 is none.
+fn declared_limit(wanted: &EmptyDirVolumeSource) -> Result<Option<u64>, VolumeError> {
+    let Some(limit) = &wanted.size_limit else { return Ok(None) };
+    let bytes = quantity::value(&limit.0).map_err(|error| VolumeError::BadField(error.to_string()))?;
+    Ok(u64::try_from(bytes).ok().filter(|bytes| *bytes > 0))
+}
+
 /// As upstream, the least of `sizeLimit`, what the Pod's cgroup may use, and what all Pods of the node may use.
 fn size_limit(context: &Context<'_>, wanted: &EmptyDirVolumeSource) -> Result<Option<u64>, VolumeError> {
-    let bytes = |text: &str| {
-        quantity::value(text).map(|value| u64::try_from(value).unwrap_or(0)).map_err(|error| VolumeError::BadField(error.to_string()))
-    };
-    let declared = wanted.size_limit.as_ref().map(|limit| bytes(&limit.0)).transpose()?;
+    let declared = declared_limit(wanted)?;
     let of_node = u64::try_from(context.allocatable.memory_bytes).ok();
     Ok([declared, context.memory_limit_bytes, of_node].into_iter().flatten().filter(|limit| *limit > 0).min())
 }

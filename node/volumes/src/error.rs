@@ -12,6 +12,9 @@ use crate::source::SourceError;
 /// A failed volume operation.
 #[derive(Debug, Error)]
 pub enum VolumeError {
+    /// An `emptyDir` of another medium than the known ones; upstream's words.
+    #[error("unknown storage medium {0:?}")]
+    Medium(String),
     /// An object that the volume shows is missing or could not be read.
     #[error(transparent)]
     Source(#[from] SourceError),

@@ -12,6 +12,7 @@ mod downward;
 mod empty_dir;
 mod error;
 mod host_path;
+mod huge_pages;
 mod image;
 pub mod kind;
 mod kinds;
@@ -50,7 +51,7 @@ use crate::persistent::PersistentVolumeKind;
 pub struct Allocatable {
     /// Thousandths of a CPU.
     pub cpu_milli: i64,
-    /// Bytes of memory.
+    /// Bytes of memory, without those of huge pages.
     pub memory_bytes: i64,
     /// Bytes of local storage.
     pub ephemeral_storage_bytes: i64,
@@ -260,6 +261,11 @@ pub struct ClaimVolume {
     pub claim: String,
     /// The directory or file of the node.
     pub path: PathBuf,
+}
+
+/// Whether the files of a volume are huge pages, which only memory maps can write.
+pub fn is_of_huge_pages(volume: &Volume) -> bool {
+    volume.empty_dir.as_ref().and_then(|source| source.medium.as_deref()).is_some_and(huge_pages::is_medium)
 }
 
 /// Whether what is mounted below a volume shall be read-only in the container too, if the node can.

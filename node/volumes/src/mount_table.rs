@@ -1,4 +1,4 @@
-//! Mounts tmpfs, unmounts, and reads from the kernel what is mounted where.
+//! Mounts tmpfs and huge pages, unmounts, and reads from the kernel what is mounted where.
 
 use std::ffi::OsStr;
 use std::io;
@@ -48,6 +48,15 @@ pub(crate) fn mount_tmpfs(at: &Path, size_bytes: Option<u64>) -> Result<(), Volu
     let options = size_bytes.map_or_else(|| "mode=0755".to_owned(), |size| format!("mode=0755,size={size}"));
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
     mount(Some("tmpfs"), at, Some("tmpfs"), flags, Some(options.as_str())).map_err(|errno| failed("mounting tmpfs on", at, errno))
+}
+
+/// Mounts files of huge pages, without devices and without programs that change their user. The kernel takes whole pages of the size;
+/// without one, only the number of pages bounds it.
+pub(crate) fn mount_huge_pages(at: &Path, page_bytes: u64, size_bytes: Option<u64>) -> Result<(), VolumeError> {
+    let pages = format!("mode=0755,pagesize={page_bytes}");
+    let options = size_bytes.map_or_else(|| pages.clone(), |size| format!("{pages},size={size}"));
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+    mount(Some("nodev"), at, Some("hugetlbfs"), flags, Some(options.as_str())).map_err(|errno| failed("mounting hugetlbfs on", at, errno))
 }
 
 /// Mounts shared memory as containers find it: of 64 MiB, anyone may write, nothing is run from it.

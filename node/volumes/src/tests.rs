@@ -306,6 +306,46 @@ async fn what_a_pod_may_use_bounds_its_volumes_in_memory() {
     assert_eq!(size(0), 1 << 30, "what the node has for Pods");
 }
 
+/// No page is used, so that the machine needs none.
+#[tokio::test]
+async fn a_volume_of_huge_pages_has_the_size_of_its_limit() {
+    if !fs::read_to_string("/proc/filesystems").expect("file systems").contains("\thugetlbfs\n") {
+        return;
+    }
+    let node = Node::new();
+    let volumes = json!([
+        {"name": "open", "emptyDir": {"medium": "HugePages"}},
+        {"name": "bounded", "emptyDir": {"medium": "HugePages-2Mi", "sizeLimit": "9Mi"}},
+    ]);
+    let mounts = json!([{"name": "open", "mountPath": "/a"}, {"name": "bounded", "mountPath": "/b"}]);
+    let mut pod = pod_with(volumes, mounts, json!({}));
+    let why = node.set_up(&pod).await.expect_err("no request").to_string();
+    assert!(why.ends_with("medium HugePages: hugePages storage requested, but there is no resource request for huge pages"), "{why}");
+    let resources = json!({"requests": {"hugepages-2Mi": "4Mi"}, "limits": {"hugepages-2Mi": "4Mi"}});
+    pod.spec.as_mut().expect("a spec").containers[0].resources = Some(serde_json::from_value(resources).expect("requirements"));
+    for _ in 0..2 {
+        node.set_up(&pod).await.expect("set up, and again by the next agent");
+    }
+    let mounts = node.mounts(&pod).await.expect("mounts");
+    for mount in &mounts {
+        let kind = nix::sys::statfs::statfs(&mount.source).expect("a file system").filesystem_type();
+        assert_eq!(kind, nix::sys::statfs::HUGETLBFS_MAGIC);
+        assert_eq!(fs::metadata(&mount.source).expect("a directory").permissions().mode() & 0o777, 0o777);
+    }
+    let bounded = nix::sys::statfs::statfs(&mounts[1].source).expect("a file system");
+    assert_eq!((bounded.block_size(), bounded.blocks()), (2 << 20, 4), "whole pages");
+    let dir = node.volumes.pod_dir("u-1");
+    assert_eq!(mount_table::below(&dir).expect("mounts").len(), 2, "each is mounted once");
+    node.volumes.tear_down("u-1").await.expect("torn down");
+    assert!(!dir.exists() && mount_table::below(node.dir.path()).expect("mounts").is_empty());
+}
+
+#[tokio::test]
+async fn other_media_are_unknown() {
+    let fault = Node::new().one(json!({"name": "v", "emptyDir": {"medium": "Tape"}})).await.expect_err("unknown").to_string();
+    assert!(fault.ends_with("unknown storage medium \"Tape\""), "{fault}");
+}
+
 #[test]
 fn a_container_without_a_limit_sees_that_of_the_whole_pod() {
     let limits = json!({"limits": {"cpu": "1500m", "memory": "64Mi"}});
@@ -313,9 +353,13 @@ fn a_container_without_a_limit_sees_that_of_the_whole_pod() {
     let zero = json!({"name": "c", "resources": {"limits": {"cpu": "0"}}});
     let container: Container = serde_json::from_value(zero).expect("a container");
     let node = Allocatable { cpu_milli: 4_000, memory_bytes: 1 << 30, ephemeral_storage_bytes: 1 << 30 };
-    for (resource, wanted) in
-        [("limits.cpu", "2"), ("limits.memory", "67108864"), ("limits.ephemeral-storage", "1073741824"), ("requests.cpu", "0")]
-    {
+    for (resource, wanted) in [
+        ("limits.cpu", "2"),
+        ("limits.memory", "67108864"),
+        ("limits.ephemeral-storage", "1073741824"),
+        ("requests.cpu", "0"),
+        ("limits.hugepages-2Mi", "0"),
+    ] {
         let selector = ResourceFieldSelector { resource: resource.to_owned(), ..ResourceFieldSelector::default() };
         assert_eq!(resource_field(&pod, &container, &selector, node).expect("a value"), wanted, "{resource}");
     }

@@ -204,6 +204,9 @@ pub struct Resources {
     /// The CPUs on which its processes may run, as the kernel lists them (`0-3,8`); `None` leaves that to the runtime.
     #[serde(default)]
     pub cpuset_cpus: Option<String>,
+    /// The bytes of huge pages that its processes may have, by the bytes of a page; none of other sizes. `None` sets no limit.
+    #[serde(default)]
+    pub huge_pages: Option<BTreeMap<u64, u64>>,
 }
 
 /// The container's privileges beyond the default.

@@ -3,13 +3,15 @@
 //!
 //! A [`Group`] is a path such as `skiff/3f2a/burstable/pod1`, the same in every hierarchy. The place of the controllers decides
 //! which files are written: v1 mounts when the controllers are bound there (also on hybrid machines), else the unified
-//! hierarchy. Removal reads every hierarchy that is mounted, because runc creates its groups in all of them.
+//! hierarchy. Huge pages are the exception on hybrid machines, whose unified hierarchy may have their controller. Removal reads every
+//! hierarchy that is mounted, because runc creates its groups in all of them.
 //!
 //! All calls block (attaching a process can take ten milliseconds); make them from a blocking thread.
 
 mod controllers;
 mod cpuset;
 mod group;
+mod hugetlb;
 mod io;
 mod layout;
 mod limits;

@@ -219,7 +219,9 @@ fn create(shims: &Shims, runc: &Runc, spec: &ContainerSpec) -> Result<(), Runtim
     let oci = if spec.content == Content::Pause { None } else { Some(bundle(staged, &facts(shims, spec)?)?) };
     let dir = shims.state.create(spec)?;
     let made = match &oci {
-        Some(oci) => furnish(&dir, oci, stage.as_ref(), spec),
+        // Not by runc, which fails on such a limit where it has no controller of v1 for it.
+        Some(oci) => furnish(&dir, oci, stage.as_ref(), spec)
+            .and_then(|()| spec.resources.huge_pages.as_ref().map_or(Ok(()), |limits| group.limit_huge_pages(limits))),
         None => pause::furnish(&dir, &group, spec),
     };
     if made.is_err()

@@ -1,7 +1,8 @@
-//! The quality-of-service class of a Pod, and the sum of its containers' requests.
+//! The quality-of-service class of a Pod, and the sums of its containers' requests and limits.
 
 use std::collections::BTreeMap;
 
+use api_model::huge_pages::is_huge_page;
 use serde_json::{Map, Value};
 
 use crate::at::At;
@@ -50,19 +51,30 @@ fn add(sum: &mut BTreeMap<&'static str, i128>, list: &At<'_>) -> usize {
 
 /// Resources that may be set for a Pod as a whole.
 pub fn is_pod_level(name: &str) -> bool {
-    COMPUTE.contains(&name) || name.starts_with("hugepages-")
+    COMPUTE.contains(&name) || is_huge_page(name)
 }
 
 /// Upstream's `AggregateContainerRequests` without overhead. Containers run together with the sidecars; each init
 /// container runs together with the sidecars that were started before it.
 pub fn aggregate_requests(spec: &At<'_>) -> Amounts {
+    aggregate(spec, "resources.requests")
+}
+
+/// The huge pages in upstream's `AggregateContainerLimits`.
+pub fn aggregate_huge_pages(spec: &At<'_>) -> Amounts {
+    let mut limits = aggregate(spec, "resources.limits");
+    limits.retain(|name, _| is_huge_page(name));
+    limits
+}
+
+fn aggregate(spec: &At<'_>, list: &str) -> Amounts {
     let mut total = Amounts::new();
     for container in spec.get("containers").items() {
-        plus(&mut total, &requests(&container));
+        plus(&mut total, &amounts(&container, list));
     }
     let (mut sidecars, mut peak) = (Amounts::new(), Amounts::new());
     for container in spec.get("initContainers").items() {
-        let own = requests(&container);
+        let own = amounts(&container, list);
         if container.get("restartPolicy").text() == "Always" {
             plus(&mut total, &own);
             plus(&mut sidecars, &own);
@@ -77,9 +89,8 @@ pub fn aggregate_requests(spec: &At<'_>) -> Amounts {
     total
 }
 
-fn requests(container: &At<'_>) -> Amounts {
-    let list = container.find("resources.requests");
-    list.entries().filter_map(|(name, value)| Some((name.to_owned(), quantity::parse(value.text()).ok()?))).collect()
+fn amounts(container: &At<'_>, list: &str) -> Amounts {
+    container.find(list).entries().filter_map(|(name, value)| Some((name.to_owned(), quantity::parse(value.text()).ok()?))).collect()
 }
 
 fn plus(sum: &mut Amounts, more: &Amounts) {
@@ -97,8 +108,10 @@ fn most(high: &mut Amounts, other: &Amounts) {
     }
 }
 
-/// Defaults of Pod-level requests: the sum of the containers' requests, else the limit.
+/// Defaults of Pod-level limits of huge pages: the sum of the containers' limits, unless there is a request. Defaults of Pod-level requests:
+/// the sum of the containers' requests, else the limit.
 pub fn default_pod_level(spec: &mut Fields) {
+    default_huge_pages(spec);
     let limits: Map<String, Value> =
         spec.get("resources").and_then(|r| r.get("limits")).and_then(Value::as_object).cloned().unwrap_or_default();
     if limits.is_empty() {
@@ -114,6 +127,21 @@ pub fn default_pod_level(spec: &mut Fields) {
     }
     for (name, limit) in limits.into_iter().filter(|(name, _)| is_pod_level(name)) {
         requests.entry(name).or_insert(limit);
+    }
+}
+
+fn default_huge_pages(spec: &mut Fields) {
+    let object = Value::Object(spec.clone());
+    let Some(resources) = inner(spec, "resources") else { return };
+    let list = |name: &str| resources.get(name).and_then(Value::as_object).cloned().unwrap_or_default();
+    let (requests, limits) = (list("requests"), list("limits"));
+    if requests.is_empty() && limits.is_empty() {
+        return;
+    }
+    let pages = aggregate_huge_pages(&At::root(&object));
+    let missing: Vec<_> = pages.iter().filter(|(name, _)| !requests.contains_key(*name) && !limits.contains_key(*name)).collect();
+    if let Some(limits) = (!missing.is_empty()).then(|| crate::edit::make(resources, "limits")).flatten() {
+        limits.extend(missing.into_iter().map(|(name, amount)| (name.clone(), amount.canonical().into())));
     }
 }
 
@@ -148,5 +176,23 @@ mod tests {
         });
         default_pod_level(spec.as_object_mut().expect("map"));
         assert_eq!(spec.pointer("/resources/requests"), Some(&json!({"cpu": "500m", "memory": "1Gi"})));
+    }
+
+    #[test]
+    fn pod_level_huge_pages_default_to_the_containers_limits() {
+        let container = json!({"resources": {"requests": {"hugepages-2Mi": "4Mi"}, "limits": {"hugepages-2Mi": "4Mi", "memory": "8Mi"}}});
+        let defaulted = |resources: Value| {
+            let mut spec = json!({"resources": resources, "containers": [container, container]});
+            default_pod_level(spec.as_object_mut().expect("map"));
+            spec.get("resources").cloned().expect("resources")
+        };
+        let wanted = json!({"limits": {"cpu": "1", "hugepages-2Mi": "8Mi"}, "requests": {"cpu": "1", "hugepages-2Mi": "8Mi"}});
+        assert_eq!(defaulted(json!({"limits": {"cpu": "1"}})), wanted);
+        assert_eq!(defaulted(json!({"requests": {"cpu": "1"}}))["limits"], json!({"hugepages-2Mi": "8Mi"}));
+        let own = json!({"limits": {"hugepages-2Mi": "16Mi"}, "requests": {"hugepages-2Mi": "16Mi"}});
+        assert_eq!(defaulted(own.clone()), own);
+        let requested = json!({"requests": {"hugepages-2Mi": "8Mi"}});
+        assert_eq!(defaulted(requested.clone()), requested, "validation reports the missing limit");
+        assert_eq!(defaulted(json!({})), json!({}));
     }
 }

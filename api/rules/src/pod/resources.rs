@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::collections::HashSet;
 
 use api_model::field::{FieldError, Path};
+use api_model::huge_pages::{self, is_huge_page};
 
 use super::{Context, qos};
 use crate::at::At;
@@ -49,10 +50,6 @@ pub fn is_native(name: &str) -> bool {
 /// Whether the request of a resource may be less than its limit.
 pub fn is_overcommit_allowed(name: &str) -> bool {
     is_native(name) && !is_huge_page(name)
-}
-
-fn is_huge_page(name: &str) -> bool {
-    name.starts_with("hugepages-")
 }
 
 fn is_quota_huge_page(name: &str) -> bool {
@@ -149,6 +146,12 @@ pub fn validate_pod_level(spec: &At<'_>, checks: &mut Checks) {
             checks.invalid_value(&own.path, value, detail);
         }
     }
+    for (name, limit) in qos::aggregate_huge_pages(spec) {
+        let (own, text) = (resources.get("limits").key(&name), limit.canonical());
+        if own.exists() && compare(&text, own.text()) == Ordering::Greater {
+            checks.invalid_value(&own.path, own.text(), format!("must be greater than or equal to aggregate container limits of {text}"));
+        }
+    }
     for (index, container) in spec.get("containers").items().enumerate() {
         for (name, limit) in container.find("resources.limits").entries() {
             let own = resources.get("limits").key(name);
@@ -206,7 +209,7 @@ fn requirements(resources: &At<'_>, name_check: NameCheck, checks: &mut Checks) 
 }
 
 fn huge_pages_divide(name: &str, quantity: &At<'_>, checks: &mut Checks) {
-    let Some(size) = name.strip_prefix("hugepages-") else {
+    let Some(size) = name.strip_prefix(huge_pages::PREFIX) else {
         return;
     };
     let nano = |text: &str| quantity::parse(text).map_or(0, Quantity::nano);

@@ -1,8 +1,11 @@
 //! Requests and limits as numbers: what a Pod requests of the node, its quality of service, and the limits that its cgroups
 //! get. Pure.
 
+mod huge_pages;
+
 use std::collections::{BTreeMap, BTreeSet};
 
+use api_model::huge_pages::is_huge_page;
 use api_model::quantity;
 use k8s_openapi::api::core::v1::{Container, Pod, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -102,14 +105,32 @@ fn requested(container: &Container) -> Amount {
     Amount::from_list(container.resources.as_ref().and_then(|resources| resources.requests.as_ref()))
 }
 
-/// The extended resources that a Pod requests, in the same way.
-pub(crate) fn extended_requests(pod: &Pod) -> BTreeMap<String, i64> {
+/// Whether a resource is counted in whole units beside the others: extended resources and huge pages.
+fn is_scalar((name, _): &(&String, &Quantity)) -> bool {
+    is_extended_resource(name) || is_huge_page(name)
+}
+
+/// The extended resources and huge pages that a Pod requests, in the same way.
+pub(crate) fn scalar_requests(pod: &Pod) -> BTreeMap<String, i64> {
+    let number = |quantity: &Quantity| quantity::value(&quantity.0).unwrap_or(0);
+    let mut sum = scalars_of_containers(pod);
+    let of_pod = pod_level(pod).and_then(|resources| resources.requests.as_ref()).into_iter().flatten();
+    // An extended resource of the whole Pod is rejected by the API server.
+    sum.extend(of_pod.filter(|(name, _)| is_huge_page(name)).map(|(name, quantity)| (name.clone(), number(quantity))));
+    let overhead = pod.spec.iter().flat_map(|spec| spec.overhead.iter().flatten()).filter(is_scalar);
+    for (name, quantity) in overhead {
+        let present: &mut i64 = sum.entry(name.clone()).or_default();
+        *present = present.saturating_add(number(quantity));
+    }
+    sum
+}
+
+fn scalars_of_containers(pod: &Pod) -> BTreeMap<String, i64> {
     let Some(spec) = &pod.spec else { return BTreeMap::new() };
     let own = |container: &Container| container.resources.clone().and_then(|resources| resources.requests).unwrap_or_default();
     let (mut main, mut sidecars, mut init) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-    let is_extended = |(name, _): &(String, Quantity)| is_extended_resource(name);
     for (role, container) in super::all(spec) {
-        for (name, quantity) in own(container).into_iter().filter(is_extended) {
+        for (name, quantity) in own(container).into_iter().filter(|(name, quantity)| is_scalar(&(name, quantity))) {
             let number = quantity::value(&quantity.0).unwrap_or(0);
             let before = sidecars.get(&name).copied().unwrap_or(0_i64);
             let (list, sum) = match role {
@@ -260,6 +281,7 @@ pub(crate) fn of_requirements(pod: &Pod, resources: Option<&ResourceRequirements
         cpu_period_us: limit.map(|_| CPU_PERIOD_US),
         pids_max: None,
         cpuset_cpus: None,
+        huge_pages: Some(huge_pages::of_container(pod, limits)),
     }
 }
 
@@ -298,6 +320,7 @@ pub(crate) fn of_pod(pod: &Pod) -> Resources {
         cpu_period_us: cpu_limit.map(|_| CPU_PERIOD_US),
         pids_max: None,
         cpuset_cpus: None,
+        huge_pages: Some(huge_pages::of_pod(pod)),
     }
 }
 

@@ -1,7 +1,8 @@
 //! The Node object from the facts about the machine. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use api_model::huge_pages::{self, is_huge_page};
 use api_model::{local_path, quantity};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
@@ -12,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use node_device_plugins::{Amount, is_extended_resource};
 use node_volumes::Allocatable;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::config::Config;
 use crate::eviction::Pressure;
@@ -90,8 +91,8 @@ fn status(config: &Config, facts: &Facts, present: Option<&Node>) -> NodeStatus 
     };
     let handlers = std::iter::once(String::new()).chain(facts.handlers.iter().cloned());
     NodeStatus {
-        capacity: Some(with_devices(quantities(capacity, config.pods_max), facts, |amount| amount.capacity)),
-        allocatable: Some(with_devices(quantities(facts.allocatable, config.pods_max), facts, |amount| amount.allocatable)),
+        capacity: Some(with_scalars(quantities(capacity, config.pods_max), facts, |amount| amount.capacity)),
+        allocatable: Some(with_scalars(quantities(facts.allocatable, config.pods_max), facts, |amount| amount.allocatable)),
         conditions: Some(conditions(facts, present)),
         addresses: Some(vec![
             NodeAddress { type_: "InternalIP".to_owned(), address: config.node_ip.to_string() },
@@ -142,7 +143,10 @@ fn quantities(amount: Allocatable, pods: u32) -> BTreeMap<String, Quantity> {
     .collect()
 }
 
-fn with_devices(mut list: BTreeMap<String, Quantity>, facts: &Facts, number: fn(&Amount) -> usize) -> BTreeMap<String, Quantity> {
+/// Adds the devices, and the huge pages, of which nothing is reserved.
+fn with_scalars(mut list: BTreeMap<String, Quantity>, facts: &Facts, number: fn(&Amount) -> usize) -> BTreeMap<String, Quantity> {
+    let pages = facts.machine.huge_pages.iter();
+    list.extend(pages.map(|(size, bytes)| (huge_pages::resource(*size), Quantity(huge_pages::bytes_text(*bytes)))));
     list.extend(facts.devices.iter().map(|(name, amount)| (name.clone(), Quantity(number(amount).to_string()))));
     list
 }
@@ -202,23 +206,46 @@ fn condition(name: &str, (verdict, reason, message): (bool, String, String), now
     }
 }
 
-/// Whether the object in the API has the conditions and the devices that the node would write. Conditions differ after the control plane has
-/// taken the node for lost and written `Unknown` instead.
+/// Whether the object in the API has the conditions, the devices and the huge pages that the node would write. Conditions differ after the
+/// control plane has taken the node for lost and written `Unknown` instead.
 pub(crate) fn says_the_same(present: &Node, wanted: &Node) -> bool {
     let conditions = |node: &Node| node.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
     let before = conditions(present);
     let has = |wanted: &NodeCondition| before.iter().any(|one| one.type_ == wanted.type_ && one.status == wanted.status);
-    conditions(wanted).iter().all(has) && devices(wanted).iter().all(|device| devices(present).contains(device))
+    let scalars_are_there = scalars(wanted).iter().all(|scalar| scalars(present).contains(scalar));
+    conditions(wanted).iter().all(has) && scalars_are_there && stale_huge_pages(present, wanted).is_empty()
 }
 
-/// The extended resources of a Node's capacity and allocatable, as numbers: the API writes 1000 as 1k.
-fn devices(node: &Node) -> Vec<(&str, [Option<i64>; 2])> {
+/// The sizes of huge pages in the object's lists that the machine does not have: of another kernel.
+fn stale_huge_pages<'a>(present: &'a Node, wanted: &Node) -> BTreeSet<&'a str> {
+    fn lists(node: &Node) -> impl Iterator<Item = &String> {
+        let status = node.status.iter();
+        status.flat_map(|status| [&status.capacity, &status.allocatable]).flatten().flat_map(BTreeMap::keys)
+    }
+    let is_stale = |name: &&String| is_huge_page(name) && lists(wanted).all(|own| own != *name);
+    lists(present).filter(is_stale).map(String::as_str).collect()
+}
+
+/// The patch that makes the object's status the wanted one: a list keeps the names that a patch does not have.
+pub(crate) fn status_patch(status: Value, present: Option<&Node>, wanted: &Node) -> Value {
+    let mut patch = json!({"status": status});
+    let stale = present.map(|present| stale_huge_pages(present, wanted)).unwrap_or_default();
+    for list in ["/status/capacity", "/status/allocatable"] {
+        if let Some(list) = patch.pointer_mut(list).and_then(Value::as_object_mut) {
+            list.extend(stale.iter().map(|name| ((*name).to_owned(), Value::Null)));
+        }
+    }
+    patch
+}
+
+/// The extended resources and huge pages of a Node's capacity and allocatable, as numbers: the API writes 1000 as 1k.
+fn scalars(node: &Node) -> Vec<(&str, [Option<i64>; 2])> {
     let Some(status) = &node.status else { return Vec::new() };
     let (Some(capacity), Some(allocatable)) = (&status.capacity, &status.allocatable) else { return Vec::new() };
     let number = |amount: &Quantity| quantity::value(&amount.0).ok();
     let both = capacity
         .iter()
-        .filter(|(name, _)| is_extended_resource(name))
+        .filter(|(name, _)| is_extended_resource(name) || is_huge_page(name))
         .map(|(name, amount)| (name.as_str(), [number(amount), allocatable.get(name).and_then(number)]));
     both.collect()
 }
@@ -285,10 +312,28 @@ mod tests {
     }
 
     #[test]
+    fn sizes_of_huge_pages_that_another_kernel_had_are_removed() {
+        let node = |pages: Value| -> Node {
+            serde_json::from_value(json!({"metadata": {}, "status": {"capacity": pages, "allocatable": pages}})).expect("a node")
+        };
+        let wanted = node(json!({"cpu": "1", "hugepages-2Mi": "32Mi"}));
+        let same = node(json!({"cpu": "1", "hugepages-2Mi": "32Mi", "example.com/thing": "1"}));
+        let (fewer, more) = (node(json!({"hugepages-2Mi": "0"})), node(json!({"hugepages-2Mi": "32Mi", "hugepages-32Mi": "0"})));
+        assert_eq!([&same, &fewer, &more].map(|present| says_the_same(present, &wanted)), [true, false, false]);
+        let patch = |present: Option<&Node>| status_patch(json!({"capacity": {}, "allocatable": {}}), present, &wanted);
+        let nothing = json!({"status": {"capacity": {}, "allocatable": {}}});
+        assert_eq!([patch(None), patch(Some(&same))], [nothing.clone(), nothing]);
+        let gone = json!({"hugepages-32Mi": null});
+        assert_eq!(patch(Some(&more)), json!({"status": {"capacity": gone, "allocatable": gone}}));
+    }
+
+    #[test]
     fn the_node_reads_like_a_kubelets() {
         let mut config = Config::new("n1", "192.0.2.1".parse().expect("an address"), "/data", "sk1");
         config.skiff_version = "0.1.0".to_owned();
-        let machine = Machine { cpus: 2, memory_bytes: 4 << 30, disk_bytes: 100 << 30, kernel: "6.18".to_owned(), ..Machine::default() };
+        let huge_pages = [(2 << 20, 512 << 20), (1 << 30, 0)].into();
+        let (kernel, disk_bytes) = ("6.18".to_owned(), 100 << 30);
+        let machine = Machine { cpus: 2, memory_bytes: 4 << 30, disk_bytes, huge_pages, kernel, ..Machine::default() };
         let facts = Facts {
             allocatable: machine.allocatable((500, 1 << 30), &Thresholds::default()),
             devices: [("example.com/thing".to_owned(), Amount { capacity: 2, allocatable: 1 })].into(),

@@ -1,6 +1,7 @@
-//! The controllers of a unified hierarchy: which ones it has, and which ones its groups pass on.
+//! The controllers of a unified hierarchy: which ones it has, and which ones its groups pass on. Joining a group of one hierarchy.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use runtimes_contract::RuntimeError;
@@ -24,6 +25,15 @@ pub(super) fn enable(root: &Path, path: &str, names: &[&str]) -> Result<(), Runt
         dir.push(part);
     }
     Ok(())
+}
+
+/// Puts a process into a group of a hierarchy, if the group is there.
+pub(super) fn join(root: &Path, path: &str, pid: i32) -> Result<(), RuntimeError> {
+    let file = root.join(path).join("cgroup.procs");
+    match fs::write(&file, pid.to_string()) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        written => written.map_err(RuntimeError::io(format!("putting process {pid} into {}", file.display()))),
+    }
 }
 
 fn has(list: &str, name: &str) -> bool {

@@ -48,11 +48,9 @@ pub(super) fn set(layout: &Layout, path: &str, cpus: &str) -> Result<bool, Runti
 
 /// Puts a process into the group's cpuset on v1, if it has one.
 pub(super) fn join(layout: &Layout, path: &str, pid: i32) -> Result<(), RuntimeError> {
-    let Some(root) = root(layout).filter(|_| layout.mode != Mode::V2) else { return Ok(()) };
-    let file = root.join(path).join("cgroup.procs");
-    match fs::write(&file, pid.to_string()) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        written => written.map_err(RuntimeError::io(format!("putting process {pid} into {}", file.display()))),
+    match root(layout).filter(|_| layout.mode != Mode::V2) {
+        Some(root) => controllers::join(root, path, pid),
+        None => Ok(()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! One cgroup, the same path in every hierarchy: create, limit, join, read.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use cgroups_rs::CgroupPid;
 
 use super::controllers;
 use super::cpuset;
+use super::hugetlb;
 use super::layout::{Layout, Mode, V2_CONTROLLERS};
 use super::limits;
 use super::oom_kills;
@@ -43,7 +44,14 @@ impl Group {
             controllers::enable(root, &self.path, &V2_CONTROLLERS)?;
         }
         limits::apply(&group, resources, false, self.limits_swap())?;
+        resources.huge_pages.as_ref().map_or(Ok(()), |limits| self.limit_huge_pages(limits))?;
         resources.cpuset_cpus.as_deref().map_or(Ok(()), |cpus| self.write_cpus(cpus))
+    }
+
+    /// Limits the bytes of huge pages by the bytes of a page, to none for sizes without a limit; nothing where no controller can. Creates
+    /// the group in the controller's hierarchy.
+    pub fn limit_huge_pages(&self, limits: &BTreeMap<u64, u64>) -> Result<(), RuntimeError> {
+        hugetlb::limit(&self.layout, &self.path, limits)
     }
 
     /// Sets the CPUs on which the processes of a group may run, also those that run already. [`RuntimeError::NotFound`] when the group
@@ -62,8 +70,8 @@ impl Group {
         RuntimeError::NotFound(format!("with cgroup {}", self.path))
     }
 
-    /// Sets all limits of a group that exists. Limits that are not given are set to the kernel's defaults, except the limit of
-    /// pids and the CPUs.
+    /// Sets all limits of a group that exists. Limits that are not given are set to the kernel's defaults, except the limits of
+    /// pids and huge pages, and the CPUs.
     pub fn set(&self, resources: &Resources) -> Result<(), RuntimeError> {
         limits::apply(&self.layout.load(&self.path), resources, true, self.limits_swap())
     }
@@ -72,6 +80,7 @@ impl Group {
     pub fn add(&self, pid: i32) -> Result<(), RuntimeError> {
         let process = CgroupPid::from(u64::from(pid.unsigned_abs()));
         self.layout.load(&self.path).add_task_by_tgid(process).map_err(failed(&self.path, &format!("putting process {pid} into")))?;
+        hugetlb::join(&self.layout, &self.path, pid)?;
         cpuset::join(&self.layout, &self.path, pid)
     }
 

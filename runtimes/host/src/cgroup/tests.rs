@@ -132,6 +132,7 @@ fn a_group_is_limited_joined_read_killed_and_removed() {
         cpu_period_us: Some(100_000),
         pids_max: Some(50),
         cpuset_cpus: None,
+        huge_pages: Some([(2 << 20, 8 << 20)].into()),
     };
     group.create(&limits).unwrap();
     group.create(&limits).unwrap();
@@ -149,6 +150,7 @@ fn a_group_is_limited_joined_read_killed_and_removed() {
         group.set(&Resources::default()).unwrap();
         assert_ne!(read("memory.limit_in_bytes"), (128 << 20).to_string());
     }
+    the_huge_pages_are_limited(&cgroups, &group, sleeper.pid());
     assert!(group.oom_counter().exists());
     pod.0.kill().unwrap();
     assert!(!sleeper.0.wait().unwrap().success());
@@ -156,6 +158,17 @@ fn a_group_is_limited_joined_read_killed_and_removed() {
     assert!(matches!(group.stats(), Err(RuntimeError::NotFound(_))));
     group.remove().unwrap();
     pod.0.remove_tree().unwrap();
+}
+
+/// Where the machine has the controller, in the hierarchy of v1 or the unified one.
+fn the_huge_pages_are_limited(cgroups: &Cgroups, group: &Group, pid: i32) {
+    let dirs = cgroups.roots().into_iter().map(|root| root.join(group.path()));
+    let files = ["hugetlb.2MB.max", "hugetlb.2MB.limit_in_bytes"];
+    let limited = dirs.flat_map(|dir| files.map(|file| (std::fs::read_to_string(dir.join(file)), dir.clone())));
+    for (limit, dir) in limited.filter_map(|(limit, dir)| Some((limit.ok()?, dir))) {
+        assert_eq!(limit.trim(), (8 << 20).to_string(), "{}", dir.display());
+        assert_eq!(std::fs::read_to_string(dir.join("cgroup.procs")).unwrap(), format!("{pid}\n"), "{}", dir.display());
+    }
 }
 
 /// The CPUs that a process may use, as the kernel lists them.

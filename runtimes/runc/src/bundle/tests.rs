@@ -67,6 +67,8 @@ fn a_container_of_a_pod_with_everything() {
         cpu_period_us: Some(100_000),
         pids_max: Some(100),
         cpuset_cpus: Some("0-3,8".into()),
+        // The group has this limit before runc.
+        huge_pages: Some([(2 << 20, 8 << 20)].into()),
     };
     full.security = Security {
         read_only_root: true,

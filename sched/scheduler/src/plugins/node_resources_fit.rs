@@ -183,6 +183,18 @@ mod tests {
     }
 
     #[test]
+    fn huge_pages_are_a_resource_of_their_size() {
+        let pages = node("n", json!({"status": {"allocatable": {"hugepages-2Mi": "8Mi", "hugepages-1Gi": "0"}}}));
+        let wanting =
+            |name: &str, amount: &str| pod("p", json!({"containers": [{"name": "c", "resources": {"requests": {name: amount}}}]}));
+        assert_eq!(verdict(&wanting("hugepages-2Mi", "8Mi"), &pages), Status::Success);
+        for (name, amount) in [("hugepages-2Mi", "10Mi"), ("hugepages-1Gi", "1Gi"), ("hugepages-32Mi", "32Mi")] {
+            let reasons = vec![format!("Insufficient {name}").into()];
+            assert_eq!(verdict(&wanting(name, amount), &pages), Status::UnschedulableAndUnresolvable(reasons));
+        }
+    }
+
+    #[test]
     fn resources_that_devices_back_are_left_to_the_claim_where_the_node_has_none() {
         let container = json!({"name": "c", "resources": {"requests": {"example.com/gpu": "2", "example.org/nic": "1"}}});
         let wanting = pod("p", json!({"containers": [container]}));

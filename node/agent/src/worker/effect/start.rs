@@ -77,7 +77,7 @@ impl Effects {
         let class = sandbox.class.as_ref().map(|class| (class.name.as_str(), class.handler.as_str()));
         let reference = container.image.as_deref().unwrap_or_default();
         let runtime = runtime_choice::choose(&self.node.parts, class, reference, image.kind).map_err(config_fault)?;
-        runtime_choice::check_abilities(container, image.kind).map_err(config_fault)?;
+        runtime_choice::check_abilities(&self.pod, container, image.kind).map_err(config_fault)?;
         if sandbox.sandbox.user.is_some()
             && let Some(fault) = enforce::user_namespace_fault(Some(runtime.handler()), &self.node.without_user_namespaces, 0)
         {
