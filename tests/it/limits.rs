@@ -34,7 +34,10 @@ spec:
       imagePullPolicy: Never
       command: [sleep, "1000000"]
       resources: {limits: {cpu: 200m, memory: 16Mi}}
-    - {name: guest, image: "samples/web:latest", imagePullPolicy: Never}
+    - name: guest
+      image: samples/web:latest
+      imagePullPolicy: Never
+      resizePolicy: [{resourceName: memory, restartPolicy: RestartContainer}]
 ---
 apiVersion: v1
 kind: Pod
@@ -114,9 +117,7 @@ fn limits_of_the_whole_pod_hold(kubectl: &Kubectl<'_>) {
     let seen = kubectl.run(&["exec", "whole", "-c", "open", "--", "sh", "-c", "echo $CPU $MEMORY; df -k /fast | tail -n 1"]).ok();
     let words: Vec<&str> = seen.split_whitespace().collect();
     assert_eq!((words[0], words[1], words[3]), ("500", "67108864", "65536"), "{seen}");
-    let resized = json!({"spec": {"resources": {"limits": {"cpu": "500m", "memory": "96Mi"}}}});
-    let refused = kubectl.fails(&format!("patch pod whole --subresource=resize --patch {resized}"));
-    assert!(refused.contains("spec.resources: Forbidden: pod-level resources cannot be resized"), "{refused}");
+    resizes::a_whole_pod_is_resized(kubectl);
     kubectl.until("pod/eater", "/status/phase", "Failed");
     assert_eq!(kubectl.field("pod/eater", "/status/containerStatuses/0/state/terminated/reason"), json!("OOMKilled"));
 }

@@ -32,28 +32,70 @@ pub fn containers(spec: &Value) -> impl Iterator<Item = &Value> {
 /// The requests of a Pod: the larger one of two amounts, plus the overhead. One amount is the sum over the containers
 /// and sidecars, the other is the peak of the init containers. Values for the whole Pod take precedence over both.
 pub fn requests(spec: &Value) -> Amounts {
-    total(spec, "requests")
+    of_spec(spec, "requests")
 }
 
 /// The limits of a Pod, computed like [`requests`].
 pub fn limits(spec: &Value) -> Amounts {
-    total(spec, "limits")
+    of_spec(spec, "limits")
 }
 
-/// One container's `requests` or `limits`.
+/// The requests of a Pod whose resize may be under way: the largest of what the spec requests, what the node allocated, and what the
+/// containers and the Pod as a whole have. The spec of an infeasible resize does not count (upstream's `PodRequests` with
+/// `UseStatusResources`).
+pub fn requests_in_use(pod: &Value) -> Amounts {
+    in_use(pod, "requests")
+}
+
+/// The limits of a Pod whose resize may be under way, computed like [`requests_in_use`].
+pub fn limits_in_use(pod: &Value) -> Amounts {
+    in_use(pod, "limits")
+}
+
+/// `requests` or `limits` of one container, or of a Pod's spec as a whole.
 pub fn of_container(container: &Value, which: &str) -> Amounts {
     amount::list(container.get("resources").and_then(|r| r.get(which)))
 }
 
-fn total(spec: &Value, which: &str) -> Amounts {
+fn in_use(pod: &Value, which: &str) -> Amounts {
+    let (spec, status) = (spec(pod), pod.get("status").unwrap_or(&Value::Null));
+    let is_infeasible = json::list(status, "conditions")
+        .iter()
+        .any(|condition| json::text(condition, "type") == "PodResizePending" && json::text(condition, "reason") == "Infeasible");
+    let largest = |specified: Amounts, status: Option<&Value>| {
+        let allocated = status.and_then(|status| status.get("allocatedResources")).filter(|_| which == "requests");
+        let actual = status.and_then(|status| status.get("resources")?.get(which));
+        let mut largest = if is_infeasible && allocated.or(actual).is_some() { Amounts::new() } else { specified };
+        for list in [allocated, actual] {
+            amount::raise(&mut largest, &amount::list(list));
+        }
+        largest
+    };
+    let of_container = |container: &Value| {
+        let statuses = ["containerStatuses", "initContainerStatuses"].into_iter().flat_map(|field| json::list(status, field));
+        let name = json::text(container, "name");
+        largest(self::of_container(container, which), statuses.into_iter().find(|status| json::text(status, "name") == name))
+    };
+    let specified = self::of_container(spec, which);
+    let mut pod_level = largest(specified.clone(), Some(status));
+    // The status has resources of every Pod as a whole, also of a Pod whose spec has none.
+    pod_level.retain(|name, _| specified.contains_key(name));
+    total(spec, which, pod_level, &of_container)
+}
+
+fn of_spec(spec: &Value, which: &str) -> Amounts {
+    total(spec, which, of_container(spec, which), &|container| of_container(container, which))
+}
+
+fn total(spec: &Value, which: &str, pod_level: Amounts, of_container: &dyn Fn(&Value) -> Amounts) -> Amounts {
     let mut sum = Amounts::new();
     for container in json::list(spec, "containers") {
-        amount::add(&mut sum, &of_container(container, which));
+        amount::add(&mut sum, &of_container(container));
     }
     // A sidecar keeps running beside all containers that start after it.
     let (mut sidecars, mut peak) = (Amounts::new(), Amounts::new());
     for container in json::list(spec, "initContainers") {
-        let mut need = of_container(container, which);
+        let mut need = of_container(container);
         if json::text(container, "restartPolicy") == "Always" {
             amount::add(&mut sum, &need);
             amount::add(&mut sidecars, &need);
@@ -64,9 +106,7 @@ fn total(spec: &Value, which: &str) -> Amounts {
         }
     }
     amount::raise(&mut sum, &peak);
-    for (name, whole) in amount::list(spec.get("resources").and_then(|r| r.get(which))) {
-        sum.insert(name, whole);
-    }
+    sum.extend(pod_level);
     for (name, overhead) in amount::list(spec.get("overhead")) {
         // The overhead sets no limit where the containers set none.
         match sum.get_mut(&name) {
@@ -176,5 +216,31 @@ mod tests {
         for (what, spec, wanted) in cases {
             assert_eq!(requests(&spec).get("cpu"), Some(&wanted), "{what}");
         }
+    }
+
+    #[test]
+    fn a_resize_counts_at_its_most_unless_it_is_infeasible() {
+        let cpu = |n: &str| json!({ "requests": { "cpu": n }, "limits": { "cpu": n } });
+        let amounts = |spec: &Value, status: &Value, reason: &str| {
+            let mut status = status.clone();
+            status["conditions"] = json!([{ "type": "PodResizePending", "reason": reason }]);
+            let pod = json!({ "spec": spec, "status": status });
+            [requests_in_use(&pod), limits_in_use(&pod)].map(|list| list.get("cpu").copied())
+        };
+        let container = json!({ "containers": [{ "name": "c", "resources": cpu("3") }] });
+        let whole = json!({ "resources": cpu("3"), "containers": [{ "name": "c" }], "overhead": { "cpu": "100m" } });
+        let status =
+            |allocated: &str, actual: &str| json!({ "name": "c", "allocatedResources": { "cpu": allocated }, "resources": cpu(actual) });
+        let of_container = |allocated: &str, actual: &str| json!({ "containerStatuses": [status(allocated, actual)] });
+        for (what, allocated, actual, reason, wanted) in [
+            ("not allocated yet", "2", "1", "Deferred", [3000, 3000]),
+            ("less was allocated and is not set yet", "3", "4", "", [4000, 4000]),
+            ("not feasible", "2", "1", "Infeasible", [2000, 1000]),
+        ] {
+            assert_eq!(amounts(&container, &of_container(allocated, actual), reason), wanted.map(Some), "{what}");
+            assert_eq!(amounts(&whole, &status(allocated, actual), reason), wanted.map(|n| Some(n + 100)), "{what}, the whole Pod");
+        }
+        assert_eq!(amounts(&container, &status("9", "9"), ""), [Some(3000); 2], "containers count for Pods without resources of their own");
+        assert_eq!(amounts(&container, &json!({}), "Infeasible"), [Some(3000); 2], "without a status there is only the spec");
     }
 }

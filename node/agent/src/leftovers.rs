@@ -50,7 +50,7 @@ pub(crate) struct Leftovers {
 impl Leftovers {
     /// The leftovers of every part of the node. Tries until all of them are listed; until then the node is not ready, and its condition
     /// says why.
-    pub(crate) async fn until_found(node: &Node, health: &Health) -> Self {
+    pub(crate) async fn until_listed(node: &Node, health: &Health) -> Self {
         let mut retry = RETRY;
         loop {
             node.pulse.beat();

@@ -158,12 +158,12 @@ impl Agent {
         tasks.own("node-agent/routes", routes::run(node.clone(), health.clone(), cancel.clone()));
         tasks.own("node-agent/registrar", Registrar::new(node.clone(), health.clone(), port).run(cancel.clone()));
         // Nothing that looks at containers begins before.
-        let found = tokio::select! {
-            found = Leftovers::until_found(&node, &health) => Some(found),
+        let listed = tokio::select! {
+            leftovers = Leftovers::until_listed(&node, &health) => Some(leftovers),
             () = cancel.cancelled() => None,
             failure = tasks.failed() => return Err(failure.into()),
         };
-        if let Some(leftovers) = found {
+        if let Some(leftovers) = listed {
             leftovers.bind_to_cpus(&node);
             own_tasks(&node, &health, &tasks, &cancel);
             own_pod_manager(&node, leftovers, ordered, &tasks, &cancel).await?;

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ResourceRequirements};
 use runtimes_contract::Sandbox;
 use serde::{Deserialize, Serialize};
 
@@ -60,9 +60,11 @@ pub(crate) struct PodRecord {
     pub(crate) started_at: Timestamp,
     /// Failures in a row to make the base or to clean up.
     pub(crate) faults: Backoff,
-    /// The resources allocated to the containers.
+    /// The resources allocated to the containers and to the Pod as a whole.
     pub(crate) allocation: Allocation,
-    /// Why they do not have the resources of the spec yet.
+    /// `spec.resources` as the Pod's cgroup has them.
+    pub(crate) pod_level: Option<Box<ResourceRequirements>>,
+    /// Why these are not the resources of the spec yet.
     pub(crate) pending: Option<Pending>,
     /// Whether the running containers have their allocated resources.
     pub(crate) resize: Resize,
@@ -211,6 +213,7 @@ impl PodRecord {
             .map(|(role, container)| (container.name.clone(), Box::new(ContainerRecord::new(role))))
             .collect();
         let started_at = pod.status.as_ref().and_then(|status| status.start_time.as_ref()).map_or(now, |time| time.0);
+        let allocation = resize::remembered(pod);
         let mut pod_record = Self {
             sandbox: SandboxState::Absent,
             pause: None,
@@ -229,7 +232,8 @@ impl PodRecord {
             delete_sent: false,
             started_at,
             faults: Backoff::default(),
-            allocation: resize::remembered(pod),
+            pod_level: allocation.pod_level.clone(),
+            allocation,
             pending: resize::reported_pending(pod),
             resize: Resize::Settled,
             resizing: false,
@@ -293,14 +297,26 @@ impl PodRecord {
         self.failure.as_ref().is_some_and(Failure::is_eviction) || self.gone || pod.metadata.deletion_timestamp.is_some()
     }
 
-    /// Whether a container that runs, or that was ended for its resize, lacks its allocated resources.
+    /// Whether the Pod's cgroup, or a container that runs or was ended for its resize, lacks its allocated resources.
     pub(crate) fn lags(&self, pod: &Pod) -> bool {
-        let lags = |container: &Container| {
+        let lags = |spec: &PodSpec, container: &Container| {
             let Some(record) = self.container(&container.name) else { return false };
-            let differs = |alive: &RunningInstance| resources::change(Some(&alive.resources), container.resources.as_ref()).any();
+            let differs = |alive: &RunningInstance| alive.resources.change(spec, container).any();
             record.alive().map_or_else(|| self.resizing && record.is_replaced(), differs)
         };
-        self.resize != Resize::Settled || pod.spec.iter().flat_map(container::all).any(|(_, container)| lags(container))
+        let is_set = self.resize == Resize::Settled && !resize::differs_as_a_whole(pod, self.pod_level.as_deref());
+        !is_set || pod.spec.iter().any(|spec| container::all(spec).any(|(_, container)| lags(spec, container)))
+    }
+
+    /// The resources that the Pod has as a whole, those of a resize only once they are set. After a restart of the agent they tell which
+    /// ones `spec.resources` was allocated.
+    pub(crate) fn total(&self, pod: &Pod) -> Option<ResourceRequirements> {
+        if !self.lags(pod) {
+            return resources::total(pod);
+        }
+        let running = self.containers.iter().filter_map(|(name, record)| Some((name, record.alive()?)));
+        let has = running.map(|(name, alive)| (name.clone(), Box::new(alive.resources.own.clone()))).collect();
+        resources::total(&resize::with_resources(pod, &has, self.pod_level.as_deref()))
     }
 
     /// Whether a process of the Pod runs or may start to run.

@@ -163,8 +163,8 @@ impl Registrar {
         let registered = self.answered.as_ref().and_then(|node| node.metadata.uid.as_ref());
         let is_same = cached.is_some_and(|node| node.metadata.uid.as_ref() == registered);
         self.is_cached |= is_same;
-        let shows_all = || self.is_cached || self.recent_answer().is_none() && self.node.objects.are_listed();
-        !is_same && shows_all()
+        let is_current = || self.recent_answer().is_none() && self.node.objects.are_listed();
+        !is_same && (self.is_cached || is_current())
     }
 
     /// The answer to the last write, until the cache surely has it. The cache counts from then on, also if it has an earlier Node: the API

@@ -1,5 +1,5 @@
-//! In-place resize of a Pod (KEP-1287): what its containers were allocated, and what its spec requests now. All other code sees
-//! the Pod with its allocation. The worker decides whether the node has room for the new request; if not, the condition
+//! In-place resize of a Pod (KEP-1287, KEP-5419): what its containers and the Pod as a whole were allocated, and what its spec requests
+//! now. All other code sees the Pod with its allocation. The worker decides whether the node has room for the new request; if not, the condition
 //! `PodResizePending` says so. Pure.
 
 use std::cmp::Reverse;
@@ -7,10 +7,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, ResourceRequirements};
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodSpec, ResourceRequirements};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use node_volumes::Allocatable;
 
 use crate::admit::{self, Demand};
+use crate::container::resources::InstanceResources;
 use crate::container::{self, resources};
 
 /// The condition of a Pod that does not get the resources of its spec, and its reasons.
@@ -18,8 +20,19 @@ const PENDING: &str = "PodResizePending";
 const INFEASIBLE: &str = "Infeasible";
 const DEFERRED: &str = "Deferred";
 
+/// Amounts by resource name.
+type ResourceList = BTreeMap<String, Quantity>;
+
 /// The resources allocated to each container, by name. Boxed, because a node of the map has room for eleven.
-pub(crate) type Allocation = BTreeMap<String, Box<ResourceRequirements>>;
+pub(crate) type OfContainers = BTreeMap<String, Box<ResourceRequirements>>;
+
+/// The resources allocated to a Pod.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Allocation {
+    pub(crate) containers: OfContainers,
+    /// In place of `spec.resources`.
+    pub(crate) pod_level: Option<Box<ResourceRequirements>>,
+}
 
 /// Why a Pod does not get the resources of its spec.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,21 +57,40 @@ impl Pending {
 /// The resources in a Pod's spec.
 pub(crate) fn desired(pod: &Pod) -> Allocation {
     let all = pod.spec.iter().flat_map(container::all);
-    all.map(|(_, container)| (container.name.clone(), Box::new(container.resources.clone().unwrap_or_default()))).collect()
+    let containers = all.map(|(_, container)| (container.name.clone(), Box::new(container.resources.clone().unwrap_or_default())));
+    let pod_level = pod.spec.as_ref().and_then(|spec| spec.resources.clone());
+    Allocation { containers: containers.collect(), pod_level: pod_level.map(Box::new) }
 }
 
 /// The resources that an earlier agent allocated to a Pod, from its status. A container that is missing there has the resources
-/// of its spec.
+/// of its spec, and so has the Pod as a whole.
 pub(crate) fn remembered(pod: &Pod) -> Allocation {
     let mut allocation = desired(pod);
-    let status = pod.status.as_ref();
-    let lists = status.map(|status| [&status.init_container_statuses, &status.container_statuses]).into_iter().flatten();
+    let Some(status) = &pod.status else { return allocation };
+    let lists = [&status.init_container_statuses, &status.container_statuses].into_iter();
     for ContainerStatus { name, resources, .. } in lists.flatten().flatten() {
-        if let (Some(slot), Some(resources)) = (allocation.get_mut(name), resources) {
+        if let (Some(slot), Some(resources)) = (allocation.containers.get_mut(name), resources) {
             slot.as_mut().clone_from(resources);
         }
     }
+    if let (Some(pod_level), Some(reported)) = (&mut allocation.pod_level, &status.resources) {
+        recall(&mut pod_level.requests, reported.requests.as_ref());
+        recall(&mut pod_level.limits, reported.limits.as_ref());
+    }
     allocation
+}
+
+/// Replaces the CPU and memory of a list of `spec.resources` by those of the status. The status also has what containers have together,
+/// which is no allocation of the Pod as a whole.
+fn recall(list: &mut Option<ResourceList>, reported: Option<&ResourceList>) {
+    let Some(list) = list else { return };
+    list.retain(|name, amount| match reported.and_then(|reported| reported.get(name)) {
+        Some(reported) => {
+            amount.clone_from(reported);
+            true
+        }
+        None => !matches!(name.as_str(), "cpu" | "memory"),
+    });
 }
 
 /// Why an earlier agent did not allocate the resources of the spec, from the Pod's status.
@@ -81,15 +113,22 @@ pub(crate) fn with_allocation(pod: &Arc<Pod>, allocation: &Allocation) -> Arc<Po
     if !differs(pod, allocation) {
         return pod.clone();
     }
-    let mut allocated = Pod::clone(pod);
-    if let Some(spec) = &mut allocated.spec {
+    Arc::new(with_resources(pod, &allocation.containers, allocation.pod_level.as_deref()))
+}
+
+/// A Pod with these resources of its containers and of the Pod as a whole. A container that is missing there keeps the resources of the
+/// spec.
+pub(crate) fn with_resources(pod: &Pod, containers: &OfContainers, pod_level: Option<&ResourceRequirements>) -> Pod {
+    let mut changed = pod.clone();
+    if let Some(spec) = &mut changed.spec {
         for container in spec.containers.iter_mut().chain(spec.init_containers.iter_mut().flatten()) {
-            if let Some(resources) = allocation.get(&container.name) {
+            if let Some(resources) = containers.get(&container.name) {
                 container.resources = Some(ResourceRequirements::clone(resources));
             }
         }
+        spec.resources = pod_level.cloned();
     }
-    Arc::new(allocated)
+    changed
 }
 
 /// What a Pod takes of the room of others: an infeasible resize does not count.
@@ -101,9 +140,16 @@ pub(crate) fn demand(pod: &Arc<Pod>) -> Demand {
 /// Whether a Pod's spec differs from its allocation.
 pub(crate) fn differs(pod: &Pod, allocation: &Allocation) -> bool {
     let mut all = pod.spec.iter().flat_map(container::all);
-    all.any(|(_, container)| {
-        allocation.get(&container.name).is_some_and(|given| resources::change(Some(&**given), container.resources.as_ref()).any())
-    })
+    differs_as_a_whole(pod, allocation.pod_level.as_deref())
+        || all.any(|(_, container)| {
+            let given = allocation.containers.get(&container.name);
+            given.is_some_and(|given| resources::change(Some(&**given), container.resources.as_ref()).any())
+        })
+}
+
+/// Whether `spec.resources` of a Pod differs from these.
+pub(crate) fn differs_as_a_whole(pod: &Pod, pod_level: Option<&ResourceRequirements>) -> bool {
+    resources::change(pod_level, pod.spec.as_ref().and_then(|spec| spec.resources.as_ref())).any()
 }
 
 /// Whether a node has room for the resources of a Pod's spec beside the other Pods. Upstream's reasons and words.
@@ -170,9 +216,9 @@ pub(crate) fn weigh_in_order(own: &Deferred, deferred: &[&Deferred], pods: &[(&s
     beside(&pods, own)
 }
 
-/// Whether a change of a running container's resources requires a restart.
-pub(crate) fn restarts(container: &Container, before: &ResourceRequirements) -> bool {
-    let change = resources::change(Some(before), container.resources.as_ref());
+/// Whether a running instance must be restarted to get the resources of its container in this Pod.
+pub(crate) fn restarts(spec: &PodSpec, container: &Container, before: &InstanceResources) -> bool {
+    let change = before.change(spec, container);
     let policy = |name: &str| {
         let mut policies = container.resize_policy.iter().flatten();
         policies.any(|policy| policy.resource_name == name && policy.restart_policy == "RestartContainer")
@@ -260,10 +306,45 @@ mod tests {
     #[test]
     fn a_restart_is_wanted_by_the_policy_of_what_changes() {
         let policy = json!([{"resourceName": "memory", "restartPolicy": "RestartContainer"}]);
-        let of = |requests: Value| json!({"name": "c", "resizePolicy": policy, "resources": {"requests": requests}});
-        let container: Container = serde_json::from_value(of(json!({"cpu": "1", "memory": "1Mi"}))).expect("a container");
-        let before = |requests: Value| serde_json::from_value(json!({"requests": requests})).expect("resources");
-        assert!(!restarts(&container, &before(json!({"cpu": "2", "memory": "1Mi"}))));
-        assert!(restarts(&container, &before(json!({"cpu": "1", "memory": "2Mi"}))));
+        let pod_of = |own: Value, whole: Value| -> PodSpec {
+            let container = json!({"name": "c", "resizePolicy": policy, "resources": own});
+            serde_json::from_value(json!({"resources": whole, "containers": [container]})).expect("a spec")
+        };
+        let restarts_for = |before: &PodSpec, after: &PodSpec| {
+            let of = |spec: &PodSpec| spec.containers.first().cloned().expect("a container");
+            restarts(after, &of(after), &InstanceResources::of(before, &of(before)))
+        };
+        let own = |cpu: &str, memory: &str| pod_of(json!({"requests": {"cpu": cpu, "memory": memory}}), json!({}));
+        assert!(!restarts_for(&own("2", "1Mi"), &own("1", "1Mi")));
+        assert!(restarts_for(&own("1", "2Mi"), &own("1", "1Mi")));
+        let whole = |own: Value, cpu: &str, memory: &str| pod_of(own, json!({"limits": {"cpu": cpu, "memory": memory}}));
+        assert!(!restarts_for(&whole(json!({}), "2", "1Mi"), &whole(json!({}), "1", "1Mi")), "the whole Pod's CPU");
+        assert!(restarts_for(&whole(json!({}), "1", "2Mi"), &whole(json!({}), "1", "1Mi")), "the whole Pod's memory");
+        let own = json!({"limits": {"memory": "1Mi"}});
+        assert!(!restarts_for(&whole(own.clone(), "1", "2Mi"), &whole(own, "1", "1Mi")), "beside a limit of its own");
+    }
+
+    #[test]
+    fn what_a_whole_pod_was_allocated_is_remembered_by_its_status() {
+        let whole = |cpu: &str| json!({"requests": {"cpu": cpu, "hugepages-2Mi": "2Mi"}, "limits": {"cpu": "4", "hugepages-2Mi": "2Mi"}});
+        let pod_of = |spec: Value, status: Value| -> Arc<Pod> {
+            let spec = json!({"resources": spec, "containers": [{"name": "c", "resources": {"requests": {"memory": "1Mi"}}}]});
+            Arc::new(serde_json::from_value(json!({"spec": spec, "status": {"resources": status}})).expect("a pod"))
+        };
+        let status = json!({"requests": {"cpu": "1", "memory": "1Mi"}, "limits": {"cpu": "2"}});
+        let resized = pod_of(whole("3"), status.clone());
+        let allocation = remembered(&resized);
+        assert!(differs(&resized, &allocation));
+        let allocated = with_allocation(&resized, &allocation);
+        let wanted = json!({"requests": {"cpu": "1", "hugepages-2Mi": "2Mi"}, "limits": {"cpu": "2", "hugepages-2Mi": "2Mi"}});
+        let of_pod = allocated.spec.as_ref().map(|spec| serde_json::to_value(&spec.resources).expect("resources"));
+        assert_eq!(of_pod, Some(wanted));
+        assert_eq!(resources::requests(&allocated).cpu_milli, 1_000);
+        let settled = pod_of(json!({"requests": {"cpu": "1000m"}, "limits": {"cpu": "2"}}), status.clone());
+        assert!(!differs(&settled, &remembered(&settled)));
+        let before = pod_of(whole("3"), Value::Null);
+        assert!(!differs(&before, &remembered(&before)), "an earlier version reported nothing");
+        let without = pod_of(Value::Null, status);
+        assert_eq!(remembered(&without).pod_level, None, "what containers have together is no allocation");
     }
 }

@@ -74,6 +74,8 @@ pub(crate) fn compute(pod: &Pod, pod_record: &PodRecord, host: Host, now: Timest
         container_statuses: Some(statuses).filter(|list| !list.is_empty()),
         ephemeral_container_statuses: Some(containers::ephemeral(pod, pod_record, host)).filter(|list| !list.is_empty()),
         qos_class: Some(resources::qos(pod).to_owned()),
+        allocated_resources: if rejected { None } else { resources::total_requests(pod) },
+        resources: if rejected { None } else { pod_record.total(pod) },
         observed_generation: pod.metadata.generation,
         ..PodStatus::default()
     }

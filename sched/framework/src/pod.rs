@@ -229,7 +229,8 @@ impl PodInfo {
     }
 }
 
-/// The largest of what the spec requests, what the node allocated and what the containers have: a resize may be under way.
+/// The largest of what the spec requests, what the node allocated, and what the containers and the Pod as a whole have: a resize may be
+/// under way.
 /// A resize that is infeasible is never applied, so the spec of such a Pod does not count (upstream's `PodRequests` with
 /// `UseStatusResources`).
 fn requests(spec: &PodSpec, status: Option<&PodStatus>, adjust: &dyn Fn(Resource) -> Resource) -> Resource {
@@ -240,8 +241,9 @@ fn requests(spec: &PodSpec, status: Option<&PodStatus>, adjust: &dyn Fn(Resource
             status.into_iter().flat_map(|status| status.container_statuses.iter().chain(&status.init_container_statuses).flatten());
         all.find(|status| status.name == container.name)
     };
+    let pod_level = pod_level_requests(spec, status, infeasible);
     // Container by container, since one may grow while another one shrinks.
-    total(spec, &|container| {
+    total(spec, &pod_level, &|container| {
         let feasible = container.resources.as_ref().and_then(|resources| resources.requests.as_ref()).filter(|_| !infeasible);
         let reported = container_status(container);
         let allocated = reported.and_then(|status| status.allocated_resources.as_ref()).or(feasible);
@@ -256,9 +258,23 @@ fn requests(spec: &PodSpec, status: Option<&PodStatus>, adjust: &dyn Fn(Resource
     })
 }
 
+/// The requests of `spec.resources`; without them, none. The status has those of every Pod.
+fn pod_level_requests(spec: &PodSpec, status: Option<&PodStatus>, infeasible: bool) -> Resource {
+    let of_spec = spec.resources.as_ref().and_then(|resources| resources.requests.as_ref()).filter(|list| !list.is_empty());
+    let Some(of_spec) = of_spec else { return Resource::default() };
+    let allocated = status.and_then(|status| status.allocated_resources.as_ref());
+    let actual = status.and_then(|status| status.resources.as_ref()?.requests.as_ref());
+    let mut largest = Resource::default();
+    let feasible = Some(of_spec).filter(|_| !infeasible || allocated.or(actual).is_none());
+    for list in [feasible, allocated, actual].into_iter().flatten() {
+        largest.set_max(&Resource::from_quantities(list));
+    }
+    largest
+}
+
 /// The sum over the containers, or the largest need of an init container beside the sidecars before it if that is more,
 /// plus the overhead. KEP-753 has the formula.
-fn total(spec: &PodSpec, container_requests: &dyn Fn(&Container) -> Resource) -> Resource {
+fn total(spec: &PodSpec, pod_level: &Resource, container_requests: &dyn Fn(&Container) -> Resource) -> Resource {
     let mut total = Resource::default();
     spec.containers.iter().for_each(|container| total.add(&container_requests(container)));
     let (mut sidecars, mut peak) = (Resource::default(), Resource::default());
@@ -274,9 +290,7 @@ fn total(spec: &PodSpec, container_requests: &dyn Fn(&Container) -> Resource) ->
         }
     }
     total.set_max(&peak);
-    if let Some(pod_level) = spec.resources.as_ref().and_then(|r| r.requests.as_ref()) {
-        total.set_max(&Resource::from_quantities(pod_level));
-    }
+    total.set_max(pod_level);
     if let Some(overhead) = &spec.overhead {
         total.add(&Resource::from_quantities(overhead));
     }
@@ -332,5 +346,27 @@ mod tests {
         assert_eq!(count("3", "2", "1", "Deferred"), 3_000);
         assert_eq!(count("1", "1", "2", "Deferred"), 2_000);
         assert_eq!(count("100", "1", "2", "Infeasible"), 2_000);
+    }
+
+    #[test]
+    fn a_resize_of_the_whole_pod_counts_at_its_most_unless_it_is_infeasible() {
+        let count = |spec: serde_json::Value, allocated: &str, actual: &str, reason: &str| {
+            let pending = json!({"type": "PodResizePending", "status": "True", "reason": reason});
+            let status = json!({
+                "allocatedResources": {"cpu": allocated}, "resources": {"requests": {"cpu": actual}}, "conditions": [pending],
+            });
+            let pod = json!({"spec": spec, "status": status});
+            PodInfo::new(&serde_json::from_value(pod).expect("a pod")).requests.cpu_milli
+        };
+        let spec = |cpu: &str| {
+            let container = json!({"name": "c", "resources": {"requests": {"cpu": "500m"}}});
+            json!({"resources": {"requests": {"cpu": cpu}}, "containers": [container], "overhead": {"cpu": "100m"}})
+        };
+        assert_eq!(count(spec("3"), "2", "1", "Deferred"), 3_100);
+        assert_eq!(count(spec("1"), "1", "2", "Deferred"), 2_100);
+        assert_eq!(count(spec("1"), "2", "1", "Deferred"), 2_100);
+        assert_eq!(count(spec("100"), "1", "2", "Infeasible"), 2_100);
+        let without = json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]});
+        assert_eq!(count(without, "4", "4", ""), 1_000, "the status of containers counts for Pods without resources of their own");
     }
 }

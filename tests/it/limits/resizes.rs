@@ -59,6 +59,41 @@ pub(super) fn a_container_starts_again_if_its_policy_says_so(kubectl: &Kubectl<'
     assert_eq!(limits_of(&fixed).0, "67108864");
 }
 
+/// The Pod `whole` grows, and its containers without a limit of their own with it: a Linux container where it is, and a guest, which wants
+/// it for memory, by a restart. Then it shrinks, and nothing restarts.
+pub(super) fn a_whole_pod_is_resized(kubectl: &Kubectl<'_>) {
+    let resize = |limits: Value| {
+        let patch = json!({"spec": {"resources": {"limits": limits}}});
+        kubectl.ok(&format!("patch pod whole --subresource=resize --patch {patch}"));
+    };
+    let uid = kubectl.field("pod/whole", "/metadata/uid");
+    let of_pod = || limits(&cgroups(uid.as_str().expect("a uid")));
+    let until = |what: &str, wanted: Value, restarts: [u32; 3], limits: &(String, String)| {
+        eventually(what, || {
+            let has = kubectl.field("pod/whole", "/status/resources/limits");
+            let containers = ["open", "own", "guest"].map(|container| status_of(kubectl, "whole", container));
+            let is_over = pending(kubectl, "whole").is_null() && containers.iter().all(|status| status["ready"] == true);
+            let restarted = containers.each_ref().map(|status| status["restartCount"].as_u64().unwrap_or_default());
+            if has != wanted || !is_over || restarted != restarts.map(u64::from) {
+                return Err(format!("{has}, {containers:?}"));
+            }
+            let own = ("16777216".to_owned(), "20000 100000".to_owned());
+            let found = (of_pod(), containers.each_ref().map(limits_of));
+            if found == (limits.clone(), [limits.clone(), own, limits.clone()]) { Ok(()) } else { Err(format!("{found:?}")) }
+        });
+    };
+    let numbers = |memory: &str, cpu: &str| (memory.to_owned(), cpu.to_owned());
+    resize(json!({"cpu": "800m", "memory": "96Mi"}));
+    let grown = json!({"cpu": "800m", "memory": "96Mi"});
+    until("the whole Pod has grown", grown, [0, 0, 1], &numbers("100663296", "80000 100000"));
+    resize(json!({"cpu": "400m"}));
+    let shrunk = json!({"cpu": "400m", "memory": "96Mi"});
+    until("the whole Pod has shrunk", shrunk, [0, 0, 1], &numbers("100663296", "40000 100000"));
+    assert_eq!(kubectl.field("pod/whole", "/status/allocatedResources"), json!({"cpu": "300m", "memory": "32Mi"}));
+    let refused = kubectl.fails(&format!("patch pod whole --subresource=resize --patch {}", json!({"spec": {"resources": null}})));
+    assert!(refused.contains("spec.resources: Forbidden: pod-level resources cannot be removed"), "{refused}");
+}
+
 /// Waits until a container of `elastic` runs with that limit after so many restarts; returns its status.
 fn until_resized(kubectl: &Kubectl<'_>, container: &str, resource: &str, limit: &str, restarts: u32) -> Value {
     eventually(&format!("{container} has {limit} of {resource}"), || {

@@ -129,6 +129,10 @@ impl Cached for Pod {
         }
         if let Some(status) = &mut self.status {
             status.ephemeral_container_statuses = None;
+            // What the containers of other Pods have together is in the status of each container.
+            if self.spec.as_ref().is_none_or(|spec| spec.resources.is_none()) {
+                (status.resources, status.allocated_resources) = (None, None);
+            }
             for container in status.container_statuses.iter_mut().flatten().chain(status.init_container_statuses.iter_mut().flatten()) {
                 container.image = String::new();
                 container.image_id = String::new();

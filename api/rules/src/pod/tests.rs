@@ -376,20 +376,49 @@ fn ephemeral_containers_and_resources_have_their_own_doors() {
 }
 
 #[test]
-fn resources_of_the_whole_pod_are_not_resized() {
+fn resources_of_the_whole_pod_are_resized_within_upstreams_rules() {
     let pods = kind("", "pods");
-    let old = read(pods, "spec: {resources: {limits: {cpu: 1, memory: 64Mi}}, containers: [{name: c, image: i}]}");
-    let errors = |yaml: &str| {
-        let mut new = read(pods, yaml);
+    let container = "containers: [{name: c, image: i, resources: {requests: {cpu: 200m}}}]";
+    let spec = |resources: &str| format!("spec: {{resources: {resources}, {container}}}");
+    let without = format!("spec: {{{container}}}");
+    let resize = |old: &str, new: &str| {
+        let (old, mut new) = (read(pods, old), read(pods, new));
         crate::prepare_update(pods, Some("resize"), &mut new, &old);
         let errors = crate::validate_update(pods, Some("resize"), &new, &old, &mut Vec::new());
-        errors.iter().map(ToString::to_string).collect::<Vec<_>>()
+        (new, errors.iter().map(ToString::to_string).collect::<Vec<_>>())
     };
+    let old = spec("{requests: {cpu: 500m, memory: 64Mi}, limits: {cpu: 1, memory: 64Mi}}");
+    let errors = |new: &str| resize(&old, new).1;
     let none: [String; 0] = [];
-    assert_eq!(errors("spec: {containers: [{name: c, image: i}]}"), none, "left out");
-    assert_eq!(errors("spec: {resources: {limits: {cpu: 1, memory: 64Mi}}, containers: [{name: c, image: i}]}"), none, "the same");
-    let changed = errors("spec: {resources: {limits: {cpu: 2, memory: 64Mi}}, containers: [{name: c, image: i}]}");
-    assert_eq!(changed, ["spec.resources: Forbidden: pod-level resources cannot be resized"]);
+    let (resized, problems) = resize(&old, &spec("{requests: {cpu: 250m, memory: 32Mi}, limits: {cpu: 2, memory: 128Mi}}"));
+    assert_eq!(problems, none);
+    assert_eq!(resized.pointer("/spec/resources/limits"), Some(&json!({"cpu": "2", "memory": "128Mi"})));
+    assert_eq!(resized.pointer("/spec/resources/requests/cpu"), Some(&json!("250m")));
+    assert_eq!(errors(&without), ["spec.resources: Forbidden: pod-level resources cannot be removed"]);
+    assert_eq!(
+        errors(&spec("{requests: {cpu: 500m}, limits: {memory: 64Mi}}")),
+        [
+            "spec.resources.requests: Forbidden: pod-level resource requests cannot be removed",
+            "spec.resources.limits: Forbidden: pod-level resource limits cannot be removed",
+        ]
+    );
+    let pages = "{requests: {cpu: 500m, memory: 64Mi, hugepages-2Mi: 2Mi}, limits: {cpu: 1, memory: 64Mi, hugepages-2Mi: 2Mi}}";
+    let fixed = "spec: Forbidden: only cpu and memory resources are mutable at pod-level";
+    assert_eq!(errors(&spec(pages)), [fixed; 2]);
+    let more = errors(&spec("{requests: {cpu: 2, memory: 64Mi}, limits: {cpu: 1, memory: 64Mi}}"));
+    assert_eq!(more, ["spec.resources.requests: Invalid value: \"2\": must be less than or equal to cpu limit of 1"]);
+    let less = errors(&spec("{requests: {cpu: 100m, memory: 64Mi}, limits: {cpu: 1, memory: 64Mi}}"));
+    assert_eq!(
+        less,
+        ["spec.resources.requests[cpu]: Invalid value: \"100m\": must be greater than or equal to aggregate container requests of 200m"]
+    );
+    let guaranteed = errors(&spec("{requests: {cpu: 1, memory: 64Mi}, limits: {cpu: 1, memory: 64Mi}}"));
+    assert_eq!(guaranteed.len(), 1);
+    assert!(guaranteed.iter().all(|error| error.ends_with("Pod QOS Class may not change as a result of resizing")), "{guaranteed:?}");
+    // Resources that are added get the defaults of new Pods.
+    let (added, problems) = resize(&without, &spec("{limits: {cpu: 1, memory: 64Mi}}"));
+    assert_eq!(problems, none);
+    assert_eq!(added.pointer("/spec/resources/requests"), Some(&json!({"cpu": "200m", "memory": "64Mi"})));
 }
 
 #[test]

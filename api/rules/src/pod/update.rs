@@ -260,12 +260,10 @@ pub fn validate_resize(new: &At<'_>, old: &At<'_>, checks: &mut Checks) {
         return checks.forbidden(&whole, "static pods cannot be resized");
     }
     let (new_spec, old_spec) = (new.get("spec"), old.get("spec"));
-    if !new_spec.get("resources").same(&old_spec.get("resources")) {
-        return checks.forbidden(&new_spec.get("resources"), "pod-level resources cannot be resized");
-    }
     if qos::class(&new_spec) != qos::class(&old_spec) {
         checks.invalid_value(&new_spec.path, old.find("status.qosClass").text(), "Pod QOS Class may not change as a result of resizing");
     }
+    resized_pod_level(&new_spec, &old_spec, checks);
     for list in ["containers", "initContainers"] {
         for (now, before) in new_spec.get(list).items().zip(old_spec.get(list).items()) {
             resized(&now, &before, checks);
@@ -277,15 +275,31 @@ pub fn validate_resize(new: &At<'_>, old: &At<'_>, checks: &mut Checks) {
 }
 
 fn resized(new: &At<'_>, old: &At<'_>, checks: &mut Checks) {
-    let (resources, before) = (new.get("resources"), old.get("resources"));
-    for (list, words) in [("requests", "resource requests cannot be removed"), ("limits", "resource limits cannot be removed")] {
+    let removed = ["resource requests cannot be removed", "resource limits cannot be removed"];
+    resized_lists(&new.get("resources"), &old.get("resources"), removed, "only cpu and memory resources are mutable", checks);
+}
+
+/// Checks `spec.resources` (KEP-5419): CPU and memory may change and may be added, but nothing may be removed.
+fn resized_pod_level(new_spec: &At<'_>, old_spec: &At<'_>, checks: &mut Checks) {
+    let (resources, before) = (new_spec.get("resources"), old_spec.get("resources"));
+    if before.exists() && !resources.exists() {
+        return checks.forbidden(&resources, "pod-level resources cannot be removed");
+    }
+    let removed = ["pod-level resource requests cannot be removed", "pod-level resource limits cannot be removed"];
+    resized_lists(&resources, &before, removed, "only cpu and memory resources are mutable at pod-level", checks);
+}
+
+/// Compares requests and limits. `removed` is what is said of a removed request and of a removed limit, `fixed` of another resource that
+/// changed.
+fn resized_lists(resources: &At<'_>, before: &At<'_>, removed: [&str; 2], fixed: &str, checks: &mut Checks) {
+    for (list, words) in ["requests", "limits"].into_iter().zip(removed) {
         let (now, before) = (resources.get(list), before.get(list));
         if before.fields().any(|name| !now.key(name).exists()) {
             checks.forbidden(&now, words);
         }
         let changed = |name: &str| !matches!(name, "cpu" | "memory") && now.key(name).text() != before.key(name).text();
         if now.fields().chain(before.fields()).any(changed) {
-            checks.forbidden(&At::new(None, api_model::field::Path::new("spec")), "only cpu and memory resources are mutable");
+            checks.forbidden(&At::new(None, api_model::field::Path::new("spec")), fixed);
         }
     }
 }
@@ -299,7 +313,7 @@ pub fn prepare_ephemeral(new: &mut Value, old: &Value) {
     }
 }
 
-/// The object of a write to `resize`: the old Pod with the new containers' resources.
+/// The object of a write to `resize`: the old Pod with the new resources of the Pod and of its containers.
 pub fn prepare_resize(new: &mut Value, old: &Value) {
     let wanted = new.get("spec").cloned().unwrap_or_default();
     carry(new, old);
@@ -307,10 +321,7 @@ pub fn prepare_resize(new: &mut Value, old: &Value) {
         return;
     };
     let wanted = At::root(&wanted);
-    // Only to be rejected when they change.
-    if let Some(resources) = wanted.get("resources").value() {
-        spec.insert("resources".to_owned(), resources.clone());
-    }
+    put(spec, "resources", &wanted.get("resources"));
     for list in ["containers", "initContainers"] {
         for container in each(spec, list) {
             let name = crate::edit::text(container, "name").to_owned();

@@ -2,6 +2,9 @@
 //! get. Pure.
 
 mod huge_pages;
+mod instance;
+mod limits;
+mod totals;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,17 +13,13 @@ use api_model::quantity;
 use k8s_openapi::api::core::v1::{Container, Pod, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use node_device_plugins::is_extended_resource;
-use runtimes_contract::Resources;
+
+pub(crate) use instance::InstanceResources;
+pub(crate) use limits::{of_container, of_pod, shares, widest};
+pub(crate) use totals::{total, total_requests};
 
 use super::Role;
 use crate::priority::is_node_critical;
-
-/// Upstream's CPU period, in µs.
-const CPU_PERIOD_US: u64 = 100_000;
-/// Least CPU quota, in µs.
-const CPU_QUOTA_US_MIN: i64 = 1_000;
-/// Bounds of CPU shares.
-const CPU_SHARES: (u64, u64) = (2, 262_144);
 
 /// `oom_score_adj` of the first and the last quality of service; upstream's.
 const OOM_GUARANTEED: i32 = -997;
@@ -76,13 +75,18 @@ fn bytes(list: Option<&BTreeMap<String, Quantity>>, name: &str) -> Option<i64> {
 /// The requests of a Pod: its containers together with its sidecars, or the largest init container with the sidecars before it,
 /// plus the RuntimeClass' overhead; `spec.resources` overrides the containers.
 pub(crate) fn requests(pod: &Pod) -> Amount {
-    let Some(spec) = &pod.spec else { return Amount::default() };
+    let overhead = pod.spec.as_ref().and_then(|spec| spec.overhead.as_ref());
+    requests_without_overhead(pod).plus(Amount::from_list(overhead))
+}
+
+/// The same without the overhead.
+fn requests_without_overhead(pod: &Pod) -> Amount {
     let mut sum = requested_by_containers(pod);
     if let Some(of_pod) = pod_level(pod).and_then(|resources| resources.requests.as_ref()) {
         sum.cpu_milli = cpu(Some(of_pod)).unwrap_or(sum.cpu_milli);
         sum.memory_bytes = bytes(Some(of_pod), "memory").unwrap_or(sum.memory_bytes);
     }
-    sum.plus(Amount::from_list(spec.overhead.as_ref()))
+    sum
 }
 
 /// The same without overhead and `spec.resources`.
@@ -262,79 +266,9 @@ pub(crate) fn with_memory_of(wanted: &ResourceRequirements, memory: &ResourceReq
     }
 }
 
-/// The limits of a container's cgroup.
-pub(crate) fn of_container(pod: &Pod, container: &Container) -> Resources {
-    of_requirements(pod, container.resources.as_ref())
-}
-
-/// The cgroup limits of a container of this Pod with these requirements. As upstream, a limit of the whole Pod is also that of each
-/// container that has none.
-pub(crate) fn of_requirements(pod: &Pod, resources: Option<&ResourceRequirements>) -> Resources {
-    let (requests, limits) = (resources.and_then(|r| r.requests.as_ref()), resources.and_then(|r| r.limits.as_ref()));
-    let (pod_cpu, pod_memory) = pod_level_limits(pod);
-    let limit = cpu(limits).filter(|milli| *milli > 0).or(pod_cpu);
-    let memory = bytes(limits, "memory").filter(|bytes| *bytes > 0).or(pod_memory);
-    Resources {
-        memory_limit_bytes: memory.and_then(|bytes| u64::try_from(bytes).ok()),
-        cpu_shares: Some(shares(cpu(requests).or(limit).unwrap_or(0))),
-        cpu_quota_us: limit.map(quota),
-        cpu_period_us: limit.map(|_| CPU_PERIOD_US),
-        pids_max: None,
-        cpuset_cpus: None,
-        huge_pages: Some(huge_pages::of_container(pod, limits)),
-    }
-}
-
-/// The limits of the whole Pod on CPU, in thousandths, and memory, in bytes.
-fn pod_level_limits(pod: &Pod) -> (Option<i64>, Option<i64>) {
-    let limits = pod_level(pod).and_then(|resources| resources.limits.as_ref());
-    (cpu(limits).filter(|n| *n > 0), bytes(limits, "memory").filter(|n| *n > 0))
-}
-
-/// The limits of a Pod's cgroup: those of `spec.resources`. As upstream, another resource is limited only if every container limits it.
-pub(crate) fn of_pod(pod: &Pod) -> Resources {
-    let Some(spec) = &pod.spec else { return Resources::default() };
-    let overhead = Amount::from_list(spec.overhead.as_ref());
-    let mut cpu_limit = Some(overhead.cpu_milli);
-    let mut memory_limit = Some(overhead.memory_bytes);
-    let (mut init_cpu, mut init_memory) = (0, 0);
-    for (role, container) in super::all(spec) {
-        let limits = container.resources.as_ref().and_then(|resources| resources.limits.as_ref());
-        let (cpu, memory) = (cpu(limits).filter(|n| *n > 0), bytes(limits, "memory").filter(|n| *n > 0));
-        if role == Role::Init {
-            init_cpu = init_cpu.max(cpu.unwrap_or(i64::MAX));
-            init_memory = init_memory.max(memory.unwrap_or(i64::MAX));
-        } else {
-            cpu_limit = cpu_limit.zip(cpu).map(|(sum, n)| sum.saturating_add(n));
-            memory_limit = memory_limit.zip(memory).map(|(sum, n)| sum.saturating_add(n));
-        }
-    }
-    let bounded = |sum: Option<i64>, init: i64| sum.map(|sum| sum.max(init)).filter(|n| *n > 0 && *n < i64::MAX);
-    let (pod_cpu, pod_memory) = pod_level_limits(pod);
-    let cpu_limit = pod_cpu.map(|n| n.saturating_add(overhead.cpu_milli)).or_else(|| bounded(cpu_limit, init_cpu));
-    let memory_limit = pod_memory.map(|n| n.saturating_add(overhead.memory_bytes)).or_else(|| bounded(memory_limit, init_memory));
-    Resources {
-        memory_limit_bytes: memory_limit.and_then(|bytes| u64::try_from(bytes).ok()),
-        cpu_shares: Some(shares(requests(pod).cpu_milli)),
-        cpu_quota_us: cpu_limit.map(quota),
-        cpu_period_us: cpu_limit.map(|_| CPU_PERIOD_US),
-        pids_max: None,
-        cpuset_cpus: None,
-        huge_pages: Some(huge_pages::of_pod(pod)),
-    }
-}
-
-pub(crate) fn shares(milli: i64) -> u64 {
-    let shares = u64::try_from(milli).unwrap_or(0).saturating_mul(1_024) / 1_000;
-    shares.clamp(CPU_SHARES.0, CPU_SHARES.1)
-}
-
-fn quota(milli: i64) -> i64 {
-    milli.saturating_mul(100_000).checked_div(1_000).unwrap_or(0).max(CPU_QUOTA_US_MIN)
-}
-
 #[cfg(test)]
 mod tests {
+    use runtimes_contract::Resources;
     use serde_json::{Value, json};
 
     use super::*;

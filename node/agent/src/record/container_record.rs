@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ResourceRequirements;
 use node_images::Image;
 use runtimes_contract::{ContainerId, Exit, User};
 
 use crate::backoff::Backoff;
 use crate::container::Role;
 use crate::container::probes::ProbeKind;
+use crate::container::resources::InstanceResources;
 
 /// The record of one container.
 #[derive(Clone, Debug)]
@@ -120,7 +120,7 @@ pub(crate) struct RunningInstance {
     pub(crate) image_id: String,
     pub(crate) hash: String,
     /// The resources of the instance.
-    pub(crate) resources: ResourceRequirements,
+    pub(crate) resources: InstanceResources,
     /// The user and groups that it began with.
     pub(crate) user: User,
     /// The startup probe has succeeded, or there is none.

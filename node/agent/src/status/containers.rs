@@ -85,7 +85,7 @@ fn status(pod: &Pod, pod_record: &PodRecord, container: &Container, record: &Con
         state: Some(state),
         last_state: last.map(|ended| ContainerState { terminated: Some(terminated(ended)), ..ContainerState::default() }),
         // After a restart of the agent this field tells which resources the container was allocated.
-        resources: alive.map(|alive| alive.resources.clone()).or_else(|| container.resources.clone()).or_else(|| Some(<_>::default())),
+        resources: alive.map(|alive| alive.resources.own.clone()).or_else(|| container.resources.clone()).or_else(|| Some(<_>::default())),
         allocated_resources: container.resources.as_ref().and_then(|resources| resources.requests.clone()),
         volume_mounts: Some(mounts).filter(|mounts| !mounts.is_empty()),
         user: instance_user(record).map(user),

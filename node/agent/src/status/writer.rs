@@ -146,6 +146,8 @@ fn written_by_nodes(status: &PodStatus) -> PodStatus {
         container_statuses: status.container_statuses,
         ephemeral_container_statuses: status.ephemeral_container_statuses,
         qos_class: status.qos_class,
+        allocated_resources: status.allocated_resources,
+        resources: status.resources,
         observed_generation: status.observed_generation,
         ..PodStatus::default()
     }
@@ -365,6 +367,8 @@ mod tests {
             ("reason", json!("Evicted")),
             ("podIP", json!("10.0.0.2")),
             ("containerStatuses", Value::Null),
+            ("allocatedResources", json!({"cpu": "1"})),
+            ("resources", json!({"limits": {"cpu": "1"}})),
             ("conditions", json!([{"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:01Z"}])),
             ("conditions", json!([computed()["conditions"][0], {"type": "PodResizeInProgress", "status": "True"}])),
         ] {

@@ -126,3 +126,124 @@ async fn a_wasm_containers_memory_does_not_change_while_it_runs() {
     cluster.resize("web", json!({"requests": {"cpu": "200m"}, "limits": {"memory": "64Mi"}})).await;
     cluster.status("web", "200m", |status| has(status, "200m")).await;
 }
+
+/// A Pod with resources as a whole: the container `open` has none of its own, `own` has its limits.
+fn whole(image: &str, resources: Value) -> Value {
+    let policy = json!([{"resourceName": "memory", "restartPolicy": "RestartContainer"}]);
+    let own = json!({"limits": {"cpu": "50m", "memory": "16Mi"}});
+    let containers = json!([
+        {"name": "open", "image": image, "resizePolicy": policy},
+        {"name": "own", "image": "web:1", "resizePolicy": policy, "resources": own},
+    ]);
+    json!({"resources": resources, "containers": containers})
+}
+
+impl Cluster {
+    async fn resize_whole(&self, name: &str, resources: Value) {
+        let patch = json!({"spec": {"resources": resources}});
+        let patched = self.pods().patch_subresource("resize", name, &PatchParams::default(), &Patch::Strategic(patch)).await;
+        patched.expect("resized");
+    }
+}
+
+/// Whether the Pod has those limits as a whole and its resize is over.
+fn has_as_a_whole(status: &Value, cpu: &str, memory: &str) -> bool {
+    let settled = condition(status, "PodResizePending").is_empty() && condition(status, "PodResizeInProgress").is_empty();
+    let requests = json!({"cpu": "100m", "memory": memory});
+    let total = json!({"requests": requests, "limits": {"cpu": cpu, "memory": memory}});
+    settled && status["resources"] == total && status["allocatedResources"] == requests
+}
+
+fn restarts_of(status: &Value) -> [i64; 2] {
+    [0, 1].map(|index| status["containerStatuses"][index]["restartCount"].as_i64().unwrap_or(-1))
+}
+
+#[tokio::test]
+async fn a_whole_pod_is_resized_and_restarts_what_its_policy_says() {
+    let (cluster, agent) = Cluster::running().await;
+    let resources = json!({"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "200m", "memory": "64Mi"}});
+    cluster.create("web", whole("web:1", resources)).await;
+    assert!(has_as_a_whole(&cluster.ready("web").await, "200m", "64Mi"));
+    cluster.resize_whole("web", json!({"limits": {"cpu": "400m"}})).await;
+    let status = cluster.status("web", "400m", |status| has_as_a_whole(status, "400m", "64Mi")).await;
+    assert_eq!(restarts_of(&status), [0, 0], "the policy is for memory alone");
+    cluster.event("web", "ResizeCompleted: Pod resize completed").await;
+    cluster.resize_whole("web", json!({"requests": {"memory": "128Mi"}, "limits": {"memory": "128Mi"}})).await;
+    let over = |status: &Value| has_as_a_whole(status, "400m", "128Mi") && condition(status, "Ready") == "True";
+    let status = cluster.status("web", "128Mi", |status| over(status) && restarts_of(status) == [1, 0]).await;
+    assert_eq!(status["containerStatuses"][0]["name"], "open", "{status}");
+    cluster.event("web", "Killing: Container open resize requires restart").await;
+    // Another agent takes up what the Pod has.
+    agent.stop().await;
+    let _agent = cluster.start();
+    cluster.create("beside", asks("web:1", json!({"cpu": "100m"}), json!({}))).await;
+    cluster.ready("beside").await;
+    assert!(over(&cluster.ready("web").await));
+    assert_eq!(restarts_of(&cluster.ready("web").await), [1, 0]);
+}
+
+#[tokio::test]
+async fn a_resize_of_a_whole_pod_outlives_a_kill_of_the_agent() {
+    let (cluster, agent) = Cluster::running().await;
+    let resources = json!({"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "200m", "memory": "64Mi"}});
+    cluster.create("web", whole("web:1", resources)).await;
+    cluster.ready("web").await;
+    cluster.resize_whole("web", json!({"requests": {"memory": "96Mi"}, "limits": {"cpu": "300m", "memory": "96Mi"}})).await;
+    agent.kill().await;
+    let agent = cluster.start();
+    cluster.status("web", "allocated", |status| status["allocatedResources"]["memory"] == "96Mi").await;
+    agent.kill().await;
+    let _agent = cluster.start();
+    let over = |status: &Value| has_as_a_whole(status, "300m", "96Mi") && condition(status, "Ready") == "True";
+    let status = cluster.status("web", "96Mi", over).await;
+    let [open, own] = restarts_of(&status);
+    assert!(open > 0 && own == 0, "{status}");
+}
+
+#[tokio::test]
+async fn a_whole_pod_waits_for_room_and_keeps_what_it_has() {
+    let (cluster, agent) = Cluster::running().await;
+    let nodes: Api<ApiNode> = Api::all(cluster.client.clone());
+    let node = nodes.get(NODE).await.expect("the node").status.unwrap_or_default().allocatable.unwrap_or_default();
+    let all = api_model::quantity::milli(&node["cpu"].0).expect("an amount");
+    let part = |n: i128| format!("{}m", all * n / 4);
+    cluster.create("large", asks("web:1", json!({"cpu": part(3)}), json!({}))).await;
+    cluster.create("small", whole("web:1", json!({"requests": {"cpu": "100m", "memory": "64Mi"}}))).await;
+    cluster.ready("large").await;
+    cluster.ready("small").await;
+    cluster.resize_whole("small", json!({"requests": {"cpu": "4k"}})).await;
+    let condition = cluster.pending("small", "Infeasible").await;
+    let message = condition["message"].as_str().unwrap_or_default();
+    assert!(message.starts_with("Node didn't have enough capacity: cpu, requested: 4000000, capacity: "), "{condition}");
+    cluster.resize_whole("small", json!({"requests": {"cpu": part(2)}})).await;
+    cluster.pending("small", "Deferred").await;
+    agent.kill().await;
+    let _agent = cluster.start();
+    cluster.create("beside", asks("web:1", json!({"cpu": "1m"}), json!({}))).await;
+    cluster.ready("beside").await;
+    let status = cluster.status("small", "still deferred", |status| pending(status)["reason"] == "Deferred").await;
+    assert_eq!((&status["allocatedResources"]["cpu"], &status["resources"]["requests"]["cpu"]), (&json!("100m"), &json!("100m")));
+    cluster.delete("large", 1).await;
+    let wanted = api_model::quantity::milli(&part(2)).expect("an amount");
+    let given = |status: &Value| {
+        let cpu = status["resources"]["requests"]["cpu"].as_str().unwrap_or_default();
+        api_model::quantity::milli(cpu) == Ok(wanted) && pending(status).is_null()
+    };
+    cluster.status("small", "resized", given).await;
+}
+
+#[tokio::test]
+async fn a_guest_without_a_limit_of_its_own_has_the_whole_pods() {
+    let (cluster, _agent) = Cluster::running().await;
+    let container = json!({"name": "c", "image": "wasm:1"});
+    let limits = |cpu: &str, memory: &str| json!({"limits": {"cpu": cpu, "memory": memory}});
+    let resources = json!({"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "200m", "memory": "64Mi"}});
+    cluster.create("web", json!({"resources": resources, "containers": [container]})).await;
+    cluster.ready("web").await;
+    cluster.resize_whole("web", limits("300m", "128Mi")).await;
+    let message = "the memory limit of WebAssembly container \"c\" cannot change while it runs; \
+                   a resizePolicy RestartContainer for memory allows it";
+    assert_eq!(cluster.pending("web", "Infeasible").await["message"], message);
+    cluster.resize_whole("web", limits("400m", "64Mi")).await;
+    cluster.status("web", "400m", |status| has_as_a_whole(status, "400m", "64Mi")).await;
+}

@@ -6,13 +6,12 @@ mod sandbox;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{
-    ContainerState as ApiState, ContainerStateTerminated, ContainerStatus as ApiStatus, Pod, ResourceRequirements,
-};
+use k8s_openapi::api::core::v1::{ContainerState as ApiState, ContainerStateTerminated, ContainerStatus as ApiStatus, Pod};
 use runtimes_contract::{ContainerState, ContainerStatus, User};
 
 use crate::backoff::Backoff;
 use crate::container;
+use crate::container::resources::InstanceResources;
 use crate::layout::label;
 use crate::record::{Cause, ContainerRecord, ExitedInstance, Failure, InstanceState, PodRecord, RESTARTING_ALL, RunningInstance, Waiting};
 use crate::status::ALL_CONTAINERS_RESTARTING;
@@ -69,8 +68,9 @@ pub(crate) fn adopt(pod: &Pod, found: Vec<RuntimeContainer>, now: Timestamp) -> 
         let status = api_status(pod, name);
         match newest.remove(name) {
             Some(one) => {
-                let allocated = pod_record.allocation.get(name).cloned().unwrap_or_default();
-                take_up(pod, name, record, one, status, *allocated);
+                let own = pod_record.allocation.containers.get(name).cloned().unwrap_or_default();
+                let resources = InstanceResources::new(*own, pod_record.allocation.pod_level.as_deref());
+                take_up(pod, name, record, one, status, resources);
             }
             None => remember(pod, record, status, now),
         }
@@ -89,7 +89,7 @@ fn take_up(
     record: &mut ContainerRecord,
     one: RuntimeContainer,
     reported: Option<&ApiStatus>,
-    resources: ResourceRequirements,
+    resources: InstanceResources,
 ) {
     let attempt = one.attempt();
     let time = |ms: u64| i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());

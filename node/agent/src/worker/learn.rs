@@ -12,6 +12,7 @@ use crate::action::ActionError;
 use crate::backoff::{self, Backoff, go_duration};
 use crate::cleanup::CleanupError;
 use crate::container::probes::ProbeKind;
+use crate::container::resources::InstanceResources;
 use crate::container::{self, Role};
 use crate::error::chain;
 use crate::layout::PodName;
@@ -51,18 +52,29 @@ pub(crate) enum Report {
     Exited(String, u32, ExitedInstance),
     /// Everything of the Pod is removed, or the error.
     Cleaned(Result<(), CleanupError>),
-    /// The resources of instances from now on, and why some differ from the allocation.
-    Resized(Vec<Resized>, Vec<ResizeError>),
+    /// The resources of a Pod and of its instances from now on.
+    Resized(Resized),
     /// Volumes were refreshed; when they must be refreshed next.
     Refreshed(Option<Timestamp>),
 }
 
+/// The resources of a Pod and of its instances from now on.
+#[derive(Debug, Default)]
+pub(crate) struct Resized {
+    /// Those that were set on instances.
+    pub(crate) instances: Vec<ResizedInstance>,
+    /// `spec.resources` as the Pod's cgroup has them.
+    pub(crate) pod_level: Option<Box<ResourceRequirements>>,
+    /// Why some differ from the allocation.
+    pub(crate) errors: Vec<ResizeError>,
+}
+
 /// The resources of an instance from now on.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Resized {
+pub(crate) struct ResizedInstance {
     pub(crate) container: String,
     pub(crate) attempt: u32,
-    pub(crate) resources: ResourceRequirements,
+    pub(crate) resources: InstanceResources,
 }
 
 /// Why an instance does not run.
@@ -90,7 +102,7 @@ impl StartFault {
     }
 }
 
-/// Why an instance does not have its allocated resources.
+/// Why a Pod or an instance does not have its allocated resources.
 #[derive(Debug, Error)]
 pub(crate) enum ResizeError {
     #[error(transparent)]
@@ -98,6 +110,9 @@ pub(crate) enum ResizeError {
     /// The kernel would kill the container. The words are upstream's.
     #[error("attempting to set container \"{container}\" memory limit ({limit}) below current usage ({used})")]
     BelowUsage { container: String, limit: u64, used: u64 },
+    /// The kernel would kill containers of the Pod. The words are upstream's.
+    #[error("attempting to set pod memory limit ({limit}) below current usage ({used})")]
+    PodBelowUsage { limit: u64, used: u64 },
     #[error("interrupted")]
     Interrupted,
 }
@@ -134,7 +149,7 @@ impl PodRecord {
             Report::Hooked(name, attempt, result) => self.hooked(&name, attempt, result),
             Report::Probed { name, attempt, kind, success } => self.probed(&name, attempt, kind, success),
             Report::Cleaned(result) => self.cleaned(result, now),
-            Report::Resized(given, errors) => self.resized(given, errors, now),
+            Report::Resized(resized) => self.resized(resized, now),
             Report::Refreshed(due) => {
                 self.refreshing = false;
                 if let SandboxState::Ready(sandbox) = &mut self.sandbox {
@@ -175,9 +190,11 @@ impl PodRecord {
         }
     }
 
-    fn resized(&mut self, given: Vec<Resized>, errors: Vec<ResizeError>, now: Timestamp) -> Vec<Note> {
+    fn resized(&mut self, resized: Resized, now: Timestamp) -> Vec<Note> {
+        let Resized { instances, pod_level, errors } = resized;
         let again = self.resize == Resize::Busy { again: true };
-        for Resized { container, attempt, resources } in given {
+        self.pod_level = pod_level;
+        for ResizedInstance { container, attempt, resources } in instances {
             if let Some(alive) = self.containers.get_mut(&container).and_then(|record| record.alive_mut(attempt)) {
                 alive.resources = resources;
             }
@@ -193,7 +210,7 @@ impl PodRecord {
         vec![Note { container: None, warning: true, reason: "ResizeError", message }]
     }
 
-    /// Reports the end of a resize once: when all running containers have their allocated resources, restarts included.
+    /// Reports the end of a resize once: when the Pod and all running containers have their allocated resources, restarts included.
     fn resize_completed(&mut self, pod: &Pod) -> Option<Note> {
         if !self.resizing || self.ends(pod) || self.lags(pod) {
             return None;

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
 use crate::container::probes::ProbeKind;
-use crate::container::{self, Role, ephemeral, resources};
+use crate::container::{self, Role, ephemeral};
 use crate::layout::spec_hash;
 use crate::record::{
     Clean, Condemned, ContainerRecord, ExitedInstance, ImageState, InstanceState, PodRecord, Resize, RunningInstance, SandboxState,
@@ -177,7 +177,7 @@ fn drive(spec: &PodSpec, role: Role, container: &Container, record: &ContainerRe
                 None if alive.hash != spec_hash(container) => {
                     Step::Kill { message: format!("Container {name} definition changed, will be restarted"), name, replaced: true }
                 }
-                None => fit(container, alive, pod_record),
+                None => fit(spec, container, alive, pod_record),
             };
         }
         InstanceState::Ended(ended) if !restarts(spec, role, container, ended) => return Step::Wait(None),
@@ -218,12 +218,11 @@ fn kill_condemned(spec: &PodSpec, role: Role, container: &Container, condemned: 
 }
 
 /// Whether a running instance has its allocated resources: one that started before the last change does not.
-fn fit(container: &Container, alive: &RunningInstance, pod_record: &PodRecord) -> Step {
-    let change = resources::change(Some(&alive.resources), container.resources.as_ref());
-    if !change.any() {
+fn fit(spec: &PodSpec, container: &Container, alive: &RunningInstance, pod_record: &PodRecord) -> Step {
+    if !alive.resources.change(spec, container).any() {
         return Step::Wait(None);
     }
-    let restarts = resize::restarts(container, &alive.resources);
+    let restarts = resize::restarts(spec, container, &alive.resources);
     match &pod_record.resize {
         Resize::Settled if !restarts => Step::Resize,
         // The Pod's own limits come first. A container that must wait does not block the others.

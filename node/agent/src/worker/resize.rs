@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use runtimes_contract::ContentKind;
 
 use super::Worker;
+use crate::container::resources::InstanceResources;
 use crate::container::{self, resources};
 use crate::record::Resize;
 use crate::resize::{self, Pending};
@@ -64,15 +65,16 @@ impl Worker {
         is_fixed.then(|| Pending::infeasible("Resize is infeasible for Guaranteed Pods alongside CPU Manager static policy".to_owned()))
     }
 
-    /// How far a WASM guest may grow is settled when it starts.
+    /// How far a WASM guest may grow is settled when it starts. Its limit may be that of the whole Pod.
     fn fixed_memory(&self) -> Option<Pending> {
+        let spec = self.wanted.spec.as_ref()?;
         let fixed = self.record.containers.iter().find_map(|(name, record)| {
             let alive = record.alive()?;
             let is_wasm = self.node.parts.by_handler(&alive.handler)?.runs() == ContentKind::Wasm;
             let (_, container) = container::find(&self.wanted, name)?;
-            let limit = |resources| resources::of_requirements(&self.wanted, resources).memory_limit_bytes;
-            let changes = limit(Some(&alive.resources)) != limit(container.resources.as_ref());
-            (is_wasm && changes && !resize::restarts(container, &alive.resources)).then_some(name)
+            let wanted = InstanceResources::of(spec, container).limits;
+            let changes = alive.resources.limits.memory_bytes != wanted.memory_bytes;
+            (is_wasm && changes && !resize::restarts(spec, container, &alive.resources)).then_some(name)
         })?;
         let message = format!(
             "the memory limit of WebAssembly container \"{fixed}\" cannot change while it runs; a resizePolicy RestartContainer for memory allows it"
@@ -85,7 +87,8 @@ impl Worker {
         self.record.resize = Resize::Busy { again: false };
         let running = self.record.containers.iter().filter_map(|(name, record)| Some((name.clone(), record.alive()?.clone())));
         let running = running.filter(|(_, alive)| !alive.stopping).collect();
-        self.tasks.spawn(api_tasks::named("node-agent/pod-resize", self.effects.clone().resize(running)));
+        let pod_level = self.record.pod_level.clone();
+        self.tasks.spawn(api_tasks::named("node-agent/pod-resize", self.effects.clone().resize(running, pod_level)));
     }
 
     /// Replaces the worker's Pod by the Pod in the API, with its allocation.

@@ -66,7 +66,7 @@ pub fn amounts(resource: &GroupResource, object: &Value) -> Amounts {
         used.insert(name.to_owned(), ONE);
     }
     match name {
-        "pods" => used.extend(named(pods::requests(pods::spec(object)), pods::limits(pods::spec(object)))),
+        "pods" => used.extend(named(pods::requests_in_use(object), pods::limits_in_use(object))),
         "services" => used.extend(service(object)),
         "persistentvolumeclaims" => used.extend(claim(object)),
         _ => {}

@@ -18,6 +18,7 @@ use tokio::time::timeout;
 use super::{Effects, devices, volume_text};
 use crate::cleanup;
 use crate::container::processes::{self, ProcessesError, TargetInstance};
+use crate::container::resources::InstanceResources;
 use crate::container::spec::Ingredients;
 use crate::container::wasm_settings::{self, WasmSettings};
 use crate::container::{self, ConfigError, Role, env, runtime_choice, security, spec};
@@ -118,7 +119,10 @@ impl Effects {
             return Err(self.not_started(id, image, user, error));
         }
         self.node.note(&self.pod, Some(&container.name), false, "Started", "Container started");
-        Ok(started(id, runtime.handler(), attempt, image, container, user))
+        let pod_level = self.pod.spec.as_ref().and_then(|spec| spec.resources.as_ref());
+        let resources = InstanceResources::new(container.resources.clone().unwrap_or_default(), pod_level);
+        let runtime = runtime.handler().to_owned();
+        Ok(RunningInstance { resources, user, ..started(id, runtime, attempt, image, container) })
     }
 
     /// Whether containers must not take files out of the quota projects of volumes, or put them into one. It concerns also those that have no
@@ -313,16 +317,16 @@ fn hopeless() -> RuntimeError {
 }
 
 /// An instance that has just begun to run.
-fn started(id: ContainerId, handler: &str, attempt: u32, image: &Image, container: &Container, user: User) -> RunningInstance {
+fn started(id: ContainerId, handler: String, attempt: u32, image: &Image, container: &Container) -> RunningInstance {
     RunningInstance {
         id,
-        handler: handler.to_owned(),
+        handler,
         attempt,
         started_at: api_clock::now(),
         image_id: spec::image_id(image),
         hash: spec_hash(container),
-        resources: container.resources.clone().unwrap_or_default(),
-        user,
+        resources: InstanceResources::default(),
+        user: User::default(),
         startup_ok: container.startup_probe.is_none(),
         readiness_ok: container.readiness_probe.is_none(),
         hooked: container.lifecycle.as_ref().is_none_or(|lifecycle| lifecycle.post_start.is_none()),

@@ -1,4 +1,3 @@
-use k8s_openapi::api::core::v1::ResourceRequirements;
 use serde_json::json;
 
 use super::*;
@@ -23,7 +22,7 @@ fn alive(attempt: u32) -> RunningInstance {
         started_at: at(0),
         image_id: "sha256:1".to_owned(),
         hash: String::new(),
-        resources: ResourceRequirements::default(),
+        resources: InstanceResources::default(),
         user: Default::default(),
         startup_ok: true,
         readiness_ok: false,
@@ -156,7 +155,7 @@ fn a_resize_is_complete_when_its_restarts_are_over() {
     let resources = |memory: &str| json!({"limits": {"memory": memory}});
     let mut wanted = pod();
     wanted.spec.as_mut().expect("a spec").containers[0].resources = serde_json::from_value(resources("64Mi")).expect("resources");
-    let has = |memory: &str| serde_json::from_value(resources(memory)).expect("resources");
+    let has = |memory: &str| InstanceResources::new(serde_json::from_value(resources(memory)).expect("resources"), None);
     let mut pod_record = PodRecord::new(&wanted, at(0));
     let running = |attempt: u32, memory: &str| RunningInstance { resources: has(memory), ..alive(attempt) };
     pod_record.containers.get_mut("c").expect("record").run =
@@ -167,7 +166,7 @@ fn a_resize_is_complete_when_its_restarts_are_over() {
         notes.extend(pod_record.look(&wanted));
         notes.iter().map(|note| note.reason).collect::<Vec<_>>()
     };
-    assert_eq!(said(&mut pod_record, Report::Resized(Vec::new(), Vec::new())), [""; 0], "it is to be restarted");
+    assert_eq!(said(&mut pod_record, Report::Resized(Resized::default())), [""; 0], "it is to be restarted");
     assert_eq!(said(&mut pod_record, exit(0, 0, 1)), [""; 0], "it is about to start again");
     let record = pod_record.containers.get_mut("c").expect("record");
     record.run = InstanceState::Starting { before: record.ended().cloned() };

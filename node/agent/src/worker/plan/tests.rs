@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::ResourceRequirements;
 use runtimes_contract::{ContainerId, Sandbox};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::container::processes::PauseContainer;
+use crate::container::resources::InstanceResources;
 use crate::reason::Reason;
 use crate::record::{Cause, ExitedInstance, Failure, PodSandbox, Waiting};
 use crate::worker::learn::{Report, StartFault};
@@ -103,7 +103,7 @@ fn set(pod: &Pod, record: &mut ContainerRecord, name: &str, state: &str) {
         started_at: at(NOW - 50),
         image_id: String::new(),
         hash: if state == "old" { "0".to_owned() } else { spec_hash(&container) },
-        resources: container.resources.clone().unwrap_or_default(),
+        resources: InstanceResources::of(pod.spec.as_ref().expect("a spec"), &container),
         user: Default::default(),
         startup_ok: state != "slow",
         readiness_ok: true,
@@ -369,10 +369,10 @@ fn a_resize_that_wants_a_restart_waits_for_the_pods_bounds_and_for_no_other_cont
     };
     let pod = pod(json!({"containers": [container("a", "64Mi"), container("b", "8Mi")]}), json!({}));
     let mut pod_record = pod_record(&pod, "base a=run b=run");
-    let has = serde_json::from_value(resources("32Mi")).expect("resources");
+    let has = InstanceResources::new(serde_json::from_value(resources("32Mi")).expect("resources"), None);
     for name in ["a", "b"] {
         let InstanceState::Running(alive) = &mut pod_record.containers.get_mut(name).expect("record").run else { panic!("it runs") };
-        alive.resources = ResourceRequirements::clone(&has);
+        alive.resources = has.clone();
     }
     let restart = Step::Kill { name: "a".to_owned(), message: "Container a resize requires restart".to_owned(), replaced: true };
     let due = |seconds: i64, fault: Option<&str>| Resize::Due { until: at(NOW + seconds), fault: fault.map(str::to_owned) };

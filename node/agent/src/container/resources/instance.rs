@@ -1,0 +1,48 @@
+//! The resources that an instance of a container has. Pure.
+
+use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceRequirements};
+use runtimes_contract::Resources;
+
+use super::limits::{Limits, limits, of_limits};
+use super::{Change, change, with_memory_of};
+
+/// The resources of an instance.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct InstanceResources {
+    /// Those of its container.
+    pub(crate) own: ResourceRequirements,
+    /// Its limits, with those that it has of the whole Pod.
+    pub(crate) limits: Limits,
+}
+
+impl InstanceResources {
+    /// An instance with these requirements in a Pod with those as a whole.
+    pub(crate) fn new(own: ResourceRequirements, pod_level: Option<&ResourceRequirements>) -> Self {
+        Self { limits: limits(Some(&own), pod_level), own }
+    }
+
+    /// An instance of a container as this Pod has it.
+    pub(crate) fn of(spec: &PodSpec, container: &Container) -> Self {
+        Self::new(container.resources.clone().unwrap_or_default(), spec.resources.as_ref())
+    }
+
+    /// How the resources of its container in this Pod differ. As upstream, a limit that the container has of the whole Pod counts.
+    pub(crate) fn change(&self, spec: &PodSpec, container: &Container) -> Change {
+        let own = change(Some(&self.own), container.resources.as_ref());
+        let limits = limits(container.resources.as_ref(), spec.resources.as_ref());
+        Change {
+            cpu: own.cpu || limits.cpu_milli != self.limits.cpu_milli,
+            memory: own.memory || limits.memory_bytes != self.limits.memory_bytes,
+        }
+    }
+
+    /// The same with the memory of others.
+    pub(crate) fn with_memory_of(&self, other: &Self) -> Self {
+        Self { own: with_memory_of(&self.own, &other.own), limits: self.limits.with_memory_of(other.limits) }
+    }
+
+    /// The limits of its cgroup.
+    pub(crate) fn of_cgroup(&self) -> Resources {
+        of_limits(self.limits, Some(&self.own))
+    }
+}
