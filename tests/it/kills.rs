@@ -1,6 +1,6 @@
 //! The agent of a node is killed at each step of a Pod's life in turn: right before each system call by which it changes the
 //! machine, while the Pod starts, with or without the pull of its image, while it gets a debugger or other resources, and while it ends.
-//! The next agent goes on: each container has begun once, and nothing of the Pod stays.
+//! The next agent goes on: each container has begun once, and nothing of the Pod stays. One of the Pods ends with its namespace.
 
 mod whole;
 
@@ -21,6 +21,9 @@ use crate::registry::{OPEN, Registry};
 /// at some steps of each part, evenly chosen.
 const EVERY_STEP: &str = "SKIFF_EVERY_STEP";
 const KILLS: usize = 5;
+const NAMESPACE: &str = "doomed";
+/// The ConfigMap of the Pods.
+const SETTINGS: &str = "create configmap settings --from-literal=word=hello";
 /// Steps of each part of the Pod with most parts, whose lives take longest.
 const KILLS_OF_WHOLE: usize = 2;
 
@@ -111,13 +114,15 @@ fn an_agent_that_is_killed_at_any_step_of_a_pod_goes_on() {
     import_guest(&agent);
     let kubectl = server.kubectl();
     kubectl.until_usable("default");
-    kubectl.ok("create configmap settings --from-literal=word=hello");
+    kubectl.ok(SETTINGS);
+    let of_namespace = server.kubectl().in_namespace(NAMESPACE);
     let chosen = std::env::var(EVERY_STEP);
     let registry = Registry::start(&agent.net, OPEN, None);
     registry.push_shell(&agent.net, "pulled", 0);
     for subject in SUBJECTS.iter().filter(|subject| chosen.as_ref().is_ok_and(|chosen| chosen == subject.name) || chosen.is_err()) {
         let yaml = subject.yaml.replace("VOLUMES", VOLUMES.trim());
-        let mut life = Life { kubectl: &kubectl, supervisor: &supervisor, agent: &mut agent, subject, yaml: &yaml, lives: 0 };
+        let kubectl = if subject.ends_with_namespace { &of_namespace } else { &kubectl };
+        let mut life = Life { kubectl, supervisor: &supervisor, agent: &mut agent, subject, yaml: &yaml, lives: 0 };
         life.is_killed_at_its_steps();
     }
 }
@@ -168,14 +173,24 @@ struct Subject {
     kills: usize,
     /// The shims of its containers while it runs.
     shims: usize,
+    /// It is the Pod of a namespace, which is made before it and deleted in its stead.
+    ends_with_namespace: bool,
 }
 
 const ENDS_AND_BEGINS: &[Part] = &[Part::Start, Part::Restart, Part::End];
 
 static SUBJECTS: [Subject; 4] = [
-    Subject { name: "guest", yaml: GUEST, log: "began\n", parts: ENDS_AND_BEGINS, kills: KILLS, shims: 1 },
-    Subject { name: "linux", yaml: LINUX, log: "ran\nhellobegan\n", parts: ENDS_AND_BEGINS, kills: KILLS, shims: 1 },
-    Subject { name: "pulled", yaml: PULLED, log: "began\n", parts: &[Part::Pull], kills: KILLS, shims: 1 },
+    Subject { name: "guest", yaml: GUEST, log: "began\n", parts: ENDS_AND_BEGINS, kills: KILLS, shims: 1, ends_with_namespace: true },
+    Subject {
+        name: "linux",
+        yaml: LINUX,
+        log: "ran\nhellobegan\n",
+        parts: ENDS_AND_BEGINS,
+        kills: KILLS,
+        shims: 1,
+        ends_with_namespace: false,
+    },
+    Subject { name: "pulled", yaml: PULLED, log: "began\n", parts: &[Part::Pull], kills: KILLS, shims: 1, ends_with_namespace: false },
     Subject {
         name: whole::NAME,
         yaml: whole::YAML,
@@ -183,6 +198,7 @@ static SUBJECTS: [Subject; 4] = [
         parts: &[Part::Start, Part::Debug, Part::Resize, Part::End],
         kills: KILLS_OF_WHOLE,
         shims: whole::SHIMS,
+        ends_with_namespace: false,
     },
 ];
 
@@ -258,6 +274,11 @@ impl Life<'_> {
     }
 
     fn start(&mut self) {
+        if self.subject.ends_with_namespace {
+            self.kubectl.ok(&format!("create namespace {NAMESPACE}"));
+            self.kubectl.until_usable(NAMESPACE);
+            self.kubectl.ok(SETTINGS);
+        }
         self.kubectl.apply(self.yaml).ok();
         self.lives += 1;
         self.until_it_runs(0);
@@ -290,10 +311,12 @@ impl Life<'_> {
 
     /// The Pod may be gone already. The image of the one that pulls goes, too.
     fn end(&mut self) {
-        self.kubectl.ok(&format!("delete pod {} --wait=false --ignore-not-found", self.subject.name));
+        let with_namespace = self.subject.ends_with_namespace;
+        let deleted = if with_namespace { format!("namespace {NAMESPACE}") } else { format!("pod {}", self.subject.name) };
+        self.kubectl.ok(&format!("delete {deleted} --wait=false --ignore-not-found"));
         self.until("is gone", |life| {
-            let pods = life.kubectl.ok("get pods -o name");
-            if pods.is_empty() && life.agent.shims().is_empty() { Ok(()) } else { Err(pods) }
+            let left = life.kubectl.ok("get pods -o name") + &life.kubectl.ok(&format!("get {deleted} -o name --ignore-not-found"));
+            if left.is_empty() && life.agent.shims().is_empty() { Ok(()) } else { Err(left) }
         });
         if self.subject.name == "pulled" && self.agent.skiff(&["image", "list"]).ok().contains(OPEN) {
             self.agent.skiff(&["image", "rm", &format!("{OPEN}/pulled:v1")]).ok();

@@ -1,10 +1,10 @@
 //! A runc that hangs: other Pods notice nothing, and a Pod whose container hangs can be deleted. Probes that hang fail in time, and nothing
-//! of them stays.
+//! of them stays. Nor of commands whose clients were killed.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use tests::{Cluster, Kubectl, Net, Ran, eventually, run};
 
@@ -93,6 +93,7 @@ fn a_runc_that_hangs_holds_up_nobody_else() {
     kubectl.until_ready("hangs");
     assert_eq!(hanging(dir.path()).ok(), "", "{earlier} have ended");
 
+    clients_leave_while_runc_hangs(&kubectl, dir.path());
     probes_that_hang_fail_in_time(&kubectl, dir.path());
     hang(dir.path(), "delete", true);
     kubectl.ok("delete pod hangs --timeout=60s");
@@ -121,13 +122,40 @@ spec:
       lifecycle: {preStop: {exec: {command: ["true"]}}}
 "#;
 
+/// What hangs when `runc exec` hangs for the container of a Pod.
+fn exec_of(kubectl: &Kubectl<'_>, pod: &str) -> String {
+    let id = kubectl.field(&format!("pod/{pod}"), "/status/containerStatuses/0/containerID");
+    format!("exec.{}", id.as_str().and_then(|id| id.split("://").nth(1)).expect("an id"))
+}
+
+/// Each `kubectl exec` is killed while its runc hangs, over both protocols. The node gives a start without a client some seconds: the next
+/// part waits until they are over, and after it the Pod is deleted.
+fn clients_leave_while_runc_hangs(kubectl: &Kubectl<'_>, dir: &Path) {
+    let exec = exec_of(kubectl, "hangs");
+    hang(dir, &exec, true);
+    let clients = ["true", "false"].map(|websockets| {
+        let mut client = kubectl.command(&["exec", "hangs", "--", "true"]);
+        client.env("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", websockets).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        client.spawn().expect("kubectl starts")
+    });
+    eventually("runc hangs for both clients", || {
+        let ran = hanging(dir);
+        if ran.stdout.lines().count() == clients.len() { Ok(()) } else { Err(ran.to_string()) }
+    });
+    hang(dir, &exec, false);
+    for mut client in clients {
+        assert!(client.try_wait().expect("a child").is_none(), "kubectl waits for its command");
+        client.kill().expect("killed");
+        client.wait().expect("an end");
+    }
+    assert_eq!(kubectl.ok("exec hangs -- echo inside").trim(), "inside");
+}
+
 /// `runc exec` hangs for one container. `runc kill` hangs for all: nothing needs it.
 fn probes_that_hang_fail_in_time(kubectl: &Kubectl<'_>, dir: &Path) {
     kubectl.apply(PROBED).ok();
     kubectl.until_ready("probed");
-    let id = kubectl.field("pod/probed", "/status/containerStatuses/0/containerID");
-    let id = id.as_str().and_then(|id| id.split("://").nth(1)).expect("an id").to_owned();
-    let exec = format!("exec.{id}");
+    let exec = exec_of(kubectl, "probed");
     hang(dir, &exec, true);
     kubectl.until("pod/probed", "/status/containerStatuses/0/ready", false);
     eventually("an event says that the probe has no answer", || {
@@ -140,7 +168,7 @@ fn probes_that_hang_fail_in_time(kubectl: &Kubectl<'_>, dir: &Path) {
     hang(dir, &exec, false);
     kubectl.until_ready("probed");
     assert_eq!(kubectl.field("pod/probed", "/status/containerStatuses/0/restartCount"), 0);
-    eventually("the probes that hung have ended", || {
+    eventually("the probes and the commands that hung have ended", || {
         let ran = hanging(dir);
         if ran.stdout.is_empty() { Ok(()) } else { Err(ran.to_string()) }
     });

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::json;
-use tests::{Cluster, Kubectl, Net, eventually};
+use tests::{Cluster, Kubectl, Net, eventually, run};
 
 /// `HOST` is a directory of the node that only root may enter.
 const PODS: &str = r#"
@@ -84,6 +85,7 @@ fn pods_have_users_of_their_own() {
     root_inside_is_nobody_outside(&cluster.kubectl(), &host);
     proc_is_whole_where_the_spec_says_so(&cluster.kubectl());
     a_guest_has_a_user_of_the_range(&cluster.kubectl());
+    copied_files_have_the_ids_of_the_guest(&cluster.kubectl());
     the_range_survives(&mut cluster);
     nothing_stays(&cluster);
     assert_eq!(cluster.stop(), 0);
@@ -218,6 +220,50 @@ fn a_guest_has_a_user_of_the_range(kubectl: &Kubectl<'_>) {
     let ip = kubectl.field("pod/guest", "/status/podIP");
     let said = sh(kubectl, "own -c app", &format!("b wget -q -O - http://{}:8080/", ip.as_str().unwrap()));
     assert!(!said.is_empty());
+}
+
+/// A guest whose files a Linux container of the same Pod sees, too.
+const COPIED: &str = r#"
+apiVersion: v1
+kind: Pod
+metadata: {name: copied}
+spec:
+  hostUsers: false
+  terminationGracePeriodSeconds: 1
+  securityContext: {runAsUser: 1000, runAsGroup: 1001, fsGroup: 2000}
+  volumes: [{name: data, emptyDir: {}}]
+  containers:
+    - {name: web, image: "samples/web:latest", imagePullPolicy: Never, volumeMounts: [{name: data, mountPath: /data}]}
+    - name: side
+      image: samples/tools:latest
+      imagePullPolicy: Never
+      command: [sh, -c, "/bin/busybox sleep 1000000"]
+      volumeMounts: [{name: data, mountPath: /data}]
+"#;
+
+/// `kubectl cp` to and from the guest, by the node's own tar.
+fn copied_files_have_the_ids_of_the_guest(kubectl: &Kubectl<'_>) {
+    kubectl.apply(COPIED).ok();
+    kubectl.until_ready("copied");
+    let work = tempfile::tempdir().unwrap();
+    let at = |name: &str| work.path().join(name);
+    fs::write(at("sent"), "of a user of the node\n").unwrap();
+    // kubectl writes owners into its archive: a user of the node, whom the Pod does not know.
+    std::os::unix::fs::chown(at("sent"), Some(70_000), Some(70_000)).unwrap();
+    fs::set_permissions(at("sent"), fs::Permissions::from_mode(0o640)).unwrap();
+    kubectl.ok(&format!("cp -c web {} copied:/data/sent", at("sent").display()));
+    let side = "copied -c side";
+    let found = sh(kubectl, side, "b stat -c '%u %g %a' /data/sent; b cat /data/sent; echo more >> /data/sent && echo written");
+    assert_eq!(found, "1000 2000 640\nof a user of the node\nwritten\n");
+
+    sh(kubectl, side, "umask 077; echo private > /data/private");
+    kubectl.ok(&format!("cp -c web copied:/data/private {}", at("private").display()));
+    assert_eq!(fs::read_to_string(at("private")).unwrap(), "private\n");
+    let archive = kubectl.command(&["exec", "copied", "-c", "web", "--", "tar", "cf", "-", "/data/private"]).output().unwrap();
+    fs::write(at("archive"), &archive.stdout).unwrap();
+    let listed = run::run(Command::new("tar").args(["--numeric-owner", "-tvf"]).arg(at("archive")), None).ok();
+    assert!(listed.starts_with("-rw------- 1000/2000 "), "{listed}");
+    kubectl.ok("delete pod copied --timeout=60s");
 }
 
 /// The end of a container, and the end of the node's process.

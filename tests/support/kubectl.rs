@@ -18,12 +18,13 @@ pub struct Kubectl<'a> {
     net: &'a Net,
     kubeconfig: PathBuf,
     program: PathBuf,
+    namespace: &'static str,
 }
 
 impl<'a> Kubectl<'a> {
     /// kubectl in a namespace with a kubeconfig.
     pub fn new(net: &'a Net, kubeconfig: PathBuf) -> Self {
-        Self { net, kubeconfig, program: PathBuf::from("kubectl") }
+        Self { net, kubeconfig, program: PathBuf::from("kubectl"), namespace: "default" }
     }
 
     /// The same kubeconfig with another kubectl.
@@ -31,10 +32,19 @@ impl<'a> Kubectl<'a> {
         Self { program, ..self }
     }
 
+    /// The same kubeconfig with another namespace for what names none.
+    pub fn in_namespace(self, namespace: &'static str) -> Self {
+        Self { namespace, ..self }
+    }
+
     /// The command, which the story runs or spawns.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = self.net.command(&self.program.display().to_string());
-        command.arg("--kubeconfig").arg(&self.kubeconfig).args(args).current_dir(project());
+        command.arg("--kubeconfig").arg(&self.kubeconfig).current_dir(project());
+        if self.namespace != "default" {
+            command.args(["--namespace", self.namespace]);
+        }
+        command.args(args);
         // Every cluster of the tests has the same address, so kubectl must not cache one cluster's discovery for
         // another.
         command.env("KUBECACHEDIR", self.kubeconfig.with_extension("cache"));

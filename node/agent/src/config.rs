@@ -70,6 +70,8 @@ pub struct Config {
     pub device_plugin_dir: Option<PathBuf>,
     /// The directory in which the kernel shows the machine's CPUs.
     pub sys_dir: PathBuf,
+    /// The directory in which the kernel shows the machine's memory and the number of its processes.
+    pub proc_dir: PathBuf,
     /// The duration of the node's Lease.
     pub lease_duration: Duration,
     /// How often the Lease is renewed.
@@ -165,6 +167,7 @@ impl Config {
             allowed_unsafe_sysctls: AllowedSysctls::default(),
             device_plugin_dir: None,
             sys_dir: PathBuf::from("/sys/devices/system"),
+            proc_dir: PathBuf::from("/proc"),
             lease_duration: Duration::from_secs(40),
             lease_renew: Duration::from_secs(10),
             status_check: Duration::from_secs(10),

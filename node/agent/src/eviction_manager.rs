@@ -15,6 +15,6 @@ use observe::observe;
 
 /// The conditions at the start, before the first round.
 pub(crate) fn initial_pressure(config: &Config, parts: &Parts) -> Pressure {
-    let observed = observe(&config.data_dir, parts.images.dir().as_deref());
+    let observed = observe(&config.data_dir, parts.images.dir().as_deref(), &config.proc_dir);
     State::default().look(&config.eviction_thresholds, &observed.signals, std::time::Duration::MAX, tokio::time::Instant::now()).pressure
 }

@@ -63,14 +63,15 @@ pub(crate) struct FileSystem {
 }
 
 impl Machine {
-    /// Reads the machine; a fact that cannot be read is empty. `data_dir` is on the disk that Pods use, `sys_dir` has the CPUs.
-    pub(crate) fn read(data_dir: &Path, sys_dir: &Path) -> Self {
+    /// Reads the machine; a fact that cannot be read is empty. `data_dir` is on the disk that Pods use, `sys_dir` has the CPUs, `proc_dir` the
+    /// memory and the limits of processes.
+    pub(crate) fn read(data_dir: &Path, sys_dir: &Path, proc_dir: &Path) -> Self {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
         let os_release = text("/etc/os-release");
         let pretty = os_release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
         Self {
             cpus: count_cpus(&fs::read_to_string(sys_dir.join("cpu/online")).unwrap_or_default()),
-            memory_bytes: Memory::read().total,
+            memory_bytes: Memory::read(proc_dir).total,
             disk_bytes: disk(data_dir).0,
             huge_pages: huge_pages::read(Path::new(HUGE_PAGES_DIR)),
             kernel: text("/proc/sys/kernel/osrelease"),
@@ -78,7 +79,7 @@ impl Machine {
             machine_id: text("/etc/machine-id"),
             system_uuid: text("/sys/class/dmi/id/product_uuid").to_lowercase(),
             boot_id: boot_id().unwrap_or_default().to_owned(),
-            pids_max: tasks_max().and_then(|max| i64::try_from(max).ok()).unwrap_or(0),
+            pids_max: tasks_max(proc_dir).and_then(|max| i64::try_from(max).ok()).unwrap_or(0),
             oom_score_adj: text("/proc/self/oom_score_adj").parse().unwrap_or(0),
         }
     }
@@ -131,11 +132,11 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Reads `/proc/meminfo`.
-    pub(crate) fn read() -> Self {
+    /// Reads `meminfo` of this directory, which is usually `/proc`.
+    pub(crate) fn read(proc_dir: &Path) -> Self {
         // The kernel creates the text for each read, so one read with a large buffer returns one consistent state.
         let mut text = String::with_capacity(MEMINFO_SIZE);
-        match fs::File::open("/proc/meminfo").and_then(|mut file| file.read_to_string(&mut text)) {
+        match fs::File::open(proc_dir.join("meminfo")).and_then(|mut file| file.read_to_string(&mut text)) {
             Ok(_) => Self::parse(&text),
             Err(_) => Self::default(),
         }
@@ -171,15 +172,15 @@ fn busy_ticks(stat: &str) -> Option<u64> {
 }
 
 /// Processes and threads of the machine: the second half of the fourth field.
-pub(crate) fn tasks() -> Option<u64> {
-    let text = fs::read_to_string("/proc/loadavg").ok()?;
+pub(crate) fn tasks(proc_dir: &Path) -> Option<u64> {
+    let text = fs::read_to_string(proc_dir.join("loadavg")).ok()?;
     text.split_whitespace().nth(3)?.split_once('/')?.1.parse().ok()
 }
 
 /// The highest number of processes: the range of process ids, or the kernel's limit of threads if that is lower.
-pub(crate) fn tasks_max() -> Option<u64> {
-    let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
-    ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"].into_iter().filter_map(number).min()
+pub(crate) fn tasks_max(proc_dir: &Path) -> Option<u64> {
+    let number = |path: &str| fs::read_to_string(proc_dir.join(path)).ok()?.trim().parse::<u64>().ok();
+    ["sys/kernel/pid_max", "sys/kernel/threads-max"].into_iter().filter_map(number).min()
 }
 
 /// Size and free space of the file system under a path.
@@ -245,7 +246,7 @@ mod tests {
 
     #[test]
     fn this_machine_is_one() {
-        let machine = Machine::read(Path::new("/nowhere/at/all"), Path::new("/sys/devices/system"));
+        let machine = Machine::read(Path::new("/nowhere/at/all"), Path::new("/sys/devices/system"), Path::new("/proc"));
         let milli = i64::try_from(machine.cpus).expect("few") * 1_000;
         assert!(machine.check_reservation((milli, 1)).is_ok() && machine.check_reservation((0, i64::MAX)).is_err());
         let error = machine.check_reservation((milli + 1, 0)).expect_err("too much").to_string();

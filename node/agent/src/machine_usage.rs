@@ -1,5 +1,6 @@
 //! What the machine and this process use now, from `/proc`.
 
+use std::path::Path;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -33,7 +34,8 @@ pub(crate) struct MachineUsage {
 impl MachineUsage {
     /// Reads the machine. Blocks.
     pub(crate) fn read(now: Timestamp) -> Self {
-        let tasks = machine::tasks().zip(machine::tasks_max());
+        let proc_dir = Path::new("/proc");
+        let tasks = machine::tasks(proc_dir).zip(machine::tasks_max(proc_dir));
         let mut usage = Self { tasks, pressures: Pressures::of_machine(), ..Self::default() };
         let uptime = Uptime::from_file("/proc/uptime").ok().and_then(|uptime| SignedDuration::try_from_secs_f64(uptime.uptime).ok());
         usage.start = uptime.and_then(|uptime| now.checked_sub(uptime).ok());

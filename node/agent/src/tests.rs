@@ -26,6 +26,7 @@ mod static_pods;
 mod streams;
 mod thousand;
 mod user_namespaces;
+mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -73,6 +74,12 @@ struct FakeImages {
     listed: Mutex<Vec<Image>>,
     /// How often the list was read.
     readings: AtomicUsize,
+    /// Where they are on the disk.
+    dir: Mutex<Option<PathBuf>>,
+    /// How often an image was pulled, or was not.
+    pulls: AtomicUsize,
+    /// How often all unused images were removed.
+    purges: AtomicUsize,
     faults: Faults,
     /// Their file system says that it has no blocks.
     has_no_capacity: AtomicBool,
@@ -122,6 +129,7 @@ fn image(reference: &str) -> Option<Image> {
 #[async_trait]
 impl Images for FakeImages {
     async fn pull(&self, reference: &str, _policy: PullPolicy, _auth: &[RegistryAuth]) -> Result<Image, ImageError> {
+        self.pulls.fetch_add(1, Ordering::SeqCst);
         let missing = || ImageError::Pull { image: reference.to_owned(), reason: "not found".to_owned() };
         image(reference).ok_or_else(missing)
     }
@@ -164,14 +172,15 @@ impl Images for FakeImages {
     }
 
     fn dir(&self) -> Option<PathBuf> {
-        None
+        self.dir.lock().clone()
     }
 
     async fn usage(&self) -> Result<Option<Disk>, ImageError> {
         Ok(Some(Disk { bytes: 4_096, inodes: 2 }))
     }
 
-    async fn collect(&self, _in_use: InUse<'_>, _high: u8, _low: u8) -> Result<usize, ImageError> {
+    async fn collect(&self, _in_use: InUse<'_>, high: u8, _low: u8) -> Result<usize, ImageError> {
+        self.purges.fetch_add(usize::from(high == 0), Ordering::SeqCst);
         if self.has_no_capacity.load(Ordering::SeqCst) { Err(ImageError::NoCapacity) } else { Ok(0) }
     }
 }

@@ -36,6 +36,8 @@ mod proposals;
 mod protocols;
 #[path = "battery/reuse.rs"]
 mod reuse;
+#[path = "battery/sockets.rs"]
+mod sockets;
 #[path = "battery/wasi_0_3.rs"]
 mod wasi_0_3;
 #[path = "battery/wasm.rs"]

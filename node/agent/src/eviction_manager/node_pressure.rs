@@ -122,8 +122,8 @@ fn is_at_rest(node: &Node) -> bool {
 }
 
 async fn look(node: &Node) -> Option<Observed> {
-    let (data_dir, images) = (node.config.data_dir.clone(), node.parts.images.dir());
-    api_tasks::blocking("node-agent/observe", move || observe(&data_dir, images.as_deref())).await.ok()
+    let (data_dir, images, proc_dir) = (node.config.data_dir.clone(), node.parts.images.dir(), node.config.proc_dir.clone());
+    api_tasks::blocking("node-agent/observe", move || observe(&data_dir, images.as_deref(), &proc_dir)).await.ok()
 }
 
 /// Acts on a threshold; returns the Pod that was evicted for it.

@@ -17,8 +17,9 @@ pub(crate) struct Observed {
     pub(crate) dedicated_image_fs: bool,
 }
 
-/// Reads the signals; a signal that cannot be read is missing. Blocks.
-pub(crate) fn observe(data_dir: &Path, images: Option<&Path>) -> Observed {
+/// Reads the signals; a signal that cannot be read is missing. `images` is the directory of the images, if they have one; `proc_dir` has
+/// the memory and the processes. Blocks.
+pub(crate) fn observe(data_dir: &Path, images: Option<&Path>, proc_dir: &Path) -> Observed {
     let mut signals = Observations::new();
     let mut see = |signal: Signal, available: u64, capacity: u64| {
         // A file system that creates inodes when it needs them reports a total of zero.
@@ -26,7 +27,7 @@ pub(crate) fn observe(data_dir: &Path, images: Option<&Path>) -> Observed {
             signals.insert(signal, Observation { available, capacity });
         }
     };
-    let Memory { total, available } = Memory::read();
+    let Memory { total, available } = Memory::read(proc_dir);
     see(Signal::MemoryAvailable, available, total);
     if let Some(fs) = file_system(data_dir) {
         see(Signal::NodeFsAvailable, fs.free_bytes, fs.bytes);
@@ -37,7 +38,7 @@ pub(crate) fn observe(data_dir: &Path, images: Option<&Path>) -> Observed {
         see(Signal::ImageFsAvailable, fs.free_bytes, fs.bytes);
         see(Signal::ImageFsInodesFree, fs.free_inodes, fs.inodes);
     }
-    if let (Some(tasks), Some(tasks_max)) = (tasks(), tasks_max()) {
+    if let (Some(tasks), Some(tasks_max)) = (tasks(proc_dir), tasks_max(proc_dir)) {
         see(Signal::PidAvailable, tasks_max.saturating_sub(tasks), tasks_max);
     }
     let device = |path: &Path| fs::metadata(path).map(|found| found.dev()).ok();
@@ -52,12 +53,13 @@ mod tests {
     #[test]
     fn this_machine_shows_every_signal() {
         let dir = tempfile::tempdir().expect("a directory");
-        let observed = observe(dir.path(), Some(dir.path()));
+        let proc_dir = Path::new("/proc");
+        let observed = observe(dir.path(), Some(dir.path()), proc_dir);
         for signal in [Signal::MemoryAvailable, Signal::NodeFsAvailable, Signal::ImageFsAvailable, Signal::PidAvailable] {
             let observation = observed.signals.get(&signal).expect("it is read");
             assert!(observation.available > 0 && observation.available <= observation.capacity, "{signal:?}: {observation:?}");
         }
         assert!(!observed.dedicated_image_fs);
-        assert!(observe(dir.path(), Some(Path::new("/proc"))).dedicated_image_fs);
+        assert!(observe(dir.path(), Some(proc_dir), proc_dir).dedicated_image_fs);
     }
 }

@@ -1,6 +1,7 @@
 //! `/metrics/resource`: the CPU and the memory of the node, its Pods and their containers, under the kubelet's names. A metrics
 //! server reads this path.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ pub(super) async fn metrics(State(node): State<Arc<Node>>) -> Response {
     let entries = node.directory.all();
     let running = stats::running(&node, &entries).await;
     let pods: Vec<_> = entries.iter().map(|entry| PodName::of(&entry.pod)).zip(running).collect();
-    let own = NodeUsage::read();
+    let own = NodeUsage::read(&node.config.proc_dir);
     ([(header::CONTENT_TYPE, api_metrics::TEXT_FORMAT)], families(&own, &pods).text()).into_response()
 }
 
@@ -33,8 +34,8 @@ struct NodeUsage {
 }
 
 impl NodeUsage {
-    fn read() -> Self {
-        let Memory { total, available } = Memory::read();
+    fn read(proc_dir: &Path) -> Self {
+        let Memory { total, available } = Memory::read(proc_dir);
         Self { read_at: api_clock::now(), cpu: machine::cpu_time(), working_set_bytes: total.saturating_sub(available) }
     }
 }

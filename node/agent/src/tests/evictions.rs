@@ -1,6 +1,6 @@
 //! Pods that the node gets rid of.
 
-use super::kubelet_metrics::{scrape, value};
+use super::kubelet_metrics::{scrape, scraped, value};
 use super::*;
 use crate::Thresholds;
 
@@ -8,6 +8,49 @@ const VOLUME: &str = "volumes/kubernetes.io~empty-dir/v";
 
 fn failed(status: &Value) -> bool {
     status["phase"] == "Failed"
+}
+
+/// Status, reason and message of a condition of the node.
+async fn of_node(cluster: &Cluster, name: &str) -> [String; 3] {
+    let nodes: Api<ApiNode> = Api::all(cluster.client.clone());
+    let node = serde_json::to_value(nodes.get(NODE).await.expect("the node").status).expect("JSON");
+    let found = node["conditions"].as_array().and_then(|all| all.iter().find(|one| one["type"] == name)).cloned().unwrap_or_default();
+    ["status", "reason", "message"].map(|field| found[field].as_str().unwrap_or_default().to_owned())
+}
+
+/// What the kernel says of a machine with a GiB of memory and a thousand process ids.
+struct Kernel(PathBuf);
+
+impl Kernel {
+    const PLENTY: u64 = 500;
+
+    /// The agent's machine has enough of all.
+    fn of(cluster: &mut Cluster) -> Self {
+        let kernel = Self(cluster.data.path().join("proc"));
+        std::fs::create_dir_all(kernel.0.join("sys/kernel")).expect("made");
+        std::fs::write(kernel.0.join("sys/kernel/pid_max"), "1000\n").expect("written");
+        kernel.has_memory(Self::PLENTY);
+        kernel.has_process_ids(Self::PLENTY);
+        cluster.config.proc_dir.clone_from(&kernel.0);
+        cluster.config.eviction_pressure_transition_period = Duration::ZERO;
+        cluster.config.eviction_monitoring_period = Duration::from_millis(100);
+        kernel
+    }
+
+    fn has_memory(&self, mebibytes: u64) {
+        self.write("meminfo", &format!("MemTotal: 1048576 kB\nMemAvailable: {} kB\n", mebibytes << 10));
+    }
+
+    fn has_process_ids(&self, free: u64) {
+        self.write("loadavg", &format!("0.00 0.00 0.00 1/{} 4242\n", 1_000 - free));
+    }
+
+    /// A reader sees the old text or the new one.
+    fn write(&self, name: &str, text: &str) {
+        let next = self.0.join("next");
+        std::fs::write(&next, text).expect("written");
+        std::fs::rename(next, self.0.join(name)).expect("renamed");
+    }
 }
 
 fn greedy() -> Value {
@@ -27,15 +70,9 @@ async fn pressed() -> (Cluster, Running) {
 #[tokio::test]
 async fn a_node_under_pressure_says_so_and_evicts() {
     let (cluster, agent) = pressed().await;
-    let nodes: Api<ApiNode> = Api::all(cluster.client.clone());
-    let node = serde_json::to_value(nodes.get(NODE).await.expect("the node").status).expect("JSON");
-    let of_node = |name: &str| {
-        let found = node["conditions"].as_array().and_then(|all| all.iter().find(|one| one["type"] == name)).cloned().unwrap_or_default();
-        (found["status"].clone(), found["reason"].clone(), found["message"].clone())
-    };
-    let short = (json!("True"), json!("KubeletHasInsufficientMemory"), json!("kubelet has insufficient memory available"));
-    assert_eq!(of_node("MemoryPressure"), short);
-    assert_eq!(of_node("DiskPressure").1, "KubeletHasNoDiskPressure");
+    let short = ["True", "KubeletHasInsufficientMemory", "kubelet has insufficient memory available"];
+    assert_eq!(of_node(&cluster, "MemoryPressure").await, short);
+    assert_eq!(of_node(&cluster, "DiskPressure").await[1], "KubeletHasNoDiskPressure");
 
     let mut critical = greedy();
     critical["priorityClassName"] = json!("system-node-critical");
@@ -210,4 +247,116 @@ async fn one_pod_at_a_time_is_evicted_for_a_soft_threshold() {
     .await;
     cluster.event(ending[1], "Evicted: The node was low on resource: memory. ").await;
     agent.kill().await;
+}
+
+#[tokio::test]
+async fn a_node_short_of_process_ids_says_so_and_evicts() {
+    let mut cluster = Cluster::new(Script::default()).await;
+    let kernel = Kernel::of(&mut cluster);
+    cluster.config.eviction_thresholds = "pid.available<100".parse().expect("a threshold");
+    let agent = cluster.start();
+    cluster.node_ready().await;
+    assert_eq!(of_node(&cluster, "PIDPressure").await[1], "KubeletHasSufficientPID");
+    let mut critical = one("web:1");
+    critical["priorityClassName"] = json!("system-node-critical");
+    for (name, spec) in [("forks", one("web:1")), ("critical", critical)] {
+        cluster.create(name, spec).await;
+        cluster.ready(name).await;
+    }
+    kernel.has_process_ids(3);
+    let status = cluster.status("forks", "Failed", failed).await;
+    let message = "The node was low on resource: pids. Threshold quantity: 100, available: 3. ";
+    assert_eq!((status["reason"].as_str(), status["message"].as_str()), (Some("Evicted"), Some(message)));
+    assert_eq!(condition(&status, "DisruptionTarget"), "True");
+    cluster.event("forks", &format!("Evicted: {}", message.trim_end())).await;
+    cluster.event(NODE, "EvictionThresholdMet: Attempting to reclaim pids").await;
+    let short = ["True", "KubeletHasInsufficientPID", "kubelet has insufficient PID available"];
+    until("the node says so", async || of_node(&cluster, "PIDPressure").await == short).await;
+    let text = scrape(&cluster).await;
+    assert_eq!(value(&text, "kubelet_evictions{eviction_signal=\"pid.available\"}"), Some(1), "{text}");
+
+    // It asks for memory, which is not short.
+    cluster.create("late", greedy()).await;
+    let status = cluster.status("late", "Failed", failed).await;
+    assert_eq!(status["message"], "Pod was rejected: The node had condition: [PIDPressure]. ");
+    kernel.has_process_ids(100);
+    until("there are enough", async || of_node(&cluster, "PIDPressure").await[1] == "KubeletHasSufficientPID").await;
+    cluster.create("later", greedy()).await;
+    for name in ["later", "critical"] {
+        assert_eq!(condition(&cluster.ready(name).await, "DisruptionTarget"), "");
+    }
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn evictions_go_on_until_the_minimum_reclaim_is_free() {
+    let mut cluster = Cluster::new(Script::default()).await;
+    let kernel = Kernel::of(&mut cluster);
+    let thresholds: Thresholds = "memory.available<100Mi".parse().expect("a threshold");
+    cluster.config.eviction_thresholds = thresholds.with_minimum_reclaim("memory.available=50Mi".parse().expect("an amount"));
+    let agent = cluster.start();
+    cluster.node_ready().await;
+    // Less than both together, but the threshold is not met.
+    kernel.has_memory(149);
+    cluster.create("first", greedy()).await;
+    cluster.ready("first").await;
+    for (name, available) in [("first", 99), ("second", 149)] {
+        kernel.has_memory(available);
+        if name != "first" {
+            cluster.create(name, greedy()).await;
+        }
+        let status = cluster.status(name, "Failed", failed).await;
+        let message = status["message"].as_str().unwrap_or_default().to_owned();
+        let wanted = format!("The node was low on resource: memory. Threshold quantity: 100Mi, available: {available}Mi. ");
+        assert!(message.starts_with(&wanted), "{name}: {message}");
+        until("the node says so", async || of_node(&cluster, "MemoryPressure").await[0] == "True").await;
+    }
+    kernel.has_memory(150);
+    until("the pressure is over", async || of_node(&cluster, "MemoryPressure").await[0] == "False").await;
+    cluster.create("third", greedy()).await;
+    cluster.ready("third").await;
+    let text = scrape(&cluster).await;
+    assert_eq!(value(&text, "kubelet_evictions{eviction_signal=\"memory.available\"}"), Some(2), "{text}");
+    agent.stop().await;
+}
+
+/// Images on the node's disk, or on one of their own, whose shortage costs no logs.
+#[tokio::test]
+async fn a_full_disk_of_images_costs_unused_images_and_then_a_pod() {
+    for is_dedicated in [false, true] {
+        let mut cluster = Cluster::new(Script::default().containers(|spec| match spec.labels.values().any(|label| label == "ends") {
+            true => runtimes_fake::Behaviour::Exit { after: Duration::from_millis(20), code: 0 },
+            false => runtimes_fake::Behaviour::Run,
+        }))
+        .await;
+        let dir = if is_dedicated { PathBuf::from("/dev/shm") } else { cluster.data.path().to_owned() };
+        *cluster.images.dir.lock() = Some(dir);
+        let agent = cluster.start();
+        cluster.node_ready().await;
+        for name in ["ends", "runs"] {
+            let mut spec = one("web:1");
+            spec["restartPolicy"] = json!("Never");
+            cluster.create(name, spec).await;
+        }
+        cluster.ready("runs").await;
+        cluster.status("ends", "Succeeded", |status| status["phase"] == "Succeeded").await;
+        agent.stop().await;
+
+        cluster.config.eviction_thresholds = "imagefs.available<1Ei".parse().expect("a threshold");
+        cluster.config.eviction_monitoring_period = Duration::from_millis(100);
+        let agent = cluster.start();
+        let status = cluster.status("runs", "Failed", failed).await;
+        let message = status["message"].as_str().unwrap_or_default().to_owned();
+        let wanted = "The node was low on resource: ephemeral-storage. Threshold quantity: 1Ei, available: ";
+        assert!(status["reason"] == "Evicted" && message.starts_with(wanted), "{status:#}");
+        assert!(cluster.images.purges.load(Ordering::SeqCst) > 0, "unused images went first");
+        let logs = std::fs::read_dir(cluster.data.path().join("pods")).expect("logs").flatten();
+        let has_logs = logs.map(|entry| entry.file_name().to_string_lossy().into_owned()).any(|name| name.starts_with("default_ends_"));
+        assert_eq!(has_logs, is_dedicated, "logs are on the node's disk");
+        let short = ["True", "KubeletHasDiskPressure", "kubelet has disk pressure"];
+        until("the node says so", async || of_node(&cluster, "DiskPressure").await == short).await;
+        let series = "kubelet_evictions{eviction_signal=\"imagefs.available\"}";
+        scraped(&cluster, "the eviction", |text| value(text, series) == Some(1)).await;
+        agent.stop().await;
+    }
 }

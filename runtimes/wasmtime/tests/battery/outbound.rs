@@ -16,7 +16,7 @@ const DENIED: i32 = 100 + 15;
 const REFUSED: i32 = 100 + 6;
 
 /// The Pod knows its own name, and there is no nameserver.
-fn in_pod(harness: &Wasmtime, network: &Network, component: &[u8], hosts: &[&str]) -> ContainerSpec {
+pub fn in_pod(harness: &Wasmtime, network: &Network, component: &[u8], hosts: &[&str]) -> ContainerSpec {
     let mut spec = spec(harness, component);
     spec.sandbox.network = Some(network.path());
     for (name, text) in [("hosts", "127.0.0.1 localhost\n127.0.0.1 shop.example\n"), ("resolv.conf", "nameserver 127.0.0.1\n")] {

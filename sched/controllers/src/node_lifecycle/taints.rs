@@ -100,6 +100,11 @@ mod tests {
                 Some(UNREACHABLE),
                 Some(vec!["example.com/mine:NoSchedule", "unreachable:NoSchedule", "unreachable:NoExecute"]),
             ),
+            (
+                node(&[("Ready", "True"), ("MemoryPressure", "True"), ("PIDPressure", "True")], json!([]), false),
+                None,
+                Some(vec!["memory-pressure:NoSchedule", "pid-pressure:NoSchedule"]),
+            ),
             (node(&[("Ready", "Unknown")], json!([]), false), None, Some(vec!["unreachable:NoSchedule"])),
             (
                 node(&[("Ready", "True")], json!([own, taint(UNREACHABLE, "NoSchedule"), taint(UNREACHABLE, "NoExecute")]), false),
