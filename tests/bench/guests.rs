@@ -1,4 +1,5 @@
-//! WASM guests: requests of `wasi:http`, and the first and later starts of a large component.
+//! WASM guests: requests of `wasi:http`, also to `wasmtime serve` with the same component, and the first and later starts of a large
+//! component.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -14,6 +15,7 @@ use crate::memory::shims;
 use crate::pods::{client, pod, ready};
 use crate::process::{Meter, cpu, pss_kib};
 use crate::report::{Table, mib};
+use crate::wasmtime_serve::WasmtimeServe;
 
 /// The image of the component that componentize-py makes.
 const PYTHON: &str = "bench/web-py:v1";
@@ -27,6 +29,10 @@ const REQUESTS_EACH: usize = 6_000;
 const WARM_UP: usize = 200;
 const PORT: u16 = 8_080;
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: web\r\n\r\n";
+/// The requests that an instance handles where instances are reused.
+const REUSE: &str = "1000";
+/// Options of wasmtime for its pool, as in `runtimes/wasmtime/src/settings.rs`. By its defaults, nothing of a memory or table stays mapped.
+const POOL: &str = "-Opooling-memory-keep-resident=131072,pooling-table-keep-resident=131072";
 
 /// Builds the component and gives it to the node.
 pub fn prepare(cluster: &Cluster) {
@@ -38,21 +44,8 @@ pub fn prepare(cluster: &Cluster) {
 pub async fn run(kubeconfig: &str, pid: u32) {
     let pods: Api<Pod> = Api::default_namespaced(client(kubeconfig).await);
     let table = Table::requests();
-    let reused = ("wasm.skiff.internal/http-instance-requests".to_owned(), "1000".to_owned());
-    for (what, annotations) in [("a new instance for each", None), ("1000 to an instance", Some([reused].into()))] {
-        let mut web = pod("web", "samples/web:latest", &[]);
-        web.metadata.annotations = annotations;
-        let (_, web) = ready(&pods, web).await;
-        let ip = web.status.and_then(|status| status.pod_ip).expect("an address");
-        let address = SocketAddr::new(ip.parse().expect("an address"), PORT);
-        let shim = shim();
-        tokio::task::spawn_blocking(move || requests(address, WARM_UP)).await.expect("answers");
-        let (meter, own) = (Meter::start(shim).await, cpu(std::process::id()));
-        tokio::task::spawn_blocking(move || requests(address, REQUESTS_EACH)).await.expect("answers");
-        let own = cpu(std::process::id()).saturating_sub(own);
-        table.answered(&meter.spent().await, own, what, CONNECTIONS * REQUESTS_EACH, &mib(pss_kib(shim)));
-        delete(&pods, "web").await;
-    }
+    of_skiff(&pods, &table).await;
+    of_wasmtime_serve(&table).await;
 
     let first = start(&pods, "python-first", PYTHON).await;
     // The optimized code is made in the background by another process.
@@ -67,6 +60,44 @@ pub async fn run(kubeconfig: &str, pid: u32) {
     let table = Table::latency();
     table.took("Python component (componentize-py), created to Ready, never compiled before", vec![first]);
     table.took("Python component, created to Ready, compiled before", later);
+}
+
+/// Requests to a Pod.
+async fn of_skiff(pods: &Api<Pod>, table: &Table) {
+    let reused = ("wasm.skiff.internal/http-instance-requests".to_owned(), REUSE.to_owned());
+    for (what, annotations) in [("a new instance for each".to_owned(), None), (format!("{REUSE} to an instance"), Some([reused].into()))] {
+        let mut web = pod("web", "samples/web:latest", &[]);
+        web.metadata.annotations = annotations;
+        let (_, web) = ready(pods, web).await;
+        let ip = web.status.and_then(|status| status.pod_ip).expect("an address");
+        let address = SocketAddr::new(ip.parse().expect("an address"), PORT);
+        measure(table, &format!("Skiff: {what}"), shim(), address).await;
+        delete(pods, "web").await;
+    }
+}
+
+/// The same requests to `wasmtime serve`, with its default settings and with the pool of Skiff's.
+async fn of_wasmtime_serve(table: &Table) {
+    let serve = WasmtimeServe::prepare("web.wasm");
+    let name = serve.name();
+    for (what, reuse, options) in [
+        ("a new instance for each", "1", &[][..]),
+        ("a new instance for each, Skiff's pool", "1", &[POOL]),
+        (format!("{REUSE} to an instance").as_str(), REUSE, &[]),
+    ] {
+        let reuse = format!("--max-instance-reuse-count={reuse}");
+        let server = serve.start(&[&[reuse.as_str()], options].concat());
+        measure(table, &format!("{name}: {what}"), server.pid(), server.address).await;
+    }
+}
+
+/// Measures a server that is one process.
+async fn measure(table: &Table, what: &str, server: u32, address: SocketAddr) {
+    tokio::task::spawn_blocking(move || requests(address, WARM_UP)).await.expect("answers");
+    let (meter, own) = (Meter::start(server).await, cpu(std::process::id()));
+    tokio::task::spawn_blocking(move || requests(address, REQUESTS_EACH)).await.expect("answers");
+    let own = cpu(std::process::id()).saturating_sub(own);
+    table.answered(&meter.spent().await, own, what, CONNECTIONS * REQUESTS_EACH, &mib(pss_kib(server)));
 }
 
 /// The time from the creation of a Pod until it is ready. The Pod is removed.

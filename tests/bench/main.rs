@@ -23,6 +23,7 @@ mod process;
 mod report;
 mod scale;
 mod sched;
+mod wasmtime_serve;
 
 use std::io::Read as _;
 use std::process::{ExitCode, Stdio};

@@ -22,10 +22,10 @@ impl Table {
         Self
     }
 
-    /// HTTP requests to a container.
+    /// HTTP requests to a server of one process.
     pub fn requests() -> Self {
         println!(
-            "\n| requests on 32 connections | number | wall | a second | container's CPU each | load's CPU each | container's memory (PSS) |"
+            "\n| requests on 32 connections | number | wall | a second | server's CPU each | load's CPU each | server's memory (PSS) |"
         );
         println!("|---|---:|---:|---:|---:|---:|---:|");
         Self
@@ -50,7 +50,7 @@ impl Table {
         );
     }
 
-    /// A row of [`Table::requests`]: what the container took for `count` requests, the CPU time of the load, and the memory afterwards.
+    /// A row of [`Table::requests`]: what the server took for `count` requests, the CPU time of the load, and the memory afterwards.
     pub fn answered(&self, spent: &Spent, load: Duration, what: &str, count: usize, memory: &str) {
         let units = count as f64;
         let (wall, each, a_second) = (human(spent.wall), human(spent.cpu.div_f64(units)), units / spent.wall.as_secs_f64());

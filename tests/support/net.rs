@@ -53,6 +53,22 @@ impl Net {
         nets
     }
 
+    /// A namespace behind a new bridge in the caller's own namespace, as that of a Pod is. The bridge stays until the caller's namespace is
+    /// removed, so there can be one.
+    pub fn behind_bridge() -> Self {
+        let net = Self::bare("192.168.79.2");
+        let here = |args: &[&str]| drop(run(Command::new("ip").args(args), None).ok());
+        here(&["link", "add", "beside", "type", "bridge"]);
+        here(&["addr", "add", "192.168.79.1/24", "dev", "beside"]);
+        here(&["link", "set", "beside", "addrgenmode", "none"]);
+        here(&["link", "set", "beside", "up"]);
+        here(&["link", "add", "beside1", "type", "veth", "peer", "name", "uplink", "netns", &net.name]);
+        here(&["link", "set", "beside1", "master", "beside", "up"]);
+        net.ip_ok(&["addr", "add", "192.168.79.2/24", "dev", "uplink"]);
+        net.ip_ok(&["link", "set", "uplink", "up"]);
+        net
+    }
+
     fn bare(ip: &str) -> Self {
         let name = format!("skit-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         run(Command::new("ip").args(["netns", "add", &name]), None).ok();

@@ -4,10 +4,12 @@
 mod clients;
 mod machine;
 mod toolchains;
+mod wasmtime;
 
 pub use clients::clients;
 pub use machine::machine;
 pub use toolchains::toolchains;
+pub use wasmtime::wasmtime;
 
 use std::path::PathBuf;
 use std::process::Command;
