@@ -86,7 +86,7 @@ async fn of_wasmtime_serve(table: &Table) {
         (format!("{REUSE} to an instance").as_str(), REUSE, &[]),
     ] {
         let reuse = format!("--max-instance-reuse-count={reuse}");
-        let server = serve.start(&[&[reuse.as_str()], options].concat());
+        let server = serve.start(&[&[reuse.as_str()][..], options].concat());
         measure(table, &format!("{name}: {what}"), server.pid(), server.address).await;
     }
 }

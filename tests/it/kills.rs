@@ -315,7 +315,9 @@ impl Life<'_> {
         let deleted = if with_namespace { format!("namespace {NAMESPACE}") } else { format!("pod {}", self.subject.name) };
         self.kubectl.ok(&format!("delete {deleted} --wait=false --ignore-not-found"));
         self.until("is gone", |life| {
-            let left = life.kubectl.ok("get pods -o name") + &life.kubectl.ok(&format!("get {deleted} -o name --ignore-not-found"));
+            let pods = life.kubectl.ok("get pods -o name");
+            let namespace_next = pods.is_empty() && with_namespace;
+            let left = if namespace_next { life.kubectl.ok(&format!("get {deleted} -o name --ignore-not-found")) } else { pods };
             if left.is_empty() && life.agent.shims().is_empty() { Ok(()) } else { Err(left) }
         });
         if self.subject.name == "pulled" && self.agent.skiff(&["image", "list"]).ok().contains(OPEN) {

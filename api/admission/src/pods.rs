@@ -42,7 +42,8 @@ pub fn limits(spec: &Value) -> Amounts {
 
 /// The requests of a Pod whose resize may be under way: the largest of what the spec requests, what the node allocated, and what the
 /// containers and the Pod as a whole have. The spec of an infeasible resize does not count (upstream's `PodRequests` with
-/// `UseStatusResources`).
+/// `UseStatusResources`), but a condition of an earlier generation is about another spec. The scheduler (`sched_framework::PodInfo`) and
+/// the node (`node_agent::resize`) have the same rule.
 pub fn requests_in_use(pod: &Value) -> Amounts {
     in_use(pod, "requests")
 }
@@ -59,22 +60,27 @@ pub fn of_container(container: &Value, which: &str) -> Amounts {
 
 fn in_use(pod: &Value, which: &str) -> Amounts {
     let (spec, status) = (spec(pod), pod.get("status").unwrap_or(&Value::Null));
-    let is_infeasible = json::list(status, "conditions")
-        .iter()
-        .any(|condition| json::text(condition, "type") == "PodResizePending" && json::text(condition, "reason") == "Infeasible");
+    let generation = pod.pointer("/metadata/generation").and_then(Value::as_i64);
+    let is_infeasible = json::list(status, "conditions").iter().any(|condition| {
+        let is_of_spec = condition.get("observedGeneration").and_then(Value::as_i64) == generation;
+        is_of_spec && json::text(condition, "type") == "PodResizePending" && json::text(condition, "reason") == "Infeasible"
+    });
     let largest = |specified: Amounts, status: Option<&Value>| {
         let allocated = status.and_then(|status| status.get("allocatedResources")).filter(|_| which == "requests");
-        let actual = status.and_then(|status| status.get("resources")?.get(which));
-        let mut largest = if is_infeasible && allocated.or(actual).is_some() { Amounts::new() } else { specified };
+        let resources = status.and_then(|status| status.get("resources"));
+        // The node may report that there are no limits.
+        let is_reported = allocated.or(resources).is_some();
+        let actual = resources.and_then(|resources| resources.get(which));
+        let mut largest = if is_infeasible && is_reported { Amounts::new() } else { specified };
         for list in [allocated, actual] {
             amount::raise(&mut largest, &amount::list(list));
         }
         largest
     };
     let of_container = |container: &Value| {
-        let statuses = ["containerStatuses", "initContainerStatuses"].into_iter().flat_map(|field| json::list(status, field));
+        let mut statuses = ["containerStatuses", "initContainerStatuses"].into_iter().flat_map(|field| json::list(status, field));
         let name = json::text(container, "name");
-        largest(self::of_container(container, which), statuses.into_iter().find(|status| json::text(status, "name") == name))
+        largest(self::of_container(container, which), statuses.find(|status| json::text(status, "name") == name))
     };
     let specified = self::of_container(spec, which);
     let mut pod_level = largest(specified.clone(), Some(status));
@@ -242,5 +248,27 @@ mod tests {
         }
         assert_eq!(amounts(&container, &status("9", "9"), ""), [Some(3000); 2], "containers count for Pods without resources of their own");
         assert_eq!(amounts(&container, &json!({}), "Infeasible"), [Some(3000); 2], "without a status there is only the spec");
+        let unlimited = json!({ "containerStatuses": [{ "name": "c", "resources": { "requests": { "cpu": "1" } } }] });
+        assert_eq!(amounts(&container, &unlimited, "Infeasible"), [Some(1000), None], "it would add a limit");
+    }
+
+    #[test]
+    fn a_verdict_on_an_earlier_spec_does_not_count() {
+        let cpu = |n: &str| json!({ "requests": { "cpu": n }, "limits": { "cpu": n } });
+        let pod = |generation: i64, observed: Value| {
+            json!({
+                "metadata": { "generation": generation },
+                "spec": { "containers": [{ "name": "c", "resources": cpu("3") }] },
+                "status": {
+                    "conditions": [{ "type": "PodResizePending", "reason": "Infeasible", "observedGeneration": observed }],
+                    "containerStatuses": [{ "name": "c", "allocatedResources": { "cpu": "1" }, "resources": cpu("1") }],
+                },
+            })
+        };
+        for (generation, observed, wanted) in [(2, json!(2), 1000), (3, json!(2), 3000), (2, Value::Null, 3000)] {
+            let pod = pod(generation, observed.clone());
+            let amounts = [requests_in_use(&pod), limits_in_use(&pod)].map(|list| list.get("cpu").copied());
+            assert_eq!(amounts, [Some(wanted); 2], "generation {generation}, observed {observed}");
+        }
     }
 }

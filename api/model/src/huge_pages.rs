@@ -1,5 +1,10 @@
 //! Huge pages as resources: the kernel reserves them by size, and each size is a resource such as `hugepages-2Mi`.
 
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::PodSpec;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
 use crate::quantity;
 
 /// The first part of the resources' names.
@@ -26,6 +31,36 @@ pub fn resource(page_bytes: u64) -> String {
 /// The text of a number of bytes, as upstream writes amounts of huge pages.
 pub fn bytes_text(bytes: u64) -> String {
     quantity::binary_text(i128::from(bytes) * NANO)
+}
+
+/// The bytes of huge pages in a list of resources, by the bytes of a page.
+pub fn amounts(list: &BTreeMap<String, Quantity>) -> BTreeMap<u64, u64> {
+    let amount = |(name, quantity): (&String, &Quantity)| {
+        let bytes = u64::try_from(quantity::value(&quantity.0).ok()?).ok()?;
+        Some((page_bytes(name)?, bytes))
+    };
+    list.iter().filter_map(amount).collect()
+}
+
+/// The bytes of huge pages that a Pod may have, by the bytes of a page: the limits of `spec.resources`, else those of all containers
+/// together, plus the overhead. As upstream, init containers are added too: pages that they leave in a volume count for the Pod after
+/// their end.
+pub fn limits_of_pod(spec: &PodSpec) -> BTreeMap<u64, u64> {
+    let mut sum = BTreeMap::new();
+    let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
+    for limits in containers.filter_map(|container| container.resources.as_ref()?.limits.as_ref()) {
+        add(&mut sum, amounts(limits));
+    }
+    sum.extend(spec.resources.iter().filter_map(|resources| resources.limits.as_ref()).flat_map(amounts));
+    add(&mut sum, spec.overhead.as_ref().map(amounts).unwrap_or_default());
+    sum
+}
+
+fn add(sum: &mut BTreeMap<u64, u64>, more: BTreeMap<u64, u64>) {
+    for (page_bytes, bytes) in more {
+        let present = sum.entry(page_bytes).or_default();
+        *present = present.saturating_add(bytes);
+    }
 }
 
 #[cfg(test)]

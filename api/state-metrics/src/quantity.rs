@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use api_model::format::qualified_name;
+use api_model::huge_pages::is_huge_page;
 use api_model::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use api_model::quantity;
 
@@ -45,7 +46,7 @@ pub(crate) fn unit(name: &str) -> Option<&'static str> {
     match name {
         "cpu" => Some("core"),
         "memory" | "storage" | "ephemeral-storage" => Some("byte"),
-        name if name.starts_with("hugepages-") || name.starts_with("attachable-volumes-") => Some("byte"),
+        name if is_huge_page(name) || name.starts_with("attachable-volumes-") => Some("byte"),
         name if is_extended(name) => Some("integer"),
         _ => None,
     }

@@ -102,14 +102,14 @@ fn enough_scalars(
     is_managed: &dyn Fn(&str) -> bool,
 ) -> Result<(), Rejection> {
     let allocatable = node.and_then(|node| node.status.as_ref()?.allocatable.as_ref());
-    let capacity = |name: &str| match is_huge_page(name) {
-        true => {
-            // Another text of the same size is another resource, of which no node has any.
-            let size = huge_pages::page_bytes(name).filter(|size| huge_pages::resource(*size) == name);
-            let bytes = size.and_then(|size| pages.get(&size)).copied().unwrap_or(0);
-            Some(i64::try_from(bytes).unwrap_or(i64::MAX))
+    let capacity = |name: &str| {
+        if !is_huge_page(name) {
+            return quantity::value(&allocatable?.get(name)?.0).ok();
         }
-        false => quantity::value(&allocatable?.get(name)?.0).ok(),
+        // Another text of the same size is another resource, of which no node has any.
+        let size = huge_pages::page_bytes(name).filter(|size| huge_pages::resource(*size) == name);
+        let bytes = size.and_then(|size| pages.get(&size)).copied().unwrap_or(0);
+        Some(i64::try_from(bytes).unwrap_or(i64::MAX))
     };
     for (name, &requested) in demand.scalars.iter().filter(|(name, requested)| **requested > 0 && !is_managed(name)) {
         let Some(capacity) = capacity(name) else { continue };

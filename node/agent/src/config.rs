@@ -72,6 +72,8 @@ pub struct Config {
     pub sys_dir: PathBuf,
     /// The directory in which the kernel shows the machine's memory and the number of its processes.
     pub proc_dir: PathBuf,
+    /// The directory in which the kernel shows its huge pages by size, over all NUMA nodes.
+    pub huge_pages_dir: PathBuf,
     /// The duration of the node's Lease.
     pub lease_duration: Duration,
     /// How often the Lease is renewed.
@@ -168,6 +170,7 @@ impl Config {
             device_plugin_dir: None,
             sys_dir: PathBuf::from("/sys/devices/system"),
             proc_dir: PathBuf::from("/proc"),
+            huge_pages_dir: PathBuf::from("/sys/kernel/mm/hugepages"),
             lease_duration: Duration::from_secs(40),
             lease_renew: Duration::from_secs(10),
             status_check: Duration::from_secs(10),

@@ -13,7 +13,7 @@ pub(crate) const RUNTIME: &str = "runtime";
 pub(crate) const NO_POD_RANGE: &str =
     "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:the node has no Pod range yet";
 /// The problem of a node whose containers have not been listed yet; upstream's words.
-const NOT_LISTED: &str = "container runtime status check may not have completed yet";
+pub(crate) const NOT_LISTED: &str = "container runtime status check may not have completed yet";
 
 /// Why the node cannot run Pods, as its Ready condition reports; `None` when it can.
 #[derive(Default)]

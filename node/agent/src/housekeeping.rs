@@ -7,7 +7,7 @@ use runtimes_contract::ContainerId;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::chain;
-use crate::image_gc::collect_images;
+use crate::image_gc::ImageGc;
 use crate::layout::PodName;
 use crate::logs::rotate::{self, RotateError};
 use crate::node::{Entry, Node};
@@ -18,6 +18,7 @@ pub(crate) async fn run(node: Arc<Node>, cancel: CancellationToken) {
     let period = node.config.housekeeping;
     let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + period, period);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut image_gc = ImageGc::default();
     loop {
         tokio::select! {
             () = cancel.cancelled() => return,
@@ -25,7 +26,7 @@ pub(crate) async fn run(node: Arc<Node>, cancel: CancellationToken) {
         }
         rotate_logs(&node).await;
         let (high, low) = node.config.image_gc_percent;
-        collect_images(&node, high, low).await;
+        image_gc.collect(&node, high, low).await;
     }
 }
 

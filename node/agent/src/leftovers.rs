@@ -52,6 +52,7 @@ impl Leftovers {
     /// says why.
     pub(crate) async fn until_listed(node: &Node, health: &Health) -> Self {
         let mut retry = RETRY;
+        let mut logged: Option<String> = None;
         loop {
             node.pulse.beat();
             let problem = match Self::find(node).await {
@@ -61,7 +62,10 @@ impl Leftovers {
                 }
                 Err(error) => chain(&error),
             };
-            tracing::warn!(problem, "what an earlier agent left is not listed yet");
+            if logged.as_ref() != Some(&problem) {
+                tracing::warn!(problem, "what an earlier agent left is not listed yet");
+                logged = Some(problem.clone());
+            }
             health.set(health::RUNTIME, Some(problem));
             tokio::time::sleep(retry).await;
             retry = (retry * 2).min(RETRY_MAX);

@@ -327,7 +327,10 @@ fn make_node(
         private_dir(&path).map_err(|source| AgentError::Io { doing: "making", path, source })?;
     }
     let cgroups = if config.cgroups { Some(Cgroups::detect().map_err(|error| AgentError::Cgroups(chain(&error)))?) } else { None };
-    let machine = Machine::read(&config.data_dir, &config.sys_dir, &config.proc_dir);
+    let machine = Machine::read(&config.data_dir, &config.sys_dir, &config.proc_dir, &config.huge_pages_dir);
+    if let Some(cgroups) = &cgroups {
+        machine.warn_of_unlimited_huge_pages(cgroups);
+    }
     machine.check_reservation(config.reserved)?;
     let cpu_manager = CpuManager::open(&config.cpu_manager, config.reserved.0, &config.sys_dir, layout.cpu_manager_state())?;
     if cpu_manager.is_some() && cgroups.as_ref().is_some_and(|cgroups| !cgroups.has_cpusets()) {

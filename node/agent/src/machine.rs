@@ -1,5 +1,7 @@
 //! Properties of the machine, read from `/proc` and the file system.
 
+mod huge_pages;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read as _;
@@ -9,16 +11,12 @@ use std::time::Duration;
 
 use nix::unistd::{SysconfVar, sysconf};
 use node_volumes::Allocatable;
+use runtimes_host::cgroup::Cgroups;
 use runtimes_host::process::boot_id;
 
 use crate::cpu_manager::CpuSet;
 use crate::error::AgentError;
 use crate::eviction::Thresholds;
-
-mod huge_pages;
-
-/// The kernel's huge pages by size, over all NUMA nodes.
-const HUGE_PAGES_DIR: &str = "/sys/kernel/mm/hugepages";
 
 /// Room for all of `/proc/meminfo`, in bytes.
 const MEMINFO_SIZE: usize = 4_096;
@@ -63,9 +61,9 @@ pub(crate) struct FileSystem {
 }
 
 impl Machine {
-    /// Reads the machine; a fact that cannot be read is empty. `data_dir` is on the disk that Pods use, `sys_dir` has the CPUs, `proc_dir` the
-    /// memory and the limits of processes.
-    pub(crate) fn read(data_dir: &Path, sys_dir: &Path, proc_dir: &Path) -> Self {
+    /// Reads the machine; a fact that cannot be read is empty. `data_dir` is on the disk that Pods use, `sys_dir` has the CPUs, `proc_dir`
+    /// has the memory and the limits of processes, `huge_pages_dir` has the huge pages.
+    pub(crate) fn read(data_dir: &Path, sys_dir: &Path, proc_dir: &Path, huge_pages_dir: &Path) -> Self {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
         let os_release = text("/etc/os-release");
         let pretty = os_release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
@@ -73,7 +71,7 @@ impl Machine {
             cpus: count_cpus(&fs::read_to_string(sys_dir.join("cpu/online")).unwrap_or_default()),
             memory_bytes: Memory::read(proc_dir).total,
             disk_bytes: disk(data_dir).0,
-            huge_pages: huge_pages::read(Path::new(HUGE_PAGES_DIR)),
+            huge_pages: huge_pages::read(huge_pages_dir),
             kernel: text("/proc/sys/kernel/osrelease"),
             os_image: pretty.unwrap_or("Linux").trim_matches('"').to_owned(),
             machine_id: text("/etc/machine-id"),
@@ -104,6 +102,16 @@ impl Machine {
         match [cpu, memory].into_iter().find(|(_, reserved, capacity)| reserved > capacity) {
             Some((resource, reserved, capacity)) => Err(AgentError::Reservation { resource, reserved, capacity }),
             None => Ok(()),
+        }
+    }
+
+    /// Warns when the machine has huge pages that its cgroups do not limit. As upstream, the node starts.
+    pub(crate) fn warn_of_unlimited_huge_pages(&self, cgroups: &Cgroups) {
+        if self.huge_pages.values().any(|bytes| *bytes > 0) && !cgroups.limits_huge_pages() {
+            tracing::warn!(
+                "containers can use huge pages without limits: the cgroup controller hugetlb is missing, or it is in a unified hierarchy \
+                 beside those of v1 that is not at /sys/fs/cgroup/unified"
+            );
         }
     }
 }
@@ -246,7 +254,8 @@ mod tests {
 
     #[test]
     fn this_machine_is_one() {
-        let machine = Machine::read(Path::new("/nowhere/at/all"), Path::new("/sys/devices/system"), Path::new("/proc"));
+        let absent = Path::new("/nowhere/at/all");
+        let machine = Machine::read(absent, Path::new("/sys/devices/system"), Path::new("/proc"), absent);
         let milli = i64::try_from(machine.cpus).expect("few") * 1_000;
         assert!(machine.check_reservation((milli, 1)).is_ok() && machine.check_reservation((0, i64::MAX)).is_err());
         let error = machine.check_reservation((milli + 1, 0)).expect_err("too much").to_string();

@@ -64,6 +64,9 @@ pub(crate) struct PodRecord {
     pub(crate) allocation: Allocation,
     /// `spec.resources` as the Pod's cgroup has them.
     pub(crate) pod_level: Option<Box<ResourceRequirements>>,
+    /// The latest of these that the containers had too. The status shows their memory until a resize is over, so that an agent that is
+    /// restarted meanwhile resumes it: the status of a container does not say which limits it has of the whole Pod.
+    pub(crate) pod_level_in_use: Option<Box<ResourceRequirements>>,
     /// Why these are not the resources of the spec yet.
     pub(crate) pending: Option<Pending>,
     /// Whether the running containers have their allocated resources.
@@ -214,6 +217,7 @@ impl PodRecord {
             .collect();
         let started_at = pod.status.as_ref().and_then(|status| status.start_time.as_ref()).map_or(now, |time| time.0);
         let allocation = resize::remembered(pod);
+        let is_resizing = resize::was_in_progress(pod);
         let mut pod_record = Self {
             sandbox: SandboxState::Absent,
             pause: None,
@@ -233,10 +237,12 @@ impl PodRecord {
             started_at,
             faults: Backoff::default(),
             pod_level: allocation.pod_level.clone(),
+            pod_level_in_use: allocation.pod_level.clone(),
             allocation,
             pending: resize::reported_pending(pod),
-            resize: Resize::Settled,
-            resizing: false,
+            // The cgroups may have more or less than the status.
+            resize: if is_resizing { Resize::Due { until: now, fault: None } } else { Resize::Settled },
+            resizing: is_resizing,
         };
         pod_record.add_ephemeral(pod);
         pod_record
@@ -308,19 +314,90 @@ impl PodRecord {
         !is_set || pod.spec.iter().any(|spec| container::all(spec).any(|(_, container)| lags(spec, container)))
     }
 
-    /// The resources that the Pod has as a whole, those of a resize only once they are set. After a restart of the agent they tell which
-    /// ones `spec.resources` was allocated.
+    /// The resources that the Pod has as a whole. The memory of a resize of the whole Pod counts only once the resize is over, its CPU once
+    /// all running containers have theirs. After a restart of the agent they tell which ones `spec.resources` was allocated.
     pub(crate) fn total(&self, pod: &Pod) -> Option<ResourceRequirements> {
         if !self.lags(pod) {
             return resources::total(pod);
         }
         let running = self.containers.iter().filter_map(|(name, record)| Some((name, record.alive()?)));
         let has = running.map(|(name, alive)| (name.clone(), Box::new(alive.resources.own.clone()))).collect();
-        resources::total(&resize::with_resources(pod, &has, self.pod_level.as_deref()))
+        let in_use = self.pod_level_in_use.as_deref();
+        let with_cpu = self.pod_level.as_deref().filter(|_| !self.lags_in_cpu(pod)).map(|pod_level| {
+            let memory = in_use.cloned().unwrap_or_default();
+            resources::with_memory_of(pod_level, &memory)
+        });
+        resources::total(&resize::with_resources(pod, &has, with_cpu.as_ref().or(in_use)))
+    }
+
+    /// Whether a running container lacks its allocated CPU.
+    fn lags_in_cpu(&self, pod: &Pod) -> bool {
+        let lags = |spec: &PodSpec, container: &Container| {
+            let alive = self.container(&container.name).and_then(ContainerRecord::alive);
+            alive.is_some_and(|alive| alive.resources.change(spec, container).cpu)
+        };
+        pod.spec.iter().any(|spec| container::all(spec).any(|(_, container)| lags(spec, container)))
     }
 
     /// Whether a process of the Pod runs or may start to run.
     pub(crate) fn anything_runs(&self) -> bool {
         self.containers.values().any(|record| matches!(record.run, InstanceState::Running(_) | InstanceState::Starting { .. }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use runtimes_contract::{ContainerId, User};
+    use serde_json::json;
+
+    use super::*;
+    use crate::container::resources::InstanceResources;
+
+    fn pod(cpu: &str, memory: &str) -> Pod {
+        let resources = json!({"limits": {"cpu": cpu, "memory": memory}});
+        serde_json::from_value(json!({"spec": {"resources": resources, "containers": [{"name": "c"}]}})).expect("a pod")
+    }
+
+    fn whole(pod: &Pod) -> ResourceRequirements {
+        pod.spec.as_ref().and_then(|spec| spec.resources.clone()).expect("resources")
+    }
+
+    #[test]
+    fn the_cpu_of_a_whole_pod_is_reported_before_its_memory() {
+        let (before, wish, part) = (pod("1", "64Mi"), pod("2", "32Mi"), pod("2", "64Mi"));
+        let limits = |has: &Pod| {
+            let mut pod_record = PodRecord::new(&before, Timestamp::UNIX_EPOCH);
+            pod_record.pod_level = Some(Box::new(whole(&part)));
+            pod_record.resize = Resize::Due { until: Timestamp::UNIX_EPOCH, fault: Some("below its use".to_owned()) };
+            pod_record.containers.get_mut("c").expect("a record").run = InstanceState::Running(RunningInstance {
+                id: ContainerId("c".to_owned()),
+                handler: String::new(),
+                attempt: 0,
+                started_at: Timestamp::UNIX_EPOCH,
+                image_id: String::new(),
+                hash: String::new(),
+                resources: InstanceResources::new(ResourceRequirements::default(), Some(&whole(has))),
+                user: User::default(),
+                startup_ok: true,
+                readiness_ok: true,
+                hooked: true,
+                condemned: None,
+                stopping: false,
+                replaced: false,
+            });
+            pod_record.total(&wish).and_then(|total| total.limits).map(|limits| json!(limits))
+        };
+        assert_eq!(limits(&before), Some(json!({"cpu": "1", "memory": "64Mi"})), "the container has less CPU");
+        assert_eq!(limits(&part), Some(json!({"cpu": "2", "memory": "64Mi"})));
+    }
+
+    #[test]
+    fn an_agent_goes_on_with_the_resize_of_the_agent_before() {
+        let mut resized = pod("1", "64Mi");
+        assert_eq!(PodRecord::new(&resized, Timestamp::UNIX_EPOCH).resize, Resize::Settled);
+        let status = json!({"conditions": [{"type": "PodResizeInProgress", "status": "True"}]});
+        resized.status = Some(serde_json::from_value(status).expect("a status"));
+        let pod_record = PodRecord::new(&resized, Timestamp::UNIX_EPOCH);
+        assert_eq!((pod_record.resize, pod_record.resizing), (Resize::Due { until: Timestamp::UNIX_EPOCH, fault: None }, true));
     }
 }

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::chain;
-use crate::health::Health;
+use crate::health::{Health, NOT_LISTED};
 use crate::node::Node;
 use crate::routes::pod_cidr;
 use events::NodeEvent;
@@ -33,7 +33,7 @@ const RETRY_MAX: Duration = Duration::from_secs(7);
 const DEVICES_PAUSE: Duration = Duration::from_secs(1);
 /// How long the cache may be behind an answer of the API.
 const CACHE_LAG_MAX: Duration = Duration::from_secs(5);
-/// How long a node that starts again may take before it reports that it is not ready.
+/// How long a node that starts again may take before it reports that it is not ready. The first list of the containers may take longer.
 const RETURN_LIMIT: Duration = Duration::from_secs(5);
 
 /// Registers the Node object and updates it.
@@ -42,6 +42,8 @@ pub(crate) struct Registrar {
     health: Arc<Health>,
     port: u16,
     nodes: Api<ApiNode>,
+    /// The UID of the registered Node, for its Lease.
+    uid: watch::Sender<String>,
     /// The status last written, without its heartbeat times, and when.
     written: Option<(Value, Instant)>,
     /// The Node as the API answered last.
@@ -55,32 +57,33 @@ pub(crate) struct Registrar {
 
 impl Registrar {
     pub(crate) fn new(node: Arc<Node>, health: Arc<Health>, port: u16) -> Self {
-        let nodes = Api::all(node.client.clone());
+        let (nodes, uid) = (Api::all(node.client.clone()), watch::Sender::new(String::new()));
         let (written, answered, images) = (None, None, ImageList::default());
-        Self { node, health, port, nodes, written, answered, is_cached: false, was_unschedulable: false, images }
+        Self { node, health, port, nodes, uid, written, answered, is_cached: false, was_unschedulable: false, images }
     }
 
     /// Registers, then updates the status and the Lease until cancelled.
     pub(crate) async fn run(mut self, cancel: CancellationToken) {
+        // Beside the registration, which may wait for the list of the containers.
+        let lease = lease::renew(self.node.clone(), self.uid.subscribe());
         let work = async {
-            let node = self.register().await;
-            let lease = lease::renew(self.node.clone(), node.metadata.uid.clone().unwrap_or_default());
-            tokio::join!(lease, self.keep());
+            self.register().await;
+            self.keep().await;
         };
         tokio::select! {
             () = cancel.cancelled() => {}
-            () = work => {}
+            ((), ()) = futures::future::join(lease, work) => {}
         }
     }
 
     /// Creates the Node, or reads the existing one. Tries until it succeeds.
-    async fn register(&mut self) -> Arc<ApiNode> {
+    async fn register(&mut self) {
         let mut retry = RETRY;
         loop {
             match self.try_register().await {
-                Ok(node) => {
+                Ok(()) => {
                     tracing::info!(node = self.node.config.node_name, "node registered");
-                    return node;
+                    return;
                 }
                 Err(error) => tracing::warn!(error = chain(&error), "node not registered yet"),
             }
@@ -89,7 +92,7 @@ impl Registrar {
         }
     }
 
-    async fn try_register(&mut self) -> Result<Arc<ApiNode>, kube::Error> {
+    async fn try_register(&mut self) -> Result<(), kube::Error> {
         let facts = self.facts().await;
         let wanted = object::node(&self.node.config, &facts, None);
         let name = &self.node.config.node_name;
@@ -106,11 +109,11 @@ impl Registrar {
         };
         let node = Arc::new(node);
         (self.answered, self.is_cached) = (Some(Arc::new(trimmed((*node).clone()))), false);
+        self.uid.send_replace(node.metadata.uid.clone().unwrap_or_default());
         if pod_cidr(&node).is_some() {
             self.until_well().await;
         }
-        self.write(Some(&node)).await?;
-        Ok(node)
+        self.write(Some(node)).await
     }
 
     fn record(&self, events: impl IntoIterator<Item = NodeEvent>) {
@@ -118,15 +121,16 @@ impl Registrar {
     }
 
     /// A node that was ready before the agent started again stays ready: a status that is not ready for the moment in which the
-    /// network is restored and the containers are listed would remove its Pods from their Services.
+    /// network is restored and the containers are listed would remove its Pods from their Services. A list that is slow is waited for, one
+    /// that has failed is not.
     async fn until_well(&self) {
-        let well = async {
-            while self.health.text().is_some() {
-                self.health.changed.notified().await;
+        let began = Instant::now();
+        while let Some(problem) = self.health.text() {
+            let limit = if problem == NOT_LISTED { self.node.config.lease_duration / 2 } else { RETURN_LIMIT };
+            if tokio::time::timeout_at(began + limit, self.health.changed.notified()).await.is_err() {
+                tracing::warn!(problem, "the node is not ready yet");
+                return;
             }
-        };
-        if tokio::time::timeout(RETURN_LIMIT, well).await.is_err() {
-            tracing::warn!(problem = self.health.text(), "the node is not ready yet");
         }
     }
 
@@ -148,7 +152,7 @@ impl Registrar {
                 continue;
             }
             let present = newest(cached, self.recent_answer());
-            if let Err(error) = self.write(present.as_deref()).await {
+            if let Err(error) = self.write(present).await {
                 tracing::warn!(error = chain(&error), "node status not written");
                 if matches!(&error, kube::Error::Api(status) if status.code == 404) {
                     self.register_again().await;
@@ -181,7 +185,11 @@ impl Registrar {
         self.register().await;
     }
 
-    async fn write(&mut self, present: Option<&ApiNode>) -> Result<(), kube::Error> {
+    /// Writes the status if it is due. `present` is the Node that the status is compared with.
+    async fn write(&mut self, present: Option<Arc<ApiNode>>) -> Result<(), kube::Error> {
+        // An event is the difference to what the node wrote last. A cache that is behind would have it recorded again.
+        let before = newest(present.clone(), self.answered.clone());
+        let (before, present) = (before.as_deref(), present.as_deref());
         let (pulse, age_max) = (&self.node.pulse, self.node.config.sync_loop_max);
         // The same text for as long as it lasts: each change of the health is written at once.
         let stands_still = || format!("Pod manager is not healthy: it has not been active for more than {age_max:?}");
@@ -191,9 +199,9 @@ impl Registrar {
         let status = serde_json::to_value(&wanted.status).unwrap_or_default();
         let bare = object::without_heartbeats(&status);
         let due = |(last, at): &(Value, Instant)| *last != bare || at.elapsed() >= self.node.config.status_report;
-        if let Some(present) = present {
-            self.record(events::of_schedulability(self.was_unschedulable, present));
-            self.was_unschedulable = events::is_unschedulable(present);
+        if let Some(before) = before {
+            self.record(events::of_schedulability(self.was_unschedulable, before));
+            self.was_unschedulable = events::is_unschedulable(before);
         }
         let fresh = !self.written.as_ref().is_none_or(due) && present.is_none_or(|present| object::says_the_same(present, &wanted));
         if fresh {
@@ -201,7 +209,7 @@ impl Registrar {
         }
         let patch = Patch::Strategic(object::status_patch(status, present, &wanted));
         let answer = self.nodes.patch_status(&self.node.config.node_name, &PatchParams::default(), &patch).await?;
-        self.record(events::of_status(present, &wanted));
+        self.record(events::of_status(before, &wanted));
         (self.written, self.answered) = (Some((bare, Instant::now())), Some(Arc::new(trimmed(answer))));
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodSpec, ResourceRequirements};
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodCondition, PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use node_volumes::Allocatable;
 
@@ -15,6 +15,8 @@ use crate::admit::{self, Demand};
 use crate::container::resources::InstanceResources;
 use crate::container::{self, resources};
 
+/// The condition of a Pod that does not have its allocated resources yet.
+const IN_PROGRESS: &str = "PodResizeInProgress";
 /// The condition of a Pod that does not get the resources of its spec, and its reasons.
 const PENDING: &str = "PodResizePending";
 const INFEASIBLE: &str = "Infeasible";
@@ -93,19 +95,27 @@ fn recall(list: &mut Option<ResourceList>, reported: Option<&ResourceList>) {
     });
 }
 
-/// Why an earlier agent did not allocate the resources of the spec, from the Pod's status.
+/// Why an earlier agent did not allocate the resources of the spec, from the Pod's status. A condition of an earlier generation is about
+/// another spec. Admission (`api_admission::pods`) and the scheduler (`sched_framework::PodInfo`) have the same rule.
 pub(crate) fn reported_pending(pod: &Pod) -> Option<Pending> {
-    let mut conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let pending = conditions.find(|condition| condition.type_ == PENDING)?;
+    let pending = condition(pod, PENDING).filter(|pending| pending.observed_generation == pod.metadata.generation)?;
     let reason = if pending.reason.as_deref() == Some(INFEASIBLE) { INFEASIBLE } else { DEFERRED };
     Some(Pending { reason, message: pending.message.clone().unwrap_or_default() })
 }
 
 /// The time since when the Pod's status reports a deferred resize.
 pub(crate) fn deferred_since(pod: &Pod) -> Option<Timestamp> {
-    let mut conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let pending = conditions.find(|condition| condition.type_ == PENDING && condition.reason.as_deref() == Some(DEFERRED))?;
+    let pending = condition(pod, PENDING).filter(|pending| pending.reason.as_deref() == Some(DEFERRED))?;
     pending.last_transition_time.as_ref().map(|time| time.0)
+}
+
+/// Whether the Pod's status reports a resize that an earlier agent had begun and not ended.
+pub(crate) fn was_in_progress(pod: &Pod) -> bool {
+    condition(pod, IN_PROGRESS).is_some_and(|condition| condition.status == "True")
+}
+
+fn condition<'a>(pod: &'a Pod, name: &str) -> Option<&'a PodCondition> {
+    pod.status.as_ref()?.conditions.iter().flatten().find(|condition| condition.type_ == name)
 }
 
 /// A Pod with its allocation instead of the resources of its spec; upstream's `UpdatePodFromAllocation`.
@@ -297,6 +307,15 @@ mod tests {
         let cpu = |pod: &Pod| resources::requests(pod).cpu_milli;
         let weight = |reason: &str| demand(&pod("9", status(reason))).amount.cpu_milli;
         assert_eq!((weight("Infeasible"), weight("Deferred")), (1_000, 9_000));
+        let mut changed = Pod::clone(&pod("9", status("Infeasible")));
+        changed.metadata.generation = Some(2);
+        let of_generation = |observed: i64| {
+            let mut pod = changed.clone();
+            let conditions = pod.status.as_mut().and_then(|status| status.conditions.as_mut()).into_iter().flatten();
+            conditions.for_each(|condition| condition.observed_generation = Some(observed));
+            demand(&Arc::new(pod)).amount.cpu_milli
+        };
+        assert_eq!((of_generation(1), of_generation(2)), (9_000, 1_000), "an earlier spec was infeasible");
         let resized = pod("9", status("Deferred"));
         assert!(differs(&resized, &remembered(&resized)));
         assert_eq!(cpu(&with_allocation(&resized, &remembered(&resized))), 1_000);

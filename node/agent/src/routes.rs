@@ -1,7 +1,8 @@
 //! Programs the node's own Pod range and the routes to the other nodes' Pods. Level-triggered: after each change of a Node, and
 //! periodically, the whole set is written again, because the kernel drops the routes over a link that goes down. A range that has fewer
-//! addresses than the node takes Pods ends the agent, before the range is programmed and the node becomes ready. A Node that was deleted and
-//! made again may have another range: the node takes it once no Pod has an address of the old one, and is not ready until then.
+//! addresses than the node takes Pods ends the agent, before the range is programmed and the node becomes ready. A Node that was deleted
+//! and made again may have another range: the node takes it once that cuts no Pod off, and is not ready until then, also when the agent
+//! starts again.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::Node as ApiNode;
 use node_network::{NetworkError, Peer};
 use thiserror::Error;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{AgentError, chain};
@@ -20,6 +22,9 @@ use crate::pod_range;
 
 /// Wait after a failed attempt.
 const RETRY: Duration = Duration::from_secs(2);
+/// How long a Node that was registered again may be without a range before it is not ready. It gets one in a moment, and its Pods would
+/// leave their Services meanwhile.
+const RANGE_WITHIN: Duration = Duration::from_secs(5);
 
 /// Why the node's Pod range is not programmed.
 #[derive(Debug, Error)]
@@ -39,7 +44,8 @@ enum RangeError {
 /// # Errors
 /// [`AgentError::MaxPods`] when the node's Pod range is too narrow for its Pods.
 pub(crate) async fn run(node: Arc<Node>, health: Arc<Health>, cancel: CancellationToken) -> Result<(), AgentError> {
-    let routes = Routes { node: &node, health: &health, own: None, is_withdrawn: false, peers: None, problem: None };
+    let routes =
+        Routes { node: &node, health: &health, own: None, is_withdrawn: false, without_range_since: None, peers: None, problem: None };
     cancel.run_until_cancelled(routes.follow()).await.unwrap_or(Ok(()))
 }
 
@@ -51,6 +57,8 @@ struct Routes<'a> {
     own: Option<Ipv4Net>,
     /// New Pods get no addresses of it any more: the Node has another range.
     is_withdrawn: bool,
+    /// When the Node was found to have no range any more.
+    without_range_since: Option<Instant>,
     /// The routes to other nodes' Pods.
     peers: Option<Vec<Peer>>,
     /// Why the range of the Node is not programmed, as it was logged.
@@ -75,11 +83,11 @@ impl Routes<'_> {
 
     /// Programs the node's Pod range if the network does not have it. Returns whether nothing is left to do.
     async fn settle_own(&mut self) -> Result<bool, AgentError> {
-        let assigned = assigned(self.node);
-        let Some(range) = assigned.filter(|range| self.own != Some(*range) || self.is_withdrawn) else {
-            // A Node that was deleted gets its range with its next registration.
+        let Some(range) = assigned(self.node) else { return Ok(self.settle_without_range()) };
+        self.without_range_since = None;
+        if self.own == Some(range) && !self.is_withdrawn {
             return Ok(true);
-        };
+        }
         match pod_range::check(range, self.node.config.pods_max) {
             Err(error) if !self.node.config.has_pods_max => {
                 if !self.is_withdrawn {
@@ -109,7 +117,27 @@ impl Routes<'_> {
         }
     }
 
-    /// Passes a range to the network. A range that replaces another one waits until no Pod has an address of the other one.
+    /// The Node has no range. If it had one, it was deleted and registered again, and the old range may be another node's by now: no
+    /// other Pod gets an address of it. Returns whether nothing is left to do.
+    fn settle_without_range(&mut self) -> bool {
+        let is_registered = self.node.objects.node(&self.node.config.node_name).is_some();
+        let Some(present) = self.own.filter(|_| is_registered) else {
+            // A Node that was deleted gets its range with its next registration.
+            self.without_range_since = None;
+            return true;
+        };
+        if !self.is_withdrawn {
+            self.is_withdrawn = true;
+            self.node.parts.network.withdraw_pod_cidr(present);
+        }
+        if self.without_range_since.get_or_insert_with(Instant::now).elapsed() >= RANGE_WITHIN {
+            self.health.set(health::NETWORK, Some(health::NO_POD_RANGE.to_owned()));
+            self.problem = None;
+        }
+        false
+    }
+
+    /// Passes a range to the network. A range that replaces another one, also that of an earlier agent, waits until it cuts no Pod off.
     async fn program_own(&mut self, next: Ipv4Net) -> Result<(), RangeError> {
         let network = &self.node.parts.network;
         if let Some(present) = self.own.filter(|present| *present != next) {
@@ -119,7 +147,14 @@ impl Routes<'_> {
                 return Err(RangeError::InUse { present, next, pods });
             }
         }
-        Ok(network.set_pod_cidr(next).await?)
+        match network.set_pod_cidr(next).await {
+            Err(NetworkError::PreviousRange { previous: present, pods, .. }) => {
+                (self.own, self.is_withdrawn, self.peers) = (Some(present), true, None);
+                self.node.has_pod_range.send_replace(true);
+                Err(RangeError::InUse { present, next, pods })
+            }
+            other => Ok(other?),
+        }
     }
 
     /// Sets the routes to other nodes' Pods. Returns whether nothing is left to do.

@@ -310,6 +310,7 @@ impl Cluster {
         let data = tempfile::tempdir().expect("a directory");
         let mut config = Config::new(NODE, IpAddr::from([192, 0, 2, 1]), data.path(), "test");
         config.cgroups = false;
+        config.huge_pages_dir = data.path().join("no-huge-pages");
         // What the tests tell does not depend on how full the machine's disk is.
         config.eviction_thresholds = "".parse().expect("no thresholds");
         config.pod_cidr = Some("10.244.0.0/24".parse().expect("a range"));

@@ -27,6 +27,16 @@ pub enum NetworkError {
     /// A Pod was added while its node is about to get another Pod range.
     #[error("the node is about to get another Pod range than {0}")]
     Withdrawn(Ipv4Net),
+    /// An earlier process had set another range, which Pods still need.
+    #[error("{pods} Pods have addresses of the Pod range {previous}, which the node had before {next}")]
+    PreviousRange {
+        /// The range that the network has.
+        previous: Ipv4Net,
+        /// The range that was to be set.
+        next: Ipv4Net,
+        /// The number of Pods that it would cut off.
+        pods: usize,
+    },
     /// Every address of the node's Pod range is in use.
     #[error("no free address in the node's Pod range {0}")]
     Exhausted(Ipv4Net),

@@ -255,11 +255,13 @@ fn give_carrier(socket: &mut Socket, segment: &Segment, mtu: u32) -> Result<(), 
 /// The changes that turn the present routes to other nodes into the wanted ones.
 pub(crate) fn plan_routes(config: &Config, pod_cidr: Option<Ipv4Net>, present: &[Route], peers: &[Peer]) -> (Vec<Ipv4Net>, Vec<Peer>) {
     let metric = metric(&config.prefix);
-    // A node must not take over this node's Pods, the whole range, or anything outside of it.
+    // A node must not take over this node's Pods or some of them, the whole range, or anything outside of it.
     let wanted: Vec<Peer> = peers
         .iter()
         .filter(|peer| {
-            Some(peer.pod_cidr) != pod_cidr && peer.pod_cidr != config.cluster_cidr && config.cluster_cidr.contains(&peer.pod_cidr)
+            pod_cidr.is_none_or(|own| !own.contains(&peer.pod_cidr))
+                && peer.pod_cidr != config.cluster_cidr
+                && config.cluster_cidr.contains(&peer.pod_cidr)
         })
         .cloned()
         .collect();

@@ -1,6 +1,6 @@
 //! The addresses and host ports of Pods: one small file a Pod under `<state_dir>/pods`, written atomically, so that a new
-//! process knows what the last one allocated. An address is reused as late as possible: packets of senders that still know its
-//! old owner reach no other Pod.
+//! process knows what the last one allocated, and one file with the range of these addresses. An address is reused as late as
+//! possible: packets of senders that still know its old owner reach no other Pod.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -16,6 +16,8 @@ use crate::{HostPort, NetworkError, Protocol};
 
 /// The file with the position at which the search for an address continues.
 const LAST: &str = "last-address";
+/// The file with the range that the network has.
+const RANGE: &str = "range";
 
 /// The allocation of a Pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +35,8 @@ pub(crate) struct Ledger {
     /// The addresses in the records.
     taken: HashSet<Ipv4Addr>,
     last: Option<Ipv4Addr>,
+    /// The range that the network has, or had when an earlier process ended.
+    range: Option<Ipv4Net>,
 }
 
 impl Ledger {
@@ -60,13 +64,35 @@ impl Ledger {
                 }
             }
         }
-        let last = fs::read_to_string(dir.join(LAST)).ok().and_then(|text| text.trim().parse().ok());
+        let text = |name: &str| fs::read_to_string(dir.join(name)).ok();
+        let last = text(LAST).and_then(|text| text.trim().parse().ok());
+        let range = text(RANGE).and_then(|text| text.trim().parse().ok());
         let taken = records.values().map(|record: &Record| record.ip).collect();
-        Ok(Self { dir: dir.to_owned(), records, taken, last })
+        Ok(Self { dir: dir.to_owned(), records, taken, last, range })
     }
 
     pub(crate) fn records(&self) -> &BTreeMap<String, Record> {
         &self.records
+    }
+
+    pub(crate) fn range(&self) -> Option<Ipv4Net> {
+        self.range
+    }
+
+    /// Records the range that the network has.
+    pub(crate) fn record_range(&mut self, range: Ipv4Net) -> Result<(), NetworkError> {
+        if self.range != Some(range) {
+            write(&self.dir.join(RANGE), range.to_string().as_bytes())?;
+            self.range = Some(range);
+        }
+        Ok(())
+    }
+
+    /// The number of Pods that lose the network when one range replaces another: a Pod keeps its address and its gateway.
+    pub(crate) fn misfits(&self, present: Ipv4Net, next: Ipv4Net) -> usize {
+        let same_gateway = gateway(present) == gateway(next);
+        let fits = |ip: Ipv4Addr| same_gateway && next.contains(&ip) && ip != next.network() && ip != next.broadcast();
+        self.records.values().filter(|record| !fits(record.ip)).count()
     }
 
     pub(crate) fn get(&self, uid: &str) -> Option<&Record> {

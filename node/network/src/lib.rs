@@ -72,6 +72,8 @@ struct State {
     pod_cidr: Option<Ipv4Net>,
     /// The range is about to be replaced.
     is_withdrawn: bool,
+    /// The range of an earlier process, until this one has set a range.
+    previous: Option<Ipv4Net>,
     nodes: Vec<Ipv4Addr>,
     /// The rules could not be written last time: a host port may still lead to a Pod that is no more.
     rules_failed: bool,
@@ -88,42 +90,37 @@ impl Network {
         in_thread(move || {
             host::check_ranges(&config)?;
             let ledger = Ledger::open(&config.state_dir.join("pods"))?;
-            let state = Mutex::new(State { ledger, pod_cidr: None, is_withdrawn: false, nodes: Vec::new(), rules_failed: false });
-            Ok(Self { shared: Arc::new(Shared { config, state, writing: Mutex::new(()), proc_mount: ProcMount::default() }) })
+            let previous = ledger.range();
+            let state = State { ledger, pod_cidr: None, is_withdrawn: false, previous, nodes: Vec::new(), rules_failed: false };
+            let (state, writing) = (Mutex::new(state), Mutex::new(()));
+            Ok(Self { shared: Arc::new(Shared { config, state, writing, proc_mount: ProcMount::default() }) })
         })
         .await
     }
 
     /// Sets the node's range of Pod addresses: bridges, DNS address, routes, rules. Idempotent; it repairs what other programs
     /// removed.
+    ///
+    /// # Errors
+    /// [`NetworkError::PreviousRange`] when the range would cut off Pods with addresses of the range that an earlier process had set. That
+    /// range is set again, as if it was followed by [`Network::withdraw_pod_cidr`]. The next call sets its range in any case.
     pub async fn set_pod_cidr(&self, pod_cidr: Ipv4Net) -> Result<(), NetworkError> {
         let shared = Arc::clone(&self.shared);
         in_thread(move || {
-            let config = &shared.config;
-            let pod_cidr = pod_cidr.trunc();
-            let pods: Vec<_> = {
-                let state = shared.state.lock();
-                state.ledger.records().iter().map(|(uid, record)| (record.ip, uid.clone())).collect()
-            };
-            sandbox::prepare_dir(&config.state_dir.join("ns"))?;
-            apply(&guard::script(config, pod_cidr)?)?;
-            host::configure(config, pod_cidr, &pods)?;
-            {
-                let mut state = shared.state.lock();
-                (state.pod_cidr, state.is_withdrawn) = (Some(pod_cidr), false);
-            }
-            shared.write_rules()?;
-            host::route_localhost(config, pod_cidr)
+            let next = pod_cidr.trunc();
+            let Some((previous, pods)) = shared.needed_range(next) else { return shared.set_range(next, false) };
+            shared.set_range(previous, true)?;
+            Err(NetworkError::PreviousRange { previous, next, pods })
         })
         .await
     }
 
     /// Gives no other Pod an address until [`Network::set_pod_cidr`] has set a range; Pods that have one keep it. Returns the number of
-    /// Pods with an address outside of the next range.
+    /// Pods that the next range would cut off: those with an address outside of it, and all of them if it has another gateway.
     pub fn withdraw_pod_cidr(&self, next: Ipv4Net) -> usize {
         let mut state = self.shared.state.lock();
         state.is_withdrawn = true;
-        state.ledger.records().values().filter(|record| !next.contains(&record.ip)).count()
+        state.pod_cidr.map_or_else(|| state.ledger.records().len(), |present| state.ledger.misfits(present, next))
     }
 
     /// Creates a Pod's namespaces and address, or finds the existing ones. Idempotent by `uid`. With `first_id`, the node's id of the
@@ -300,6 +297,36 @@ pub async fn remove(prefix: &str, state_dir: &Path) -> Result<(), NetworkError> 
 impl Shared {
     fn pins(&self, uid: &str) -> PathBuf {
         self.config.state_dir.join("ns").join(uid)
+    }
+
+    /// The range of an earlier process, and the number of Pods that need it because the next range would cut them off. One that is not in
+    /// the cluster's range any more is of no use.
+    fn needed_range(&self, next: Ipv4Net) -> Option<(Ipv4Net, usize)> {
+        let state = self.state.lock();
+        let previous = state.previous.filter(|previous| *previous != next && self.config.cluster_cidr.contains(previous))?;
+        let pods = state.ledger.misfits(previous, next);
+        (pods > 0).then_some((previous, pods))
+    }
+
+    /// Sets the node's range. Blocks; the calling thread is in the node's namespaces.
+    fn set_range(&self, pod_cidr: Ipv4Net, is_withdrawn: bool) -> Result<(), NetworkError> {
+        let config = &self.config;
+        let pods: Vec<_> = {
+            let state = self.state.lock();
+            state.ledger.records().iter().map(|(uid, record)| (record.ip, uid.clone())).collect()
+        };
+        sandbox::prepare_dir(&config.state_dir.join("ns"))?;
+        apply(&guard::script(config, pod_cidr)?)?;
+        host::configure(config, pod_cidr, &pods)?;
+        {
+            let mut state = self.state.lock();
+            state.ledger.record_range(pod_cidr)?;
+            (state.pod_cidr, state.is_withdrawn) = (Some(pod_cidr), is_withdrawn);
+        }
+        self.write_rules()?;
+        host::route_localhost(config, pod_cidr)?;
+        self.state.lock().previous = None;
+        Ok(())
     }
 
     fn reserve(&self, uid: &str, hostname: &str, host_ports: &[HostPort]) -> Result<Plan, NetworkError> {

@@ -39,7 +39,8 @@ impl Medium {
             "Memory" => Ok(Self::Memory { size_bytes: size_limit(context, wanted)? }),
             medium if huge_pages::is_medium(medium) => {
                 let page_bytes = huge_pages::page_bytes(medium, context.pod)?;
-                Ok(Self::HugePages { page_bytes, size_bytes: declared_limit(wanted)? })
+                let size_bytes = huge_pages::size_bytes(page_bytes, declared_limit(wanted)?, context.pod);
+                Ok(Self::HugePages { page_bytes, size_bytes })
             }
             other => Err(VolumeError::Medium(other.to_owned())),
         }

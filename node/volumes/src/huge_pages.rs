@@ -1,4 +1,5 @@
-//! The size of the pages behind an `emptyDir` of huge pages: the one in the medium, or the only one that the Pod requests. Pure.
+//! The size of the pages behind an `emptyDir` of huge pages: the one in the medium, or the only one that the Pod requests. The size of
+//! the volume. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,6 +35,12 @@ pub(crate) fn page_bytes(medium: &str, pod: &Pod) -> Result<u64, VolumeError> {
     };
     let missing = || format!("medium {medium}: hugePages storage requested, but there is no resource request for huge pages");
     size.ok_or_else(|| VolumeError::BadField(missing()))
+}
+
+/// The bytes of a volume: the lower of its own limit and the Pod's for pages of the size, but at least one page. `None` without limits.
+pub(crate) fn size_bytes(page_bytes: u64, declared: Option<u64>, pod: &Pod) -> Option<u64> {
+    let of_pod = pod.spec.as_ref().and_then(|spec| huge_pages::limits_of_pod(spec).get(&page_bytes).copied());
+    declared.into_iter().chain(of_pod).min().map(|bytes| bytes.max(page_bytes))
 }
 
 /// The sizes of the pages that the containers and the whole Pod request.
@@ -83,6 +90,26 @@ mod tests {
             assert_eq!(size(medium, &containers, &[], &[]), Err(none));
         }
         assert!(size("HugePages-big", &[small], &[], &[]).is_err_and(|error| error.starts_with("quantities must match")));
+    }
+
+    #[test]
+    fn a_volume_has_the_lower_limit_and_at_least_one_page() {
+        let (page, mib) = (2 << 20, 1 << 20);
+        let of_pod = |limits: Value| serde_json::from_value(json!({"spec": {"containers": [], "resources": {"limits": limits}}}));
+        for (limit, declared, wanted) in [
+            (Some("8Mi"), None, Some(8 * mib)),
+            (Some("8Mi"), Some(3 * mib), Some(3 * mib)),
+            (Some("8Mi"), Some(16 * mib), Some(8 * mib)),
+            (Some("8Mi"), Some(1), Some(page)),
+            (Some("0"), None, Some(page)),
+            (None, Some(1), Some(page)),
+            (None, Some(5 * mib), Some(5 * mib)),
+            (None, None, None),
+        ] {
+            let limits = limit.map_or(json!({"hugepages-1Gi": "1Gi"}), |limit| json!({"hugepages-2Mi": limit}));
+            let pod: Pod = of_pod(limits).expect("a Pod");
+            assert_eq!(size_bytes(page, declared, &pod), wanted, "{limit:?} {declared:?}");
+        }
     }
 
     #[test]

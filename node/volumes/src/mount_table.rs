@@ -50,8 +50,8 @@ pub(crate) fn mount_tmpfs(at: &Path, size_bytes: Option<u64>) -> Result<(), Volu
     mount(Some("tmpfs"), at, Some("tmpfs"), flags, Some(options.as_str())).map_err(|errno| failed("mounting tmpfs on", at, errno))
 }
 
-/// Mounts files of huge pages, without devices and without programs that change their user. The kernel takes whole pages of the size;
-/// without one, only the number of pages bounds it.
+/// Mounts files of huge pages, without devices and without programs that change their user. The kernel takes whole pages of the size,
+/// none of a lower one; without a size, only the machine's number of pages bounds the files.
 pub(crate) fn mount_huge_pages(at: &Path, page_bytes: u64, size_bytes: Option<u64>) -> Result<(), VolumeError> {
     let pages = format!("mode=0755,pagesize={page_bytes}");
     let options = size_bytes.map_or_else(|| pages.clone(), |size| format!("{pages},size={size}"));

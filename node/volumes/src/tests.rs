@@ -316,12 +316,13 @@ async fn a_volume_of_huge_pages_has_the_size_of_its_limit() {
     let volumes = json!([
         {"name": "open", "emptyDir": {"medium": "HugePages"}},
         {"name": "bounded", "emptyDir": {"medium": "HugePages-2Mi", "sizeLimit": "9Mi"}},
+        {"name": "small", "emptyDir": {"medium": "HugePages", "sizeLimit": "1Ki"}},
     ]);
-    let mounts = json!([{"name": "open", "mountPath": "/a"}, {"name": "bounded", "mountPath": "/b"}]);
+    let mounts = json!([{"name": "open", "mountPath": "/a"}, {"name": "bounded", "mountPath": "/b"}, {"name": "small", "mountPath": "/c"}]);
     let mut pod = pod_with(volumes, mounts, json!({}));
     let why = node.set_up(&pod).await.expect_err("no request").to_string();
     assert!(why.ends_with("medium HugePages: hugePages storage requested, but there is no resource request for huge pages"), "{why}");
-    let resources = json!({"requests": {"hugepages-2Mi": "4Mi"}, "limits": {"hugepages-2Mi": "4Mi"}});
+    let resources = json!({"requests": {"hugepages-2Mi": "12Mi"}, "limits": {"hugepages-2Mi": "12Mi"}});
     pod.spec.as_mut().expect("a spec").containers[0].resources = Some(serde_json::from_value(resources).expect("requirements"));
     for _ in 0..2 {
         node.set_up(&pod).await.expect("set up, and again by the next agent");
@@ -332,10 +333,11 @@ async fn a_volume_of_huge_pages_has_the_size_of_its_limit() {
         assert_eq!(kind, nix::sys::statfs::HUGETLBFS_MAGIC);
         assert_eq!(fs::metadata(&mount.source).expect("a directory").permissions().mode() & 0o777, 0o777);
     }
-    let bounded = nix::sys::statfs::statfs(&mounts[1].source).expect("a file system");
-    assert_eq!((bounded.block_size(), bounded.blocks()), (2 << 20, 4), "whole pages");
+    let sizes = mounts.iter().map(|mount| nix::sys::statfs::statfs(&mount.source).expect("a file system"));
+    let sizes: Vec<_> = sizes.map(|size| (size.block_size(), size.blocks())).collect();
+    assert_eq!(sizes, [(2 << 20, 6), (2 << 20, 4), (2 << 20, 1)], "the Pod's limit, whole pages, at least one");
     let dir = node.volumes.pod_dir("u-1");
-    assert_eq!(mount_table::below(&dir).expect("mounts").len(), 2, "each is mounted once");
+    assert_eq!(mount_table::below(&dir).expect("mounts").len(), 3, "each is mounted once");
     node.volumes.tear_down("u-1").await.expect("torn down");
     assert!(!dir.exists() && mount_table::below(node.dir.path()).expect("mounts").is_empty());
 }

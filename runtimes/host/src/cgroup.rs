@@ -73,6 +73,12 @@ impl Cgroups {
         cpuset::is_available(&self.layout)
     }
 
+    /// Whether groups can limit the huge pages of all containers. Not so without the controller, and on a hybrid machine whose unified
+    /// hierarchy has it and is not at `/sys/fs/cgroup/unified`, where runc joins it.
+    pub fn limits_huge_pages(&self) -> bool {
+        hugetlb::is_available(&self.layout)
+    }
+
     /// A group by its path from the root, for example `skiff/3f2a/burstable/pod1`. It need not exist. Paths that are empty,
     /// absolute, or contain `..` are rejected.
     pub fn group(&self, path: &str) -> Result<Group, RuntimeError> {

@@ -220,7 +220,9 @@ fn create(shims: &Shims, spec: &ContainerSpec) -> Result<(), RuntimeError> {
     let group = shims.group(spec)?;
     shims.state.create(spec)?;
     let threads = spec.resources.pids_max.map_or(THREADS_MAX, |max| max.min(THREADS_MAX));
-    let limits = Resources { pids_max: Some(threads), ..spec.resources.clone() };
+    // The shim's filter of system calls maps no huge pages. A group for them is for those that map a volume of them.
+    let huge_pages = spec.resources.huge_pages.clone().filter(|pages| !pages.is_empty());
+    let limits = Resources { pids_max: Some(threads), huge_pages, ..spec.resources.clone() };
     let made = owner(spec).and_then(|owner| open_log(&spec.log_path, Some(owner))).and_then(|_| group.create(&limits));
     if made.is_err() {
         // Removes the rest of a container that could not be created; the first error is returned.

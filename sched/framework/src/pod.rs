@@ -138,8 +138,8 @@ impl PodInfo {
         let target = conditions.into_iter().flatten().find(|c| c.type_ == "DisruptionTarget" && c.status == "True");
         let scheduled = conditions.into_iter().flatten().find(|c| c.type_ == "PodScheduled" && c.status == "False");
         Self {
-            requests: requests(spec, status, &|list| list),
-            non_zero_requests: requests(spec, status, &with_defaults),
+            requests: requests(pod, spec, &|list| list),
+            non_zero_requests: requests(pod, spec, &with_defaults),
             ports: ports(spec),
             namespace: metadata.namespace.clone().unwrap_or_default(),
             name: metadata.name.clone().unwrap_or_default(),
@@ -232,10 +232,10 @@ impl PodInfo {
 /// The largest of what the spec requests, what the node allocated, and what the containers and the Pod as a whole have: a resize may be
 /// under way.
 /// A resize that is infeasible is never applied, so the spec of such a Pod does not count (upstream's `PodRequests` with
-/// `UseStatusResources`).
-fn requests(spec: &PodSpec, status: Option<&PodStatus>, adjust: &dyn Fn(Resource) -> Resource) -> Resource {
-    let conditions = status.and_then(|status| status.conditions.as_ref());
-    let infeasible = conditions.into_iter().flatten().any(|c| c.type_ == "PodResizePending" && c.reason.as_deref() == Some("Infeasible"));
+/// `UseStatusResources`). Quotas count the same: `requests_in_use` of `api_admission::pods`.
+fn requests(pod: &Pod, spec: &PodSpec, adjust: &dyn Fn(Resource) -> Resource) -> Resource {
+    let status = pod.status.as_ref();
+    let infeasible = is_infeasible(pod);
     let container_status = |container: &Container| {
         let mut all =
             status.into_iter().flat_map(|status| status.container_statuses.iter().chain(&status.init_container_statuses).flatten());
@@ -244,8 +244,10 @@ fn requests(spec: &PodSpec, status: Option<&PodStatus>, adjust: &dyn Fn(Resource
     let pod_level = pod_level_requests(spec, status, infeasible);
     // Container by container, since one may grow while another one shrinks.
     total(spec, &pod_level, &|container| {
-        let feasible = container.resources.as_ref().and_then(|resources| resources.requests.as_ref()).filter(|_| !infeasible);
         let reported = container_status(container);
+        let is_reported = reported.is_some_and(|status| status.allocated_resources.is_some() || status.resources.is_some());
+        let specified = container.resources.as_ref().and_then(|resources| resources.requests.as_ref());
+        let feasible = specified.filter(|_| !infeasible || !is_reported);
         let allocated = reported.and_then(|status| status.allocated_resources.as_ref()).or(feasible);
         let actual = reported.and_then(|status| status.resources.as_ref()?.requests.as_ref()).or(allocated);
         let mut largest = allocated.map(Resource::from_quantities).unwrap_or_default();
@@ -258,16 +260,25 @@ fn requests(spec: &PodSpec, status: Option<&PodStatus>, adjust: &dyn Fn(Resource
     })
 }
 
-/// The requests of `spec.resources`; without them, none. The status has those of every Pod.
+/// Whether the node can never provide the resources of the Pod's present spec. A condition of an earlier generation is about another spec.
+fn is_infeasible(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+    let mut of_spec = conditions.into_iter().flatten().filter(|c| c.observed_generation == pod.metadata.generation);
+    of_spec.any(|c| c.type_ == "PodResizePending" && c.reason.as_deref() == Some("Infeasible"))
+}
+
+/// The requests of `spec.resources`; without them, none. The status has those of every Pod, and of resources that only containers request.
 fn pod_level_requests(spec: &PodSpec, status: Option<&PodStatus>, infeasible: bool) -> Resource {
     let of_spec = spec.resources.as_ref().and_then(|resources| resources.requests.as_ref()).filter(|list| !list.is_empty());
     let Some(of_spec) = of_spec else { return Resource::default() };
-    let allocated = status.and_then(|status| status.allocated_resources.as_ref());
-    let actual = status.and_then(|status| status.resources.as_ref()?.requests.as_ref());
-    let mut largest = Resource::default();
-    let feasible = Some(of_spec).filter(|_| !infeasible || allocated.or(actual).is_none());
-    for list in [feasible, allocated, actual].into_iter().flatten() {
-        largest.set_max(&Resource::from_quantities(list));
+    let reported = status.map(|status| (status.allocated_resources.as_ref(), status.resources.as_ref()));
+    let (allocated, resources) = reported.unwrap_or_default();
+    let is_reported = allocated.is_some() || resources.is_some();
+    let actual = resources.and_then(|resources| resources.requests.as_ref());
+    let mut largest = if infeasible && is_reported { Resource::default() } else { Resource::from_quantities(of_spec) };
+    for list in [allocated, actual].into_iter().flatten() {
+        let named = list.iter().filter(|(name, _)| of_spec.contains_key(*name));
+        largest.set_max(&Resource::from_quantities(&named.map(|(name, amount)| (name.clone(), amount.clone())).collect()));
     }
     largest
 }
@@ -346,6 +357,18 @@ mod tests {
         assert_eq!(count("3", "2", "1", "Deferred"), 3_000);
         assert_eq!(count("1", "1", "2", "Deferred"), 2_000);
         assert_eq!(count("100", "1", "2", "Infeasible"), 2_000);
+        let of_generation = |generation: i64| {
+            let status = json!({
+                "conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible", "observedGeneration": 2}],
+                "containerStatuses": [{
+                    "name": "c", "image": "", "imageID": "", "ready": true, "restartCount": 0, "resources": {"requests": {"cpu": "1"}},
+                }],
+            });
+            let spec = json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "9"}}}]});
+            let pod = json!({"metadata": {"generation": generation}, "spec": spec, "status": status});
+            PodInfo::new(&serde_json::from_value(pod).expect("a pod")).requests.cpu_milli
+        };
+        assert_eq!((of_generation(2), of_generation(3)), (1_000, 9_000), "an earlier spec was infeasible");
     }
 
     #[test]
@@ -362,6 +385,8 @@ mod tests {
             let container = json!({"name": "c", "resources": {"requests": {"cpu": "500m"}}});
             json!({"resources": {"requests": {"cpu": cpu}}, "containers": [container], "overhead": {"cpu": "100m"}})
         };
+        let of_container = json!({"resources": {"requests": {"memory": "1Mi"}}, "containers": [{"name": "c"}]});
+        assert_eq!(count(of_container, "4", "4", ""), 0, "its containers request the CPU of the status");
         assert_eq!(count(spec("3"), "2", "1", "Deferred"), 3_100);
         assert_eq!(count(spec("1"), "1", "2", "Deferred"), 2_100);
         assert_eq!(count(spec("1"), "2", "1", "Deferred"), 2_100);

@@ -32,7 +32,7 @@ pub fn wasmtime() -> Result<PathBuf> {
 }
 
 fn install(version: &str, root: &Path) -> Result<()> {
-    let mut cargo = sh::command("cargo", ["install", "wasmtime-cli", "--quiet", "--locked", "--force", "--version", version]);
+    let mut cargo = sh::command("cargo", ["install", "wasmtime-cli", "--locked", "--force", "--version", version]);
     cargo.args(["--profile", PROFILE, "--no-default-features", "--features", FEATURES, "--root"]);
     sh::run(cargo.arg(root))
 }

@@ -111,18 +111,20 @@ fn most(high: &mut Amounts, other: &Amounts) {
 /// Defaults of Pod-level limits of huge pages: the sum of the containers' limits, unless there is a request. Defaults of Pod-level requests:
 /// the sum of the containers' requests, else the limit.
 pub fn default_pod_level(spec: &mut Fields) {
-    default_huge_pages(spec);
-    let limits: Map<String, Value> =
-        spec.get("resources").and_then(|r| r.get("limits")).and_then(Value::as_object).cloned().unwrap_or_default();
-    if limits.is_empty() {
+    let Some(resources) = spec.get("resources").and_then(Value::as_object) else { return };
+    if ["requests", "limits"].into_iter().all(|name| list(resources, name).is_empty()) {
         return;
     }
     let object = Value::Object(spec.clone());
-    let container_requests = aggregate_requests(&At::root(&object));
-    let Some(requests) = inner(spec, "resources").and_then(|resources| crate::edit::make(resources, "requests")) else {
+    let containers = At::root(&object);
+    let Some(resources) = inner(spec, "resources") else { return };
+    default_huge_pages(resources, &containers);
+    let limits = list(resources, "limits");
+    if limits.is_empty() {
         return;
-    };
-    for (name, amount) in container_requests.iter().filter(|(name, _)| COMPUTE.contains(&name.as_str())) {
+    }
+    let Some(requests) = crate::edit::make(resources, "requests") else { return };
+    for (name, amount) in aggregate_requests(&containers).iter().filter(|(name, _)| COMPUTE.contains(&name.as_str())) {
         requests.entry(name.clone()).or_insert_with(|| amount.canonical().into());
     }
     for (name, limit) in limits.into_iter().filter(|(name, _)| is_pod_level(name)) {
@@ -130,15 +132,14 @@ pub fn default_pod_level(spec: &mut Fields) {
     }
 }
 
-fn default_huge_pages(spec: &mut Fields) {
-    let object = Value::Object(spec.clone());
-    let Some(resources) = inner(spec, "resources") else { return };
-    let list = |name: &str| resources.get(name).and_then(Value::as_object).cloned().unwrap_or_default();
-    let (requests, limits) = (list("requests"), list("limits"));
-    if requests.is_empty() && limits.is_empty() {
-        return;
-    }
-    let pages = aggregate_huge_pages(&At::root(&object));
+/// A list of the Pod's resources; empty when absent.
+fn list(resources: &Fields, name: &str) -> Map<String, Value> {
+    resources.get(name).and_then(Value::as_object).cloned().unwrap_or_default()
+}
+
+fn default_huge_pages(resources: &mut Fields, spec: &At<'_>) {
+    let (requests, limits) = (list(resources, "requests"), list(resources, "limits"));
+    let pages = aggregate_huge_pages(spec);
     let missing: Vec<_> = pages.iter().filter(|(name, _)| !requests.contains_key(*name) && !limits.contains_key(*name)).collect();
     if let Some(limits) = (!missing.is_empty()).then(|| crate::edit::make(resources, "limits")).flatten() {
         limits.extend(missing.into_iter().map(|(name, amount)| (name.clone(), amount.canonical().into())));

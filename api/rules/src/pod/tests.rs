@@ -387,38 +387,42 @@ fn resources_of_the_whole_pod_are_resized_within_upstreams_rules() {
         let errors = crate::validate_update(pods, Some("resize"), &new, &old, &mut Vec::new());
         (new, errors.iter().map(ToString::to_string).collect::<Vec<_>>())
     };
-    let old = spec("{requests: {cpu: 500m, memory: 64Mi}, limits: {cpu: 1, memory: 64Mi}}");
+    let old = spec("{requests: {cpu: 500m, memory: 64Mi}, limits: {cpu: '1', memory: 64Mi}}");
     let errors = |new: &str| resize(&old, new).1;
     let none: [String; 0] = [];
-    let (resized, problems) = resize(&old, &spec("{requests: {cpu: 250m, memory: 32Mi}, limits: {cpu: 2, memory: 128Mi}}"));
+    let (resized, problems) = resize(&old, &spec("{requests: {cpu: 250m, memory: 32Mi}, limits: {cpu: '2', memory: 128Mi}}"));
     assert_eq!(problems, none);
     assert_eq!(resized.pointer("/spec/resources/limits"), Some(&json!({"cpu": "2", "memory": "128Mi"})));
     assert_eq!(resized.pointer("/spec/resources/requests/cpu"), Some(&json!("250m")));
     assert_eq!(errors(&without), ["spec.resources: Forbidden: pod-level resources cannot be removed"]);
     assert_eq!(
-        errors(&spec("{requests: {cpu: 500m}, limits: {memory: 64Mi}}")),
+        errors(&spec("{requests: {cpu: 500m}, limits: {cpu: '1'}}")),
         [
             "spec.resources.requests: Forbidden: pod-level resource requests cannot be removed",
             "spec.resources.limits: Forbidden: pod-level resource limits cannot be removed",
         ]
     );
-    let pages = "{requests: {cpu: 500m, memory: 64Mi, hugepages-2Mi: 2Mi}, limits: {cpu: 1, memory: 64Mi, hugepages-2Mi: 2Mi}}";
+    let pages = "{requests: {cpu: 500m, memory: 64Mi, hugepages-2Mi: 2Mi}, limits: {cpu: '1', memory: 64Mi, hugepages-2Mi: 2Mi}}";
     let fixed = "spec: Forbidden: only cpu and memory resources are mutable at pod-level";
-    assert_eq!(errors(&spec(pages)), [fixed; 2]);
-    let more = errors(&spec("{requests: {cpu: 2, memory: 64Mi}, limits: {cpu: 1, memory: 64Mi}}"));
+    assert_eq!(errors(&spec(pages)), [fixed]);
+    let more = errors(&spec("{requests: {cpu: '2', memory: 64Mi}, limits: {cpu: '1', memory: 64Mi}}"));
     assert_eq!(more, ["spec.resources.requests: Invalid value: \"2\": must be less than or equal to cpu limit of 1"]);
-    let less = errors(&spec("{requests: {cpu: 100m, memory: 64Mi}, limits: {cpu: 1, memory: 64Mi}}"));
+    let less = errors(&spec("{requests: {cpu: 100m, memory: 64Mi}, limits: {cpu: '1', memory: 64Mi}}"));
     assert_eq!(
         less,
         ["spec.resources.requests[cpu]: Invalid value: \"100m\": must be greater than or equal to aggregate container requests of 200m"]
     );
-    let guaranteed = errors(&spec("{requests: {cpu: 1, memory: 64Mi}, limits: {cpu: 1, memory: 64Mi}}"));
+    let guaranteed = errors(&spec("{requests: {cpu: '1', memory: 64Mi}, limits: {cpu: '1', memory: 64Mi}}"));
     assert_eq!(guaranteed.len(), 1);
     assert!(guaranteed.iter().all(|error| error.ends_with("Pod QOS Class may not change as a result of resizing")), "{guaranteed:?}");
     // Resources that are added get the defaults of new Pods.
-    let (added, problems) = resize(&without, &spec("{limits: {cpu: 1, memory: 64Mi}}"));
+    let (added, problems) = resize(&without, &spec("{limits: {cpu: '1', memory: 64Mi}}"));
     assert_eq!(problems, none);
     assert_eq!(added.pointer("/spec/resources/requests"), Some(&json!({"cpu": "200m", "memory": "64Mi"})));
+    // So the huge pages of the containers would become resources of the Pod.
+    let container = "containers: [{name: c, image: i, resources: {requests: {cpu: 200m}, limits: {hugepages-2Mi: 2Mi}}}]";
+    let with = |resources: &str| format!("spec: {{{resources}{container}}}");
+    assert_eq!(resize(&with(""), &with("resources: {limits: {cpu: '1', memory: 64Mi}}, ")).1, [fixed]);
 }
 
 #[test]

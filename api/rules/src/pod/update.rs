@@ -292,15 +292,17 @@ fn resized_pod_level(new_spec: &At<'_>, old_spec: &At<'_>, checks: &mut Checks) 
 /// Compares requests and limits. `removed` is what is said of a removed request and of a removed limit, `fixed` of another resource that
 /// changed.
 fn resized_lists(resources: &At<'_>, before: &At<'_>, removed: [&str; 2], fixed: &str, checks: &mut Checks) {
+    let mut changes = false;
     for (list, words) in ["requests", "limits"].into_iter().zip(removed) {
         let (now, before) = (resources.get(list), before.get(list));
         if before.fields().any(|name| !now.key(name).exists()) {
             checks.forbidden(&now, words);
         }
         let changed = |name: &str| !matches!(name, "cpu" | "memory") && now.key(name).text() != before.key(name).text();
-        if now.fields().chain(before.fields()).any(changed) {
-            checks.forbidden(&At::new(None, api_model::field::Path::new("spec")), fixed);
-        }
+        changes |= now.fields().chain(before.fields()).any(changed);
+    }
+    if changes {
+        checks.forbidden(&At::new(None, api_model::field::Path::new("spec")), fixed);
     }
 }
 

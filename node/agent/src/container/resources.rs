@@ -110,7 +110,7 @@ fn requested(container: &Container) -> Amount {
 }
 
 /// Whether a resource is counted in whole units beside the others: extended resources and huge pages.
-fn is_scalar((name, _): &(&String, &Quantity)) -> bool {
+fn is_scalar(name: &str) -> bool {
     is_extended_resource(name) || is_huge_page(name)
 }
 
@@ -121,7 +121,7 @@ pub(crate) fn scalar_requests(pod: &Pod) -> BTreeMap<String, i64> {
     let of_pod = pod_level(pod).and_then(|resources| resources.requests.as_ref()).into_iter().flatten();
     // An extended resource of the whole Pod is rejected by the API server.
     sum.extend(of_pod.filter(|(name, _)| is_huge_page(name)).map(|(name, quantity)| (name.clone(), number(quantity))));
-    let overhead = pod.spec.iter().flat_map(|spec| spec.overhead.iter().flatten()).filter(is_scalar);
+    let overhead = pod.spec.iter().flat_map(|spec| spec.overhead.iter().flatten()).filter(|(name, _)| is_scalar(name));
     for (name, quantity) in overhead {
         let present: &mut i64 = sum.entry(name.clone()).or_default();
         *present = present.saturating_add(number(quantity));
@@ -134,7 +134,7 @@ fn scalars_of_containers(pod: &Pod) -> BTreeMap<String, i64> {
     let own = |container: &Container| container.resources.clone().and_then(|resources| resources.requests).unwrap_or_default();
     let (mut main, mut sidecars, mut init) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     for (role, container) in super::all(spec) {
-        for (name, quantity) in own(container).into_iter().filter(|(name, quantity)| is_scalar(&(name, quantity))) {
+        for (name, quantity) in own(container).into_iter().filter(|(name, _)| is_scalar(name)) {
             let number = quantity::value(&quantity.0).unwrap_or(0);
             let before = sidecars.get(&name).copied().unwrap_or(0_i64);
             let (list, sum) = match role {

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use api_model::huge_pages::PREFIX;
+
 /// The bytes of all pages of a size, by the bytes of one, from a directory such as `/sys/kernel/mm/hugepages`. A size without pages counts,
 /// with 0; what cannot be read does not.
 pub(super) fn read(dir: &Path) -> BTreeMap<u64, u64> {
@@ -16,9 +18,9 @@ pub(super) fn read(dir: &Path) -> BTreeMap<u64, u64> {
     sizes.collect()
 }
 
-/// The size in a name such as `hugepages-2048kB`.
+/// The size in a name such as `hugepages-2048kB`, which begins as the resource does.
 fn page_bytes(name: &str) -> Option<u64> {
-    name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse::<u64>().ok()?.checked_mul(1_024)
+    name.strip_prefix(PREFIX)?.strip_suffix("kB")?.parse::<u64>().ok()?.checked_mul(1_024)
 }
 
 #[cfg(test)]

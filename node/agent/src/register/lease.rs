@@ -7,6 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Owne
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
+use tokio::sync::watch;
 
 use super::{RETRY, RETRY_MAX};
 use crate::error::chain;
@@ -15,22 +16,23 @@ use crate::node::Node;
 /// The namespace of node Leases.
 const LEASES: &str = "kube-node-lease";
 
-/// Renews the Lease for as long as the node lives.
-pub(super) async fn renew(node: Arc<Node>, uid: String) {
+/// Renews the Lease for as long as the node lives. `registered` is the UID of the Node, and empty until the Node is registered.
+pub(super) async fn renew(node: Arc<Node>, mut registered: watch::Receiver<String>) {
+    if registered.wait_for(|uid| !uid.is_empty()).await.is_err() {
+        // The registrar has ended.
+        return;
+    }
     let leases: Api<Lease> = Api::namespaced(node.client.clone(), LEASES);
     let name = &node.config.node_name;
     let mut retry = RETRY;
     loop {
         let now = MicroTime(api_clock::now());
         let patch = json!({"spec": {"holderIdentity": name, "renewTime": now}});
+        // A Lease owned by a Node that was deleted would be garbage at once.
+        let uid = registered.borrow().clone();
         let renewal = async {
             match leases.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await {
-                Err(kube::Error::Api(status)) if status.code == 404 => {
-                    // The Node may have been deleted and registered again: a Lease owned by the old Node would be garbage at
-                    // once.
-                    let present = node.objects.node(name).and_then(|node| node.metadata.uid.clone());
-                    leases.create(&PostParams::default(), &lease(&node, &present.unwrap_or_else(|| uid.clone()), now)).await
-                }
+                Err(kube::Error::Api(status)) if status.code == 404 => leases.create(&PostParams::default(), &lease(&node, uid, now)).await,
                 other => other,
             }
         };
@@ -57,15 +59,10 @@ pub(super) async fn renew(node: Arc<Node>, uid: String) {
     }
 }
 
-fn lease(node: &Node, uid: &str, now: MicroTime) -> Lease {
+fn lease(node: &Node, uid: String, now: MicroTime) -> Lease {
     let name = node.config.node_name.clone();
-    let owner = OwnerReference {
-        api_version: "v1".to_owned(),
-        kind: "Node".to_owned(),
-        name: name.clone(),
-        uid: uid.to_owned(),
-        ..OwnerReference::default()
-    };
+    let owner =
+        OwnerReference { api_version: "v1".to_owned(), kind: "Node".to_owned(), name: name.clone(), uid, ..OwnerReference::default() };
     Lease {
         metadata: ObjectMeta { name: Some(name.clone()), owner_references: Some(vec![owner]), ..ObjectMeta::default() },
         spec: Some(LeaseSpec {

@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_of_huge_pages_that_another_kernel_had_are_removed() {
+    fn sizes_of_huge_pages_of_another_kernel_are_removed() {
         let node = |pages: Value| -> Node {
             serde_json::from_value(json!({"metadata": {}, "status": {"capacity": pages, "allocatable": pages}})).expect("a node")
         };

@@ -1,5 +1,7 @@
 //! Pods that the node gets rid of.
 
+use std::os::unix::fs::MetadataExt;
+
 use super::kubelet_metrics::{scrape, scraped, value};
 use super::*;
 use crate::Thresholds;
@@ -320,6 +322,13 @@ async fn evictions_go_on_until_the_minimum_reclaim_is_free() {
     agent.stop().await;
 }
 
+/// A directory of another file system than this one's.
+fn another_disk(dir: &Path) -> PathBuf {
+    let device = |dir: &Path| std::fs::metadata(dir).map(|of| of.dev()).ok();
+    let mut others = ["/dev/shm", "/var/tmp", "/"].into_iter().map(Path::new);
+    others.find(|other| device(other).is_some_and(|of| Some(of) != device(dir))).expect("two file systems").to_owned()
+}
+
 /// Images on the node's disk, or on one of their own, whose shortage costs no logs.
 #[tokio::test]
 async fn a_full_disk_of_images_costs_unused_images_and_then_a_pod() {
@@ -329,7 +338,8 @@ async fn a_full_disk_of_images_costs_unused_images_and_then_a_pod() {
             false => runtimes_fake::Behaviour::Run,
         }))
         .await;
-        let dir = if is_dedicated { PathBuf::from("/dev/shm") } else { cluster.data.path().to_owned() };
+        let data = cluster.data.path().to_owned();
+        let dir = if is_dedicated { another_disk(&data) } else { data };
         *cluster.images.dir.lock() = Some(dir);
         let agent = cluster.start();
         cluster.node_ready().await;

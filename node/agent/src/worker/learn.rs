@@ -358,6 +358,9 @@ impl PodRecord {
     /// Checks the Pod's present state: new ephemeral containers get a record, and the end of a resize is reported once.
     pub(crate) fn look(&mut self, pod: &Pod) -> Vec<Note> {
         self.add_ephemeral(pod);
+        if self.pod_level_in_use != self.pod_level && !self.lags(pod) {
+            self.pod_level_in_use.clone_from(&self.pod_level);
+        }
         self.resize_completed(pod).into_iter().collect()
     }
 

@@ -65,16 +65,17 @@ impl Worker {
         is_fixed.then(|| Pending::infeasible("Resize is infeasible for Guaranteed Pods alongside CPU Manager static policy".to_owned()))
     }
 
-    /// How far a WASM guest may grow is settled when it starts. Its limit may be that of the whole Pod.
+    /// How far a WASM guest may grow is settled when it starts. Its limit may be that of the whole Pod; that of an ephemeral container
+    /// always is.
     fn fixed_memory(&self) -> Option<Pending> {
         let spec = self.wanted.spec.as_ref()?;
         let fixed = self.record.containers.iter().find_map(|(name, record)| {
             let alive = record.alive()?;
             let is_wasm = self.node.parts.by_handler(&alive.handler)?.runs() == ContentKind::Wasm;
-            let (_, container) = container::find(&self.wanted, name)?;
-            let wanted = InstanceResources::of(spec, container).limits;
+            let (_, container) = container::find_any(&self.wanted, name)?;
+            let wanted = InstanceResources::of(spec, &container).limits;
             let changes = alive.resources.limits.memory_bytes != wanted.memory_bytes;
-            (is_wasm && changes && !resize::restarts(spec, container, &alive.resources)).then_some(name)
+            (is_wasm && changes && !resize::restarts(spec, &container, &alive.resources)).then_some(name)
         })?;
         let message = format!(
             "the memory limit of WebAssembly container \"{fixed}\" cannot change while it runs; a resizePolicy RestartContainer for memory allows it"

@@ -46,6 +46,29 @@ fn a_new_process_knows_what_the_last_one_gave_out() {
 }
 
 #[test]
+fn a_pod_fits_a_range_that_has_its_address_and_its_gateway() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut ledger = Ledger::open(dir.path()).expect("opened");
+    let present = range("10.244.16.0/24");
+    assert_eq!(ledger.misfits(present, range("10.244.0.0/24")), 0, "there is no Pod");
+    ledger.record_range(present).expect("recorded");
+    for uid in ["a", "b"] {
+        ledger.reserve(uid, "h", &[], present).expect("reserved");
+    }
+    for (next, wanted) in [
+        ("10.244.16.0/24", 0),
+        ("10.244.16.0/22", 0),
+        ("10.244.0.0/19", 2),
+        ("10.244.17.0/24", 2),
+        // Its broadcast address is a Pod's.
+        ("10.244.16.0/30", 1),
+    ] {
+        assert_eq!(ledger.misfits(present, range(next)), wanted, "{next}");
+    }
+    assert_eq!(Ledger::open(dir.path()).expect("opened").range(), Some(present));
+}
+
+#[test]
 fn a_cut_off_record_is_dropped() {
     let dir = tempfile::tempdir().expect("a directory");
     for name in ["a.json", "b.json.new", "last-address.new"] {

@@ -83,14 +83,23 @@ fn a_node_that_gets_another_range_has_no_routes_of_the_old_one() {
         let before = network.add_pod("uid-a", "web-0", &[], None).await.expect("added");
         serve(&before, 80);
         assert!(run("ip route").contains("10.244.18.0/23 dev sk1-br1"));
-        assert_eq!(network.withdraw_pod_cidr(range("10.244.16.0/24")), 0, "the Pod's address is in this one");
-        assert_eq!(network.withdraw_pod_cidr(range("10.244.8.0/22")), 1);
+        for (next, pods, why) in [
+            ("10.244.16.0/24", 0, "it has the Pod's address, and the same gateway"),
+            ("10.244.16.0/21", 0, "so has a wider one"),
+            ("10.244.0.0/19", 1, "the gateway is another one"),
+            ("10.244.8.0/22", 1, "the Pod's address is not in it"),
+        ] {
+            assert_eq!(network.withdraw_pod_cidr(range(next)), pods, "{next}: {why}");
+        }
         assert!(matches!(network.add_pod("uid-b", "web-1", &[], None).await, Err(NetworkError::Withdrawn(_))), "no new address");
         assert_eq!(network.add_pod("uid-a", "web-0", &[], None).await.expect("it has one"), before);
+        // A range with the same gateway cuts nothing off.
+        network.set_pod_cidr(range("10.244.16.0/21")).await.expect("a wider range");
+        assert_eq!(ask(SocketAddr::new(before.ip, 80)).as_deref(), Ok("10.244.16.1"));
         network.set_pod_cidr(range("10.244.8.0/22")).await.expect("another range");
         let routes = run("ip route");
         assert!(routes.contains("10.244.10.0/23 dev sk1-br1") && !routes.contains("10.244.18.0/23"), "{routes}");
-        // A Pod of the old range does not keep the node from its new one. Its address is another node's by now.
+        // The network itself does not wait for a Pod of the old range, and cuts it off. Its address is another node's by now.
         assert_eq!(ask(SocketAddr::new(before.ip, 80)), Err(ErrorKind::HostUnreachable));
         let after = network.add_pod("uid-b", "web-1", &[], None).await.expect("added");
         serve(&after, 80);
@@ -100,5 +109,27 @@ fn a_node_that_gets_another_range_has_no_routes_of_the_old_one() {
         assert!(routes.contains("10.244.0.0/24 dev sk1-br ") && !routes.contains("sk1-br1"), "{routes}");
         assert!(!addresses.contains("10.244.8.") && !addresses.contains("10.244.16."), "{addresses}");
         assert!(!run("ip -o link").contains("sk1-br1"));
+    });
+}
+
+#[test]
+fn a_new_process_keeps_the_range_of_the_pods_that_the_next_range_would_cut_off() {
+    isolated(|| async {
+        uplink();
+        let before = node("sk1", "10.244.16.0/24").await.add_pod("uid-a", "web-0", &[], None).await.expect("added");
+        serve(&before, 80);
+        let network = Network::new(config("sk1")).await.expect("checked");
+        let next = range("10.244.8.0/24");
+        let refused = network.set_pod_cidr(next).await.expect_err("the Pod needs the previous range");
+        let wanted = "1 Pods have addresses of the Pod range 10.244.16.0/24, which the node had before 10.244.8.0/24";
+        assert_eq!(refused.to_string(), wanted);
+        assert_eq!(ask(SocketAddr::new(before.ip, 80)).as_deref(), Ok("10.244.16.1"));
+        assert!(matches!(network.add_pod("uid-b", "web-1", &[], None).await, Err(NetworkError::Withdrawn(_))), "no new address");
+        assert_eq!(network.withdraw_pod_cidr(next), 1);
+        network.remove_pod("uid-a").await.expect("removed");
+        assert_eq!(network.withdraw_pod_cidr(next), 0);
+        network.set_pod_cidr(next).await.expect("the next range");
+        let after = network.add_pod("uid-b", "web-1", &[], None).await.expect("added");
+        assert_eq!(after.ip.to_string(), "10.244.8.2");
     });
 }

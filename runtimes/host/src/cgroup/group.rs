@@ -36,7 +36,8 @@ impl Group {
     }
 
     /// Creates the group and its missing parents, and sets the given limits. Idempotent; on v2 the controllers are enabled at
-    /// every level.
+    /// every level. An empty list of huge pages sets limits on v2 alone: elsewhere the group would have to be created in a further
+    /// hierarchy for them. Containers that can map huge pages call [`Group::limit_huge_pages`].
     pub fn create(&self, resources: &Resources) -> Result<(), RuntimeError> {
         let group = self.layout.load(&self.path);
         group.create().map_err(failed(&self.path, "making"))?;
@@ -44,7 +45,8 @@ impl Group {
             controllers::enable(root, &self.path, &V2_CONTROLLERS)?;
         }
         limits::apply(&group, resources, false, self.limits_swap())?;
-        resources.huge_pages.as_ref().map_or(Ok(()), |limits| self.limit_huge_pages(limits))?;
+        let huge_pages = resources.huge_pages.as_ref().filter(|limits| self.layout.mode == Mode::V2 || !limits.is_empty());
+        huge_pages.map_or(Ok(()), |limits| self.limit_huge_pages(limits))?;
         resources.cpuset_cpus.as_deref().map_or(Ok(()), |cpus| self.write_cpus(cpus))
     }
 

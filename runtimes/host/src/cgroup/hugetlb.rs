@@ -22,46 +22,62 @@ const CONTROLLER: &str = "hugetlb";
 const LIMITS_V1: [&str; 2] = ["limit_in_bytes", "rsvd.limit_in_bytes"];
 const LIMITS_UNIFIED: [&str; 2] = ["max", "rsvd.max"];
 
+/// The only place at which runc joins the unified hierarchy of a hybrid machine.
+const HYBRID_ROOT: &str = "/sys/fs/cgroup/unified";
+
 /// The hierarchy that has the controller.
-enum Place<'a> {
+enum Hierarchy<'a> {
     V1(&'a Path),
     Unified(&'a Path),
 }
 
-impl Place<'_> {
-    fn of(layout: &Layout) -> Option<Place<'_>> {
-        let v1 = layout.v1_dir(CONTROLLER).filter(|_| layout.mode != Mode::V2).map(Place::V1);
-        let unified = || layout.unified().filter(|root| controllers::is_offered(root, CONTROLLER)).map(Place::Unified);
+impl Hierarchy<'_> {
+    fn of(layout: &Layout) -> Option<Hierarchy<'_>> {
+        let v1 = layout.v1_dir(CONTROLLER).filter(|_| layout.mode != Mode::V2).map(Hierarchy::V1);
+        let unified = || layout.unified().filter(|root| controllers::is_offered(root, CONTROLLER)).map(Hierarchy::Unified);
         v1.or_else(unified)
     }
 
     fn root(&self) -> &Path {
         match self {
-            Place::V1(root) | Place::Unified(root) => root,
+            Hierarchy::V1(root) | Hierarchy::Unified(root) => root,
+        }
+    }
+
+    /// Whether runc puts the processes of containers into its groups.
+    fn is_joined(&self, mode: Mode) -> bool {
+        match self {
+            Hierarchy::V1(_) => true,
+            Hierarchy::Unified(root) => mode == Mode::V2 || *root == Path::new(HYBRID_ROOT),
         }
     }
 
     fn limits(&self) -> [&'static str; 2] {
         match self {
-            Place::V1(_) => LIMITS_V1,
-            Place::Unified(_) => LIMITS_UNIFIED,
+            Hierarchy::V1(_) => LIMITS_V1,
+            Hierarchy::Unified(_) => LIMITS_UNIFIED,
         }
     }
+}
+
+/// Whether the limits of groups bind all containers.
+pub(super) fn is_available(layout: &Layout) -> bool {
+    Hierarchy::of(layout).is_some_and(|hierarchy| hierarchy.is_joined(layout.mode))
 }
 
 /// Creates a group in the controller's hierarchy and sets the limit of every size, in bytes by the bytes of a page; a size without a limit
 /// gets 0. As upstream, a machine without the controller limits nothing.
 pub(super) fn limit(layout: &Layout, path: &str, limits: &BTreeMap<u64, u64>) -> Result<(), RuntimeError> {
-    let Some(place) = Place::of(layout) else { return Ok(()) };
-    let dir = place.root().join(path);
+    let Some(hierarchy) = Hierarchy::of(layout) else { return Ok(()) };
+    let dir = hierarchy.root().join(path);
     fs::create_dir_all(&dir).map_err(RuntimeError::io(format!("making {}", dir.display())))?;
-    if let Place::Unified(root) = place {
+    if let Hierarchy::Unified(root) = hierarchy {
         controllers::enable(root, path, &[CONTROLLER])?;
     }
     let listing = || format!("listing {}", dir.display());
     for entry in fs::read_dir(&dir).map_err(RuntimeError::io(listing()))? {
         let name = entry.map_err(RuntimeError::io(listing()))?.file_name();
-        let Some(page_bytes) = name.to_str().and_then(|name| page_bytes(name, place.limits())) else { continue };
+        let Some(page_bytes) = name.to_str().and_then(|name| page_bytes(name, hierarchy.limits())) else { continue };
         let (file, bytes) = (dir.join(&name), limits.get(&page_bytes).copied().unwrap_or(0));
         fs::write(&file, bytes.to_string()).map_err(RuntimeError::io(format!("writing {bytes} to {}", file.display())))?;
     }
@@ -70,8 +86,8 @@ pub(super) fn limit(layout: &Layout, path: &str, limits: &BTreeMap<u64, u64>) ->
 
 /// Puts a process into the group, if the controller has a hierarchy which the others do not use, and the group is there.
 pub(super) fn join(layout: &Layout, path: &str, pid: i32) -> Result<(), RuntimeError> {
-    match Place::of(layout) {
-        Some(place) if layout.mode != Mode::V2 => controllers::join(place.root(), path, pid),
+    match Hierarchy::of(layout) {
+        Some(hierarchy) if layout.mode != Mode::V2 => controllers::join(hierarchy.root(), path, pid),
         _ => Ok(()),
     }
 }
@@ -96,7 +112,7 @@ mod tests {
     const CONTAINER: &str = "skiff/pod/c";
 
     /// A tree of plain files that looks like a hierarchy with the controller.
-    fn hierarchy(files: &[&str], controllers: &str) -> tempfile::TempDir {
+    fn tree(files: &[&str], controllers: &str) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir_all(root.path().join(CONTAINER)).unwrap();
         for dir in ["", "skiff", "skiff/pod"] {
@@ -128,10 +144,11 @@ mod tests {
 
     #[test]
     fn sizes_without_a_limit_get_none() {
-        let root = hierarchy(&UNIFIED, "cpu hugetlb memory pids\n");
+        let root = tree(&UNIFIED, "cpu hugetlb memory pids\n");
         let both = [layout(Some(root.path()), None), Layout::unified_at(root.path())];
         assert_eq!(both.each_ref().map(|layout| layout.mode), [Mode::V2, Mode::V2]);
         for layout in both {
+            assert!(is_available(&layout));
             limit(&layout, CONTAINER, &LIMITS.into()).unwrap();
             assert_eq!(UNIFIED.map(|file| read(&root, file)), ["8388608", "8388608", "0", "0", "max", "max"]);
             join(&layout, CONTAINER, 7).unwrap();
@@ -141,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_hybrid_machine_has_the_controller_in_its_unified_hierarchy() {
-        let root = hierarchy(&UNIFIED, "hugetlb\n");
+        let root = tree(&UNIFIED, "hugetlb\n");
         let layout = layout(Some(root.path()), None);
         assert_eq!(layout.mode, Mode::Hybrid);
         limit(&layout, CONTAINER, &LIMITS.into()).unwrap();
@@ -154,12 +171,15 @@ mod tests {
         assert_eq!(read(&root, "cgroup.procs"), "7");
         join(&layout, "skiff/other", 7).unwrap();
         assert!(!root.path().join("skiff/other").exists(), "a group without limits is not there");
+        assert!(!is_available(&layout), "runc does not join a hierarchy at this place");
+        assert!(Hierarchy::Unified(Path::new("/sys/fs/cgroup/unified")).is_joined(Mode::Hybrid));
     }
 
     #[test]
     fn a_hierarchy_of_version_1_comes_first() {
-        let (unified, v1) = (hierarchy(&UNIFIED, ""), hierarchy(&V1, ""));
+        let (unified, v1) = (tree(&UNIFIED, ""), tree(&V1, ""));
         let layout = layout(Some(unified.path()), Some(v1.path()));
+        assert!(is_available(&layout));
         limit(&layout, CONTAINER, &LIMITS.into()).unwrap();
         assert_eq!(V1.map(|file| read(&v1, file)), ["8388608", "8388608", "0", "max"]);
         assert_eq!(read(&unified, "hugetlb.2MB.max"), "max");
@@ -169,10 +189,11 @@ mod tests {
 
     #[test]
     fn a_machine_without_the_controller_limits_nothing() {
-        let root = hierarchy(&UNIFIED, "cpu memory pids\n");
+        let root = tree(&UNIFIED, "cpu memory pids\n");
         limit(&layout(Some(root.path()), None), CONTAINER, &LIMITS.into()).unwrap();
         assert_eq!(read(&root, "hugetlb.2MB.max"), "max");
         limit(&layout(None, None), CONTAINER, &LIMITS.into()).unwrap();
+        assert!(!is_available(&layout(Some(root.path()), None)) && !is_available(&layout(None, None)));
     }
 
     #[test]

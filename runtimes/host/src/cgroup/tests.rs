@@ -165,7 +165,13 @@ fn the_huge_pages_are_limited(cgroups: &Cgroups, group: &Group, pid: i32) {
     let dirs = cgroups.roots().into_iter().map(|root| root.join(group.path()));
     let files = ["hugetlb.2MB.max", "hugetlb.2MB.limit_in_bytes"];
     let limited = dirs.flat_map(|dir| files.map(|file| (std::fs::read_to_string(dir.join(file)), dir.clone())));
-    for (limit, dir) in limited.filter_map(|(limit, dir)| Some((limit.ok()?, dir))) {
+    let limited: Vec<_> = limited.filter_map(|(limit, dir)| Some((limit.ok()?, dir))).collect();
+    let offers = |root: &PathBuf| std::fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default().contains("hugetlb");
+    let is_on_v1 = cgroups.mode() != Mode::V2 && cgroups.layout.v1_dir("hugetlb").is_some();
+    let has_controller = is_on_v1 || cgroups.roots().iter().any(offers);
+    let has_pages = Path::new("/sys/kernel/mm/hugepages/hugepages-2048kB").exists();
+    assert_eq!(!limited.is_empty(), has_controller && has_pages, "{limited:?}");
+    for (limit, dir) in limited {
         assert_eq!(limit.trim(), (8 << 20).to_string(), "{}", dir.display());
         assert_eq!(std::fs::read_to_string(dir.join("cgroup.procs")).unwrap(), format!("{pid}\n"), "{}", dir.display());
     }

@@ -1,5 +1,6 @@
 ;; Core module of a component with `wasi:cli/run` of WASI 0.3: sends `ping` to 127.0.0.1 at PORT from a UDP socket, which has a remote
-;; address (WAY 1) or whose datagrams have it (2). Ends with 0 when it gets an answer of five bytes, and with 100 + the error code otherwise.
+;; address (WAY 1) or whose datagrams have it (2). Ends with 0 when it gets an answer of five bytes, and with 100 + the error code
+;; otherwise.
 (module
   (import "wasi:sockets/types@0.3.0" "[static]udp-socket.create" (func $create (param i32 i32)))
   (import "wasi:sockets/types@0.3.0" "[method]udp-socket.connect"

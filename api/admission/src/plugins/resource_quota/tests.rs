@@ -205,3 +205,20 @@ fn what_was_added_can_be_taken_away() {
     sum.take(&resource, &small);
     assert_eq!(sum, Sum::default(), "not even a zero is left");
 }
+
+#[test]
+fn a_resize_after_an_infeasible_one_is_counted() {
+    let resized = |generation: i64, amount: &str| {
+        let mut pod = pod("a", cpu(amount));
+        pod["metadata"]["generation"] = generation.into();
+        let pending = json!({ "type": "PodResizePending", "status": "True", "reason": "Infeasible", "observedGeneration": 2 });
+        let has = json!({ "name": "c", "allocatedResources": { "cpu": "1" }, "resources": cpu("1") });
+        pod["status"] = json!({ "conditions": [pending], "containerStatuses": [has] });
+        pod
+    };
+    let used = |pod: &Value| usage::amounts(&pods::resource(), pod).get("requests.cpu").copied();
+    let delta = |after: &Value| growth(&pods::resource(), after, Some(&resized(2, "1000"))).get("requests.cpu").copied();
+    assert_eq!(used(&resized(2, "1000")), Some(1_000));
+    assert_eq!(delta(&resized(3, "100")), Some(99_000), "the verdict is about the spec before");
+    assert_eq!(delta(&resized(3, "1")), None);
+}

@@ -1,5 +1,6 @@
 //! ResourceSlice: the devices that a driver offers, on which nodes, and counters that devices share.
 
+use api_model::huge_pages::is_huge_page;
 use serde_json::Value;
 
 use super::{
@@ -207,7 +208,7 @@ fn partition_type(spec: &At<'_>, checks: &mut Checks) {
 fn node_resources(resources: &At<'_>, capacities: &At<'_>, checks: &mut Checks) {
     let sign = |at: &At<'_>| quantity::parse(at.text()).map_or(1, |parsed| parsed.nano().signum());
     for (name, resource) in resources.entries() {
-        if !["cpu", "memory", "ephemeral-storage"].contains(&name) && !name.starts_with("hugepages-") {
+        if !["cpu", "memory", "ephemeral-storage"].contains(&name) && !is_huge_page(name) {
             checks.invalid_value(&resource.path, name, "must be a node allocatable resource name");
         }
         let (mapping, overhead) = (resource.get("mapping"), resource.get("overhead"));

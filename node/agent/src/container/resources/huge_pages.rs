@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use api_model::{huge_pages, quantity};
+use api_model::huge_pages;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
@@ -10,41 +10,13 @@ type List = BTreeMap<String, Quantity>;
 
 /// The limits of a container's cgroup: its own, and of other sizes those of the whole Pod.
 pub(super) fn of_container(pod: &Pod, limits: Option<&List>) -> BTreeMap<u64, u64> {
-    let mut pages = of_list(limits_of_pod(pod));
-    pages.extend(of_list(limits));
-    pages
+    let of_pod = super::pod_level(pod).and_then(|resources| resources.limits.as_ref());
+    of_pod.into_iter().chain(limits).flat_map(huge_pages::amounts).collect()
 }
 
-/// The limits of a Pod's cgroup: those of `spec.resources`, else those of all containers together. As upstream, init containers are added
-/// too: pages that they leave in a volume count for the Pod after their end.
+/// The limits of a Pod's cgroup.
 pub(super) fn of_pod(pod: &Pod) -> BTreeMap<u64, u64> {
-    let Some(spec) = &pod.spec else { return BTreeMap::new() };
-    let mut sum = BTreeMap::new();
-    for (_, container) in super::super::all(spec) {
-        add(&mut sum, container.resources.as_ref().and_then(|resources| resources.limits.as_ref()));
-    }
-    sum.extend(of_list(limits_of_pod(pod)));
-    add(&mut sum, spec.overhead.as_ref());
-    sum
-}
-
-fn limits_of_pod(pod: &Pod) -> Option<&List> {
-    super::pod_level(pod)?.limits.as_ref()
-}
-
-fn of_list(list: Option<&List>) -> BTreeMap<u64, u64> {
-    let limit = |(name, quantity): (&String, &Quantity)| {
-        let bytes = u64::try_from(quantity::value(&quantity.0).ok()?).ok()?;
-        Some((huge_pages::page_bytes(name)?, bytes))
-    };
-    list.into_iter().flatten().filter_map(limit).collect()
-}
-
-fn add(sum: &mut BTreeMap<u64, u64>, list: Option<&List>) {
-    for (page_bytes, bytes) in of_list(list) {
-        let present = sum.entry(page_bytes).or_default();
-        *present = present.saturating_add(bytes);
-    }
+    pod.spec.as_ref().map(huge_pages::limits_of_pod).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -41,6 +41,13 @@ impl InstanceResources {
         Self { own: with_memory_of(&self.own, &other.own), limits: self.limits.with_memory_of(other.limits) }
     }
 
+    /// The same with the memory limit of another, unless its container has its own: the limit is that of the whole Pod.
+    pub(crate) fn with_inherited_memory_of(self, other: &Self) -> Self {
+        let is_inherited = limits(Some(&self.own), None).memory_bytes.is_none();
+        let limits = if is_inherited { self.limits.with_memory_of(other.limits) } else { self.limits };
+        Self { limits, ..self }
+    }
+
     /// The limits of its cgroup.
     pub(crate) fn of_cgroup(&self) -> Resources {
         of_limits(self.limits, Some(&self.own))

@@ -32,6 +32,12 @@ impl Limits {
         Self { cpu_milli: self.cpu_milli.or(other.cpu_milli), memory_bytes: self.memory_bytes.or(other.memory_bytes) }
     }
 
+    /// As an amount, in which the largest number is unlimited.
+    fn or_most(self) -> Amount {
+        let most = |limit: Option<i64>| limit.unwrap_or(i64::MAX);
+        Amount { cpu_milli: most(self.cpu_milli), memory_bytes: most(self.memory_bytes), ..Amount::default() }
+    }
+
     /// The same with the memory of others.
     pub(super) fn with_memory_of(self, other: Self) -> Self {
         Self { memory_bytes: other.memory_bytes, ..self }
@@ -67,20 +73,19 @@ pub(crate) fn of_pod(pod: &Pod) -> Resources {
 
 /// The same without the overhead.
 pub(super) fn limits_of_pod(pod: &Pod) -> Limits {
-    let (mut cpu_limit, mut memory_limit) = (Some(0_i64), Some(0_i64));
-    let (mut init_cpu, mut init_memory) = (0, 0);
+    let (mut together, mut sidecars, mut init) = (Amount::default(), Amount::default(), Amount::default());
     for (role, container) in pod.spec.iter().flat_map(container::all) {
-        let own = Limits::from_requirements(container.resources.as_ref());
-        if role == Role::Init {
-            init_cpu = init_cpu.max(own.cpu_milli.unwrap_or(i64::MAX));
-            init_memory = init_memory.max(own.memory_bytes.unwrap_or(i64::MAX));
-        } else {
-            cpu_limit = cpu_limit.zip(own.cpu_milli).map(|(sum, n)| sum.saturating_add(n));
-            memory_limit = memory_limit.zip(own.memory_bytes).map(|(sum, n)| sum.saturating_add(n));
+        let own = Limits::from_requirements(container.resources.as_ref()).or_most();
+        match role {
+            // A sidecar runs beside the init containers that start after it.
+            Role::Init => init = init.max(own.plus(sidecars)),
+            Role::Sidecar => (together, sidecars) = (together.plus(own), sidecars.plus(own)),
+            Role::Main | Role::Ephemeral => together = together.plus(own),
         }
     }
-    let bounded = |sum: Option<i64>, init: i64| sum.map(|sum| sum.max(init)).filter(|n| *n > 0 && *n < i64::MAX);
-    let of_containers = Limits { cpu_milli: bounded(cpu_limit, init_cpu), memory_bytes: bounded(memory_limit, init_memory) };
+    let most = together.max(init);
+    let bounded = |sum: i64| Some(sum).filter(|n| *n > 0 && *n < i64::MAX);
+    let of_containers = Limits { cpu_milli: bounded(most.cpu_milli), memory_bytes: bounded(most.memory_bytes) };
     Limits::from_requirements(pod_level(pod)).or(of_containers)
 }
 
@@ -116,4 +121,37 @@ pub(crate) fn shares(milli: i64) -> u64 {
 
 fn quota(milli: i64) -> i64 {
     milli.saturating_mul(100_000).checked_div(1_000).unwrap_or(0).max(CPU_QUOTA_US_MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_sidecar_counts_beside_the_init_containers_after_it() {
+        let container = |cpu: &str, memory: &str| json!({"name": "c", "resources": {"limits": {"cpu": cpu, "memory": memory}}});
+        let sidecar = |cpu: &str, memory: &str| {
+            let mut sidecar = container(cpu, memory);
+            sidecar["restartPolicy"] = json!("Always");
+            sidecar
+        };
+        let of = |init: Value| {
+            let spec = json!({"containers": [container("10m", "10Mi")], "initContainers": init});
+            let limits = limits_of_pod(&serde_json::from_value(json!({"spec": spec})).expect("a pod"));
+            (limits.cpu_milli, limits.memory_bytes.map(|bytes| bytes >> 20))
+        };
+        let (beside, init) = (sidecar("50m", "50Mi"), container("100m", "100Mi"));
+        for (what, init, wanted) in [
+            ("no other container", json!([]), (Some(10), Some(10))),
+            ("a sidecar that started before", json!([beside, init]), (Some(150), Some(150))),
+            ("a sidecar that starts after", json!([init, beside]), (Some(100), Some(100))),
+            ("a sidecar beside the main container", json!([beside]), (Some(60), Some(60))),
+            ("an init container without limits", json!([beside, {"name": "i"}]), (None, None)),
+            ("a sidecar without limits", json!([{"name": "s", "restartPolicy": "Always"}, init]), (None, None)),
+        ] {
+            assert_eq!(of(init), wanted, "{what}");
+        }
+    }
 }

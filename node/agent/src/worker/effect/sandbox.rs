@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use super::{Effects, cpus, volume_text};
 use crate::container::files::FqdnTooLong;
-use crate::container::processes::PauseContainer;
+use crate::container::processes::{self, PauseContainer};
 use crate::container::resolv::Cluster;
 use crate::container::{self, files, resources};
 use crate::devices;
@@ -84,6 +84,8 @@ impl Effects {
 
     async fn create_sandbox(&self, pause: Option<PauseContainer>, adopted: bool, is_new: bool) -> Result<PodSandbox, Reason> {
         let sysctls = if adopted { Vec::new() } else { self.sysctls()? };
+        // A sandbox with a pause container ends with it, also while no agent runs, and does not exist before it runs.
+        let is_new = is_new || (pause.is_none() && processes::are_shared(&self.pod));
         let class = self.runtime_class(is_new).await?;
         let handler = class.as_ref().map(|class| class.handler.as_str());
         let first_id = self.first_id(handler).await?;
@@ -91,7 +93,7 @@ impl Effects {
         let volumes = async { self.set_up_volumes().await.map_err(|error| Reason::new("FailedMount", volume_text(&error))) };
         // Each task runs to its end, whatever the results of the others are: a dropped one would leave threads that work while
         // the next cleanup runs.
-        let (network, volumes, cgroup) = tokio::join!(self.network(first_id), volumes, self.cgroup());
+        let (network, volumes, cgroup) = tokio::join!(self.network(first_id), volumes, self.cgroup(adopted));
         let ((sandbox, ip), volumes_due, ()) = (network?, volumes?, cgroup?);
         node_network::set_sysctls(&sandbox, sysctls).await.map_err(SandboxError::Network)?;
         let (pod, node) = (self.pod.clone(), self.node.clone());
@@ -161,10 +163,16 @@ impl Effects {
         }
     }
 
-    async fn cgroup(&self) -> Result<(), SandboxError> {
+    /// Creates the Pod's cgroup. That of an adopted Pod keeps its limits of CPU and memory: an earlier agent may have set others than the
+    /// Pod's status has, and the containers may use more than the status allows. The resize that was in progress sets them.
+    async fn cgroup(&self, adopted: bool) -> Result<(), SandboxError> {
         let Some(cgroups) = self.node.cgroups.clone() else { return Ok(()) };
         let path = self.node.layout.pod_cgroup(resources::qos(&self.pod), &PodName::of(&self.pod).uid);
         let mut limits = Resources { pids_max: Some(self.node.pod_pids_max()), ..resources::of_pod(&self.pod) };
+        if adopted {
+            let Resources { pids_max, huge_pages, .. } = limits;
+            limits = Resources { pids_max, huge_pages, ..Resources::default() };
+        }
         if self.node.cpu_manager.as_ref().is_some_and(|cpus| cpus.has_exclusive(&PodName::of(&self.pod).uid)) {
             cpus::lift_quota(&mut limits);
         }

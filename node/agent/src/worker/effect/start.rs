@@ -121,8 +121,7 @@ impl Effects {
         self.node.note(&self.pod, Some(&container.name), false, "Started", "Container started");
         let pod_level = self.pod.spec.as_ref().and_then(|spec| spec.resources.as_ref());
         let resources = InstanceResources::new(container.resources.clone().unwrap_or_default(), pod_level);
-        let runtime = runtime.handler().to_owned();
-        Ok(RunningInstance { resources, user, ..started(id, runtime, attempt, image, container) })
+        Ok(started(id, runtime.handler().to_owned(), attempt, image, container, resources, user))
     }
 
     /// Whether containers must not take files out of the quota projects of volumes, or put them into one. It concerns also those that have no
@@ -317,7 +316,15 @@ fn hopeless() -> RuntimeError {
 }
 
 /// An instance that has just begun to run.
-fn started(id: ContainerId, handler: String, attempt: u32, image: &Image, container: &Container) -> RunningInstance {
+fn started(
+    id: ContainerId,
+    handler: String,
+    attempt: u32,
+    image: &Image,
+    container: &Container,
+    resources: InstanceResources,
+    user: User,
+) -> RunningInstance {
     RunningInstance {
         id,
         handler,
@@ -325,8 +332,8 @@ fn started(id: ContainerId, handler: String, attempt: u32, image: &Image, contai
         started_at: api_clock::now(),
         image_id: spec::image_id(image),
         hash: spec_hash(container),
-        resources: InstanceResources::default(),
-        user: User::default(),
+        resources,
+        user,
         startup_ok: container.startup_probe.is_none(),
         readiness_ok: container.readiness_probe.is_none(),
         hooked: container.lifecycle.as_ref().is_none_or(|lifecycle| lifecycle.post_start.is_none()),

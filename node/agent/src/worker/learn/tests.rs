@@ -176,6 +176,31 @@ fn a_resize_is_complete_when_its_restarts_are_over() {
 }
 
 #[test]
+fn a_resize_of_the_whole_pod_is_reported_when_its_restarts_are_over() {
+    let whole =
+        |memory: &str| -> ResourceRequirements { serde_json::from_value(json!({"limits": {"memory": memory}})).expect("resources") };
+    let mut wanted = pod();
+    wanted.spec.as_mut().expect("a spec").resources = Some(whole("64Mi"));
+    let mut pod_record = PodRecord::new(&wanted, at(0));
+    let before = Some(Box::new(whole("32Mi")));
+    (pod_record.pod_level, pod_record.pod_level_in_use) = (before.clone(), before);
+    let running = |attempt: u32, memory: &str| {
+        let resources = InstanceResources::new(ResourceRequirements::default(), Some(&whole(memory)));
+        InstanceState::Running(RunningInstance { resources, ..alive(attempt) })
+    };
+    pod_record.containers.get_mut("c").expect("record").run = running(0, "32Mi");
+    (pod_record.resizing, pod_record.resize) = (true, Resize::Busy { again: false });
+    let limit = |pod_record: &PodRecord| pod_record.total(&wanted).and_then(|total| total.limits?.remove("memory")).map(|limit| limit.0);
+    let resized = Resized { pod_level: Some(Box::new(whole("64Mi"))), ..Resized::default() };
+    assert_eq!(pod_record.learn(&wanted, Report::Resized(resized), at(1)), []);
+    assert_eq!(pod_record.look(&wanted), []);
+    assert_eq!(limit(&pod_record).as_deref(), Some("32Mi"), "its container is to be restarted");
+    pod_record.containers.get_mut("c").expect("record").run = running(1, "64Mi");
+    assert_eq!(pod_record.look(&wanted).iter().map(|note| note.reason).collect::<Vec<_>>(), ["ResizeCompleted"]);
+    assert_eq!(limit(&pod_record).as_deref(), Some("64Mi"));
+}
+
+#[test]
 fn an_eviction_that_became_urgent_leaves_less_time_and_is_announced_once() {
     let mut pod_record = PodRecord::new(&pod(), at(0));
     pod_record.containers.get_mut("c").expect("record").run = InstanceState::Running(alive(0));

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use api_model::huge_pages::is_huge_page;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use sched_framework::{PodInfo, is_sidecar};
@@ -29,7 +30,7 @@ fn requests_of_pod(pod: &Pod) -> Option<&BTreeMap<String, Quantity>> {
 
 /// Whether the Pod has requests beside those of its containers (KEP-2837).
 fn has_own(pod: &Pod) -> bool {
-    let can_be_own = |name: &String| matches!(name.as_str(), "cpu" | "memory") || name.starts_with("hugepages-");
+    let can_be_own = |name: &String| matches!(name.as_str(), "cpu" | "memory") || is_huge_page(name);
     requests_of_pod(pod).is_some_and(|requests| requests.keys().any(can_be_own))
 }
 
