@@ -42,8 +42,8 @@ pub fn limits(spec: &Value) -> Amounts {
 
 /// The requests of a Pod whose resize may be under way: the largest of what the spec requests, what the node allocated, and what the
 /// containers and the Pod as a whole have. The spec of an infeasible resize does not count (upstream's `PodRequests` with
-/// `UseStatusResources`), but a condition of an earlier generation is about another spec. The scheduler (`sched_framework::PodInfo`) and
-/// the node (`node_agent::resize`) have the same rule.
+/// `UseStatusResources`), but a condition of an earlier generation is about another spec, unless the last generation is the deletion. The
+/// scheduler (`sched_framework::PodInfo`) and the node (`node_agent::resize`) have the same rule.
 pub fn requests_in_use(pod: &Value) -> Amounts {
     in_use(pod, "requests")
 }
@@ -61,8 +61,10 @@ pub fn of_container(container: &Value, which: &str) -> Amounts {
 fn in_use(pod: &Value, which: &str) -> Amounts {
     let (spec, status) = (spec(pod), pod.get("status").unwrap_or(&Value::Null));
     let generation = pod.pointer("/metadata/generation").and_then(Value::as_i64);
+    let is_deleted = pod.pointer("/metadata/deletionTimestamp").is_some();
     let is_infeasible = json::list(status, "conditions").iter().any(|condition| {
-        let is_of_spec = condition.get("observedGeneration").and_then(Value::as_i64) == generation;
+        let observed = condition.get("observedGeneration").and_then(Value::as_i64);
+        let is_of_spec = observed == generation || (is_deleted && observed.map(|observed| observed + 1) == generation);
         is_of_spec && json::text(condition, "type") == "PodResizePending" && json::text(condition, "reason") == "Infeasible"
     });
     let largest = |specified: Amounts, status: Option<&Value>| {

@@ -234,7 +234,7 @@ impl Manager {
     async fn apply(&mut self, pod: Arc<Pod>, origin: Origin) {
         let uid = PodName::of(&pod).uid;
         if let Some(handle) = self.handles.get_mut(&uid) {
-            handle.demand = handle.demand.take().filter(|_| !is_over(&pod)).map(|_| resize::demand(&pod));
+            handle.demand = handle.demand.take().filter(|_| !is_over(&pod)).map(|_| demand(&self.node, &pod));
             return self.want(&uid, |desired| desired.pod = pod);
         }
         let got_at = tokio::time::Instant::now();
@@ -456,6 +456,14 @@ async fn found_again(node: &Node, uid: &str) -> Vec<RuntimeContainer> {
             Err(error) => tracing::warn!(uid, error = chain(&error), "containers not listed"),
         }
         tokio::time::sleep(REPLACED_AFTER).await;
+    }
+}
+
+/// What a Pod that has a worker takes of the room of others. A spec that follows an infeasible one is weighed by the worker in a moment.
+fn demand(node: &Node, pod: &Arc<Pod>) -> Demand {
+    match node.directory.get(&PodName::of(pod).uid) {
+        Some(entry) if resize::is_weighed_again(pod) => Demand::of(&resize::with_allocation(pod, &resize::desired(&entry.pod))),
+        _ => resize::demand(pod),
     }
 }
 

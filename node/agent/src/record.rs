@@ -73,6 +73,8 @@ pub(crate) struct PodRecord {
     pub(crate) resize: Resize,
     /// A resize has begun and its end was not reported yet.
     pub(crate) resizing: bool,
+    /// This agent began that resize, so a container that was ended to start again may have been ended for it.
+    pub(crate) restarts_for_resize: bool,
 }
 
 /// The state of the Pod's sandbox.
@@ -243,6 +245,7 @@ impl PodRecord {
             // The cgroups may have more or less than the status.
             resize: if is_resizing { Resize::Due { until: now, fault: None } } else { Resize::Settled },
             resizing: is_resizing,
+            restarts_for_resize: false,
         };
         pod_record.add_ephemeral(pod);
         pod_record
@@ -308,7 +311,7 @@ impl PodRecord {
         let lags = |spec: &PodSpec, container: &Container| {
             let Some(record) = self.container(&container.name) else { return false };
             let differs = |alive: &RunningInstance| alive.resources.change(spec, container).any();
-            record.alive().map_or_else(|| self.resizing && record.is_replaced(), differs)
+            record.alive().map_or_else(|| self.restarts_for_resize && record.is_replaced(), differs)
         };
         let is_set = self.resize == Resize::Settled && !resize::differs_as_a_whole(pod, self.pod_level.as_deref());
         !is_set || pod.spec.iter().any(|spec| container::all(spec).any(|(_, container)| lags(spec, container)))

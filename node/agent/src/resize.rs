@@ -98,9 +98,20 @@ fn recall(list: &mut Option<ResourceList>, reported: Option<&ResourceList>) {
 /// Why an earlier agent did not allocate the resources of the spec, from the Pod's status. A condition of an earlier generation is about
 /// another spec. Admission (`api_admission::pods`) and the scheduler (`sched_framework::PodInfo`) have the same rule.
 pub(crate) fn reported_pending(pod: &Pod) -> Option<Pending> {
-    let pending = condition(pod, PENDING).filter(|pending| pending.observed_generation == pod.metadata.generation)?;
+    let pending = condition(pod, PENDING).filter(|pending| is_of_spec(pending, pod))?;
     let reason = if pending.reason.as_deref() == Some(INFEASIBLE) { INFEASIBLE } else { DEFERRED };
     Some(Pending { reason, message: pending.message.clone().unwrap_or_default() })
+}
+
+/// Whether a condition is about the present spec. A deletion is one generation more, and changes no spec.
+fn is_of_spec(condition: &PodCondition, pod: &Pod) -> bool {
+    let (observed, generation) = (condition.observed_generation, pod.metadata.generation);
+    observed == generation || (pod.metadata.deletion_timestamp.is_some() && observed.map(|observed| observed + 1) == generation)
+}
+
+/// Whether the status has the verdict that an earlier spec is infeasible, and none about the present one.
+pub(crate) fn is_weighed_again(pod: &Pod) -> bool {
+    condition(pod, PENDING).is_some_and(|pending| pending.reason.as_deref() == Some(INFEASIBLE) && !is_of_spec(pending, pod))
 }
 
 /// The time since when the Pod's status reports a deferred resize.
@@ -238,6 +249,7 @@ pub(crate) fn restarts(spec: &PodSpec, container: &Container, before: &InstanceR
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use serde_json::{Value, json};
 
     use super::*;
@@ -309,13 +321,15 @@ mod tests {
         assert_eq!((weight("Infeasible"), weight("Deferred")), (1_000, 9_000));
         let mut changed = Pod::clone(&pod("9", status("Infeasible")));
         changed.metadata.generation = Some(2);
-        let of_generation = |observed: i64| {
+        let of_generation = |observed: i64, is_deleted: bool| {
             let mut pod = changed.clone();
+            pod.metadata.deletion_timestamp = is_deleted.then_some(Time(Timestamp::UNIX_EPOCH));
             let conditions = pod.status.as_mut().and_then(|status| status.conditions.as_mut()).into_iter().flatten();
             conditions.for_each(|condition| condition.observed_generation = Some(observed));
             demand(&Arc::new(pod)).amount.cpu_milli
         };
-        assert_eq!((of_generation(1), of_generation(2)), (9_000, 1_000), "an earlier spec was infeasible");
+        assert_eq!((of_generation(1, false), of_generation(2, false)), (9_000, 1_000), "an earlier spec was infeasible");
+        assert_eq!(of_generation(1, true), 1_000, "a deletion changes no spec");
         let resized = pod("9", status("Deferred"));
         assert!(differs(&resized, &remembered(&resized)));
         assert_eq!(cpu(&with_allocation(&resized, &remembered(&resized))), 1_000);

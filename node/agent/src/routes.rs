@@ -34,7 +34,7 @@ enum RangeError {
     /// The Node was deleted and registered again, and its range is another one.
     #[error(
         "the Node has the Pod range {next}, but {pods} of its Pods have addresses of {present}, to which other nodes have no route any more: \
-         delete these Pods, and the node takes its new range"
+         delete these Pods, or the files of static ones, and the node takes its new range"
     )]
     InUse { present: Ipv4Net, next: Ipv4Net, pods: usize },
 }

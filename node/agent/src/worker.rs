@@ -39,7 +39,7 @@ use adopt::RuntimeContainer;
 use effect::{Deadline, Effects, NextInstance, TerminationMessage};
 use finished::FinishedPod;
 use learn::{Note, Report, StartFault};
-use plan::{Step, plan};
+use plan::Step;
 use timing::Timing;
 
 /// Reports that may wait for the worker.
@@ -200,7 +200,7 @@ impl Worker {
             self.return_exclusive().await;
             let notes = self.record.look(&self.pod);
             self.announce(notes);
-            match plan(&self.pod, &self.record, now) {
+            match self.next_step(now) {
                 Step::Stop => break,
                 step @ (Step::Wait(_) | Step::Finish) => {
                     self.tend_probes();
@@ -228,7 +228,8 @@ impl Worker {
             Step::Prepare => {
                 self.record.sandbox = SandboxState::Making;
                 let (pause, adopted, is_new) = (self.record.pause.clone(), self.record.anything_runs(), self.record.lost_sandbox());
-                self.tasks.spawn(api_tasks::named("node-agent/pod-prepare", self.effects.clone().prepare(pause, adopted, is_new)));
+                let prepared = self.effects.clone().prepare(pause, adopted, is_new, self.resizes());
+                self.tasks.spawn(api_tasks::named("node-agent/pod-prepare", prepared));
             }
             Step::Recreate => {
                 self.record.recreate_sandbox(now);

@@ -322,6 +322,10 @@ impl Shared {
             let mut state = self.state.lock();
             state.ledger.record_range(pod_cidr)?;
             (state.pod_cidr, state.is_withdrawn) = (Some(pod_cidr), is_withdrawn);
+            if !is_withdrawn {
+                // Pods get addresses of this range from now on, also if a later step fails.
+                state.previous = None;
+            }
         }
         self.write_rules()?;
         host::route_localhost(config, pod_cidr)?;

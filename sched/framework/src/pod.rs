@@ -260,10 +260,13 @@ fn requests(pod: &Pod, spec: &PodSpec, adjust: &dyn Fn(Resource) -> Resource) ->
     })
 }
 
-/// Whether the node can never provide the resources of the Pod's present spec. A condition of an earlier generation is about another spec.
+/// Whether the node can never provide the resources of the Pod's present spec. A condition of an earlier generation is about another spec,
+/// but for a deletion, which is one generation more and changes no spec.
 fn is_infeasible(pod: &Pod) -> bool {
     let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
-    let mut of_spec = conditions.into_iter().flatten().filter(|c| c.observed_generation == pod.metadata.generation);
+    let (generation, is_deleted) = (pod.metadata.generation, pod.metadata.deletion_timestamp.is_some());
+    let is_of_spec = |observed: Option<i64>| observed == generation || (is_deleted && observed.map(|observed| observed + 1) == generation);
+    let mut of_spec = conditions.into_iter().flatten().filter(|c| is_of_spec(c.observed_generation));
     of_spec.any(|c| c.type_ == "PodResizePending" && c.reason.as_deref() == Some("Infeasible"))
 }
 
@@ -357,7 +360,7 @@ mod tests {
         assert_eq!(count("3", "2", "1", "Deferred"), 3_000);
         assert_eq!(count("1", "1", "2", "Deferred"), 2_000);
         assert_eq!(count("100", "1", "2", "Infeasible"), 2_000);
-        let of_generation = |generation: i64| {
+        let of_generation = |generation: i64, deleted: Option<&str>| {
             let status = json!({
                 "conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible", "observedGeneration": 2}],
                 "containerStatuses": [{
@@ -365,10 +368,11 @@ mod tests {
                 }],
             });
             let spec = json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "9"}}}]});
-            let pod = json!({"metadata": {"generation": generation}, "spec": spec, "status": status});
+            let pod = json!({"metadata": {"generation": generation, "deletionTimestamp": deleted}, "spec": spec, "status": status});
             PodInfo::new(&serde_json::from_value(pod).expect("a pod")).requests.cpu_milli
         };
-        assert_eq!((of_generation(2), of_generation(3)), (1_000, 9_000), "an earlier spec was infeasible");
+        assert_eq!((of_generation(2, None), of_generation(3, None)), (1_000, 9_000), "an earlier spec was infeasible");
+        assert_eq!(of_generation(3, Some("2026-01-01T00:00:00Z")), 1_000, "a deletion changes no spec");
     }
 
     #[test]

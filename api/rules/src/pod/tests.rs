@@ -419,6 +419,17 @@ fn resources_of_the_whole_pod_are_resized_within_upstreams_rules() {
     let (added, problems) = resize(&without, &spec("{limits: {cpu: '1', memory: 64Mi}}"));
     assert_eq!(problems, none);
     assert_eq!(added.pointer("/spec/resources/requests"), Some(&json!({"cpu": "200m", "memory": "64Mi"})));
+    // An earlier version stored Pods without the default of their huge pages.
+    let stored = "containers: [{name: c, image: i, resources: {requests: {cpu: 200m}, limits: {hugepages-2Mi: 2Mi}}}]";
+    let stored = |cpu: &str| read(pods, &format!("spec: {{resources: {{limits: {{cpu: {cpu}}}}}, {stored}}}"));
+    let mut old = stored("1");
+    for list in ["/spec/resources/limits", "/spec/resources/requests"] {
+        old.pointer_mut(list).and_then(Value::as_object_mut).expect("a list").remove("hugepages-2Mi").expect("a default");
+    }
+    let unchanged = crate::validate_update(pods, None, &stored("1"), &old, &mut Vec::new());
+    assert_eq!(unchanged.iter().map(ToString::to_string).collect::<Vec<_>>(), none);
+    let more = crate::validate_update(pods, Some("resize"), &stored("2"), &old, &mut Vec::new());
+    assert_eq!(more.iter().map(ToString::to_string).collect::<Vec<_>>(), none);
     // So the huge pages of the containers would become resources of the Pod.
     let container = "containers: [{name: c, image: i, resources: {requests: {cpu: 200m}, limits: {hugepages-2Mi: 2Mi}}}]";
     let with = |resources: &str| format!("spec: {{{resources}{container}}}");

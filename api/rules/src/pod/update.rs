@@ -36,11 +36,20 @@ pub fn validate(new: &At<'_>, old: &At<'_>, checks: &mut Checks) {
     if new_spec.same(&old_spec) {
         return;
     }
+    let defaulted = with_defaults(&old_spec);
+    let old_spec = At::root(&defaulted);
     let munged = munge(&new_spec, &old_spec, checks);
     if !same(Some(&munged), old_spec.value()) {
         let changes = difference::describe(old_spec.value(), Some(&munged));
         checks.forbidden(&new_spec, format!("pod updates may not change fields other than {UPDATABLE}\n{changes}"));
     }
+}
+
+/// The spec of a stored Pod with the defaults of its resources as a whole: a Pod that an earlier version stored lacks those of huge pages.
+fn with_defaults(old: &At<'_>) -> Value {
+    let mut spec = old.value().and_then(Value::as_object).cloned().unwrap_or_default();
+    qos::default_pod_level(&mut spec);
+    Value::Object(spec)
 }
 
 /// The new spec in which every changeable field has its old value. A remaining difference is forbidden.
@@ -281,7 +290,8 @@ fn resized(new: &At<'_>, old: &At<'_>, checks: &mut Checks) {
 
 /// Checks `spec.resources` (KEP-5419): CPU and memory may change and may be added, but nothing may be removed.
 fn resized_pod_level(new_spec: &At<'_>, old_spec: &At<'_>, checks: &mut Checks) {
-    let (resources, before) = (new_spec.get("resources"), old_spec.get("resources"));
+    let defaulted = with_defaults(old_spec);
+    let (resources, before) = (new_spec.get("resources"), At::root(&defaulted).get("resources"));
     if before.exists() && !resources.exists() {
         return checks.forbidden(&resources, "pod-level resources cannot be removed");
     }

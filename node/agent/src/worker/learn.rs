@@ -215,7 +215,7 @@ impl PodRecord {
         if !self.resizing || self.ends(pod) || self.lags(pod) {
             return None;
         }
-        self.resizing = false;
+        (self.resizing, self.restarts_for_resize) = (false, false);
         Some(Note { container: None, warning: false, reason: "ResizeCompleted", message: "Pod resize completed".to_owned() })
     }
 

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use runtimes_contract::ContentKind;
 
 use super::Worker;
+use super::plan::{Step, plan};
 use crate::container::resources::InstanceResources;
 use crate::container::{self, resources};
 use crate::record::Resize;
@@ -14,8 +15,14 @@ use crate::resize::{self, Pending};
 impl Worker {
     /// Checks the resources that the API's Pod requests beyond its allocation, and allocates those that fit.
     pub(super) fn weigh_resize(&mut self, now: Timestamp) {
-        if self.record.ends(&self.pod) || !resize::differs(&self.wanted, &self.record.allocation) {
-            if self.record.pending.take().is_some() {
+        let differs = resize::differs(&self.wanted, &self.record.allocation);
+        if self.record.ends(&self.pod) || !differs {
+            // As long as something runs, an infeasible spec does not count.
+            let stays = differs && self.record.anything_runs();
+            let before = self.record.pending.take();
+            let is_gone = before.is_some();
+            self.record.pending = before.filter(|pending| stays && !pending.is_deferred());
+            if is_gone && self.record.pending.is_none() {
                 self.node.directory.content(&self.name.uid);
             }
             return;
@@ -40,7 +47,7 @@ impl Worker {
                 self.record.allocation = resize::desired(&self.wanted);
                 self.record.pending = None;
                 self.record.resize.ask(now);
-                self.record.resizing = true;
+                (self.record.resizing, self.record.restarts_for_resize) = (true, true);
                 self.pod = self.wanted.clone();
                 self.effects.pod = self.pod.clone();
                 self.node.note(&self.pod, None, false, "ResizeStarted", "Pod resize started");
@@ -81,6 +88,17 @@ impl Worker {
             "the memory limit of WebAssembly container \"{fixed}\" cannot change while it runs; a resizePolicy RestartContainer for memory allows it"
         );
         Some(Pending::infeasible(message))
+    }
+
+    /// The next step. A resize that an earlier agent began goes on once its resources are allocated again.
+    pub(super) fn next_step(&self, now: Timestamp) -> Step {
+        let step = plan(&self.pod, &self.record, now);
+        if step == Step::Resize && !self.node.directory.is_complete() { Step::Wait(None) } else { step }
+    }
+
+    /// Whether the cgroups may have other limits than the Pod's status.
+    pub(super) fn resizes(&self) -> bool {
+        self.record.resize != Resize::Settled || resize::differs(&self.wanted, &self.record.allocation)
     }
 
     /// Sets the allocated resources on the running instances and on the Pod as a whole.

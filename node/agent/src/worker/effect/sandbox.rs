@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use node_network::{HostPort, NetworkError, Protocol};
 use node_volumes::VolumeError;
 use runtimes_contract::{Resources, RuntimeError, Sandbox};
+use runtimes_host::cgroup::Group;
 use thiserror::Error;
 
 use super::{Effects, cpus, volume_text};
@@ -71,9 +72,9 @@ impl From<SandboxError> for Reason {
 impl Effects {
     /// Namespaces, address, volumes, files and cgroup.
     /// `pause` is the Pod's pause container, if one runs. A Pod with containers that run already is `adopted`. A sandbox `is_new` when an
-    /// earlier one has ended.
-    pub(crate) async fn prepare(self, pause: Option<PauseContainer>, adopted: bool, is_new: bool) {
-        let result = self.create_sandbox(pause, adopted, is_new).await;
+    /// earlier one has ended. A Pod `resizes` when its cgroups may have other limits than its status.
+    pub(crate) async fn prepare(self, pause: Option<PauseContainer>, adopted: bool, is_new: bool, resizes: bool) {
+        let result = self.create_sandbox(pause, adopted, is_new, resizes).await;
         // As upstream, an attempt counts once the Pod's volumes are there.
         let counts = !adopted && result.as_ref().err().is_none_or(|fault| fault.reason == NO_SANDBOX);
         if counts {
@@ -82,7 +83,13 @@ impl Effects {
         self.report(Report::Prepared(result)).await;
     }
 
-    async fn create_sandbox(&self, pause: Option<PauseContainer>, adopted: bool, is_new: bool) -> Result<PodSandbox, Reason> {
+    async fn create_sandbox(
+        &self,
+        pause: Option<PauseContainer>,
+        adopted: bool,
+        is_new: bool,
+        resizes: bool,
+    ) -> Result<PodSandbox, Reason> {
         let sysctls = if adopted { Vec::new() } else { self.sysctls()? };
         // A sandbox with a pause container ends with it, also while no agent runs, and does not exist before it runs.
         let is_new = is_new || (pause.is_none() && processes::are_shared(&self.pod));
@@ -93,7 +100,7 @@ impl Effects {
         let volumes = async { self.set_up_volumes().await.map_err(|error| Reason::new("FailedMount", volume_text(&error))) };
         // Each task runs to its end, whatever the results of the others are: a dropped one would leave threads that work while
         // the next cleanup runs.
-        let (network, volumes, cgroup) = tokio::join!(self.network(first_id), volumes, self.cgroup(adopted));
+        let (network, volumes, cgroup) = tokio::join!(self.network(first_id), volumes, self.cgroup(adopted, resizes));
         let ((sandbox, ip), volumes_due, ()) = (network?, volumes?, cgroup?);
         node_network::set_sysctls(&sandbox, sysctls).await.map_err(SandboxError::Network)?;
         let (pod, node) = (self.pod.clone(), self.node.clone());
@@ -163,20 +170,20 @@ impl Effects {
         }
     }
 
-    /// Creates the Pod's cgroup. That of an adopted Pod keeps its limits of CPU and memory: an earlier agent may have set others than the
-    /// Pod's status has, and the containers may use more than the status allows. The resize that was in progress sets them.
-    async fn cgroup(&self, adopted: bool) -> Result<(), SandboxError> {
+    /// Creates the Pod's cgroup. That of an adopted Pod keeps its limits of CPU and memory during a resize: an earlier agent may have set
+    /// others than the Pod's status has, and the containers may use more than the status allows. The resize sets them.
+    async fn cgroup(&self, adopted: bool, resizes: bool) -> Result<(), SandboxError> {
         let Some(cgroups) = self.node.cgroups.clone() else { return Ok(()) };
         let path = self.node.layout.pod_cgroup(resources::qos(&self.pod), &PodName::of(&self.pod).uid);
         let mut limits = Resources { pids_max: Some(self.node.pod_pids_max()), ..resources::of_pod(&self.pod) };
-        if adopted {
-            let Resources { pids_max, huge_pages, .. } = limits;
-            limits = Resources { pids_max, huge_pages, ..Resources::default() };
-        }
         if self.node.cpu_manager.as_ref().is_some_and(|cpus| cpus.has_exclusive(&PodName::of(&self.pod).uid)) {
             cpus::lift_quota(&mut limits);
         }
-        let made = api_tasks::blocking("node-agent/make-cgroup", move || cgroups.group(&path)?.create(&limits)).await;
+        let made = api_tasks::blocking("node-agent/make-cgroup", move || {
+            let group = cgroups.group(&path)?;
+            if adopted { adopt_cgroup(&group, limits, resizes) } else { group.create(&limits) }
+        })
+        .await;
         match made {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(error.into()),
@@ -224,4 +231,19 @@ fn host_ports(pod: &Pod) -> Vec<HostPort> {
             Some(HostPort { host_ip, protocol, host_port: number(port.host_port?)?, container_port: number(port.container_port)? })
         })
         .collect()
+}
+
+/// Sets the limits of a cgroup whose containers run. Limits of CPU and memory that do not fit what the containers have stay as they are.
+fn adopt_cgroup(group: &Group, limits: Resources, resizes: bool) -> Result<(), RuntimeError> {
+    let Resources { pids_max, ref huge_pages, .. } = limits;
+    let fixed = Resources { pids_max, huge_pages: huge_pages.clone(), ..Resources::default() };
+    let used = if resizes || !group.exists() { 0 } else { group.stats()?.working_set_bytes };
+    if resizes || limits.memory_limit_bytes.is_some_and(|limit| limit < used) {
+        return group.create(&fixed);
+    }
+    // cgroup v1 rejects a CPU quota below that of a container.
+    group.create(&limits).or_else(|error| {
+        tracing::warn!(%error, "the cgroup of an adopted Pod keeps its limits");
+        group.create(&fixed)
+    })
 }

@@ -160,7 +160,7 @@ fn a_resize_is_complete_when_its_restarts_are_over() {
     let running = |attempt: u32, memory: &str| RunningInstance { resources: has(memory), ..alive(attempt) };
     pod_record.containers.get_mut("c").expect("record").run =
         InstanceState::Running(RunningInstance { stopping: true, replaced: true, ..running(0, "32Mi") });
-    (pod_record.resizing, pod_record.resize) = (true, Resize::Busy { again: false });
+    (pod_record.resizing, pod_record.restarts_for_resize, pod_record.resize) = (true, true, Resize::Busy { again: false });
     let said = |pod_record: &mut PodRecord, report: Report| {
         let mut notes = pod_record.learn(&wanted, report, at(1));
         notes.extend(pod_record.look(&wanted));
