@@ -15,6 +15,7 @@ const ADDRESSES_LAST: Duration = Duration::from_secs(30);
 /// How soon a name is looked up again whose look-up failed.
 const FAILURE_LASTS: Duration = Duration::from_secs(5);
 /// Look-ups at once: threads of the shim wait for them, which files need too.
+#[cfg(any(test, feature = "shim"))]
 const LOOK_UPS_MAX: usize = 4;
 
 /// The list of a container.
@@ -32,7 +33,8 @@ struct Addresses {
 }
 
 impl Outbound {
-    /// Nothing but these.
+    /// Nothing but these. Only the shim has settings.
+    #[cfg(any(test, feature = "shim"))]
     pub fn new(hosts: Vec<OutboundHost>) -> Self {
         Self { hosts, by_name: Mutex::default(), look_ups: Semaphore::new(LOOK_UPS_MAX) }
     }
