@@ -31,8 +31,12 @@ const PORT: u16 = 8_080;
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: web\r\n\r\n";
 /// The requests that an instance handles where instances are reused.
 const REUSE: &str = "1000";
-/// Options of wasmtime for its pool, as in `runtimes/wasmtime/src/settings.rs`. By its defaults, nothing of a memory or table stays mapped.
-const POOL: &str = "-Opooling-memory-keep-resident=131072,pooling-table-keep-resident=131072";
+/// Options of wasmtime for its pool, as in `runtimes/wasmtime/src/settings.rs`. By its defaults, nothing of a memory or table stays mapped,
+/// and no stack is overwritten.
+const POOL: &[&str] = &[
+    "-Opooling-memory-keep-resident=131072,pooling-table-keep-resident=131072,pooling-async-stack-keep-resident=32768",
+    "-Wasync-stack-zeroing",
+];
 
 /// Builds the component and gives it to the node.
 pub fn prepare(cluster: &Cluster) {
@@ -82,7 +86,7 @@ async fn of_wasmtime_serve(table: &Table) {
     let name = serve.name();
     for (what, reuse, options) in [
         ("a new instance for each", "1", &[][..]),
-        ("a new instance for each, Skiff's pool", "1", &[POOL]),
+        ("a new instance for each, Skiff's pool", "1", POOL),
         (format!("{REUSE} to an instance").as_str(), REUSE, &[]),
     ] {
         let reuse = format!("--max-instance-reuse-count={reuse}");

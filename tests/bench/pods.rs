@@ -1,6 +1,5 @@
 //! The time from a Pod's creation to Ready, with cached images, one Pod at a time on an idle node, and the node's parts of it.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
@@ -37,7 +36,7 @@ pub async fn run(kubeconfig: &str, pid: u32) {
                 samples.push(took);
             }
         }
-        let operations = means(&operations, &self::operations(&client).await);
+        let operations = means(operations, self::operations(&client).await);
         kinds.push((kind, Spent { wall, ..meter.spent().await }, samples, operations));
     }
     let table = Table::work();
@@ -45,8 +44,8 @@ pub async fn run(kubeconfig: &str, pid: u32) {
         table.spent(spent, &format!("{kind} Pod made and removed"), ROUNDS + 1, None);
     }
     let table = Table::latency();
-    for (kind, _, samples, _) in &mut kinds {
-        table.took(&format!("{kind} Pod, created to Ready, image cached"), std::mem::take(samples));
+    for (kind, _, samples, _) in &kinds {
+        table.took(&format!("{kind} Pod, created to Ready, image cached"), samples.clone());
     }
     let table = Table::sizes();
     for (kind, .., operations) in kinds {
@@ -56,8 +55,8 @@ pub async fn run(kubeconfig: &str, pid: u32) {
     }
 }
 
-/// How often the node's operations took place, and the seconds that they took.
-async fn operations(client: &Client) -> BTreeMap<&'static str, (f64, f64)> {
+/// How often each of the node's operations took place, and the seconds that they took.
+async fn operations(client: &Client) -> [(f64, f64); OPERATIONS.len()] {
     let nodes = Api::<Node>::all(client.clone()).list(&ListParams::default()).await.expect("nodes");
     let node = nodes.items.first().and_then(|node| node.metadata.name.clone()).expect("a node");
     let request = hyper::Request::get(format!("/api/v1/nodes/{node}/proxy/metrics")).body(Vec::new()).expect("a request");
@@ -66,17 +65,14 @@ async fn operations(client: &Client) -> BTreeMap<&'static str, (f64, f64)> {
         let series = format!("kubelet_runtime_operations_duration_seconds_{suffix}{{operation_type=\"{operation}\"}} ");
         text.lines().find_map(|line| line.strip_prefix(&series)?.parse().ok()).unwrap_or_default()
     };
-    OPERATIONS.map(|operation| (operation, (value("count", operation), value("sum", operation)))).into()
+    OPERATIONS.map(|operation| (value("count", operation), value("sum", operation)))
 }
 
 /// The means of what took place between two readings.
-fn means(before: &BTreeMap<&str, (f64, f64)>, after: &BTreeMap<&str, (f64, f64)>) -> Vec<(&'static str, Duration)> {
-    let mean = |operation: &'static str| {
-        let (before, after) = (before.get(operation)?, after.get(operation)?);
-        let count = after.0 - before.0;
-        (count > 0.0).then(|| (operation, Duration::from_secs_f64((after.1 - before.1) / count)))
-    };
-    OPERATIONS.into_iter().filter_map(mean).collect()
+fn means(before: [(f64, f64); OPERATIONS.len()], after: [(f64, f64); OPERATIONS.len()]) -> Vec<(&'static str, Duration)> {
+    let spent = before.into_iter().zip(after).map(|(before, after)| (after.0 - before.0, after.1 - before.1));
+    let all = OPERATIONS.into_iter().zip(spent).filter(|(_, (count, _))| *count > 0.0);
+    all.map(|(operation, (count, seconds))| (operation, Duration::from_secs_f64(seconds / count))).collect()
 }
 
 /// A client with a kubeconfig.

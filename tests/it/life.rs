@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tests::kubectl::container_id;
 use tests::{Cluster, Kubectl, eventually};
 
 use crate::limits::{cgroups, limits};
@@ -141,9 +142,7 @@ fn a_running_container_is_resized(kubectl: &Kubectl<'_>) {
 
 /// Requests and limits in the kernel's files, in the hierarchy that has the controller.
 fn shares_are_in_the_cgroup(kubectl: &Kubectl<'_>, memory_limit: &str, cpu_quota: &str, cpu_shares: &str) {
-    let id = kubectl.field("pod/given", "/status/containerStatuses/0/containerID");
-    let id = id.as_str().and_then(|id| id.split("://").nth(1)).expect("an id").to_owned();
-    let dirs = cgroups(&id);
+    let dirs = cgroups(container_id(&kubectl.field("pod/given", "/status/containerStatuses/0")));
     assert_eq!(limits(&dirs), (memory_limit.to_owned(), cpu_quota.to_owned()), "{dirs:?}");
     if let Some(shares) = dirs.iter().find_map(|dir| std::fs::read_to_string(dir.join("cpu.shares")).ok()) {
         assert_eq!(shares.trim(), cpu_shares);

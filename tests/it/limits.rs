@@ -103,16 +103,10 @@ fn limits_of_the_whole_pod_hold(kubectl: &Kubectl<'_>) {
     assert_eq!(kubectl.field("pod/whole", "/status/qosClass"), json!("Burstable"));
     let pod = cgroups(kubectl.field("pod/whole", "/metadata/uid").as_str().expect("a uid"));
     assert_eq!(limits(&pod), ("67108864".to_owned(), "50000 100000".to_owned()));
-    let statuses = kubectl.field("pod/whole", "/status/containerStatuses");
-    let limits_of = |container: &str| {
-        let status = statuses.as_array().and_then(|all| all.iter().find(|status| status["name"] == container)).expect("a status");
-        let id = status["containerID"].as_str().and_then(|id| id.split("://").nth(1)).expect("an id");
-        limits(&cgroups(id))
-    };
     for (container, memory, cpu) in
         [("open", "67108864", "50000 100000"), ("own", "16777216", "20000 100000"), ("guest", "67108864", "50000 100000")]
     {
-        assert_eq!(limits_of(container), (memory.to_owned(), cpu.to_owned()), "{container}");
+        assert_eq!(resizes::limits_of(&kubectl.container("whole", container)), (memory.to_owned(), cpu.to_owned()), "{container}");
     }
     let seen = kubectl.run(&["exec", "whole", "-c", "open", "--", "sh", "-c", "echo $CPU $MEMORY; df -k /fast | tail -n 1"]).ok();
     let words: Vec<&str> = seen.split_whitespace().collect();

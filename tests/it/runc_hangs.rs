@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use tests::kubectl::container_id;
 use tests::{Cluster, Kubectl, Net, Ran, eventually, run};
 
 /// A runc that hangs in a subcommand as long as there is a file with its name, or with its name and that of the container after a dot.
@@ -124,8 +125,7 @@ spec:
 
 /// What hangs when `runc exec` hangs for the container of a Pod.
 fn exec_of(kubectl: &Kubectl<'_>, pod: &str) -> String {
-    let id = kubectl.field(&format!("pod/{pod}"), "/status/containerStatuses/0/containerID");
-    format!("exec.{}", id.as_str().and_then(|id| id.split("://").nth(1)).expect("an id"))
+    format!("exec.{}", container_id(&kubectl.container(pod, "main")))
 }
 
 /// Each `kubectl exec` is killed while its runc hangs, over both protocols. The node gives a start without a client some seconds: the next

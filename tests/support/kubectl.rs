@@ -97,6 +97,12 @@ impl<'a> Kubectl<'a> {
         value.pointer(pointer).cloned().unwrap_or_default()
     }
 
+    /// The status of a container of a Pod; null when there is none.
+    pub fn container(&self, pod: &str, name: &str) -> Value {
+        let statuses = self.field(&format!("pod/{pod}"), "/status/containerStatuses");
+        statuses.as_array().and_then(|all| all.iter().find(|status| status["name"] == name)).cloned().unwrap_or_default()
+    }
+
     /// Waits until a field has a value.
     #[track_caller]
     pub fn until(&self, object: &str, pointer: &str, wanted: impl Into<Value>) {
@@ -171,4 +177,10 @@ impl<'a> Kubectl<'a> {
             if self.shows(&object, is_ready) { Ok(()) } else { Err(self.run(&["describe", &object]).to_string()) }
         });
     }
+}
+
+/// The id of a container by its status, without the name of the runtime.
+#[track_caller]
+pub fn container_id(status: &Value) -> &str {
+    status["containerID"].as_str().and_then(|id| id.split("://").nth(1)).expect("an id")
 }

@@ -54,6 +54,9 @@ const CARGO_DENY: &str = "0.20.2";
 /// Version of cargo-audit, which reads `.cargo/audit.toml`.
 const CARGO_AUDIT: &str = "0.22.2";
 
+/// Builds a tool without optimizations: the build takes minutes, and a check takes seconds in both.
+const UNOPTIMIZED: &str = "--debug";
+
 /// Versions of clang that have a matching WASM runtime library in Debian or Ubuntu, in order of preference.
 const CLANGS: &[u32] = &[16, 19, 18, 17, 15, 14];
 
@@ -106,27 +109,28 @@ pub fn nextest() -> Result<()> {
 
 /// The program of cargo-deny, which only the lints need.
 pub fn cargo_deny() -> Result<PathBuf> {
-    tool("cargo-deny", CARGO_DENY, &[])
+    tool("cargo-deny", "cargo-deny", CARGO_DENY, &[UNOPTIMIZED])
 }
 
 /// The program of cargo-audit, which only the check of advisories needs.
 pub fn cargo_audit() -> Result<PathBuf> {
-    tool("cargo-audit", CARGO_AUDIT, &["--no-default-features"])
+    tool("cargo-audit", "cargo-audit", CARGO_AUDIT, &[UNOPTIMIZED, "--no-default-features"])
 }
 
-/// A program of a crate in exactly that version. It is kept under target/.
-fn tool(name: &str, wanted: &str, flags: &[&str]) -> Result<PathBuf> {
-    let root = sh::target().join("tools");
-    let program = root.join("bin").join(name);
-    let version = Command::new(&program).arg("--version").output();
-    if version.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).trim() == format!("{name} {wanted}")) {
-        return Ok(program);
+/// A program of a crates.io package in exactly that version. It is built with these flags of `cargo install`, once, and kept under
+/// target/. Returns its path.
+fn tool(package: &str, program: &str, version: &str, flags: &[&str]) -> Result<PathBuf> {
+    let root = sh::target().join("tools").join(program);
+    let (path, stamp) = (root.join("bin").join(program), root.join("built"));
+    let wanted = format!("{version} {}", flags.join(" "));
+    if path.exists() && std::fs::read_to_string(&stamp).is_ok_and(|built| built == wanted) {
+        return Ok(path);
     }
-    sh::say(&format!("installing {name} {wanted} into {}, once; this takes minutes", root.display()));
-    // Without optimizations: the build takes minutes, and a check takes seconds in both.
-    let mut install = sh::command("cargo", ["install", name, "--debug", "--locked", "--version", wanted, "--root"]);
-    sh::run(install.arg(&root).args(flags))?;
-    Ok(program)
+    sh::say(&format!("installing {package} {version} into {}, once; this takes minutes", root.display()));
+    let mut install = sh::command("cargo", ["install", package, "--locked", "--force", "--version", version]);
+    sh::run(install.args(flags).arg("--root").arg(&root))?;
+    std::fs::write(&stamp, wanted).with_context(|| format!("writing {}", stamp.display()))?;
+    Ok(path)
 }
 
 /// A Python virtual environment with exactly these packages. It is made once and kept under target/. Returns the

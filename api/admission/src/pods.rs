@@ -1,6 +1,7 @@
 //! Functions on Pods that several plugins use.
 
 use api_model::kind::GroupResource;
+use api_model::pod_resize::{self, INFEASIBLE, PENDING};
 use serde_json::Value;
 
 use crate::amount::{self, Amounts};
@@ -42,8 +43,7 @@ pub fn limits(spec: &Value) -> Amounts {
 
 /// The requests of a Pod whose resize may be under way: the largest of what the spec requests, what the node allocated, and what the
 /// containers and the Pod as a whole have. The spec of an infeasible resize does not count (upstream's `PodRequests` with
-/// `UseStatusResources`), but a condition of an earlier generation is about another spec, unless the last generation is the deletion. The
-/// scheduler (`sched_framework::PodInfo`) and the node (`node_agent::resize`) have the same rule.
+/// `UseStatusResources`). The scheduler counts the same: `sched_framework::PodInfo`.
 pub fn requests_in_use(pod: &Value) -> Amounts {
     in_use(pod, "requests")
 }
@@ -61,11 +61,11 @@ pub fn of_container(container: &Value, which: &str) -> Amounts {
 fn in_use(pod: &Value, which: &str) -> Amounts {
     let (spec, status) = (spec(pod), pod.get("status").unwrap_or(&Value::Null));
     let generation = pod.pointer("/metadata/generation").and_then(Value::as_i64);
-    let is_deleted = pod.pointer("/metadata/deletionTimestamp").is_some();
+    let is_deleted = pod.get("metadata").is_some_and(|metadata| json::has(metadata, "deletionTimestamp"));
     let is_infeasible = json::list(status, "conditions").iter().any(|condition| {
         let observed = condition.get("observedGeneration").and_then(Value::as_i64);
-        let is_of_spec = observed == generation || (is_deleted && observed.map(|observed| observed + 1) == generation);
-        is_of_spec && json::text(condition, "type") == "PodResizePending" && json::text(condition, "reason") == "Infeasible"
+        let (kind, reason) = (json::text(condition, "type"), json::text(condition, "reason"));
+        kind == PENDING && reason == INFEASIBLE && pod_resize::is_of_spec(observed, generation, is_deleted)
     });
     let largest = |specified: Amounts, status: Option<&Value>| {
         let allocated = status.and_then(|status| status.get("allocatedResources")).filter(|_| which == "requests");
@@ -257,9 +257,9 @@ mod tests {
     #[test]
     fn a_verdict_on_an_earlier_spec_does_not_count() {
         let cpu = |n: &str| json!({ "requests": { "cpu": n }, "limits": { "cpu": n } });
-        let pod = |generation: i64, observed: Value| {
+        let pod = |generation: i64, observed: Value, deleted: Value| {
             json!({
-                "metadata": { "generation": generation },
+                "metadata": { "generation": generation, "deletionTimestamp": deleted },
                 "spec": { "containers": [{ "name": "c", "resources": cpu("3") }] },
                 "status": {
                     "conditions": [{ "type": "PodResizePending", "reason": "Infeasible", "observedGeneration": observed }],
@@ -267,8 +267,11 @@ mod tests {
                 },
             })
         };
-        for (generation, observed, wanted) in [(2, json!(2), 1000), (3, json!(2), 3000), (2, Value::Null, 3000)] {
-            let pod = pod(generation, observed.clone());
+        let (deleted, present) = (json!("2026-01-01T00:00:00Z"), Value::Null);
+        for (generation, observed, deleted, wanted) in
+            [(2, json!(2), &present, 1000), (3, json!(2), &present, 3000), (3, json!(2), &deleted, 1000), (2, Value::Null, &present, 3000)]
+        {
+            let pod = pod(generation, observed.clone(), deleted.clone());
             let amounts = [requests_in_use(&pod), limits_in_use(&pod)].map(|list| list.get("cpu").copied());
             assert_eq!(amounts, [Some(wanted); 2], "generation {generation}, observed {observed}");
         }

@@ -9,8 +9,6 @@ use crate::quantity;
 
 /// The first part of the resources' names.
 pub const PREFIX: &str = "hugepages-";
-/// Billionths of a byte, as [`quantity`] counts.
-const NANO: i128 = 1_000_000_000;
 
 /// Whether a resource is one of huge pages.
 pub fn is_huge_page(resource: &str) -> bool {
@@ -25,12 +23,7 @@ pub fn page_bytes(resource: &str) -> Option<u64> {
 
 /// The name of the resource with pages of that size.
 pub fn resource(page_bytes: u64) -> String {
-    format!("{PREFIX}{}", bytes_text(page_bytes))
-}
-
-/// The text of a number of bytes, as upstream writes amounts of huge pages.
-pub fn bytes_text(bytes: u64) -> String {
-    quantity::binary_text(i128::from(bytes) * NANO)
+    format!("{PREFIX}{}", quantity::bytes_text(i128::from(page_bytes)))
 }
 
 /// The bytes of huge pages in a list of resources, by the bytes of a page.
@@ -76,6 +69,6 @@ mod tests {
         for name in ["memory", "hugepages-", "hugepages-0", "hugepages--2Mi", "hugepages-big", "x/hugepages-2Mi"] {
             assert_eq!(page_bytes(name), None, "{name}");
         }
-        assert_eq!([bytes_text(0), bytes_text(32 << 20)], ["0", "32Mi"]);
+        assert_eq!([quantity::bytes_text(0), quantity::bytes_text(32 << 20)], ["0", "32Mi"]);
     }
 }

@@ -16,7 +16,7 @@ pub const DECIMAL_SUFFIXES: [(&str, i32); 10] =
 /// The greatest result of [`milli`]: a stored quantity has at most 2^63-1 units, and many such amounts can be added.
 const MILLI_MAX: i128 = i64::MAX as i128 * 1000;
 /// Billionths of a unit.
-const NANO: i128 = 1_000_000_000;
+pub const NANO: i128 = 1_000_000_000;
 /// Digits that always fit an `i128`; further digits round the last one up.
 const DIGITS_MAX: usize = 38;
 /// Digits that fit when they are multiplied by 2^60.
@@ -72,6 +72,11 @@ pub fn decimal_text(nano: i128, exponent: bool) -> String {
         Some((suffix, _)) => format!("{value}{suffix}"),
         None => format!("{value}e{power}"),
     }
+}
+
+/// Upstream's canonical text of a number of bytes.
+pub fn bytes_text(bytes: i128) -> String {
+    binary_text(bytes.saturating_mul(NANO))
 }
 
 /// The same with binary suffixes. There is none below 1024, nor where it would lose a fraction.

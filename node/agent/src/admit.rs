@@ -107,8 +107,7 @@ fn enough_scalars(
             return quantity::value(&allocatable?.get(name)?.0).ok();
         }
         // Another text of the same size is another resource, of which no node has any.
-        let size = huge_pages::page_bytes(name).filter(|size| huge_pages::resource(*size) == name);
-        let bytes = size.and_then(|size| pages.get(&size)).copied().unwrap_or(0);
+        let bytes = pages.iter().find(|(size, _)| huge_pages::resource(**size) == name).map_or(0, |(_, bytes)| *bytes);
         Some(i64::try_from(bytes).unwrap_or(i64::MAX))
     };
     for (name, &requested) in demand.scalars.iter().filter(|(name, requested)| **requested > 0 && !is_managed(name)) {

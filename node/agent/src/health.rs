@@ -31,12 +31,12 @@ impl Health {
         health
     }
 
-    /// Sets or clears the problem of a part.
-    pub(crate) fn set(&self, part: &'static str, problem: Option<String>) {
+    /// Sets or clears the problem of a part. Returns whether that changes anything.
+    pub(crate) fn set(&self, part: &'static str, problem: Option<String>) -> bool {
         let mut problems = self.problems.lock();
         let before = problems.get(part).cloned();
         if before == problem {
-            return;
+            return false;
         }
         match problem {
             Some(problem) => problems.insert(part, problem),
@@ -44,6 +44,7 @@ impl Health {
         };
         drop(problems);
         self.changed.notify_one();
+        true
     }
 
     pub(crate) fn text(&self) -> Option<String> {

@@ -52,7 +52,6 @@ impl Leftovers {
     /// says why.
     pub(crate) async fn until_listed(node: &Node, health: &Health) -> Self {
         let mut retry = RETRY;
-        let mut logged: Option<String> = None;
         loop {
             node.pulse.beat();
             let problem = match Self::find(node).await {
@@ -62,11 +61,9 @@ impl Leftovers {
                 }
                 Err(error) => chain(&error),
             };
-            if logged.as_ref() != Some(&problem) {
+            if health.set(health::RUNTIME, Some(problem.clone())) {
                 tracing::warn!(problem, "what an earlier agent left is not listed yet");
-                logged = Some(problem.clone());
             }
-            health.set(health::RUNTIME, Some(problem));
             tokio::time::sleep(retry).await;
             retry = (retry * 2).min(RETRY_MAX);
         }

@@ -1,4 +1,4 @@
-//! What the machine and this process use now, from `/proc`.
+//! What the machine and this process use now, from procfs.
 
 use std::path::Path;
 use std::time::Duration;
@@ -32,16 +32,15 @@ pub(crate) struct MachineUsage {
 }
 
 impl MachineUsage {
-    /// Reads the machine. Blocks.
-    pub(crate) fn read(now: Timestamp) -> Self {
-        let proc_dir = Path::new("/proc");
+    /// Reads the machine, its memory and its processes from a directory like `/proc`. Blocks.
+    pub(crate) fn read(now: Timestamp, proc_dir: &Path) -> Self {
         let tasks = machine::tasks(proc_dir).zip(machine::tasks_max(proc_dir));
         let mut usage = Self { tasks, pressures: Pressures::of_machine(), ..Self::default() };
         let uptime = Uptime::from_file("/proc/uptime").ok().and_then(|uptime| SignedDuration::try_from_secs_f64(uptime.uptime).ok());
         usage.start = uptime.and_then(|uptime| now.checked_sub(uptime).ok());
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         usage.stats.cpu_ns = machine::cpu_time().map_or(0, nanoseconds);
-        if let Ok(memory) = Meminfo::from_file("/proc/meminfo") {
+        if let Ok(memory) = Meminfo::from_file(proc_dir.join("meminfo")) {
             usage.memory_bytes = memory.mem_total;
             usage.available_bytes = memory.mem_available.unwrap_or(memory.mem_free);
             (usage.swap_bytes, usage.swap_free_bytes) = (memory.swap_total, memory.swap_free);
@@ -85,7 +84,7 @@ mod tests {
     #[test]
     fn this_machine_and_this_process_use_something() {
         let now = api_clock::now();
-        let usage = MachineUsage::read(now);
+        let usage = MachineUsage::read(now, Path::new("/proc"));
         for stats in [&usage.stats, &usage.own] {
             assert!(stats.working_set_bytes > 0 && stats.rss_bytes > 0 && stats.page_faults > 0, "{usage:?}");
         }

@@ -462,7 +462,7 @@ async fn found_again(node: &Node, uid: &str) -> Vec<RuntimeContainer> {
 /// What a Pod that has a worker takes of the room of others. A spec that follows an infeasible one is weighed by the worker in a moment.
 fn demand(node: &Node, pod: &Arc<Pod>) -> Demand {
     match node.directory.get(&PodName::of(pod).uid) {
-        Some(entry) if resize::is_weighed_again(pod) => Demand::of(&resize::with_allocation(pod, &resize::desired(&entry.pod))),
+        Some(entry) if resize::is_weighed_again(pod) => Demand::of(&entry.pod),
         _ => resize::demand(pod),
     }
 }

@@ -72,9 +72,16 @@ pub(crate) struct PodRecord {
     /// Whether the running containers have their allocated resources.
     pub(crate) resize: Resize,
     /// A resize has begun and its end was not reported yet.
-    pub(crate) resizing: bool,
-    /// This agent began that resize, so a container that was ended to start again may have been ended for it.
-    pub(crate) restarts_for_resize: bool,
+    pub(crate) resizing: Option<Resizing>,
+}
+
+/// Who began a resize.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resizing {
+    /// An earlier agent.
+    Before,
+    /// This agent, so a container that was ended to start again may have been ended for it.
+    Here,
 }
 
 /// The state of the Pod's sandbox.
@@ -244,8 +251,7 @@ impl PodRecord {
             pending: resize::reported_pending(pod),
             // The cgroups may have more or less than the status.
             resize: if is_resizing { Resize::Due { until: now, fault: None } } else { Resize::Settled },
-            resizing: is_resizing,
-            restarts_for_resize: false,
+            resizing: is_resizing.then_some(Resizing::Before),
         };
         pod_record.add_ephemeral(pod);
         pod_record
@@ -311,7 +317,7 @@ impl PodRecord {
         let lags = |spec: &PodSpec, container: &Container| {
             let Some(record) = self.container(&container.name) else { return false };
             let differs = |alive: &RunningInstance| alive.resources.change(spec, container).any();
-            record.alive().map_or_else(|| self.restarts_for_resize && record.is_replaced(), differs)
+            record.alive().map_or_else(|| self.resizing == Some(Resizing::Here) && record.is_replaced(), differs)
         };
         let is_set = self.resize == Resize::Settled && !resize::differs_as_a_whole(pod, self.pod_level.as_deref());
         !is_set || pod.spec.iter().any(|spec| container::all(spec).any(|(_, container)| lags(spec, container)))
@@ -401,6 +407,9 @@ mod tests {
         let status = json!({"conditions": [{"type": "PodResizeInProgress", "status": "True"}]});
         resized.status = Some(serde_json::from_value(status).expect("a status"));
         let pod_record = PodRecord::new(&resized, Timestamp::UNIX_EPOCH);
-        assert_eq!((pod_record.resize, pod_record.resizing), (Resize::Due { until: Timestamp::UNIX_EPOCH, fault: None }, true));
+        assert_eq!(
+            (pod_record.resize, pod_record.resizing),
+            (Resize::Due { until: Timestamp::UNIX_EPOCH, fault: None }, Some(Resizing::Before))
+        );
     }
 }

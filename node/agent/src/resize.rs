@@ -6,6 +6,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use api_model::pod_resize::{self, DEFERRED, IN_PROGRESS, INFEASIBLE, PENDING};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodCondition, PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -14,13 +15,6 @@ use node_volumes::Allocatable;
 use crate::admit::{self, Demand};
 use crate::container::resources::InstanceResources;
 use crate::container::{self, resources};
-
-/// The condition of a Pod that does not have its allocated resources yet.
-const IN_PROGRESS: &str = "PodResizeInProgress";
-/// The condition of a Pod that does not get the resources of its spec, and its reasons.
-const PENDING: &str = "PodResizePending";
-const INFEASIBLE: &str = "Infeasible";
-const DEFERRED: &str = "Deferred";
 
 /// Amounts by resource name.
 type ResourceList = BTreeMap<String, Quantity>;
@@ -95,37 +89,37 @@ fn recall(list: &mut Option<ResourceList>, reported: Option<&ResourceList>) {
     });
 }
 
-/// Why an earlier agent did not allocate the resources of the spec, from the Pod's status. A condition of an earlier generation is about
-/// another spec. Admission (`api_admission::pods`) and the scheduler (`sched_framework::PodInfo`) have the same rule.
+/// Why an earlier agent did not allocate the resources of the present spec, from the Pod's status.
 pub(crate) fn reported_pending(pod: &Pod) -> Option<Pending> {
-    let pending = condition(pod, PENDING).filter(|pending| is_of_spec(pending, pod))?;
+    let pending = reported_condition(pod, PENDING).filter(|pending| is_of_spec(pending, pod))?;
     let reason = if pending.reason.as_deref() == Some(INFEASIBLE) { INFEASIBLE } else { DEFERRED };
     Some(Pending { reason, message: pending.message.clone().unwrap_or_default() })
 }
 
-/// Whether a condition is about the present spec. A deletion is one generation more, and changes no spec.
+/// Whether a condition is about the present spec.
 fn is_of_spec(condition: &PodCondition, pod: &Pod) -> bool {
-    let (observed, generation) = (condition.observed_generation, pod.metadata.generation);
-    observed == generation || (pod.metadata.deletion_timestamp.is_some() && observed.map(|observed| observed + 1) == generation)
+    let metadata = &pod.metadata;
+    pod_resize::is_of_spec(condition.observed_generation, metadata.generation, metadata.deletion_timestamp.is_some())
 }
 
 /// Whether the status has the verdict that an earlier spec is infeasible, and none about the present one.
 pub(crate) fn is_weighed_again(pod: &Pod) -> bool {
-    condition(pod, PENDING).is_some_and(|pending| pending.reason.as_deref() == Some(INFEASIBLE) && !is_of_spec(pending, pod))
+    reported_condition(pod, PENDING).is_some_and(|pending| pending.reason.as_deref() == Some(INFEASIBLE) && !is_of_spec(pending, pod))
 }
 
 /// The time since when the Pod's status reports a deferred resize.
 pub(crate) fn deferred_since(pod: &Pod) -> Option<Timestamp> {
-    let pending = condition(pod, PENDING).filter(|pending| pending.reason.as_deref() == Some(DEFERRED))?;
+    let pending = reported_condition(pod, PENDING).filter(|pending| pending.reason.as_deref() == Some(DEFERRED))?;
     pending.last_transition_time.as_ref().map(|time| time.0)
 }
 
 /// Whether the Pod's status reports a resize that an earlier agent had begun and not ended.
 pub(crate) fn was_in_progress(pod: &Pod) -> bool {
-    condition(pod, IN_PROGRESS).is_some_and(|condition| condition.status == "True")
+    reported_condition(pod, IN_PROGRESS).is_some_and(|condition| condition.status == "True")
 }
 
-fn condition<'a>(pod: &'a Pod, name: &str) -> Option<&'a PodCondition> {
+/// A condition in the Pod's status.
+pub(crate) fn reported_condition<'a>(pod: &'a Pod, name: &str) -> Option<&'a PodCondition> {
     pod.status.as_ref()?.conditions.iter().flatten().find(|condition| condition.type_ == name)
 }
 

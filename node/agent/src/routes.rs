@@ -44,8 +44,7 @@ enum RangeError {
 /// # Errors
 /// [`AgentError::MaxPods`] when the node's Pod range is too narrow for its Pods.
 pub(crate) async fn run(node: Arc<Node>, health: Arc<Health>, cancel: CancellationToken) -> Result<(), AgentError> {
-    let routes =
-        Routes { node: &node, health: &health, own: None, is_withdrawn: false, without_range_since: None, peers: None, problem: None };
+    let routes = Routes { node: &node, health: &health, own: None, is_withdrawn: false, without_range_since: None, peers: None };
     cancel.run_until_cancelled(routes.follow()).await.unwrap_or(Ok(()))
 }
 
@@ -61,8 +60,6 @@ struct Routes<'a> {
     without_range_since: Option<Instant>,
     /// The routes to other nodes' Pods.
     peers: Option<Vec<Peer>>,
-    /// Why the range of the Node is not programmed, as it was logged.
-    problem: Option<String>,
 }
 
 impl Routes<'_> {
@@ -99,7 +96,7 @@ impl Routes<'_> {
         match self.program_own(range).await {
             Ok(()) => {
                 tracing::info!(cidr = %range, "Pod range programmed");
-                (self.own, self.is_withdrawn, self.peers, self.problem) = (Some(range), false, None, None);
+                (self.own, self.is_withdrawn, self.peers) = (Some(range), false, None);
                 self.health.set(health::NETWORK, None);
                 // Only now: a task that waits for it reads the health next.
                 self.node.has_pod_range.send_replace(true);
@@ -107,11 +104,9 @@ impl Routes<'_> {
             }
             Err(error) => {
                 let problem = chain(&error);
-                if self.problem.as_ref() != Some(&problem) {
+                if self.health.set(health::NETWORK, Some(format!("container runtime network not ready: {problem}"))) {
                     tracing::warn!(problem, "Pod range not programmed");
                 }
-                self.health.set(health::NETWORK, Some(format!("container runtime network not ready: {problem}")));
-                self.problem = Some(problem);
                 Ok(false)
             }
         }
@@ -132,7 +127,6 @@ impl Routes<'_> {
         }
         if self.without_range_since.get_or_insert_with(Instant::now).elapsed() >= RANGE_WITHIN {
             self.health.set(health::NETWORK, Some(health::NO_POD_RANGE.to_owned()));
-            self.problem = None;
         }
         false
     }

@@ -43,7 +43,7 @@ use api_store::MemoryStore;
 use api_tasks::Tasks;
 use async_trait::async_trait;
 use ipnet::Ipv4Net;
-use k8s_openapi::api::core::v1::{Event, Node as ApiNode, Pod};
+use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use node_images::{Image, ImageError, InUse, PullPolicy, RegistryAuth, WritableLayer};
@@ -219,7 +219,7 @@ impl Networks for FakeNetwork {
     async fn add_pod(&self, uid: &str, hostname: &str, _ports: &[HostPort], first_id: Option<u32>) -> Result<PodNetwork, NetworkError> {
         self.faults.of_network()?;
         if self.is_withdrawn.load(Ordering::SeqCst) && !self.pods.lock().contains_key(uid) {
-            return Err(NetworkError::NoPodCidr);
+            return Err(self.cidr.lock().map_or(NetworkError::NoPodCidr, NetworkError::Withdrawn));
         }
         self.added.lock().insert(uid.to_owned());
         let next = || u32::try_from(self.addresses.fetch_add(1, Ordering::SeqCst) + 2).expect("few Pods");
@@ -386,12 +386,7 @@ impl Cluster {
     }
 
     async fn node_ready(&self) {
-        let nodes: Api<ApiNode> = Api::all(self.client.clone());
-        let ready = |node: &ApiNode| {
-            let conditions = node.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
-            conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
-        };
-        until("the node is ready", async || nodes.get_opt(NODE).await.expect("an answer").is_some_and(|node| ready(&node))).await;
+        until("the node is ready", async || self.node_condition("Ready").await[0] == "True").await;
     }
 
     /// Makes a Pod that is bound to the node.

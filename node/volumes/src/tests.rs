@@ -131,6 +131,14 @@ fn pod_with(volumes: Value, mounts: Value, security: Value) -> Pod {
     .expect("a pod")
 }
 
+/// A Pod whose container mounts an `emptyDir` of each of these specs, in their order.
+fn with_empty_dirs(specs: &[Value]) -> Pod {
+    let names = (0..specs.len()).map(|index| format!("v{index}"));
+    let mounts = names.clone().map(|name| json!({"name": name, "mountPath": format!("/{name}")})).collect();
+    let volumes = names.zip(specs).map(|(name, spec)| json!({"name": name, "emptyDir": spec})).collect();
+    pod(volumes, mounts)
+}
+
 fn text(path: PathBuf) -> String {
     fs::read_to_string(path).expect("a file")
 }
@@ -289,13 +297,8 @@ async fn empty_dirs_keep_their_content_and_bound_their_size() {
 #[tokio::test]
 async fn what_a_pod_may_use_bounds_its_volumes_in_memory() {
     let node = Node::new();
-    let volumes = json!([
-        {"name": "open", "emptyDir": {"medium": "Memory"}},
-        {"name": "own", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
-        {"name": "zero", "emptyDir": {"medium": "Memory", "sizeLimit": "0"}},
-    ]);
-    let mounts = json!([{"name": "open", "mountPath": "/a"}, {"name": "own", "mountPath": "/b"}, {"name": "zero", "mountPath": "/c"}]);
-    let pod = pod_with(volumes, mounts, json!({}));
+    let memory = |limit: Value| json!({"medium": "Memory", "sizeLimit": limit});
+    let pod = with_empty_dirs(&[memory(Value::Null), memory(json!("1Mi")), memory(json!("0"))]);
     node.set_up_within(&pod, Some(2 << 20)).await.expect("set up");
     let mounts = node.mounts(&pod).await.expect("mounts");
     let size =
@@ -313,13 +316,8 @@ async fn a_volume_of_huge_pages_has_the_size_of_its_limit() {
         return;
     }
     let node = Node::new();
-    let volumes = json!([
-        {"name": "open", "emptyDir": {"medium": "HugePages"}},
-        {"name": "bounded", "emptyDir": {"medium": "HugePages-2Mi", "sizeLimit": "9Mi"}},
-        {"name": "small", "emptyDir": {"medium": "HugePages", "sizeLimit": "1Ki"}},
-    ]);
-    let mounts = json!([{"name": "open", "mountPath": "/a"}, {"name": "bounded", "mountPath": "/b"}, {"name": "small", "mountPath": "/c"}]);
-    let mut pod = pod_with(volumes, mounts, json!({}));
+    let (open, bounded) = (json!({"medium": "HugePages"}), json!({"medium": "HugePages-2Mi", "sizeLimit": "9Mi"}));
+    let mut pod = with_empty_dirs(&[open, bounded, json!({"medium": "HugePages", "sizeLimit": "1Ki"})]);
     let why = node.set_up(&pod).await.expect_err("no request").to_string();
     assert!(why.ends_with("medium HugePages: hugePages storage requested, but there is no resource request for huge pages"), "{why}");
     let resources = json!({"requests": {"hugepages-2Mi": "12Mi"}, "limits": {"hugepages-2Mi": "12Mi"}});
@@ -327,14 +325,12 @@ async fn a_volume_of_huge_pages_has_the_size_of_its_limit() {
     for _ in 0..2 {
         node.set_up(&pod).await.expect("set up, and again by the next agent");
     }
-    let mounts = node.mounts(&pod).await.expect("mounts");
-    for mount in &mounts {
-        let kind = nix::sys::statfs::statfs(&mount.source).expect("a file system").filesystem_type();
-        assert_eq!(kind, nix::sys::statfs::HUGETLBFS_MAGIC);
-        assert_eq!(fs::metadata(&mount.source).expect("a directory").permissions().mode() & 0o777, 0o777);
-    }
-    let sizes = mounts.iter().map(|mount| nix::sys::statfs::statfs(&mount.source).expect("a file system"));
-    let sizes: Vec<_> = sizes.map(|size| (size.block_size(), size.blocks())).collect();
+    let size = |mount: &Mount| {
+        let file_system = nix::sys::statfs::statfs(&mount.source).expect("a file system");
+        assert_eq!((file_system.filesystem_type(), mode(&mount.source)), (nix::sys::statfs::HUGETLBFS_MAGIC, 0o777));
+        (file_system.block_size(), file_system.blocks())
+    };
+    let sizes: Vec<_> = node.mounts(&pod).await.expect("mounts").iter().map(size).collect();
     assert_eq!(sizes, [(2 << 20, 6), (2 << 20, 4), (2 << 20, 1)], "the Pod's limit, whole pages, at least one");
     let dir = node.volumes.pod_dir("u-1");
     assert_eq!(mount_table::below(&dir).expect("mounts").len(), 3, "each is mounted once");

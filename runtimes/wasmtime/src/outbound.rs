@@ -15,7 +15,6 @@ const ADDRESSES_LAST: Duration = Duration::from_secs(30);
 /// How soon a name is looked up again whose look-up failed.
 const FAILURE_LASTS: Duration = Duration::from_secs(5);
 /// Look-ups at once: threads of the shim wait for them, which files need too.
-#[cfg(any(test, feature = "shim"))]
 const LOOK_UPS_MAX: usize = 4;
 
 /// The list of a container.
@@ -32,13 +31,14 @@ struct Addresses {
     until: Instant,
 }
 
-impl Outbound {
-    /// Nothing but these. Only the shim has settings.
-    #[cfg(any(test, feature = "shim"))]
-    pub fn new(hosts: Vec<OutboundHost>) -> Self {
+impl From<Vec<OutboundHost>> for Outbound {
+    /// Nothing but these.
+    fn from(hosts: Vec<OutboundHost>) -> Self {
         Self { hosts, by_name: Mutex::default(), look_ups: Semaphore::new(LOOK_UPS_MAX) }
     }
+}
 
+impl Outbound {
     /// Whether guests may look up names.
     pub fn needs_names(&self) -> bool {
         self.hosts.iter().any(OutboundHost::needs_names)
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     fn outbound(hosts: &[&str]) -> Outbound {
-        Outbound::new(hosts.iter().map(|host| host.parse().unwrap()).collect())
+        hosts.iter().map(|host| host.parse().unwrap()).collect::<Vec<_>>().into()
     }
 
     #[tokio::test]

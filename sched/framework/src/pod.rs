@@ -1,7 +1,9 @@
 //! A Pod reduced to what its placement depends on.
 
+use api_model::pod_resize::{self, INFEASIBLE, PENDING};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, NodeAffinity, Pod, PodSpec, PodStatus, Toleration};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -137,9 +139,10 @@ impl PodInfo {
         let conditions = status.and_then(|status| status.conditions.as_ref());
         let target = conditions.into_iter().flatten().find(|c| c.type_ == "DisruptionTarget" && c.status == "True");
         let scheduled = conditions.into_iter().flatten().find(|c| c.type_ == "PodScheduled" && c.status == "False");
+        let requested = Requested::new(pod, spec);
         Self {
-            requests: requests(pod, spec, &|list| list),
-            non_zero_requests: requests(pod, spec, &with_defaults),
+            requests: requested.total(&|list| list),
+            non_zero_requests: requested.total(&with_defaults),
             ports: ports(spec),
             namespace: metadata.namespace.clone().unwrap_or_default(),
             name: metadata.name.clone().unwrap_or_default(),
@@ -229,61 +232,71 @@ impl PodInfo {
     }
 }
 
-/// The largest of what the spec requests, what the node allocated, and what the containers and the Pod as a whole have: a resize may be
-/// under way.
-/// A resize that is infeasible is never applied, so the spec of such a Pod does not count (upstream's `PodRequests` with
-/// `UseStatusResources`). Quotas count the same: `requests_in_use` of `api_admission::pods`.
-fn requests(pod: &Pod, spec: &PodSpec, adjust: &dyn Fn(Resource) -> Resource) -> Resource {
-    let status = pod.status.as_ref();
-    let infeasible = is_infeasible(pod);
-    let container_status = |container: &Container| {
-        let mut all =
-            status.into_iter().flat_map(|status| status.container_statuses.iter().chain(&status.init_container_statuses).flatten());
-        all.find(|status| status.name == container.name)
-    };
-    let pod_level = pod_level_requests(spec, status, infeasible);
-    // Container by container, since one may grow while another one shrinks.
-    total(spec, &pod_level, &|container| {
-        let reported = container_status(container);
-        let is_reported = reported.is_some_and(|status| status.allocated_resources.is_some() || status.resources.is_some());
-        let specified = container.resources.as_ref().and_then(|resources| resources.requests.as_ref());
-        let feasible = specified.filter(|_| !infeasible || !is_reported);
-        let allocated = reported.and_then(|status| status.allocated_resources.as_ref()).or(feasible);
-        let actual = reported.and_then(|status| status.resources.as_ref()?.requests.as_ref()).or(allocated);
-        let mut largest = allocated.map(Resource::from_quantities).unwrap_or_default();
-        // Without a resize, all three are the same list.
-        let is_another = |list: &&BTreeMap<_, _>| allocated.is_none_or(|allocated| !std::ptr::eq(*list, allocated));
-        for list in [actual, feasible].into_iter().flatten().filter(is_another) {
-            largest.set_max(&Resource::from_quantities(list));
-        }
-        adjust(largest)
-    })
+/// What a Pod requests while a resize may be under way: of each container, and of the Pod as a whole, the largest of what the spec
+/// requests, what the node allocated, and what it has. A resize that is infeasible is never applied, so the spec of such a Pod does not count
+/// (upstream's `PodRequests` with `UseStatusResources`). Quotas count the same: `requests_in_use` of `api_admission::pods`.
+struct Requested<'a> {
+    spec: &'a PodSpec,
+    status: Option<&'a PodStatus>,
+    is_infeasible: bool,
+    pod_level: Resource,
 }
 
-/// Whether the node can never provide the resources of the Pod's present spec. A condition of an earlier generation is about another spec,
-/// but for a deletion, which is one generation more and changes no spec.
+impl<'a> Requested<'a> {
+    fn new(pod: &'a Pod, spec: &'a PodSpec) -> Self {
+        let (status, is_infeasible) = (pod.status.as_ref(), is_infeasible(pod));
+        Self { spec, status, is_infeasible, pod_level: pod_level_requests(spec, status, is_infeasible) }
+    }
+
+    /// The sum, in which each container counts as `adjust` makes of its list.
+    fn total(&self, adjust: &dyn Fn(Resource) -> Resource) -> Resource {
+        // Container by container, since one may grow while another one shrinks.
+        total(self.spec, &self.pod_level, &|container| adjust(self.of_container(container)))
+    }
+
+    fn of_container(&self, container: &Container) -> Resource {
+        let lists = |status: &'a PodStatus| status.container_statuses.iter().chain(&status.init_container_statuses).flatten();
+        let reported = self.status.into_iter().flat_map(lists).find(|status| status.name == container.name);
+        let allocated = reported.and_then(|status| status.allocated_resources.as_ref());
+        let resources = reported.and_then(|status| status.resources.as_ref());
+        let is_reported = allocated.is_some() || resources.is_some();
+        let specified = container.resources.as_ref().and_then(|resources| resources.requests.as_ref());
+        let specified = specified.filter(|_| !self.is_infeasible || !is_reported);
+        largest([specified, allocated, resources.and_then(|resources| resources.requests.as_ref())])
+    }
+}
+
+/// Amounts by resource name.
+type Quantities = BTreeMap<String, Quantity>;
+
+/// The largest amounts of the lists that are there.
+fn largest(lists: [Option<&Quantities>; 3]) -> Resource {
+    let mut lists = lists.into_iter().flatten();
+    let mut largest = lists.next().map(Resource::from_quantities).unwrap_or_default();
+    lists.for_each(|list| largest.set_max(&Resource::from_quantities(list)));
+    largest
+}
+
+/// Whether the node can never provide the resources of the Pod's present spec.
 fn is_infeasible(pod: &Pod) -> bool {
     let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
     let (generation, is_deleted) = (pod.metadata.generation, pod.metadata.deletion_timestamp.is_some());
-    let is_of_spec = |observed: Option<i64>| observed == generation || (is_deleted && observed.map(|observed| observed + 1) == generation);
-    let mut of_spec = conditions.into_iter().flatten().filter(|c| is_of_spec(c.observed_generation));
-    of_spec.any(|c| c.type_ == "PodResizePending" && c.reason.as_deref() == Some("Infeasible"))
+    let mut pending = conditions.into_iter().flatten().filter(|c| c.type_ == PENDING && c.reason.as_deref() == Some(INFEASIBLE));
+    pending.any(|c| pod_resize::is_of_spec(c.observed_generation, generation, is_deleted))
 }
 
 /// The requests of `spec.resources`; without them, none. The status has those of every Pod, and of resources that only containers request.
-fn pod_level_requests(spec: &PodSpec, status: Option<&PodStatus>, infeasible: bool) -> Resource {
-    let of_spec = spec.resources.as_ref().and_then(|resources| resources.requests.as_ref()).filter(|list| !list.is_empty());
-    let Some(of_spec) = of_spec else { return Resource::default() };
-    let reported = status.map(|status| (status.allocated_resources.as_ref(), status.resources.as_ref()));
-    let (allocated, resources) = reported.unwrap_or_default();
+fn pod_level_requests(spec: &PodSpec, status: Option<&PodStatus>, is_infeasible: bool) -> Resource {
+    let specified = spec.resources.as_ref().and_then(|resources| resources.requests.as_ref()).filter(|list| !list.is_empty());
+    let Some(specified) = specified else { return Resource::default() };
+    let named = |list: &Quantities| -> Quantities {
+        list.iter().filter(|(name, _)| specified.contains_key(*name)).map(|(name, amount)| (name.clone(), amount.clone())).collect()
+    };
+    let allocated = status.and_then(|status| status.allocated_resources.as_ref());
+    let resources = status.and_then(|status| status.resources.as_ref());
     let is_reported = allocated.is_some() || resources.is_some();
-    let actual = resources.and_then(|resources| resources.requests.as_ref());
-    let mut largest = if infeasible && is_reported { Resource::default() } else { Resource::from_quantities(of_spec) };
-    for list in [allocated, actual].into_iter().flatten() {
-        let named = list.iter().filter(|(name, _)| of_spec.contains_key(*name));
-        largest.set_max(&Resource::from_quantities(&named.map(|(name, amount)| (name.clone(), amount.clone())).collect()));
-    }
-    largest
+    let actual = resources.and_then(|resources| resources.requests.as_ref()).map(named);
+    largest([Some(specified).filter(|_| !is_infeasible || !is_reported), allocated.map(named).as_ref(), actual.as_ref()])
 }
 
 /// The sum over the containers, or the largest need of an init container beside the sidecars before it if that is more,

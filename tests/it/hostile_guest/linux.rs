@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use tests::kubectl::container_id;
 use tests::run::eventually;
 use tests::{Cluster, Kubectl};
 
@@ -169,9 +170,8 @@ fn goes_first(cluster: &Cluster, kubectl: &Kubectl<'_>) {
     assert_eq!(score(&PathBuf::from(format!("/proc/{}/oom_score_adj", cluster.pid()))), expected);
     assert_eq!(kubectl.ok("exec intruder -- cat /proc/self/oom_score_adj").trim(), "1000");
     kubectl.until_ready("modest");
-    let id = kubectl.field("pod/modest", "/status/containerStatuses/0/containerID");
-    let id = id.as_str().and_then(|id| id.split_once("://")).expect("a container id").1.to_owned();
-    let shim = tests::trace::shims(&|line| line.contains(&id));
+    let status = kubectl.field("pod/modest", "/status/containerStatuses/0");
+    let shim = tests::trace::shims(&|line| line.contains(container_id(&status)));
     let shim = shim.first().expect("a shim");
     assert_eq!(score(&PathBuf::from(format!("/proc/{shim}/oom_score_adj"))), "999");
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use nix::libc::{self, c_long};
 use tests::Kubectl;
 use tests::inject::Injected;
+use tests::kubectl::container_id;
 
 const PODS: &str = r#"
 apiVersion: v1
@@ -119,9 +120,8 @@ struct Shim {
 
 impl Shim {
     fn of_pod(kubectl: &Kubectl<'_>, pod: &str) -> Self {
-        let id = kubectl.field(&format!("pod/{pod}"), "/status/containerStatuses/0/containerID");
-        let id = id.as_str().and_then(|id| id.split_once("://")).expect("a container id").1.to_owned();
-        let found = tests::trace::shims(&|line| line.contains(&id));
+        let status = kubectl.field(&format!("pod/{pod}"), "/status/containerStatuses/0");
+        let found = tests::trace::shims(&|line| line.contains(container_id(&status)));
         let pid = found.first().and_then(|pid| pid.parse().ok()).expect("a shim");
         Self { name: pod.to_owned(), pid }
     }

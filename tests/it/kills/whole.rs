@@ -6,6 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
+use tests::kubectl::container_id;
 
 use super::Life;
 use crate::limits::{cgroups, limits};
@@ -94,8 +95,7 @@ impl Life<'_> {
         let status = self.status();
         assert_eq!(ids(&status), before, "{}", self.agent.log());
         assert_eq!(status["containerStatuses"][0]["restartCount"], 0, "{}", self.agent.log());
-        let id = status["containerStatuses"][0]["containerID"].as_str().and_then(|id| id.split("://").nth(1)).expect("an id");
-        assert_eq!(limits(&cgroups(id)), ("100663296".to_owned(), "30000 100000".to_owned()));
+        assert_eq!(limits(&cgroups(container_id(&status["containerStatuses"][0]))), ("100663296".to_owned(), "30000 100000".to_owned()));
         assert_eq!(self.kubectl.ok(&format!("logs {NAME}")), LOG);
     }
 

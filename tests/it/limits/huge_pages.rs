@@ -5,6 +5,7 @@ use std::fs;
 use nix::libc;
 use serde_json::Value;
 use tests::inject::Injected;
+use tests::kubectl::container_id;
 use tests::{Kubectl, eventually};
 
 use super::cgroups;
@@ -117,10 +118,8 @@ pub(super) fn a_container_has_no_more_than_its_limit(kubectl: &Kubectl<'_>) {
 
 /// Takes over the first process of a container of the Pod.
 fn process(kubectl: &Kubectl<'_>, container: &str) -> Injected {
-    let statuses = kubectl.field("pod/pages", "/status/containerStatuses");
-    let status = statuses.as_array().and_then(|all| all.iter().find(|status| status["name"] == container)).expect("a status");
-    let id = status["containerID"].as_str().and_then(|id| id.split("://").nth(1)).expect("an id");
-    let processes = cgroups(id).into_iter().filter_map(|dir| fs::read_to_string(dir.join("cgroup.procs")).ok());
+    let status = kubectl.container("pages", container);
+    let processes = cgroups(container_id(&status)).into_iter().filter_map(|dir| fs::read_to_string(dir.join("cgroup.procs")).ok());
     let pid = processes.flat_map(|text| text.lines().next().and_then(|pid| pid.parse().ok())).next().expect("a process");
     Injected::take_over(pid)
 }
@@ -161,8 +160,7 @@ pub(super) fn a_pod_that_cannot_have_them_waits(kubectl: &Kubectl<'_>) {
         "is of huge pages, which only a memory map",
     );
     eventually("a guest reads", || {
-        let statuses = kubectl.field("pod/writer", "/status/containerStatuses");
-        let state = statuses.as_array().and_then(|all| all.iter().find(|status| status["name"] == "reader")).map(|one| &one["state"]);
-        if state.is_some_and(|state| state["running"].is_object()) { Ok(()) } else { Err(statuses.to_string()) }
+        let status = kubectl.container("writer", "reader");
+        if status["state"]["running"].is_object() { Ok(()) } else { Err(status.to_string()) }
     });
 }

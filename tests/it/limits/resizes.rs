@@ -2,6 +2,7 @@
 //! upstream's order.
 
 use serde_json::{Value, json};
+use tests::kubectl::container_id;
 use tests::{Kubectl, eventually};
 
 use super::{cgroups, limits};
@@ -44,7 +45,7 @@ pub(super) fn a_container_starts_again_if_its_policy_says_so(kubectl: &Kubectl<'
         });
     }
     // The policy is for memory alone.
-    let before = status_of(kubectl, "elastic", "linux");
+    let before = kubectl.container("elastic", "linux");
     resize(kubectl, "elastic", &json!([{"name": "linux", "resources": {"limits": {"cpu": "300m"}}}]));
     let after = until_resized(kubectl, "linux", "cpu", "300m", 1);
     assert_eq!(after["containerID"], before["containerID"], "{after}");
@@ -54,7 +55,7 @@ pub(super) fn a_container_starts_again_if_its_policy_says_so(kubectl: &Kubectl<'
     let message = "the memory limit of WebAssembly container \"fixed\" cannot change while it runs; a resizePolicy RestartContainer for \
                    memory allows it";
     until_pending(kubectl, "elastic", "Infeasible", message);
-    let fixed = status_of(kubectl, "elastic", "fixed");
+    let fixed = kubectl.container("elastic", "fixed");
     assert_eq!((&fixed["restartCount"], &fixed["resources"]["limits"]["memory"]), (&json!(0), &json!("64Mi")), "{fixed}");
     assert_eq!(limits_of(&fixed).0, "67108864");
 }
@@ -71,7 +72,7 @@ pub(super) fn a_whole_pod_is_resized(kubectl: &Kubectl<'_>) {
     let until = |what: &str, wanted: Value, restarts: [u32; 3], limits: &(String, String)| {
         eventually(what, || {
             let has = kubectl.field("pod/whole", "/status/resources/limits");
-            let containers = ["open", "own", "guest"].map(|container| status_of(kubectl, "whole", container));
+            let containers = ["open", "own", "guest"].map(|container| kubectl.container("whole", container));
             let is_over = pending(kubectl, "whole").is_null() && containers.iter().all(|status| status["ready"] == true);
             let restarted = containers.each_ref().map(|status| status["restartCount"].as_u64().unwrap_or_default());
             if has != wanted || !is_over || restarted != restarts.map(u64::from) {
@@ -97,16 +98,15 @@ pub(super) fn a_whole_pod_is_resized(kubectl: &Kubectl<'_>) {
 /// Waits until a container of `elastic` runs with that limit after so many restarts; returns its status.
 fn until_resized(kubectl: &Kubectl<'_>, container: &str, resource: &str, limit: &str, restarts: u32) -> Value {
     eventually(&format!("{container} has {limit} of {resource}"), || {
-        let status = status_of(kubectl, "elastic", container);
+        let status = kubectl.container("elastic", container);
         let has = status["restartCount"] == restarts && status["resources"]["limits"][resource] == limit;
         if has && status["state"]["running"].is_object() { Ok(status) } else { Err(status.to_string()) }
     })
 }
 
 /// The limits of a container's cgroup.
-fn limits_of(status: &Value) -> (String, String) {
-    let id = status["containerID"].as_str().and_then(|id| id.split("://").nth(1)).expect("an id");
-    limits(&cgroups(id))
+pub(super) fn limits_of(status: &Value) -> (String, String) {
+    limits(&cgroups(container_id(status)))
 }
 
 /// The only Pods of a full node wait for CPU. Each wants as much as one of the Pods that leave has. Those that wait longest are neither the
@@ -177,11 +177,6 @@ fn resize(kubectl: &Kubectl<'_>, pod: &str, containers: &Value) {
     kubectl.ok(&format!("patch pod {pod} --subresource=resize --patch {patch}"));
 }
 
-fn status_of(kubectl: &Kubectl<'_>, pod: &str, container: &str) -> Value {
-    let statuses = kubectl.field(&format!("pod/{pod}"), "/status/containerStatuses");
-    statuses.as_array().and_then(|all| all.iter().find(|status| status["name"] == container)).cloned().unwrap_or_default()
-}
-
 /// The condition of a resize that is not granted; null when there is none.
 fn pending(kubectl: &Kubectl<'_>, pod: &str) -> Value {
     let conditions = kubectl.field(&format!("pod/{pod}"), "/status/conditions");
@@ -206,7 +201,7 @@ fn until_given(kubectl: &Kubectl<'_>, pod: &str, cpu: i64) {
 
 /// The CPU of a Pod's container by its status, in thousandths.
 fn cpu_of(kubectl: &Kubectl<'_>, pod: &str) -> i64 {
-    milli(&status_of(kubectl, pod, "main")["resources"]["requests"]["cpu"])
+    milli(&kubectl.container(pod, "main")["resources"]["requests"]["cpu"])
 }
 
 /// A quantity of CPU in thousandths; 0 without one.

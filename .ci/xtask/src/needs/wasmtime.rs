@@ -1,40 +1,25 @@
 //! The wasmtime program, which the bench of guests measures `wasmtime serve` with beside Skiff: of the version that Skiff is built on, and
 //! with wasmtime's own profile for the fastest runtime, as Skiff's shim is built for use.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
 use crate::sh;
 
-/// The wasmtime crates that Skiff uses, in `Cargo.lock`.
+/// The package in `Cargo.lock` whose version that is.
 const LOCKED: &str = "wasmtime";
 /// A profile of the crate: link-time optimization and one unit of code generation.
 const PROFILE: &str = "fastest-runtime";
 /// What `wasmtime serve` needs, and what is on by default and shapes how a guest runs: async components, the pooling allocator, backtraces.
 const FEATURES: &str = "serve,run,compile,component-model-async,pooling-allocator,parallel-compilation,backtrace";
 
-/// Builds the program once and keeps it under target/; returns its path.
+/// Builds the program once and keeps it under target/; returns its path. The caller has ensured what a build needs.
 pub fn wasmtime() -> Result<PathBuf> {
     let lock = std::fs::read_to_string(sh::root().join("Cargo.lock")).context("reading Cargo.lock")?;
     let version = locked(&lock, LOCKED).with_context(|| format!("{LOCKED} is not in Cargo.lock"))?;
-    let dir = sh::target().join("tools/wasmtime");
-    let program = dir.join("bin/wasmtime");
-    let (stamp, wanted) = (dir.join("built"), format!("{version} {PROFILE} {FEATURES}"));
-    if program.exists() && std::fs::read_to_string(&stamp).is_ok_and(|built| built == wanted) {
-        return Ok(program);
-    }
-    super::ensure(&[super::BUILD])?;
-    sh::say(&format!("installing wasmtime {version} into {}, once; this takes minutes", dir.display()));
-    install(version, &dir)?;
-    std::fs::write(&stamp, wanted).with_context(|| format!("writing {}", stamp.display()))?;
-    Ok(program)
-}
-
-fn install(version: &str, root: &Path) -> Result<()> {
-    let mut cargo = sh::command("cargo", ["install", "wasmtime-cli", "--locked", "--force", "--version", version]);
-    cargo.args(["--profile", PROFILE, "--no-default-features", "--features", FEATURES, "--root"]);
-    sh::run(cargo.arg(root))
+    let flags = ["--profile", PROFILE, "--no-default-features", "--features", FEATURES];
+    super::tool("wasmtime-cli", "wasmtime", version, &flags)
 }
 
 /// The version of a package in a lock file.

@@ -91,10 +91,15 @@ fn requests_without_overhead(pod: &Pod) -> Amount {
 
 /// The same without overhead and `spec.resources`.
 fn requested_by_containers(pod: &Pod) -> Amount {
+    together(pod, requested)
+}
+
+/// What the containers have together: the main ones and the sidecars, or the largest init container with the sidecars before it.
+fn together(pod: &Pod, of: impl Fn(&Container) -> Amount) -> Amount {
     let Some(spec) = &pod.spec else { return Amount::default() };
     let (mut main, mut sidecars, mut init) = (Amount::default(), Amount::default(), Amount::default());
     for (role, container) in super::all(spec) {
-        let own = requested(container);
+        let own = of(container);
         match role {
             Role::Main => main = main.plus(own),
             Role::Sidecar => sidecars = sidecars.plus(own),
@@ -110,7 +115,7 @@ fn requested(container: &Container) -> Amount {
 }
 
 /// Whether a resource is counted in whole units beside the others: extended resources and huge pages.
-fn is_scalar(name: &str) -> bool {
+pub(crate) fn is_scalar(name: &str) -> bool {
     is_extended_resource(name) || is_huge_page(name)
 }
 

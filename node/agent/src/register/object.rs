@@ -11,11 +11,12 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use node_device_plugins::{Amount, is_extended_resource};
+use node_device_plugins::Amount;
 use node_volumes::Allocatable;
 use serde_json::{Value, json};
 
 use crate::config::Config;
+use crate::container::resources::is_scalar;
 use crate::eviction::Pressure;
 use crate::layout::Layout;
 use crate::machine::Machine;
@@ -146,7 +147,7 @@ fn quantities(amount: Allocatable, pods: u32) -> BTreeMap<String, Quantity> {
 /// Adds the devices, and the huge pages, of which nothing is reserved.
 fn with_scalars(mut list: BTreeMap<String, Quantity>, facts: &Facts, number: fn(&Amount) -> usize) -> BTreeMap<String, Quantity> {
     let pages = facts.machine.huge_pages.iter();
-    list.extend(pages.map(|(size, bytes)| (huge_pages::resource(*size), Quantity(huge_pages::bytes_text(*bytes)))));
+    list.extend(pages.map(|(size, bytes)| (huge_pages::resource(*size), Quantity(quantity::bytes_text(i128::from(*bytes))))));
     list.extend(facts.devices.iter().map(|(name, amount)| (name.clone(), Quantity(number(amount).to_string()))));
     list
 }
@@ -245,7 +246,7 @@ fn scalars(node: &Node) -> Vec<(&str, [Option<i64>; 2])> {
     let number = |amount: &Quantity| quantity::value(&amount.0).ok();
     let both = capacity
         .iter()
-        .filter(|(name, _)| is_extended_resource(name) || is_huge_page(name))
+        .filter(|(name, _)| is_scalar(name))
         .map(|(name, amount)| (name.as_str(), [number(amount), allocatable.get(name).and_then(number)]));
     both.collect()
 }

@@ -90,7 +90,7 @@ pub(super) async fn metrics(State(node): State<Arc<Node>>) -> Response {
 /// The machine. Blocks.
 fn machine(node: &Node, interfaces: &HashMap<String, Traffic>) -> Measured {
     let now = api_clock::now();
-    let usage = MachineUsage::read(now);
+    let usage = MachineUsage::read(now, &node.config.proc_dir);
     let swap = Swap { usage_bytes: usage.swap_bytes.saturating_sub(usage.swap_free_bytes), limit_bytes: Some(usage.swap_bytes) };
     let own = stats::machine_interfaces(node, interfaces).into_iter();
     Measured {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use api_metrics::{Families, number};
+use api_model::pod_resize::{DEFERRED, IN_PROGRESS, PENDING};
 use k8s_openapi::api::core::v1::PodStatus;
 
 use super::disks;
@@ -57,12 +58,12 @@ impl Numbers {
         self.exited_containers += exited(&entry.status);
         self.ephemeral_containers += ephemeral::list(&entry.pod).count() as u64;
         let condition = |name: &str| entry.status.conditions.iter().flatten().find(|condition| condition.type_ == name);
-        if let Some(pending) = condition("PodResizePending") {
-            let is_deferred = pending.reason.as_deref() == Some("Deferred");
+        if let Some(pending) = condition(PENDING) {
+            let is_deferred = pending.reason.as_deref() == Some(DEFERRED);
             self.deferred_resizes += u64::from(is_deferred);
             self.infeasible_resizes += u64::from(!is_deferred);
         }
-        self.resizes_in_progress += u64::from(condition("PodResizeInProgress").is_some());
+        self.resizes_in_progress += u64::from(condition(IN_PROGRESS).is_some());
     }
 }
 

@@ -97,7 +97,7 @@ impl Summary {
     /// Reads the machine. Blocks.
     fn read(node: &Node, pods: &[PodFacts], images: Option<Disk>, all: bool) -> Self {
         let now = api_clock::now();
-        let machine = MachineUsage::read(now);
+        let machine = MachineUsage::read(now, &node.config.proc_dir);
         let group = node.cgroups.as_ref().and_then(|cgroups| cgroups.group(&node.layout.cgroup_root()).ok());
         let all_pods = group.and_then(|group| group.stats().ok());
         let reading = |of: &str, started_at, cpu_ns| Reading { of: of.to_owned(), started_at, cpu_ns };

@@ -1,6 +1,7 @@
 //! The conditions that the node owns, in upstream's words: `PodReadyToStartContainers`, `Initialized`, `ContainersReady`,
 //! `Ready`; those of a resize; `PodScheduled` for Pods that were bound without the scheduler. Pure.
 
+use api_model::pod_resize::{IN_PROGRESS, PENDING};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition, PodSpec};
 
@@ -8,10 +9,10 @@ use super::time;
 use crate::container::{self, Role};
 use crate::reason::Reason;
 use crate::record::{Failure, PodRecord, RESTARTING_ALL, Resize, may_restart_all};
-use crate::resize::Pending;
+use crate::resize::{Pending, reported_condition};
 
 /// Conditions that exist only while they hold.
-pub(super) const RESIZE: [&str; 2] = ["PodResizePending", "PodResizeInProgress"];
+pub(super) const RESIZE: [&str; 2] = [PENDING, IN_PROGRESS];
 /// Whether the containers are being ended so that the Pod begins again.
 pub(crate) const ALL_CONTAINERS_RESTARTING: &str = "AllContainersRestarting";
 
@@ -37,7 +38,7 @@ pub(super) fn conditions(
         condition(pod, "Ready", ready, now),
         condition(pod, "ContainersReady", containers_ready, now),
     ];
-    if present(pod, "PodScheduled").is_none() {
+    if reported_condition(pod, "PodScheduled").is_none() {
         all.push(condition(pod, "PodScheduled", Ok(None), now));
     }
     // As upstream, with the end and not before it.
@@ -49,11 +50,11 @@ pub(super) fn conditions(
         all.push(condition_of_restart(pod, spec, pod_record, phase, now));
     }
     if let Some(Pending { reason, message }) = &pod_record.pending {
-        all.push(stated(pod, RESIZE[0], "True", reason, message.clone(), now));
+        all.push(stated(pod, PENDING, "True", reason, message.clone(), now));
     }
     if pod_record.lags(pod) && !pod_record.ends(pod) {
         let fault = if let Resize::Due { fault, .. } = &pod_record.resize { fault.clone() } else { None };
-        all.push(stated(pod, RESIZE[1], "True", if fault.is_some() { "Error" } else { "" }, fault.unwrap_or_default(), now));
+        all.push(stated(pod, IN_PROGRESS, "True", if fault.is_some() { "Error" } else { "" }, fault.unwrap_or_default(), now));
     }
     all
 }
@@ -78,7 +79,7 @@ fn condition(pod: &Pod, name: &str, verdict: Verdict, now: Timestamp) -> PodCond
 }
 
 fn stated(pod: &Pod, name: &str, status: &str, reason: &str, message: String, now: Timestamp) -> PodCondition {
-    let same = present(pod, name).filter(|old| old.status == status).and_then(|old| old.last_transition_time.clone());
+    let same = reported_condition(pod, name).filter(|old| old.status == status).and_then(|old| old.last_transition_time.clone());
     PodCondition {
         type_: name.to_owned(),
         status: status.to_owned(),
@@ -88,10 +89,6 @@ fn stated(pod: &Pod, name: &str, status: &str, reason: &str, message: String, no
         observed_generation: pod.metadata.generation,
         ..PodCondition::default()
     }
-}
-
-fn present<'a>(pod: &'a Pod, name: &str) -> Option<&'a PodCondition> {
-    pod.status.as_ref()?.conditions.as_ref()?.iter().find(|condition| condition.type_ == name)
 }
 
 fn initialized(pod: &Pod, phase: &str, init: &[ContainerStatus], main: &[ContainerStatus], rejected: bool) -> Verdict {
@@ -161,7 +158,7 @@ fn gates(pod: &Pod) -> Verdict {
     let mut missing = Vec::new();
     for gate in pod.spec.iter().flat_map(|spec| spec.readiness_gates.iter().flatten()) {
         let name = &gate.condition_type;
-        match present(pod, name) {
+        match reported_condition(pod, name) {
             None => missing.push(format!("corresponding condition of pod readiness gate \"{name}\" does not exist.")),
             Some(condition) if condition.status != "True" => {
                 missing.push(format!("the status of pod readiness gate \"{name}\" is not \"True\", but {}", condition.status));

@@ -104,8 +104,7 @@ async fn the_lease_of_a_node_that_was_registered_anew_is_the_new_ones() {
     (cluster.config.lease_renew, cluster.config.status_check, cluster.config.status_report) = (often, often, often);
     let _agent = cluster.start();
     cluster.node_ready().await;
-    let (nodes, leases) =
-        (Api::<ApiNode>::all(cluster.client.clone()), Api::<Lease>::namespaced(cluster.client.clone(), "kube-node-lease"));
+    let (nodes, leases) = (cluster.nodes(), Api::<Lease>::namespaced(cluster.client.clone(), "kube-node-lease"));
     let uid = async || nodes.get_opt(NODE).await.expect("an answer").and_then(|node| node.metadata.uid);
     let owner = async || leases.get_opt(NODE).await.expect("an answer")?.metadata.owner_references?.pop().map(|owner| owner.uid);
     until("it has a lease", async || owner().await.is_some() && owner().await == uid().await).await;

@@ -12,8 +12,7 @@ async fn bind(cluster: &Cluster) -> std::path::PathBuf {
     let claim = json!({"metadata": {"name": "data"}, "spec": {
         "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "local-path", "volumeName": NAME}});
     let claim = claims.create(&PostParams::default(), &serde_json::from_value(claim).expect("a claim")).await.expect("created");
-    let nodes: Api<ApiNode> = Api::all(cluster.client.clone());
-    let annotations = nodes.get(NODE).await.expect("the node").metadata.annotations.unwrap_or_default();
+    let annotations = cluster.nodes().get(NODE).await.expect("the node").metadata.annotations.unwrap_or_default();
     let path = std::path::Path::new(annotations.get("skiff.internal/local-path").expect("a directory")).join(NAME);
     let term = json!({"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [NODE]}]});
     let volume = json!({

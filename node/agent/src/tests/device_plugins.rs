@@ -32,7 +32,7 @@ async fn offer(cluster: &Cluster, listed: &str, script: PluginScript) -> DeviceP
     let plugin = DevicePlugin::serve(&dir, "thing.sock", listed, script);
     until("it is registered", async || register(&dir, "thing.sock", THING).await.is_ok()).await;
     let number = listed.split_whitespace().count().to_string();
-    let nodes: Api<ApiNode> = Api::all(cluster.client.clone());
+    let nodes = cluster.nodes();
     let amount = async || Some(nodes.get(NODE).await.ok()?.status?.allocatable?.remove(THING)?.0);
     until("the node has its devices", async || amount().await.as_ref() == Some(&number)).await;
     plugin

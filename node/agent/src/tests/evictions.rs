@@ -12,14 +12,6 @@ fn failed(status: &Value) -> bool {
     status["phase"] == "Failed"
 }
 
-/// Status, reason and message of a condition of the node.
-async fn of_node(cluster: &Cluster, name: &str) -> [String; 3] {
-    let nodes: Api<ApiNode> = Api::all(cluster.client.clone());
-    let node = serde_json::to_value(nodes.get(NODE).await.expect("the node").status).expect("JSON");
-    let found = node["conditions"].as_array().and_then(|all| all.iter().find(|one| one["type"] == name)).cloned().unwrap_or_default();
-    ["status", "reason", "message"].map(|field| found[field].as_str().unwrap_or_default().to_owned())
-}
-
 /// What the kernel says of a machine with a GiB of memory and a thousand process ids.
 struct Kernel(PathBuf);
 
@@ -73,8 +65,8 @@ async fn pressed() -> (Cluster, Running) {
 async fn a_node_under_pressure_says_so_and_evicts() {
     let (cluster, agent) = pressed().await;
     let short = ["True", "KubeletHasInsufficientMemory", "kubelet has insufficient memory available"];
-    assert_eq!(of_node(&cluster, "MemoryPressure").await, short);
-    assert_eq!(of_node(&cluster, "DiskPressure").await[1], "KubeletHasNoDiskPressure");
+    assert_eq!(cluster.node_condition("MemoryPressure").await, short);
+    assert_eq!(cluster.node_condition("DiskPressure").await[1], "KubeletHasNoDiskPressure");
 
     let mut critical = greedy();
     critical["priorityClassName"] = json!("system-node-critical");
@@ -258,7 +250,7 @@ async fn a_node_short_of_process_ids_says_so_and_evicts() {
     cluster.config.eviction_thresholds = "pid.available<100".parse().expect("a threshold");
     let agent = cluster.start();
     cluster.node_ready().await;
-    assert_eq!(of_node(&cluster, "PIDPressure").await[1], "KubeletHasSufficientPID");
+    assert_eq!(cluster.node_condition("PIDPressure").await[1], "KubeletHasSufficientPID");
     let mut critical = one("web:1");
     critical["priorityClassName"] = json!("system-node-critical");
     for (name, spec) in [("forks", one("web:1")), ("critical", critical)] {
@@ -273,7 +265,7 @@ async fn a_node_short_of_process_ids_says_so_and_evicts() {
     cluster.event("forks", &format!("Evicted: {}", message.trim_end())).await;
     cluster.event(NODE, "EvictionThresholdMet: Attempting to reclaim pids").await;
     let short = ["True", "KubeletHasInsufficientPID", "kubelet has insufficient PID available"];
-    until("the node says so", async || of_node(&cluster, "PIDPressure").await == short).await;
+    until("the node says so", async || cluster.node_condition("PIDPressure").await == short).await;
     let text = scrape(&cluster).await;
     assert_eq!(value(&text, "kubelet_evictions{eviction_signal=\"pid.available\"}"), Some(1), "{text}");
 
@@ -282,7 +274,7 @@ async fn a_node_short_of_process_ids_says_so_and_evicts() {
     let status = cluster.status("late", "Failed", failed).await;
     assert_eq!(status["message"], "Pod was rejected: The node had condition: [PIDPressure]. ");
     kernel.has_process_ids(100);
-    until("there are enough", async || of_node(&cluster, "PIDPressure").await[1] == "KubeletHasSufficientPID").await;
+    until("there are enough", async || cluster.node_condition("PIDPressure").await[1] == "KubeletHasSufficientPID").await;
     cluster.create("later", greedy()).await;
     for name in ["later", "critical"] {
         assert_eq!(condition(&cluster.ready(name).await, "DisruptionTarget"), "");
@@ -311,10 +303,10 @@ async fn evictions_go_on_until_the_minimum_reclaim_is_free() {
         let message = status["message"].as_str().unwrap_or_default().to_owned();
         let wanted = format!("The node was low on resource: memory. Threshold quantity: 100Mi, available: {available}Mi. ");
         assert!(message.starts_with(&wanted), "{name}: {message}");
-        until("the node says so", async || of_node(&cluster, "MemoryPressure").await[0] == "True").await;
+        until("the node says so", async || cluster.node_condition("MemoryPressure").await[0] == "True").await;
     }
     kernel.has_memory(150);
-    until("the pressure is over", async || of_node(&cluster, "MemoryPressure").await[0] == "False").await;
+    until("the pressure is over", async || cluster.node_condition("MemoryPressure").await[0] == "False").await;
     cluster.create("third", greedy()).await;
     cluster.ready("third").await;
     let text = scrape(&cluster).await;
@@ -366,7 +358,7 @@ async fn a_full_disk_of_images_costs_unused_images_and_then_a_pod() {
         };
         until("logs go if they are on the node's disk", async || has_logs() == is_dedicated).await;
         let short = ["True", "KubeletHasDiskPressure", "kubelet has disk pressure"];
-        until("the node says so", async || of_node(&cluster, "DiskPressure").await == short).await;
+        until("the node says so", async || cluster.node_condition("DiskPressure").await == short).await;
         let series = "kubelet_evictions{eviction_signal=\"imagefs.available\"}";
         scraped(&cluster, "the eviction", |text| value(text, series) == Some(1)).await;
         agent.stop().await;

@@ -10,7 +10,7 @@ async fn the_node_reports_its_images_and_writes_only_what_changed() {
     *cluster.images.listed.lock() = vec![image("web:1").expect("an image"), image("wasm/hello:1").expect("an image")];
     let _agent = cluster.start();
     cluster.node_ready().await;
-    let nodes: Api<ApiNode> = Api::all(cluster.client.clone());
+    let nodes = cluster.nodes();
     let node = async || nodes.get(NODE).await.expect("the node");
     let reported = async || node().await.status.and_then(|status| status.images).unwrap_or_default();
     let names = reported().await.into_iter().map(|image| (image.names.unwrap_or_default(), image.size_bytes));

@@ -98,7 +98,7 @@ async fn a_node_without_an_address_for_each_pod_ends_before_it_is_ready() {
     let mut cluster = Cluster::new(Script::default()).await;
     (cluster.config.pod_cidr, cluster.config.pods_max, cluster.config.has_pods_max) = (None, 300, true);
     let mut agent = cluster.start();
-    let nodes: Api<ApiNode> = Api::all(cluster.client.clone());
+    let nodes = cluster.nodes();
     until("the node is registered", async || nodes.get_opt(NODE).await.expect("an answer").is_some()).await;
     let range = json!({"spec": {"podCIDR": "10.244.1.0/24", "podCIDRs": ["10.244.1.0/24"]}});
     nodes.patch(NODE, &PatchParams::default(), &Patch::Merge(&range)).await.expect("given");

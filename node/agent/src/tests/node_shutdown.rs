@@ -90,19 +90,8 @@ fn with_priority(class: &str, grace: i64) -> Value {
     spec
 }
 
-/// The reason and message of the node's condition `Ready`.
-async fn readiness(cluster: &Cluster) -> String {
-    let nodes: Api<ApiNode> = Api::all(cluster.client.clone());
-    let status = serde_json::to_value(nodes.get(NODE).await.expect("the node").status).expect("JSON");
-    let ready = status["conditions"].as_array().and_then(|all| all.iter().find(|one| one["type"] == "Ready")).cloned();
-    let ready = ready.unwrap_or_default();
-    format!(
-        "{} {}: {}",
-        ready["status"].as_str().unwrap_or(""),
-        ready["reason"].as_str().unwrap_or(""),
-        ready["message"].as_str().unwrap_or("")
-    )
-}
+/// The node's condition `Ready` while it shuts down.
+const SHUTTING_DOWN: [&str; 3] = ["False", "KubeletNotReady", "node is shutting down"];
 
 fn finished_at(status: &Value) -> Option<&str> {
     status["containerStatuses"][0]["state"]["terminated"]["finishedAt"].as_str()
@@ -137,7 +126,7 @@ async fn pods_end_in_groups_and_the_machine_waits_for_them() {
     assert!(finished_at(&web) < finished_at(&critical), "{web:#} {critical:#}");
     assert_eq!(cluster.events("web").await.iter().filter(|event| event.starts_with("Evicted")).count(), 0);
     cluster.event(NODE, "NodeShutdown: Shutdown manager detected shutdown event").await;
-    until("not ready", async || readiness(&cluster).await == "False KubeletNotReady: node is shutting down").await;
+    until("not ready", async || cluster.node_condition("Ready").await == SHUTTING_DOWN).await;
     // A Pod that comes now is turned away, however critical it is.
     cluster.create("late", with_priority("system-node-critical", 1)).await;
     let status = cluster.status("late", "Failed", |status| status["phase"] == "Failed").await;
@@ -184,7 +173,7 @@ async fn a_cancelled_shutdown_ends_no_further_pod_and_the_next_one_is_delayed_to
     cluster.ready("critical").await;
     cluster.ready("stubborn").await;
     cluster.logind.announce(true);
-    until("not ready", async || readiness(&cluster).await == "False KubeletNotReady: node is shutting down").await;
+    until("not ready", async || cluster.node_condition("Ready").await == SHUTTING_DOWN).await;
     cluster.event("stubborn", "Killing: Stopping container c").await;
     cluster.logind.announce(false);
     cluster.node_ready().await;
@@ -213,7 +202,7 @@ async fn a_connection_that_is_lost_is_made_again() {
     cluster.logind.disconnect();
     let status = cluster.status("web", "Failed", |status| status["phase"] == "Failed").await;
     assert_eq!(status["reason"], "Terminated");
-    until("not ready", async || readiness(&cluster).await == "False KubeletNotReady: node is shutting down").await;
+    until("not ready", async || cluster.node_condition("Ready").await == SHUTTING_DOWN).await;
     // So does its end.
     *cluster.logind.has_begun.lock() = false;
     cluster.logind.disconnect();

@@ -1,3 +1,4 @@
+use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::node::v1::RuntimeClass;
 use runtimes_contract::RuntimeError;
 use runtimes_fake::Behaviour;
@@ -5,8 +6,20 @@ use runtimes_fake::Behaviour;
 use super::*;
 use crate::layout::label;
 
-fn nodes(cluster: &Cluster) -> Api<ApiNode> {
-    Api::all(cluster.client.clone())
+impl Cluster {
+    pub(super) fn nodes(&self) -> Api<Node> {
+        Api::all(self.client.clone())
+    }
+
+    /// Status, reason and message of a condition of the node; empty without it.
+    pub(super) async fn node_condition(&self, name: &str) -> [String; 3] {
+        let node = self.nodes().get_opt(NODE).await.expect("an answer");
+        let conditions = node.and_then(|node| node.status?.conditions).unwrap_or_default();
+        let condition = conditions.into_iter().find(|condition| condition.type_ == name);
+        condition
+            .map(|condition| [condition.status, condition.reason.unwrap_or_default(), condition.message.unwrap_or_default()])
+            .unwrap_or_default()
+    }
 }
 
 /// How often the node recorded each event: type, reason and message.
@@ -35,10 +48,8 @@ fn of_status(reason: &str) -> String {
 async fn problem(cluster: &Cluster, text: &str) -> String {
     let message = Mutex::new(String::new());
     let look = async || {
-        let Some(status) = nodes(cluster).get_opt(NODE).await.expect("an answer").and_then(|node| node.status) else { return false };
-        let ready = status.conditions.into_iter().flatten().find(|condition| condition.type_ == "Ready");
-        let problem = ready.filter(|condition| condition.status == "False").and_then(|condition| condition.message).unwrap_or_default();
-        let has_text = problem.contains(text);
+        let [status, _, problem] = cluster.node_condition("Ready").await;
+        let has_text = status == "False" && problem.contains(text);
         *message.lock() = problem;
         has_text
     };
@@ -48,7 +59,7 @@ async fn problem(cluster: &Cluster, text: &str) -> String {
 
 async fn make_unschedulable(cluster: &Cluster, is: bool) {
     let patch = json!({"spec": {"unschedulable": is}});
-    nodes(cluster).patch(NODE, &PatchParams::default(), &Patch::Merge(&patch)).await.expect("patched");
+    cluster.nodes().patch(NODE, &PatchParams::default(), &Patch::Merge(&patch)).await.expect("patched");
 }
 
 #[tokio::test]
@@ -74,10 +85,10 @@ async fn what_becomes_of_a_node_is_recorded_as_the_kubelet_records_it() {
     // The machine was rebooted while the control plane took the node for lost.
     agent.kill().await;
     let lost = json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}], "nodeInfo": {"bootID": "another"}}});
-    nodes(&cluster).patch_status(NODE, &PatchParams::default(), &Patch::Strategic(lost)).await.expect("patched");
+    cluster.nodes().patch_status(NODE, &PatchParams::default(), &Patch::Strategic(lost)).await.expect("patched");
     let _agent = cluster.start();
     cluster.node_ready().await;
-    let status = nodes(&cluster).get(NODE).await.expect("the node").status.expect("a status");
+    let status = cluster.nodes().get(NODE).await.expect("the node").status.expect("a status");
     let boot_id = status.node_info.expect("its info").boot_id;
     event(&cluster, &format!("Warning Rebooted Node {NODE} has been rebooted, boot id: {boot_id}")).await;
     until("it is ready again", async || events(&cluster).await[&of_status("NodeReady")] == 2).await;
@@ -110,14 +121,14 @@ async fn a_node_whose_runtime_does_not_list_its_containers_is_not_ready_and_star
 
 async fn give_range(cluster: &Cluster, range: &str) {
     let patch = json!({"spec": {"podCIDR": range, "podCIDRs": [range]}});
-    nodes(cluster).patch(NODE, &PatchParams::default(), &Patch::Merge(&patch)).await.expect("given");
+    cluster.nodes().patch(NODE, &PatchParams::default(), &Patch::Merge(&patch)).await.expect("given");
 }
 
 /// Deletes the Node and waits until it is registered again.
 async fn delete_node(cluster: &Cluster) {
-    let uid = async || nodes(cluster).get_opt(NODE).await.expect("an answer").and_then(|node| node.metadata.uid);
+    let uid = async || cluster.nodes().get_opt(NODE).await.expect("an answer").and_then(|node| node.metadata.uid);
     let first = uid().await;
-    nodes(cluster).delete(NODE, &DeleteParams::default()).await.expect("deleted");
+    cluster.nodes().delete(NODE, &DeleteParams::default()).await.expect("deleted");
     until("it is registered again", async || uid().await.is_some_and(|now| Some(&now) != first.as_ref())).await;
 }
 
@@ -131,12 +142,12 @@ async fn a_deleted_node_registers_again_and_takes_its_new_range_when_no_pod_has_
         let is = || cluster.network.cidr.lock().is_some_and(|cidr| cidr.to_string() == wanted);
         until(wanted, async || is()).await;
     };
-    until("it is registered", async || nodes(&cluster).get_opt(NODE).await.expect("an answer").is_some()).await;
+    until("it is registered", async || cluster.nodes().get_opt(NODE).await.expect("an answer").is_some()).await;
     give_range(&cluster, "10.244.0.0/24").await;
     cluster.node_ready().await;
     // No Pod is there: at once.
     delete_node(&cluster).await;
-    let labels = nodes(&cluster).get(NODE).await.expect("the node").metadata.labels.expect("labels");
+    let labels = cluster.nodes().get(NODE).await.expect("the node").metadata.labels.expect("labels");
     assert_eq!(labels.get("kept").map(String::as_str), Some("yes"));
     give_range(&cluster, "10.244.0.0/25").await;
     range("10.244.0.0/25").await;
@@ -170,7 +181,7 @@ async fn a_node_that_was_registered_again_without_a_range_gives_out_no_address()
     let mut cluster = Cluster::new(Script::default()).await;
     (cluster.config.pod_cidr, cluster.config.status_check) = (None, Duration::from_millis(50));
     let agent = cluster.start();
-    until("it is registered", async || nodes(&cluster).get_opt(NODE).await.expect("an answer").is_some()).await;
+    until("it is registered", async || cluster.nodes().get_opt(NODE).await.expect("an answer").is_some()).await;
     give_range(&cluster, "10.244.0.0/24").await;
     cluster.node_ready().await;
     cluster.create("web", one("web:1")).await;

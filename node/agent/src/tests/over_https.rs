@@ -80,8 +80,7 @@ async fn exchange(
 }
 
 pub(super) async fn port(cluster: &Cluster) -> u16 {
-    let nodes: Api<ApiNode> = Api::all(cluster.client.clone());
-    let node = nodes.get(NODE).await.expect("the node");
+    let node = cluster.nodes().get(NODE).await.expect("the node");
     let endpoint = node.status.and_then(|status| status.daemon_endpoints?.kubelet_endpoint).expect("an endpoint");
     u16::try_from(endpoint.port).expect("a port")
 }
@@ -179,12 +178,9 @@ async fn a_manager_that_stands_still_is_seen() {
     until("the node is not well", async || get(port, ADMIN, "/livez").await == Ok((500, lines.to_owned()))).await;
     assert_eq!(get(port, ADMIN, "/healthz").await.map(|(status, _)| status), Ok(500));
     assert_eq!(get(port, ADMIN, "/readyz?exclude=syncloop").await, Ok((200, "ok".to_owned())));
-    let nodes: Api<ApiNode> = Api::all(cluster.client.clone());
     until("the Node says so", async || {
-        let node = nodes.get(NODE).await.expect("the node");
-        let conditions = node.status.and_then(|status| status.conditions).unwrap_or_default();
-        let ready = conditions.into_iter().find(|condition| condition.type_ == "Ready").expect("a condition");
-        ready.status == "False" && ready.message.is_some_and(|message| message.contains("Pod manager is not healthy"))
+        let [status, _, message] = cluster.node_condition("Ready").await;
+        status == "False" && message.contains("Pod manager is not healthy")
     })
     .await;
 }

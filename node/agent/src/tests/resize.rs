@@ -30,6 +30,24 @@ fn has(status: &Value, cpu: &str) -> bool {
     container["resources"]["requests"]["cpu"] == cpu && container["allocatedResources"]["cpu"] == cpu && settled
 }
 
+/// A function that returns so many quarters of the node's CPUs.
+async fn quarters(cluster: &Cluster) -> impl Fn(i128) -> String {
+    let node = cluster.nodes().get(NODE).await.expect("the node").status.unwrap_or_default().allocatable.unwrap_or_default();
+    let all = api_model::quantity::milli(&node["cpu"].0).expect("an amount");
+    move |count: i128| format!("{}m", all * count / 4)
+}
+
+/// Deletes the Pod `large`, and waits until `small` has that CPU at this place of its status and no resize is pending.
+async fn small_gets_room(cluster: &Cluster, pointer: &str, cpu: &str) {
+    cluster.delete("large", 1).await;
+    let wanted = api_model::quantity::milli(cpu).expect("an amount");
+    let given = |status: &Value| {
+        let cpu = status.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        api_model::quantity::milli(cpu) == Ok(wanted) && pending(status).is_null()
+    };
+    cluster.status("small", "resized", given).await;
+}
+
 #[tokio::test]
 async fn a_running_container_is_given_what_fits() {
     let (cluster, _agent) = Cluster::running().await;
@@ -76,10 +94,7 @@ async fn what_the_node_does_not_have_is_infeasible_and_changes_nothing() {
 #[tokio::test]
 async fn what_does_not_fit_beside_others_waits_for_them() {
     let (cluster, _agent) = Cluster::running().await;
-    let nodes: Api<ApiNode> = Api::all(cluster.client.clone());
-    let node = nodes.get(NODE).await.expect("the node").status.unwrap_or_default().allocatable.unwrap_or_default();
-    let all = api_model::quantity::milli(&node["cpu"].0).expect("an amount");
-    let part = |n: i128| format!("{}m", all * n / 4);
+    let part = quarters(&cluster).await;
     cluster.create("large", asks("web:1", json!({"cpu": part(3)}), json!({}))).await;
     cluster.create("small", asks("web:1", json!({"cpu": "1m"}), json!({}))).await;
     cluster.ready("large").await;
@@ -90,13 +105,7 @@ async fn what_does_not_fit_beside_others_waits_for_them() {
         condition["message"].as_str().unwrap_or_default().starts_with("Node didn't have enough resource: cpu, requested: "),
         "{condition}"
     );
-    cluster.delete("large", 1).await;
-    let wanted = api_model::quantity::milli(&part(2)).expect("an amount");
-    let given = |status: &Value| {
-        let cpu = status["containerStatuses"][0]["resources"]["requests"]["cpu"].as_str().unwrap_or_default();
-        api_model::quantity::milli(cpu) == Ok(wanted) && pending(status).is_null()
-    };
-    cluster.status("small", "resized", given).await;
+    small_gets_room(&cluster, "/containerStatuses/0/resources/requests/cpu", &part(2)).await;
 }
 
 #[tokio::test]
@@ -203,10 +212,7 @@ async fn a_resize_of_a_whole_pod_outlives_a_kill_of_the_agent() {
 #[tokio::test]
 async fn a_whole_pod_waits_for_room_and_keeps_what_it_has() {
     let (cluster, agent) = Cluster::running().await;
-    let nodes: Api<ApiNode> = Api::all(cluster.client.clone());
-    let node = nodes.get(NODE).await.expect("the node").status.unwrap_or_default().allocatable.unwrap_or_default();
-    let all = api_model::quantity::milli(&node["cpu"].0).expect("an amount");
-    let part = |n: i128| format!("{}m", all * n / 4);
+    let part = quarters(&cluster).await;
     cluster.create("large", asks("web:1", json!({"cpu": part(3)}), json!({}))).await;
     cluster.create("small", whole("web:1", json!({"requests": {"cpu": "100m", "memory": "64Mi"}}))).await;
     cluster.ready("large").await;
@@ -223,13 +229,7 @@ async fn a_whole_pod_waits_for_room_and_keeps_what_it_has() {
     cluster.ready("beside").await;
     let status = cluster.status("small", "still deferred", |status| pending(status)["reason"] == "Deferred").await;
     assert_eq!((&status["allocatedResources"]["cpu"], &status["resources"]["requests"]["cpu"]), (&json!("100m"), &json!("100m")));
-    cluster.delete("large", 1).await;
-    let wanted = api_model::quantity::milli(&part(2)).expect("an amount");
-    let given = |status: &Value| {
-        let cpu = status["resources"]["requests"]["cpu"].as_str().unwrap_or_default();
-        api_model::quantity::milli(cpu) == Ok(wanted) && pending(status).is_null()
-    };
-    cluster.status("small", "resized", given).await;
+    small_gets_room(&cluster, "/resources/requests/cpu", &part(2)).await;
 }
 
 #[tokio::test]

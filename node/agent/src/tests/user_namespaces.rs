@@ -99,8 +99,7 @@ async fn a_runtime_without_user_namespaces_is_refused_in_the_kubelets_words() {
     cluster.status("unclassed", "its image needs that runtime", waits).await;
     cluster.create("wasm", in_namespace("wasm:1", json!({}))).await;
     cluster.ready("wasm").await;
-    let node: Api<ApiNode> = Api::all(cluster.client.clone());
-    let handlers = node.get(NODE).await.expect("the node").status.and_then(|status| status.runtime_handlers).unwrap_or_default();
+    let handlers = cluster.nodes().get(NODE).await.expect("the node").status.and_then(|status| status.runtime_handlers).unwrap_or_default();
     let has = |name: &str| {
         let handler = handlers.iter().find(|handler| handler.name.as_deref() == Some(name));
         handler.and_then(|handler| handler.features.as_ref()?.user_namespaces)

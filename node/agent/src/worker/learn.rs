@@ -212,10 +212,10 @@ impl PodRecord {
 
     /// Reports the end of a resize once: when the Pod and all running containers have their allocated resources, restarts included.
     fn resize_completed(&mut self, pod: &Pod) -> Option<Note> {
-        if !self.resizing || self.ends(pod) || self.lags(pod) {
+        if self.resizing.is_none() || self.ends(pod) || self.lags(pod) {
             return None;
         }
-        (self.resizing, self.restarts_for_resize) = (false, false);
+        self.resizing = None;
         Some(Note { container: None, warning: false, reason: "ResizeCompleted", message: "Pod resize completed".to_owned() })
     }
 

@@ -9,7 +9,7 @@ use super::Worker;
 use super::plan::{Step, plan};
 use crate::container::resources::InstanceResources;
 use crate::container::{self, resources};
-use crate::record::Resize;
+use crate::record::{Resize, Resizing};
 use crate::resize::{self, Pending};
 
 impl Worker {
@@ -18,11 +18,9 @@ impl Worker {
         let differs = resize::differs(&self.wanted, &self.record.allocation);
         if self.record.ends(&self.pod) || !differs {
             // As long as something runs, an infeasible spec does not count.
-            let stays = differs && self.record.anything_runs();
-            let before = self.record.pending.take();
-            let is_gone = before.is_some();
-            self.record.pending = before.filter(|pending| stays && !pending.is_deferred());
-            if is_gone && self.record.pending.is_none() {
+            let is_infeasible = self.record.pending.as_ref().is_some_and(|pending| !pending.is_deferred());
+            let stays = differs && is_infeasible && self.record.anything_runs();
+            if !stays && self.record.pending.take().is_some() {
                 self.node.directory.content(&self.name.uid);
             }
             return;
@@ -47,7 +45,7 @@ impl Worker {
                 self.record.allocation = resize::desired(&self.wanted);
                 self.record.pending = None;
                 self.record.resize.ask(now);
-                (self.record.resizing, self.record.restarts_for_resize) = (true, true);
+                self.record.resizing = Some(Resizing::Here);
                 self.pod = self.wanted.clone();
                 self.effects.pod = self.pod.clone();
                 self.node.note(&self.pod, None, false, "ResizeStarted", "Pod resize started");

@@ -89,26 +89,16 @@ fn fill(parent: &Path, file: &Path) -> Result<(), RuntimeError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::{CONTAINER, tree};
     use super::*;
-
-    /// A tree of plain files that looks like a unified hierarchy; the kernel's own is bound to v1 on some machines.
-    fn unified(controllers: &str) -> (tempfile::TempDir, Layout) {
-        let root = tempfile::tempdir().unwrap();
-        for dir in ["", "skiff", "skiff/pod"] {
-            fs::create_dir_all(root.path().join(dir).join("c")).unwrap();
-            fs::write(root.path().join(dir).join("cgroup.subtree_control"), "cpu memory\n").unwrap();
-        }
-        fs::write(root.path().join("cgroup.controllers"), controllers).unwrap();
-        let layout = Layout::unified_at(root.path());
-        (root, layout)
-    }
 
     #[test]
     fn a_unified_hierarchy_passes_the_controller_on_to_the_group() {
-        let (root, layout) = unified("cpuset cpu memory pids\n");
+        let root = tree("cpuset cpu memory pids\n");
+        let layout = Layout::unified_at(root.path());
         assert!(is_available(&layout));
-        assert!(!set(&layout, "skiff/pod/c", "0-1,3").unwrap());
-        let read = |file: &str| fs::read_to_string(root.path().join(file)).unwrap();
+        assert!(!set(&layout, CONTAINER, "0-1,3").expect("CPUs"));
+        let read = |file: &str| fs::read_to_string(root.path().join(file)).expect("a file of a group");
         for dir in ["", "skiff/", "skiff/pod/"] {
             assert_eq!(read(&format!("{dir}cgroup.subtree_control")), "+cpuset", "{dir}");
         }
@@ -116,35 +106,36 @@ mod tests {
         assert!(!root.path().join("skiff/pod/cpuset.cpus").exists(), "parents have what the machine has");
         // The kernel's file lists what is enabled, and is not written again.
         for dir in ["", "skiff/", "skiff/pod/"] {
-            fs::write(root.path().join(format!("{dir}cgroup.subtree_control")), "cpuset cpu\n").unwrap();
+            fs::write(root.path().join(format!("{dir}cgroup.subtree_control")), "cpuset cpu\n").expect("what a group passes on");
         }
-        set(&layout, "skiff/pod/c", "2").unwrap();
+        set(&layout, CONTAINER, "2").expect("CPUs");
         assert_eq!((read("cgroup.subtree_control").as_str(), read("skiff/pod/c/cpuset.cpus").as_str()), ("cpuset cpu\n", "2"));
-        join(&layout, "skiff/pod/c", 1).unwrap();
+        join(&layout, CONTAINER, 1).expect("joins");
         assert!(!root.path().join("skiff/pod/c/cgroup.procs").exists(), "a process has one group on v2, which it has joined");
     }
 
     #[test]
     fn a_machine_without_the_controller_is_reported() {
-        let (_root, layout) = unified("cpu memory pids\n");
+        let root = tree("cpu memory pids\n");
+        let layout = Layout::unified_at(root.path());
         assert!(!is_available(&layout));
-        assert!(matches!(set(&layout, "skiff/pod/c", "0"), Err(RuntimeError::Missing(_))));
+        assert!(matches!(set(&layout, CONTAINER, "0"), Err(RuntimeError::Missing(_))));
     }
 
     #[test]
     fn a_group_on_v1_has_what_its_parents_have_from_the_top_down() {
-        let root = tempfile::tempdir().unwrap();
+        let root = tempfile::tempdir().expect("a directory");
         let file = |name: &str| root.path().join(name);
         // What the kernel makes with each directory.
         for dir in ["", "a", "a/b"] {
-            fs::create_dir_all(file(dir)).unwrap();
+            fs::create_dir_all(file(dir)).expect("a group");
             for name in NEEDED_ON_V1 {
-                fs::write(file(dir).join(name), if dir.is_empty() { "0-3\n" } else { "\n" }).unwrap();
+                fs::write(file(dir).join(name), if dir.is_empty() { "0-3\n" } else { "\n" }).expect("a file of a group");
             }
         }
-        fs::write(file("a/cpuset.mems"), "1\n").unwrap();
-        assert!(!make_on_v1(root.path(), "a/b").unwrap());
-        let read = |name: &str| fs::read_to_string(file(name)).unwrap();
+        fs::write(file("a/cpuset.mems"), "1\n").expect("a file of a group");
+        assert!(!make_on_v1(root.path(), "a/b").expect("groups"));
+        let read = |name: &str| fs::read_to_string(file(name)).expect("a file of a group");
         assert_eq!([read("a/cpuset.cpus"), read("a/b/cpuset.cpus")], ["0-3", "0-3"]);
         assert_eq!(read("a/b/cpuset.mems"), "1", "an intermediate group's own value counts");
     }

@@ -103,73 +103,67 @@ fn page_bytes(file: &str, limits: [&str; 2]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::{CONTAINER, mount, tree};
     use super::*;
 
     const UNIFIED: [&str; 6] =
         ["hugetlb.2MB.max", "hugetlb.2MB.rsvd.max", "hugetlb.1GB.max", "hugetlb.1GB.rsvd.max", "hugetlb.2MB.current", "cgroup.procs"];
     const V1: [&str; 4] =
         ["hugetlb.2MB.limit_in_bytes", "hugetlb.2MB.rsvd.limit_in_bytes", "hugetlb.64KB.limit_in_bytes", "hugetlb.2MB.usage_in_bytes"];
-    const CONTAINER: &str = "skiff/pod/c";
 
-    /// A tree of plain files that looks like a hierarchy with the controller.
-    fn tree(files: &[&str], controllers: &str) -> tempfile::TempDir {
-        let root = tempfile::tempdir().unwrap();
-        fs::create_dir_all(root.path().join(CONTAINER)).unwrap();
-        for dir in ["", "skiff", "skiff/pod"] {
-            fs::write(root.path().join(dir).join("cgroup.subtree_control"), "memory\n").unwrap();
-        }
-        fs::write(root.path().join("cgroup.controllers"), controllers).unwrap();
+    /// A hierarchy whose container has these files.
+    fn hierarchy(files: &[&str], controllers: &str) -> tempfile::TempDir {
+        let root = tree(controllers);
         for file in files {
-            fs::write(root.path().join(CONTAINER).join(file), "max").unwrap();
+            fs::write(root.path().join(CONTAINER).join(file), "max").expect("a file of the group");
         }
         root
     }
 
     fn layout(unified: Option<&Path>, hugetlb: Option<&Path>) -> Layout {
-        let line = |dir: &Path, kind: &str, options: &str| format!("30 25 0:26 / {} rw - {kind} cgroup rw,{options}\n", dir.display());
-        let v1 = line(Path::new("/v1"), "cgroup", "memory,cpu,cpuacct,pids");
-        let unified = unified.map(|dir| line(dir, "cgroup2", "nsdelegate")).unwrap_or_default();
-        let hugetlb = hugetlb.map(|dir| line(dir, "cgroup", CONTROLLER)).unwrap_or_default();
+        let v1 = mount(Path::new("/v1"), "cgroup", "memory,cpu,cpuacct,pids");
+        let unified = unified.map(|dir| mount(dir, "cgroup2", "nsdelegate")).unwrap_or_default();
+        let hugetlb = hugetlb.map(|dir| mount(dir, "cgroup", CONTROLLER)).unwrap_or_default();
         Layout::parse(format!("{v1}{unified}{hugetlb}").as_bytes(), &|root| {
             fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default()
         })
-        .unwrap()
+        .expect("a layout")
     }
 
     fn read(root: &tempfile::TempDir, file: &str) -> String {
-        fs::read_to_string(root.path().join(CONTAINER).join(file)).unwrap()
+        fs::read_to_string(root.path().join(CONTAINER).join(file)).expect("a file of the group")
     }
 
     const LIMITS: [(u64, u64); 1] = [(2 << 20, 8 << 20)];
 
     #[test]
     fn sizes_without_a_limit_get_none() {
-        let root = tree(&UNIFIED, "cpu hugetlb memory pids\n");
+        let root = hierarchy(&UNIFIED, "cpu hugetlb memory pids\n");
         let both = [layout(Some(root.path()), None), Layout::unified_at(root.path())];
         assert_eq!(both.each_ref().map(|layout| layout.mode), [Mode::V2, Mode::V2]);
         for layout in both {
             assert!(is_available(&layout));
-            limit(&layout, CONTAINER, &LIMITS.into()).unwrap();
+            limit(&layout, CONTAINER, &LIMITS.into()).expect("limits");
             assert_eq!(UNIFIED.map(|file| read(&root, file)), ["8388608", "8388608", "0", "0", "max", "max"]);
-            join(&layout, CONTAINER, 7).unwrap();
+            join(&layout, CONTAINER, 7).expect("joins");
             assert_eq!(read(&root, "cgroup.procs"), "max", "a process has one group on v2, which it has joined");
         }
     }
 
     #[test]
     fn a_hybrid_machine_has_the_controller_in_its_unified_hierarchy() {
-        let root = tree(&UNIFIED, "hugetlb\n");
+        let root = hierarchy(&UNIFIED, "hugetlb\n");
         let layout = layout(Some(root.path()), None);
         assert_eq!(layout.mode, Mode::Hybrid);
-        limit(&layout, CONTAINER, &LIMITS.into()).unwrap();
+        limit(&layout, CONTAINER, &LIMITS.into()).expect("limits");
         assert_eq!([read(&root, "hugetlb.2MB.max"), read(&root, "hugetlb.1GB.rsvd.max")], ["8388608", "0"]);
         for dir in ["", "skiff/", "skiff/pod/"] {
-            let enabled = fs::read_to_string(root.path().join(format!("{dir}cgroup.subtree_control"))).unwrap();
+            let enabled = fs::read_to_string(root.path().join(format!("{dir}cgroup.subtree_control"))).expect("what a group passes on");
             assert_eq!(enabled, "+hugetlb", "{dir}");
         }
-        join(&layout, CONTAINER, 7).unwrap();
+        join(&layout, CONTAINER, 7).expect("joins");
         assert_eq!(read(&root, "cgroup.procs"), "7");
-        join(&layout, "skiff/other", 7).unwrap();
+        join(&layout, "skiff/other", 7).expect("joins");
         assert!(!root.path().join("skiff/other").exists(), "a group without limits is not there");
         assert!(!is_available(&layout), "runc does not join a hierarchy at this place");
         assert!(Hierarchy::Unified(Path::new("/sys/fs/cgroup/unified")).is_joined(Mode::Hybrid));
@@ -177,22 +171,22 @@ mod tests {
 
     #[test]
     fn a_hierarchy_of_version_1_comes_first() {
-        let (unified, v1) = (tree(&UNIFIED, ""), tree(&V1, ""));
+        let (unified, v1) = (hierarchy(&UNIFIED, ""), hierarchy(&V1, ""));
         let layout = layout(Some(unified.path()), Some(v1.path()));
         assert!(is_available(&layout));
-        limit(&layout, CONTAINER, &LIMITS.into()).unwrap();
+        limit(&layout, CONTAINER, &LIMITS.into()).expect("limits");
         assert_eq!(V1.map(|file| read(&v1, file)), ["8388608", "8388608", "0", "max"]);
         assert_eq!(read(&unified, "hugetlb.2MB.max"), "max");
-        join(&layout, CONTAINER, 7).unwrap();
+        join(&layout, CONTAINER, 7).expect("joins");
         assert_eq!((read(&v1, "cgroup.procs").as_str(), read(&unified, "cgroup.procs").as_str()), ("7", "max"));
     }
 
     #[test]
     fn a_machine_without_the_controller_limits_nothing() {
-        let root = tree(&UNIFIED, "cpu memory pids\n");
-        limit(&layout(Some(root.path()), None), CONTAINER, &LIMITS.into()).unwrap();
+        let root = hierarchy(&UNIFIED, "cpu memory pids\n");
+        limit(&layout(Some(root.path()), None), CONTAINER, &LIMITS.into()).expect("limits");
         assert_eq!(read(&root, "hugetlb.2MB.max"), "max");
-        limit(&layout(None, None), CONTAINER, &LIMITS.into()).unwrap();
+        limit(&layout(None, None), CONTAINER, &LIMITS.into()).expect("limits");
         assert!(!is_available(&layout(Some(root.path()), None)) && !is_available(&layout(None, None)));
     }
 

@@ -78,6 +78,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::super::layout::Layout;
+    use super::super::tests::mount;
     use super::*;
 
     const MEMORY: &str = "some avg10=1.50 avg60=0.25 avg300=0.01 total=4711\nfull avg10=0.50 avg60=0.00 avg300=0.00 total=42\n";
@@ -109,8 +110,8 @@ mod tests {
 
     #[test]
     fn hierarchies_of_version_1_have_no_pressure() {
-        let line = b"30 25 0:26 / /sys/fs/cgroup rw - cgroup cgroup rw,memory,cpu,cpuacct,pids\n";
-        let layout = Layout::parse(line, &|_: &Path| String::new()).expect("a layout");
+        let line = mount(Path::new("/sys/fs/cgroup"), "cgroup", "memory,cpu,cpuacct,pids");
+        let layout = Layout::parse(line.as_bytes(), &|_: &Path| String::new()).expect("a layout");
         assert_eq!(StatsReader::default().pressures(&Group::new(Arc::new(layout), "pod")), Pressures::default());
     }
 }

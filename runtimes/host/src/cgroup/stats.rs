@@ -115,6 +115,7 @@ fn counters_of<const N: usize>(text: &str, names: [&str; N]) -> [u64; N] {
 mod tests {
     use std::sync::Arc;
 
+    use super::super::tests::mount;
     use super::*;
 
     const CONTAINER: &str = "burstable/pod/container";
@@ -144,7 +145,7 @@ mod tests {
     #[test]
     fn hierarchies_of_version_1_count_what_is_below_too() {
         let root = tempfile::tempdir().expect("a directory");
-        let line = format!("30 25 0:26 / {} rw - cgroup cgroup rw,memory,cpu,cpuacct,pids\n", root.path().display());
+        let line = mount(root.path(), "cgroup", "memory,cpu,cpuacct,pids");
         let layout = Layout::parse(line.as_bytes(), &|_| String::new()).expect("a layout");
         let (container, mut reader) = (Group::new(Arc::new(layout), CONTAINER), StatsReader::default());
         assert!(matches!(StatsReader::default().read(&container), Err(RuntimeError::NotFound(_))));

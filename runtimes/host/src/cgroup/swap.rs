@@ -35,6 +35,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::super::layout::Layout;
+    use super::super::tests::mount;
     use super::*;
 
     /// The swap of a group with these files.
@@ -62,7 +63,7 @@ mod tests {
     #[test]
     fn version_1_counts_it_among_the_memory() {
         let root = tempfile::tempdir().expect("a directory");
-        let line = format!("30 25 0:26 / {} rw - cgroup cgroup rw,memory,cpu,cpuacct,pids\n", root.path().display());
+        let line = mount(root.path(), "cgroup", "memory,cpu,cpuacct,pids");
         let swap = |text: &str| {
             let layout = Layout::parse(line.as_bytes(), &|_| String::new()).expect("a layout");
             swap(layout, root.path(), &[("memory.stat", text)])

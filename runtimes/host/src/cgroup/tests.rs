@@ -1,5 +1,7 @@
 use std::process::{Child, Command};
 
+use tempfile::TempDir;
+
 use super::layout::Layout;
 use super::*;
 use runtimes_contract::Resources;
@@ -11,6 +13,26 @@ const V1_LINES: &str = "\
 33 25 0:28 / /elsewhere/pids rw,relatime - cgroup cgroup rw,pids
 ";
 const V2_LINE: &str = "35 25 0:30 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n";
+
+/// The group of a container below [`tree`]'s root.
+pub(super) const CONTAINER: &str = "skiff/pod/c";
+
+/// A tree of plain files that looks like a unified hierarchy with these controllers, of which groups pass on only some; the kernel's own is
+/// bound to v1 on some machines.
+pub(super) fn tree(controllers: &str) -> TempDir {
+    let root = tempfile::tempdir().expect("a directory");
+    std::fs::create_dir_all(root.path().join(CONTAINER)).expect("the container's group");
+    for dir in ["", "skiff", "skiff/pod"] {
+        std::fs::write(root.path().join(dir).join("cgroup.subtree_control"), "cpu memory\n").expect("what a group passes on");
+    }
+    std::fs::write(root.path().join("cgroup.controllers"), controllers).expect("the controllers");
+    root
+}
+
+/// The line of mountinfo for a hierarchy at a directory.
+pub(super) fn mount(dir: &Path, kind: &str, options: &str) -> String {
+    format!("30 25 0:26 / {} rw - {kind} cgroup rw,{options}\n", dir.display())
+}
 
 #[test]
 fn the_mode_follows_where_the_controllers_are() {
@@ -166,14 +188,14 @@ fn the_huge_pages_are_limited(cgroups: &Cgroups, group: &Group, pid: i32) {
     let files = ["hugetlb.2MB.max", "hugetlb.2MB.limit_in_bytes"];
     let limited = dirs.flat_map(|dir| files.map(|file| (std::fs::read_to_string(dir.join(file)), dir.clone())));
     let limited: Vec<_> = limited.filter_map(|(limit, dir)| Some((limit.ok()?, dir))).collect();
-    let offers = |root: &PathBuf| std::fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default().contains("hugetlb");
     let is_on_v1 = cgroups.mode() != Mode::V2 && cgroups.layout.v1_dir("hugetlb").is_some();
-    let has_controller = is_on_v1 || cgroups.roots().iter().any(offers);
+    let has_controller = is_on_v1 || cgroups.roots().iter().any(|root| controllers::is_offered(root, "hugetlb"));
     let has_pages = Path::new("/sys/kernel/mm/hugepages/hugepages-2048kB").exists();
     assert_eq!(!limited.is_empty(), has_controller && has_pages, "{limited:?}");
     for (limit, dir) in limited {
         assert_eq!(limit.trim(), (8 << 20).to_string(), "{}", dir.display());
-        assert_eq!(std::fs::read_to_string(dir.join("cgroup.procs")).unwrap(), format!("{pid}\n"), "{}", dir.display());
+        let pids = std::fs::read_to_string(dir.join("cgroup.procs")).expect("the group's processes");
+        assert_eq!(pids, format!("{pid}\n"), "{}", dir.display());
     }
 }
 

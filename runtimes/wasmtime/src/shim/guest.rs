@@ -118,7 +118,7 @@ impl Guest {
             },
             log: stdio.messages(),
         });
-        let outbound = spec.outbound_hosts.take().map(|hosts| Arc::new(Outbound::new(hosts)));
+        let outbound = spec.outbound_hosts.take().map(|hosts| Arc::new(Outbound::from(hosts)));
         Self { spec, preopens, stdio, budget, interfaces, outbound }
     }
 

@@ -8,6 +8,7 @@ use runtimes_contract::{ContainerSpec, Mount};
 use crate::exec::Sleeper;
 use crate::harness::Wasmtime;
 use crate::http::Network;
+use crate::sockets::Echo;
 use crate::wasm::{run, spec};
 use crate::{components, guests};
 
@@ -18,14 +19,19 @@ const REFUSED: i32 = 100 + 6;
 /// The Pod knows its own name, and there is no nameserver.
 pub fn in_pod(harness: &Wasmtime, network: &Network, component: &[u8], hosts: &[&str]) -> ContainerSpec {
     let mut spec = spec(harness, component);
-    spec.sandbox.network = Some(network.path());
+    bind(&mut spec, network, hosts);
     for (name, text) in [("hosts", "127.0.0.1 localhost\n127.0.0.1 shop.example\n"), ("resolv.conf", "nameserver 127.0.0.1\n")] {
         let file = harness.dir().join(name);
         std::fs::write(&file, text).unwrap();
         spec.mounts.push(Mount::new(file, format!("/etc/{name}"), true));
     }
-    spec.outbound_hosts = Some(hosts.iter().map(|host| host.parse().unwrap()).collect());
     spec
+}
+
+/// Puts a container into the network, and lets it connect to these hosts alone.
+pub fn bind(spec: &mut ContainerSpec, network: &Network, hosts: &[&str]) {
+    spec.sandbox.network = Some(network.path());
+    spec.outbound_hosts = Some(hosts.iter().map(|host| host.parse().unwrap()).collect());
 }
 
 #[tokio::test]
@@ -71,17 +77,9 @@ async fn connections_are_opened_to_the_hosts_of_the_list() {
     std::fs::create_dir(&data).unwrap();
     std::fs::write(data.join("text"), "of a volume\n").unwrap();
     std::os::unix::fs::chown(&data, Some(runtimes_wasmtime::NOBODY), None).unwrap();
-    let listener = network.inside(|| TcpListener::bind("127.0.0.1:7000").unwrap()).await;
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            stream.read_exact(&mut [0; 5]).unwrap();
-            stream.write_all(b"pong\n").unwrap();
-        }
-    });
-    for (hosts, is_allowed) in
-        [(&["127.0.0.1:7000"][..], true), (&["shop.example"], true), (&["127.0.0.1:80", "10.0.0.0/8"], false), (&[], false)]
-    {
+    let echo = Echo::start(&network).await;
+    let lists = [(&["127.0.0.1:7000"][..], true), (&["shop.example"], true), (&["127.0.0.1:80", "10.0.0.0/8"], false), (&[], false)];
+    for (hosts, is_allowed) in lists {
         let mut spec = in_pod(&harness, &network, &guest, hosts);
         spec.mounts.push(Mount::new(data.clone(), "/data", false));
         let (exit, log) = run(&harness, &spec).await;
@@ -89,6 +87,8 @@ async fn connections_are_opened_to_the_hosts_of_the_list() {
         assert_eq!(log.contains("pong"), is_allowed, "{hosts:?}: {exit:?} {log}");
         std::fs::remove_file(&spec.log_path).unwrap();
     }
+    let allowed = lists.iter().filter(|(_, is_allowed)| *is_allowed).count();
+    assert_eq!(echo.ended(&network).await, [allowed, 0], "nothing that was denied arrived");
 }
 
 #[tokio::test]
@@ -116,8 +116,7 @@ async fn a_program_of_exec_is_bound_by_the_same_list() {
     for (hosts, wanted) in [(&["127.0.0.1:8001"][..], REFUSED), (&["10.0.0.0/8"], DENIED)] {
         let sleeper = Sleeper::start(|harness, spec| {
             std::fs::write(harness.dir().join("tools/fetch.wasm"), &fetch).unwrap();
-            spec.sandbox.network = Some(network.path());
-            spec.outbound_hosts = Some(hosts.iter().map(|host| host.parse().unwrap()).collect());
+            bind(spec, &network, hosts);
         })
         .await;
         assert_eq!(sleeper.run(&["fetch.wasm"], "").await.0, wanted, "{hosts:?}");

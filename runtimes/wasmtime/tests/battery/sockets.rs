@@ -9,7 +9,7 @@ use crate::exec::Sleeper;
 use crate::guests::{self, Way};
 use crate::harness::Wasmtime;
 use crate::http::Network;
-use crate::outbound::in_pod;
+use crate::outbound::{bind, in_pod};
 use crate::wasm::run;
 
 const PORT: u16 = 7000;
@@ -21,18 +21,18 @@ const DENIED_0_3: i32 = 100;
 const LAST: &[u8] = b"ends\n";
 
 /// Answers what arrives over TCP and UDP at one port, and counts the connections and the datagrams.
-struct Echo {
+pub struct Echo {
     threads: [JoinHandle<usize>; 2],
 }
 
 impl Echo {
-    async fn start(network: &Network) -> Self {
+    pub async fn start(network: &Network) -> Self {
         let (listener, socket) = network.inside(|| (TcpListener::bind(ADDRESS).unwrap(), UdpSocket::bind(ADDRESS).unwrap())).await;
         Self { threads: [std::thread::spawn(move || connections(&listener)), std::thread::spawn(move || datagrams(&socket))] }
     }
 
     /// The number of connections and of datagrams so far.
-    async fn ended(self, network: &Network) -> [usize; 2] {
+    pub async fn ended(self, network: &Network) -> [usize; 2] {
         let end = || {
             TcpStream::connect(ADDRESS).unwrap().write_all(LAST).unwrap();
             UdpSocket::bind("127.0.0.1:0").unwrap().send_to(LAST, ADDRESS).unwrap();
@@ -106,17 +106,16 @@ async fn connections_and_datagrams_go_to_the_hosts_of_the_list() {
 #[tokio::test]
 async fn sockets_of_a_program_of_exec_are_bound_by_the_same_list() {
     let network = Network::new("programs");
-    let echo = Echo::start(&network).await;
+    let (echo, programs) = (Echo::start(&network).await, all());
     for (hosts, is_allowed) in [(&["127.0.0.1:7000"][..], true), (&["127.0.0.1:7001"], false)] {
         let sleeper = Sleeper::start(|harness, spec| {
-            for (name, guest, _) in all() {
+            for (name, guest, _) in &programs {
                 std::fs::write(harness.dir().join("tools").join(name), guest).unwrap();
             }
-            spec.sandbox.network = Some(network.path());
-            spec.outbound_hosts = Some(hosts.iter().map(|host| host.parse().unwrap()).collect());
+            bind(spec, &network, hosts);
         })
         .await;
-        for (name, _, denied) in all() {
+        for &(name, _, denied) in &programs {
             let wanted = if is_allowed { 0 } else { denied };
             assert_eq!(sleeper.run(&[name], "").await.0, wanted, "{name} {hosts:?}");
         }

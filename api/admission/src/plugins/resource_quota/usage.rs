@@ -1,5 +1,6 @@
 //! The usage of one object, by the names of quotas.
 
+use api_model::huge_pages::is_huge_page;
 use api_model::kind::GroupResource;
 use serde_json::Value;
 
@@ -32,7 +33,7 @@ pub fn source(name: &str) -> Option<GroupResource> {
         "requests.storage" => "persistentvolumeclaims",
         name if name.contains(CLASS_SUFFIX) => "persistentvolumeclaims",
         "cpu" | "memory" | "ephemeral-storage" => "pods",
-        name if name.starts_with("requests.") || name.starts_with("limits.") || name.starts_with("hugepages-") => "pods",
+        name if name.starts_with("requests.") || name.starts_with("limits.") || is_huge_page(name) => "pods",
         _ => return None,
     };
     Some(GroupResource::new("", resource))
@@ -78,7 +79,7 @@ pub fn amounts(resource: &GroupResource, object: &Value) -> Amounts {
 pub fn named(requests: Amounts, limits: Amounts) -> Amounts {
     let mut used = Amounts::new();
     for (name, amount) in requests {
-        if matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-") {
+        if matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage") || is_huge_page(&name) {
             used.insert(name.clone(), amount);
         }
         used.insert(format!("requests.{name}"), amount);

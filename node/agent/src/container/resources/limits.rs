@@ -3,8 +3,7 @@
 use k8s_openapi::api::core::v1::{Container, Pod, ResourceRequirements};
 use runtimes_contract::Resources;
 
-use super::{Amount, bytes, cpu, huge_pages, pod_level, requests};
-use crate::container::{self, Role};
+use super::{Amount, bytes, cpu, huge_pages, pod_level, requests, together};
 
 /// Upstream's CPU period, in µs.
 const CPU_PERIOD_US: u64 = 100_000;
@@ -73,17 +72,7 @@ pub(crate) fn of_pod(pod: &Pod) -> Resources {
 
 /// The same without the overhead.
 pub(super) fn limits_of_pod(pod: &Pod) -> Limits {
-    let (mut together, mut sidecars, mut init) = (Amount::default(), Amount::default(), Amount::default());
-    for (role, container) in pod.spec.iter().flat_map(container::all) {
-        let own = Limits::from_requirements(container.resources.as_ref()).or_most();
-        match role {
-            // A sidecar runs beside the init containers that start after it.
-            Role::Init => init = init.max(own.plus(sidecars)),
-            Role::Sidecar => (together, sidecars) = (together.plus(own), sidecars.plus(own)),
-            Role::Main | Role::Ephemeral => together = together.plus(own),
-        }
-    }
-    let most = together.max(init);
+    let most = together(pod, |container| Limits::from_requirements(container.resources.as_ref()).or_most());
     let bounded = |sum: i64| Some(sum).filter(|n| *n > 0 && *n < i64::MAX);
     let of_containers = Limits { cpu_milli: bounded(most.cpu_milli), memory_bytes: bounded(most.memory_bytes) };
     Limits::from_requirements(pod_level(pod)).or(of_containers)

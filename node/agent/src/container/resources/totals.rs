@@ -3,15 +3,12 @@
 use std::collections::BTreeMap;
 
 use api_model::huge_pages::is_huge_page;
-use api_model::quantity;
+use api_model::quantity::{self, NANO};
 use k8s_openapi::api::core::v1::{Pod, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::limits::limits_of_pod;
 use super::{pod_level, requests_without_overhead, scalars_of_containers};
-
-/// Billionths of one, in which quantities are counted.
-const NANO: i128 = 1_000_000_000;
 
 /// The requests of a Pod without its overhead, as `status.allocatedResources` has them; `None` if there are none.
 pub(crate) fn total_requests(pod: &Pod) -> Option<BTreeMap<String, Quantity>> {
@@ -55,7 +52,7 @@ fn decimal(nano: i128) -> Quantity {
 }
 
 fn binary(bytes: i64) -> Quantity {
-    Quantity(quantity::binary_text(i128::from(bytes).saturating_mul(NANO)))
+    Quantity(quantity::bytes_text(i128::from(bytes)))
 }
 
 #[cfg(test)]

@@ -119,8 +119,7 @@ impl Effects {
             return Err(self.not_started(id, image, user, error));
         }
         self.node.note(&self.pod, Some(&container.name), false, "Started", "Container started");
-        let pod_level = self.pod.spec.as_ref().and_then(|spec| spec.resources.as_ref());
-        let resources = InstanceResources::new(container.resources.clone().unwrap_or_default(), pod_level);
+        let resources = self.pod.spec.as_ref().map(|spec| InstanceResources::of(spec, container)).unwrap_or_default();
         Ok(started(id, runtime.handler().to_owned(), attempt, image, container, resources, user))
     }
 

@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::record::Resizing;
 
 const HOST: crate::machine::Host =
     crate::machine::Host { ip: std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), recursive_read_only: true };
@@ -160,7 +161,7 @@ fn a_resize_is_complete_when_its_restarts_are_over() {
     let running = |attempt: u32, memory: &str| RunningInstance { resources: has(memory), ..alive(attempt) };
     pod_record.containers.get_mut("c").expect("record").run =
         InstanceState::Running(RunningInstance { stopping: true, replaced: true, ..running(0, "32Mi") });
-    (pod_record.resizing, pod_record.restarts_for_resize, pod_record.resize) = (true, true, Resize::Busy { again: false });
+    (pod_record.resizing, pod_record.resize) = (Some(Resizing::Here), Resize::Busy { again: false });
     let said = |pod_record: &mut PodRecord, report: Report| {
         let mut notes = pod_record.learn(&wanted, report, at(1));
         notes.extend(pod_record.look(&wanted));
@@ -189,7 +190,7 @@ fn a_resize_of_the_whole_pod_is_reported_when_its_restarts_are_over() {
         InstanceState::Running(RunningInstance { resources, ..alive(attempt) })
     };
     pod_record.containers.get_mut("c").expect("record").run = running(0, "32Mi");
-    (pod_record.resizing, pod_record.resize) = (true, Resize::Busy { again: false });
+    (pod_record.resizing, pod_record.resize) = (Some(Resizing::Here), Resize::Busy { again: false });
     let limit = |pod_record: &PodRecord| pod_record.total(&wanted).and_then(|total| total.limits?.remove("memory")).map(|limit| limit.0);
     let resized = Resized { pod_level: Some(Box::new(whole("64Mi"))), ..Resized::default() };
     assert_eq!(pod_record.learn(&wanted, Report::Resized(resized), at(1)), []);
