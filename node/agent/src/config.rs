@@ -9,6 +9,7 @@ use std::time::Duration;
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::Taint;
 
+use crate::app_armor::AppArmorPaths;
 use crate::certificates::Certificates;
 use crate::cpu_manager::CpuManagerConfig;
 use crate::eviction::Thresholds;
@@ -66,6 +67,8 @@ pub struct Config {
     pub cpu_manager: CpuManagerConfig,
     /// The sysctls that Pods may set beside the safe ones.
     pub allowed_unsafe_sysctls: AllowedSysctls,
+    /// Where the machine has AppArmor.
+    pub app_armor: AppArmorPaths,
     /// The directory in which device plugins have their sockets; `None` for a node without plugins.
     pub device_plugin_dir: Option<PathBuf>,
     /// The directory in which the kernel shows the machine's CPUs.
@@ -167,6 +170,7 @@ impl Config {
             reserved: (0, 0),
             cpu_manager: CpuManagerConfig::default(),
             allowed_unsafe_sysctls: AllowedSysctls::default(),
+            app_armor: AppArmorPaths::default(),
             device_plugin_dir: None,
             sys_dir: PathBuf::from("/sys/devices/system"),
             proc_dir: PathBuf::from("/proc"),

@@ -4,26 +4,33 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use k8s_openapi::api::core::v1::{AppArmorProfile, Container, Pod, PodSpec, SELinuxOptions, VolumeMount};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, SELinuxOptions, VolumeMount};
 
 use crate::admit::Rejection;
+use crate::app_armor;
 use crate::container::{self, ConfigError};
 use crate::sysctls::AllowedSysctls;
-
-/// The annotation that preceded the field `appArmorProfile`; the container's name follows.
-const APP_ARMOR_ANNOTATION: &str = "container.apparmor.security.beta.kubernetes.io/";
 
 /// Whether the machine's kernel confines by SELinux.
 pub(crate) fn has_selinux() -> bool {
     Path::new("/sys/fs/selinux/enforce").exists()
 }
 
-/// Why the Pod is rejected, if it is. `selinux` tells whether this machine has SELinux: a machine without it ignores labels, as
-/// container runtimes do. `sysctls` are those that this node allows beside the safe ones.
-pub(crate) fn rejection(pod: &Pod, selinux: bool, sysctls: &AllowedSysctls) -> Option<Rejection> {
+/// The security modules of a machine's kernel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SecurityModules {
+    /// Whether profiles are enforced.
+    pub(crate) app_armor: bool,
+    /// Whether the machine has SELinux: a machine without it ignores labels, as container runtimes do.
+    pub(crate) selinux: bool,
+}
+
+/// Why the Pod is rejected, if it is. `sysctls` are those that this node allows beside the safe ones.
+pub(crate) fn rejection(pod: &Pod, modules: SecurityModules, sysctls: &AllowedSysctls) -> Option<Rejection> {
     let spec = pod.spec.as_ref()?;
     let forbidden = || rejected("SysctlForbidden", format!("forbidden sysctl: {}", sysctls.fault(spec)?));
-    foreign_system(spec).or_else(forbidden).or_else(|| app_armor(pod, spec)).or_else(|| selinux_labels(spec, selinux))
+    let app_armor = || rejected("AppArmor", format!("Cannot enforce AppArmor: {}", app_armor::fault(pod, spec, modules.app_armor)?));
+    foreign_system(spec).or_else(forbidden).or_else(app_armor).or_else(|| selinux_labels(spec, modules.selinux))
 }
 
 fn rejected(reason: &str, message: String) -> Option<Rejection> {
@@ -35,24 +42,7 @@ fn foreign_system(spec: &PodSpec) -> Option<Rejection> {
     rejected("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS".to_owned())
 }
 
-const NO_APP_ARMOR: &str = "Cannot enforce AppArmor: this node does not support AppArmor";
 const NO_SELINUX: &str = "Cannot enforce SELinux: this node does not support SELinux labels";
-
-fn app_armor(pod: &Pod, spec: &PodSpec) -> Option<Rejection> {
-    let is_wanted = container::all(spec).any(|(_, container)| wants_app_armor(pod, spec, container));
-    is_wanted.then(|| rejected("AppArmor", NO_APP_ARMOR.to_owned()))?
-}
-
-fn wants_app_armor(pod: &Pod, spec: &PodSpec, container: &Container) -> bool {
-    let of_pod = spec.security_context.as_ref().and_then(|context| context.app_armor_profile.as_ref());
-    let confines = |profile: &AppArmorProfile| profile.type_ != "Unconfined";
-    let annotated = || {
-        let annotation = format!("{APP_ARMOR_ANNOTATION}{}", container.name);
-        pod.metadata.annotations.as_ref().and_then(|all| all.get(&annotation)).is_some_and(|profile| profile != "unconfined")
-    };
-    let own = container.security_context.as_ref().and_then(|context| context.app_armor_profile.as_ref());
-    own.or(of_pod).map_or_else(annotated, confines)
-}
 
 fn selinux_labels(spec: &PodSpec, selinux: bool) -> Option<Rejection> {
     let of_pod = spec.security_context.as_ref().and_then(|context| context.se_linux_options.as_ref());
@@ -68,12 +58,9 @@ fn is_label(options: Option<&SELinuxOptions>) -> bool {
     options.is_some_and(|options| *options != SELinuxOptions::default())
 }
 
-/// Rejects a container that was added to a Pod after its admission, with settings for which a Pod is rejected.
-pub(crate) fn check_added(pod: &Pod, container: &Container, selinux: bool) -> Result<(), ConfigError> {
-    let spec = pod.spec.as_ref();
-    if spec.is_some_and(|spec| wants_app_armor(pod, spec, container)) {
-        return Err(ConfigError(NO_APP_ARMOR.to_owned()));
-    }
+/// Rejects a container that was added to a Pod after its admission, with settings for which a Pod is rejected. Its AppArmor profile is
+/// checked like that of any container.
+pub(crate) fn check_added(container: &Container, selinux: bool) -> Result<(), ConfigError> {
     if selinux && wants_label(container) {
         return Err(ConfigError(NO_SELINUX.to_owned()));
     }
@@ -130,7 +117,11 @@ mod tests {
     }
 
     fn verdict(pod: &Pod, selinux: bool) -> String {
-        rejection(pod, selinux, &AllowedSysctls::default())
+        verdict_with(pod, SecurityModules { app_armor: false, selinux })
+    }
+
+    fn verdict_with(pod: &Pod, modules: SecurityModules) -> String {
+        rejection(pod, modules, &AllowedSysctls::default())
             .map_or_else(String::new, |rejection| format!("{}: {}", rejection.reason, rejection.message))
     }
 
@@ -143,7 +134,7 @@ mod tests {
         };
         let armor = |kind: &str| json!({"securityContext": {"appArmorProfile": {"type": kind}}});
         let annotation = |profile: &str| json!({"container.apparmor.security.beta.kubernetes.io/c": profile});
-        let no_armor = "AppArmor: Cannot enforce AppArmor: this node does not support AppArmor";
+        let no_armor = "AppArmor: Cannot enforce AppArmor: AppArmor is not enabled on the host";
         let none = || json!({});
         for (spec, container, annotations, wanted) in [
             (none(), none(), none(), ""),
@@ -166,7 +157,9 @@ mod tests {
             (armor("RuntimeDefault"), none(), none(), no_armor),
             (armor("Unconfined"), none(), none(), ""),
             (none(), armor("Localhost"), none(), no_armor),
-            (armor("RuntimeDefault"), armor("Unconfined"), none(), ""),
+            (none(), armor("Unconfined"), none(), ""),
+            // As upstream, also a profile that no container uses.
+            (armor("RuntimeDefault"), armor("Unconfined"), none(), no_armor),
             (none(), none(), annotation("runtime/default"), no_armor),
             (none(), none(), annotation("unconfined"), ""),
             (
@@ -182,6 +175,25 @@ mod tests {
                 wanted,
                 "{spec} {container} {annotations}"
             );
+        }
+    }
+
+    #[test]
+    fn profiles_are_admitted_where_the_kernel_enforces_them() {
+        let modules = SecurityModules { app_armor: true, selinux: false };
+        let none = || json!({});
+        let local = |name: &str| json!({"securityContext": {"appArmorProfile": {"type": "Localhost", "localhostProfile": name}}});
+        let empty = "AppArmor: Cannot enforce AppArmor: invalid empty AppArmor profile name";
+        for (spec, container, annotation, wanted) in [
+            (none(), local("own"), none(), ""),
+            (local("own"), none(), none(), ""),
+            (none(), local(" "), none(), empty),
+            (local(" "), local("own"), none(), ""),
+            (none(), none(), json!({"container.apparmor.security.beta.kubernetes.io/c": "localhost/"}), empty),
+            (none(), none(), json!({"container.apparmor.security.beta.kubernetes.io/c": "localhost/own"}), ""),
+        ] {
+            let pod = pod(spec.clone(), container.clone(), annotation.clone());
+            assert_eq!(verdict_with(&pod, modules), wanted, "{spec} {container} {annotation}");
         }
     }
 

@@ -8,6 +8,7 @@
 
 mod action;
 mod admit;
+mod app_armor;
 mod backoff;
 mod block_devices;
 pub mod bootstrap;
@@ -87,6 +88,7 @@ use runtimes_host::files::{PRIVATE, private_dir, write_atomic};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+pub use app_armor::AppArmorPaths;
 pub use certificates::Certificates;
 pub use config::{Config, PODS_MAX, Serving};
 pub use cpu_manager::{
@@ -99,6 +101,7 @@ pub use run_dir::RunDir;
 pub use shutdown_grace_periods::{PriorityGracePeriods, ShutdownGracePeriodError, ShutdownGracePeriods};
 pub use sysctls::{AllowedSysctls, SysctlPatternError};
 
+use crate::app_armor::AppArmor;
 use crate::cpu_manager::CpuManager;
 use crate::cpu_rates::CpuRates;
 use crate::disk_usages::DiskUsages;
@@ -369,6 +372,7 @@ fn make_node(
         cpu_rates: CpuRates::default(),
         cpu_manager,
         device_plugins: Arc::new(device_plugins),
+        app_armor: AppArmor::detect(config.app_armor.clone()),
         kubelet_metrics,
         user_namespaces: UserNamespaces::open(layout.pods(), config.pods_max).map_err(|source| AgentError::Io {
             doing: "reading",

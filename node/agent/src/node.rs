@@ -18,6 +18,7 @@ use runtimes_host::cgroup::Cgroups;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{mpsc, watch};
 
+use crate::app_armor::AppArmor;
 use crate::config::Config;
 use crate::container;
 use crate::cpu_manager::CpuManager;
@@ -47,6 +48,8 @@ pub(crate) struct Node {
     pub(crate) machine: Machine,
     /// Whether its runtimes make mounts read-only with all that is mounted below.
     pub(crate) recursive_read_only: bool,
+    /// The profiles of containers.
+    pub(crate) app_armor: AppArmor,
     /// The ids of Pods with user namespaces.
     pub(crate) user_namespaces: UserNamespaces,
     /// Why a runtime has no user namespaces, by its handler.

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admit::{self, Demand};
 use crate::device_plugins;
-use crate::enforce;
+use crate::enforce::{self, SecurityModules};
 use crate::error::chain;
 use crate::eviction;
 use crate::layout::PodName;
@@ -340,7 +340,8 @@ impl Manager {
         }
         let pressure = Some(*self.node.pressure.borrow()).filter(|_| origin == Origin::Api);
         let refused = pressure.and_then(|pressure| eviction::refusal(pod, pressure));
-        let refused = refused.or_else(|| enforce::rejection(pod, enforce::has_selinux(), &self.node.config.allowed_unsafe_sysctls));
+        let modules = SecurityModules { app_armor: self.node.app_armor.is_enabled(), selinux: enforce::has_selinux() };
+        let refused = refused.or_else(|| enforce::rejection(pod, modules, &self.node.config.allowed_unsafe_sysctls));
         if let Some(rejection) = refused.or_else(|| node_shutdown::refusal(&self.node)) {
             return Err(rejection);
         }

@@ -2,6 +2,7 @@
 //! and network made of nothing.
 
 mod adoption;
+mod app_armor;
 mod claims;
 mod cpus;
 mod debugging;
@@ -55,7 +56,7 @@ use runtimes_host::disk::Disk;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Agent, AgentError, Config, Images, Networks, Parts, Serving, ShutdownGracePeriods};
+use crate::{Agent, AgentError, AppArmorPaths, Config, Images, Networks, Parts, Serving, ShutdownGracePeriods};
 use node_shutdown::FakeLogind;
 
 /// Keys take a while to make, so all tests share one cluster's.
@@ -310,6 +311,7 @@ impl Cluster {
         let data = tempfile::tempdir().expect("a directory");
         let mut config = Config::new(NODE, IpAddr::from([192, 0, 2, 1]), data.path(), "test");
         config.cgroups = false;
+        config.app_armor = AppArmorPaths::below(&data.path().join("app-armor"));
         config.huge_pages_dir = data.path().join("no-huge-pages");
         // What the tests tell does not depend on how full the machine's disk is.
         config.eviction_thresholds = "".parse().expect("no thresholds");

@@ -225,6 +225,9 @@ pub struct Security {
     /// The system calls that it may make, unless it is privileged.
     #[serde(default)]
     pub seccomp: Seccomp,
+    /// The AppArmor profile of its processes, which is loaded. `None` is none.
+    #[serde(default)]
+    pub app_armor: Option<String>,
     /// Whether all of `/proc`, and of `/sys` what is hidden otherwise, can be seen and written. Only with a user namespace of the sandbox, which is what protects the node then.
     #[serde(default)]
     pub unmasked_proc: bool,

@@ -138,6 +138,7 @@ fn process(spec: &ContainerSpec) -> Value {
         "cwd": spec.working_dir,
         // No inheritable or ambient capabilities: an executable gains capabilities by its own file only.
         "capabilities": { "bounding": capabilities, "effective": capabilities, "permitted": capabilities },
+        "apparmorProfile": spec.security.app_armor,
         "noNewPrivileges": spec.security.no_new_privileges,
         "oomScoreAdj": spec.oom_score_adj,
     })

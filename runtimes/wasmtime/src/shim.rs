@@ -1,6 +1,6 @@
 //! The process that is a WASM container. In order: read what to run, open its mounts, join the Pod's namespaces, leave the node's mounts,
 //! create the engine and map the compiled file, open its ports, build a root of its own, wait until the agent has put it into its cgroup,
-//! give up every privilege, send `ready`, run the guest, write the exit record.
+//! give up every privilege and enter its AppArmor profile, send `ready`, run the guest, write the exit record.
 //!
 //! It outlives the agent: after `ready` it needs no other process, and any later agent finds its files (log, pid and exit
 //! records). See [`runtimes_shim::launch`] for the other side.
@@ -151,6 +151,7 @@ fn prepare(channel: &Channel) -> Result<Container, Failure> {
     let spec = read_spec(&args)?;
     root::read_page_size();
     confine::take_oom_score(spec.oom_score_adj).map_err(Failure::io("writing /proc/self/oom_score_adj"))?;
+    let profile = confine::Profile::open(&spec)?;
     let claim = Claim::open(&args.dir)?;
     let attached = Arc::new(Attached::listen(&args.dir, &spec)?);
     let log = Arc::new(Log::open(&spec.log_path, attached.clone())?);
@@ -166,7 +167,7 @@ fn prepare(channel: &Channel) -> Result<Container, Failure> {
     let preopens = sources.enter(&spec)?;
     channel.wait_for_go().map_err(Failure::io("waiting for the agent"))?;
     let records = Arc::new(claim.write_pid()?);
-    confine::drop_privileges(&spec)?;
+    confine::drop_privileges(&spec, profile)?;
     // A thread has no more privileges than the process.
     attached.serve_beside()?;
     let (stdio, copying) = stdio_of(log, &attached)?;

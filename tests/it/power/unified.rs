@@ -1,6 +1,6 @@
-//! A node on a kernel with only cgroup v2, unlike the machines of the other stories: limits are in the kernel's files,
-//! a container without memory is reported, running Pods are resized, and the node evicts when its own memory is short. Its clock is its
-//! own, too, and jumps.
+//! A node on a kernel with only cgroup v2 and with AppArmor, unlike the machines of the other stories: limits are in the kernel's files,
+//! containers run under their profiles, a container without memory is reported, running Pods are resized, and the node evicts when its own
+//! memory is short. Its clock is its own, too, and jumps.
 
 use serde_json::{Value, json};
 use tests::cluster::tool;
@@ -41,11 +41,18 @@ spec:
       command: [dd, if=/dev/zero, of=/dev/null, bs=TAKENM, count=1000000]
 ";
 
+/// A profile of the administrator.
+const PROFILE: &str =
+    "profile it-confined flags=(attach_disconnected) { file, network, capability, umount, signal, ptrace, deny /denied w, }";
+/// Where the kernel shows AppArmor, and loads profiles.
+const SECURITYFS: &str = "mount -t securityfs securityfs /sys/kernel/security";
+
 #[test]
 fn a_node_on_cgroup_v2_alone_limits_kills_and_resizes() {
     on_machines(4, || {
         let mut machine = Machine::new(2_000);
         machine.boot();
+        machine.run(&format!("{SECURITYFS} && echo '{PROFILE}' | /sbin/apparmor_parser --replace --skip-cache")).ok();
         let cpus = "--cpu-manager-policy=static --reserved-cpus=0";
         machine.start_skiff(&format!("'--eviction-hard=memory.available<{LEAST_MIB}Mi' --eviction-pressure-transition-period=10s {cpus}"));
         machine.load_samples(&["web.wasm", "tools.tar", "hello.wasm", "job.wasm"]);
@@ -62,6 +69,7 @@ fn a_node_on_cgroup_v2_alone_limits_kills_and_resizes() {
             until_limited(&mut machine, name, "cpu.max", "20000 100000");
             until_limited(&mut machine, name, "memory.max", "50331648");
         }
+        processes_are_confined(&mut machine);
         cpus_are_exclusive(&mut machine);
         resize(&mut machine);
         the_clock_jumps(&mut machine);
@@ -73,6 +81,49 @@ fn a_node_on_cgroup_v2_alone_limits_kills_and_resizes() {
         let left = machine.run("find /sys/fs/cgroup/skiff -type d -name 'pod*'").ok();
         assert_eq!(left, "", "of {} groups", groups.trim());
     });
+}
+
+/// The node loads a default profile. A Pod may name another one, which must be loaded.
+fn processes_are_confined(machine: &mut Machine) {
+    for name in ["linux", "wasm"] {
+        assert_eq!(profile(machine, name), "skiff-default (enforce)");
+    }
+    assert_eq!(machine.kubectl().ok("exec linux -- cat /proc/self/attr/current").trim(), "skiff-default (enforce)");
+    let named = |name: &str, profile: &str, runtime: &str, image: &str, command: &str| {
+        let context = format!("securityContext: {{ appArmorProfile: {{ type: Localhost, localhostProfile: {profile} }} }}");
+        let pod = LIMITED.replace("terminationGracePeriodSeconds: 1", &format!("terminationGracePeriodSeconds: 1\n  {context}"));
+        pod.replace("NAME", name).replace("RUNTIME", runtime).replace("IMAGE", image).replace("COMMAND", command)
+    };
+    let sleep = "command: ['sleep', '1000000']";
+    machine.kubectl().apply(&named("linux-confined", "it-confined", "runc", "tools", sleep)).ok();
+    machine.kubectl().apply(&named("wasm-confined", "it-confined", "wasmtime", "web", "")).ok();
+    machine.kubectl().apply(&named("unloaded", "it-unloaded", "runc", "tools", sleep)).ok();
+    for name in ["linux-confined", "wasm-confined"] {
+        machine.kubectl().until_ready(name);
+        assert_eq!(profile(machine, name), "it-confined (enforce)");
+    }
+    machine.kubectl().ok("exec linux-confined -- touch /allowed");
+    let refused = machine.kubectl().run(&["exec", "linux-confined", "--", "touch", "/denied"]);
+    assert!(!refused.succeeded() && refused.stderr.contains("Permission denied"), "{refused}");
+    for name in ["wasm", "wasm-confined"] {
+        let ip = machine.kubectl().field(&format!("pod/{name}"), "/status/podIP");
+        machine.run(&format!("curl -fsS --max-time 60 -o /dev/null http://{}:8080/", ip.as_str().expect("an address"))).ok();
+    }
+    eventually("a Pod whose profile is not loaded says so", || {
+        let waiting = machine.kubectl().field("pod/unloaded", "/status/containerStatuses/0/state/waiting");
+        let words = "apparmor profile not found it-unloaded";
+        let is_refused =
+            waiting["reason"] == "CreateContainerError" && waiting["message"].as_str().is_some_and(|text| text.contains(words));
+        if is_refused { Ok(()) } else { Err(waiting.to_string()) }
+    });
+    machine.kubectl().ok("delete pod linux-confined wasm-confined unloaded --timeout=240s");
+}
+
+/// The AppArmor profile of the first process of a Pod's container.
+fn profile(machine: &mut Machine, pod: &str) -> String {
+    let uid = machine.kubectl().field(&format!("pod/{pod}"), "/metadata/uid");
+    let processes = format!("/sys/fs/cgroup/skiff/*/*/pod{}/*/cgroup.procs", uid.as_str().expect("a UID"));
+    machine.run(&format!("cat /proc/$(head -n 1 {processes})/attr/apparmor/current")).ok().trim().to_owned()
 }
 
 /// The second of the machine's two CPUs belongs to one Pod, as long as the Pod exists. The others have no request that would not fit

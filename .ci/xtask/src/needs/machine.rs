@@ -30,6 +30,7 @@ pub fn machine() -> Result<PathBuf> {
         ("mkfs.xfs", "xfsprogs"),
         ("depmod", "kmod"),
         ("mmdebstrap", "mmdebstrap"),
+        ("/sbin/apparmor_parser", "apparmor"),
     ]])?;
     let dir = sh::target().join("machine");
     let (stamp, wanted) = (dir.join("made"), format!("{MODULES:?}\n{INIT}\n{COMMANDS}"));

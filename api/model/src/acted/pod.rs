@@ -19,6 +19,7 @@ const RUNTIME_CLASS: &str = "node/agent/src/worker/effect/runtime_class.rs";
 const SANDBOX: &str = "node/agent/src/worker/effect/sandbox.rs";
 const TERMINATION_MESSAGE: &str = "node/agent/src/worker/effect/termination_message.rs";
 const HTTP_ACTION: &str = "node/agent/src/action/http.rs";
+const APP_ARMOR: &str = "node/agent/src/app_armor.rs";
 const ENFORCE: &str = "node/agent/src/enforce.rs";
 const SECURITY: &str = "node/agent/src/container/security.rs";
 const SPEC_OF: &str = "node/agent/src/container/spec.rs";
@@ -121,7 +122,7 @@ const TOP: &[Field] = &[
 ];
 
 const SECURITY_CONTEXT: &[Field] = &[
-    Field::by(NODE, "appArmorProfile", ENFORCE),
+    Field::by(NODE, "appArmorProfile", APP_ARMOR),
     Field::by(NODE, "fsGroup", "node/volumes/src/kind.rs"),
     Field::by(NODE, "fsGroupChangePolicy", "node/volumes/src/kind.rs"),
     Field::by(NODE, "runAsGroup", SECURITY),
@@ -190,7 +191,7 @@ const EPHEMERAL_CONTAINER: &[Field] = &[
 
 const CONTAINER_SECURITY: &[Field] = &[
     Field::by(NODE, "allowPrivilegeEscalation", SECURITY),
-    Field::by(NODE, "appArmorProfile", ENFORCE),
+    Field::by(NODE, "appArmorProfile", APP_ARMOR),
     Field::by(NODE, "capabilities", SECURITY),
     Field::by(NODE, "privileged", SECURITY),
     Field::by(NODE, "procMount", SECURITY),

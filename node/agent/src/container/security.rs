@@ -31,6 +31,7 @@ pub(crate) fn privileges(container: &Container) -> Security {
         capabilities_add: names(capabilities.and_then(|capabilities| capabilities.add.as_ref())),
         capabilities_drop: names(capabilities.and_then(|capabilities| capabilities.drop.as_ref())),
         seccomp: Seccomp::RuntimeDefault,
+        app_armor: None,
         unmasked_proc: context.proc_mount.as_deref() == Some("Unmasked"),
         keeps_projects: false,
     }

@@ -26,6 +26,7 @@ pub(crate) struct Ingredients<'a> {
     pub(crate) volumes: Vec<Mount>,
     pub(crate) user: User,
     pub(crate) seccomp: Seccomp,
+    pub(crate) app_armor: Option<String>,
     /// Whether it must not take files out of the quota projects of volumes.
     pub(crate) keeps_projects: bool,
     pub(crate) grace_seconds: i64,
@@ -75,7 +76,12 @@ pub(crate) fn build(pod: &Pod, container: &Container, layout: &Layout, from: Ing
         outbound_hosts: None,
         keyvalue_redis: None,
         oom_score_adj: resources::oom_score_adj(pod, container, from.memory_bytes).max(from.oom_score_adj_min),
-        security: Security { seccomp: from.seccomp, keeps_projects: from.keeps_projects, ..security::privileges(container) },
+        security: Security {
+            seccomp: from.seccomp,
+            app_armor: from.app_armor,
+            keeps_projects: from.keeps_projects,
+            ..security::privileges(container)
+        },
         log_path: layout.log(&names, &container.name, from.attempt),
         ports: ports.filter_map(|port| u16::try_from(port.container_port).ok()).collect(),
         stdin: container.stdin.unwrap_or(false),

@@ -146,6 +146,18 @@ fn a_profile_of_the_node_replaces_the_default_one() {
 }
 
 #[test]
+fn every_process_of_a_container_has_its_app_armor_profile() {
+    let mut confined = spec();
+    confined.security.app_armor = Some("skiff-default".into());
+    let exec = ExecSpec { args: vec!["sh".into()], stdin: false, tty: false, outlives_session: false };
+    for (spec, profile) in [(&confined, json!("skiff-default")), (&spec(), json!(null))] {
+        let first = serde_json::to_value(bundle(spec, &v1()).unwrap()).unwrap();
+        let further = serde_json::to_value(exec_process(spec, &exec).unwrap()).unwrap();
+        assert_eq!((&first["process"]["apparmorProfile"], &further["apparmorProfile"]), (&profile, &profile));
+    }
+}
+
+#[test]
 fn the_seccomp_profile_follows_the_capabilities() {
     let names = |spec: &ContainerSpec| {
         let oci = serde_json::to_value(bundle(spec, &v1()).unwrap()).unwrap();

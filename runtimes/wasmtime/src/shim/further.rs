@@ -80,6 +80,7 @@ fn prepare(channel: &Arc<Channel>) -> Result<Further, Failure> {
         }
         FurtherArgs::Builtin(_) => builtin::prepare()?,
     }
+    let profile = confine::Profile::open(&spec)?;
     let terminal = if spec.tty { Some(terminal::open().map_err(Failure::io("opening the terminal"))?) } else { None };
     let code = match &args.further {
         FurtherArgs::Guest(program) => Some(program.code.as_path()),
@@ -100,7 +101,7 @@ fn prepare(channel: &Arc<Channel>) -> Result<Further, Failure> {
         Some((session, master)) => Streams { session, terminal: Some(master) },
         None => Streams::of_pipes(&mut fds).map_err(Failure::io("opening the streams"))?,
     };
-    confine::drop_privileges(&spec)?;
+    confine::drop_privileges(&spec, profile)?;
     let master = terminal.as_ref().map(|terminal| terminal.fd.try_clone()).transpose().map_err(Failure::io("opening the terminal"))?;
     let outliving = args.outlives_session.then(|| Outliving { terminal, _outputs: fds.collect() });
     watch(channel.clone(), container, outliving)?;

@@ -86,7 +86,7 @@ impl Effects {
         }
         enforce::check_mounts(container, self.node.recursive_read_only).map_err(config_fault)?;
         if role == Role::Ephemeral {
-            enforce::check_added(&self.pod, container, enforce::has_selinux()).map_err(|error| unmade("CreateContainerError", error.0))?;
+            enforce::check_added(container, enforce::has_selinux()).map_err(|error| unmade("CreateContainerError", error.0))?;
         }
         let processes = self.processes(image.kind, sandbox, next.target.as_ref());
         let processes = processes.map_err(|error| unmade("CreateContainerError", error.to_string()))?;
@@ -239,6 +239,8 @@ impl Effects {
         let user = user.map_err(|error| unmade("CreateContainerConfigError", error.0))?;
         let seccomp = security::seccomp(&self.pod, container, content.kind(), &self.node.layout.seccomp_profiles());
         let seccomp = seccomp.map_err(|error| unmade("CreateContainerError", error.0))?;
+        let app_armor = self.node.app_armor.profile(&self.pod, container).await;
+        let app_armor = app_armor.map_err(|error| unmade("CreateContainerError", chain(&error)))?;
         let keeps_projects = self.keeps_projects(content.kind()).await;
         let settings = self.wasm_settings(sandbox, content.kind());
         let settings = settings.map_err(|error| unmade("CreateContainerConfigError", error.0))?;
@@ -254,6 +256,7 @@ impl Effects {
             volumes,
             user,
             seccomp,
+            app_armor,
             keeps_projects,
             grace_seconds: grace,
             memory_bytes: machine.memory_bytes,
