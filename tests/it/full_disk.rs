@@ -1,6 +1,7 @@
 //! The story of a full disk: a writer gets a clear error, a reader notices nothing, no acknowledged write is lost, and
 //! everything continues by itself when there is space again.
 
+mod evictions;
 mod node;
 
 use std::collections::BTreeSet;
@@ -77,105 +78,6 @@ fn a_full_disk_is_reported_loses_nothing_and_is_recovered_from() {
     assert_eq!(cluster.stop(), 0, "{}", cluster.log());
     cluster.down();
     assert_eq!(cluster.trace(), before);
-}
-
-/// Pods with files on the disk. The important one has more than it requests, and the modest one less.
-const WRITERS: &str = r#"
-apiVersion: v1
-kind: Pod
-metadata: {name: patient}
-spec:
-  priorityClassName: important
-  terminationGracePeriodSeconds: 600
-  containers:
-    - name: main
-      image: samples/tools:latest
-      imagePullPolicy: Never
-      command: [sh, -c, "trap 'sleep 4; exit 5' TERM; dd if=/dev/zero of=/f bs=1M count=16; touch /written; while true; do sleep 0.1; done"]
----
-apiVersion: v1
-kind: Pod
-metadata: {name: modest}
-spec:
-  terminationGracePeriodSeconds: 1
-  containers:
-    - name: main
-      image: samples/tools:latest
-      imagePullPolicy: Never
-      command: [sh, -c, "dd if=/dev/zero of=/f bs=1M count=8; touch /written; exec sleep 1000000"]
-      resources: {requests: {ephemeral-storage: 24Mi}}
-"#;
-
-#[test]
-fn a_disk_that_fills_slowly_gives_pods_time_to_end() {
-    let flags = ["up", "--eviction-hard=nodefs.available<1Mi", "--eviction-soft=nodefs.available<35%"];
-    let grace = ["--eviction-soft-grace-period=nodefs.available=3s", "--eviction-max-pod-grace-period=-1"];
-    let transition = ["--eviction-pressure-transition-period=2s"];
-    let mut cluster = Cluster::prepared_on_disk(Net::alone(), &[&flags[..], &grace, &transition].concat(), 2 * DISK_MEGABYTES);
-    cluster.start();
-    cluster.skiff(&["image", "import", "samples/tools:latest", &tests::cluster::sample("tools.tar")]).ok();
-    let kubectl = cluster.kubectl();
-    kubectl.until_usable("default");
-    kubectl.ok("create priorityclass important --value=1000");
-    kubectl.apply(WRITERS).ok();
-    for pod in ["patient", "modest"] {
-        eventually(&format!("{pod} has written"), || {
-            let ran = kubectl.run(&["exec", pod, "--", "test", "-e", "/written"]);
-            if ran.succeeded() { Ok(()) } else { Err(ran.to_string()) }
-        });
-    }
-    cluster.disk().fill_to_percent(70);
-    kubectl.ok("wait --for=condition=DiskPressure node --all --timeout=30s");
-    kubectl.until("pod/patient", "/status/phase", "Failed");
-    let status = kubectl.field("pod/patient", "/status");
-    assert_eq!(status["reason"], "Evicted");
-    let message = status["message"].as_str().unwrap_or_default();
-    assert!(message.starts_with("The node was low on resource: ephemeral-storage. "), "{status:#}");
-    assert!(message.ends_with("request is 0, has larger consumption of ephemeral-storage. "), "{status:#}");
-    assert_eq!(status["containerStatuses"][0]["state"]["terminated"]["exitCode"], 5, "it ended by itself");
-    // What it had is enough: nobody else leaves.
-    kubectl.ok("wait --for=condition=DiskPressure=False node --all --timeout=60s");
-    kubectl.until_ready("modest");
-}
-
-/// Writes files until its node has none left.
-const LITTERER: &str = r#"
-apiVersion: v1
-kind: Pod
-metadata: {name: litterer}
-spec:
-  terminationGracePeriodSeconds: 1
-  volumes: [{name: v, emptyDir: {}}]
-  containers:
-    - name: main
-      image: samples/tools:latest
-      imagePullPolicy: Never
-      volumeMounts: [{name: v, mountPath: /v}]
-      command: [sh, -c, "n=0; while true; do n=$((n+1)); touch /v/$n || sleep 1; done"]
-"#;
-
-#[test]
-fn a_disk_without_inodes_costs_the_pod_that_took_them() {
-    let flags = ["up", "--eviction-hard=nodefs.inodesFree<20%", "--eviction-pressure-transition-period=5s"];
-    let mut cluster = Cluster::prepared_on_disk(Net::alone(), &flags, 4 * DISK_MEGABYTES);
-    cluster.disk().limit_inodes(4_000);
-    cluster.start();
-    for sample in ["web.wasm", "tools.tar"] {
-        let name = sample.split('.').next().expect("a name");
-        cluster.skiff(&["image", "import", &format!("samples/{name}:latest"), &tests::cluster::sample(sample)]).ok();
-    }
-    let kubectl = cluster.kubectl();
-    kubectl.until_usable("default");
-    kubectl.apply(POD).ok();
-    kubectl.until_ready("web");
-    kubectl.apply(LITTERER).ok();
-    kubectl.until("pod/litterer", "/status/phase", "Failed");
-    let status = kubectl.field("pod/litterer", "/status");
-    assert_eq!(status["reason"], "Evicted");
-    assert!(status["message"].as_str().unwrap_or_default().starts_with("The node was low on resource: inodes. "), "{status:#}");
-    kubectl.ok("wait --for=condition=DiskPressure=False node --all --timeout=60s");
-    kubectl.until_ready("web");
-    kubectl.ok("create configmap after --from-literal=a=b");
 }
 
 #[test]

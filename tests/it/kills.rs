@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 use tests::run::run;
@@ -17,9 +17,12 @@ use tests::{Cluster, Kubectl, Net, eventually, eventually_within};
 
 use crate::registry::{OPEN, Registry};
 
-/// The environment variable with the name of the Pod that is killed at every step of its life. Without it, all Pods are killed
-/// at some steps of each part, evenly chosen.
+/// The environment variable with the name of the Pod that is killed at every step of its life, or with [`ALL`]. Without it, all Pods are
+/// killed at some steps of each part, evenly chosen.
 const EVERY_STEP: &str = "SKIFF_EVERY_STEP";
+const ALL: &str = "all";
+/// The environment variable with the number that decides which steps are chosen; without it, the time does.
+const SEED: &str = "SKIFF_KILLS_SEED";
 const KILLS: usize = 5;
 const NAMESPACE: &str = "doomed";
 /// The ConfigMap of the Pods.
@@ -117,12 +120,15 @@ fn an_agent_that_is_killed_at_any_step_of_a_pod_goes_on() {
     kubectl.ok(SETTINGS);
     let of_namespace = server.kubectl().in_namespace(NAMESPACE);
     let chosen = std::env::var(EVERY_STEP);
+    let seed = seed();
+    eprintln!("to choose the same steps again: {SEED}={seed}");
     let registry = Registry::start(&agent.net, OPEN, None);
     registry.push_shell(&agent.net, "pulled", 0);
-    for subject in SUBJECTS.iter().filter(|subject| chosen.as_ref().is_ok_and(|chosen| chosen == subject.name) || chosen.is_err()) {
+    let is_chosen = |subject: &&Subject| chosen.as_ref().map_or(true, |chosen| chosen == ALL || chosen == subject.name);
+    for subject in SUBJECTS.iter().filter(is_chosen) {
         let yaml = subject.yaml.replace("VOLUMES", VOLUMES.trim());
         let kubectl = if subject.ends_with_namespace { &of_namespace } else { &kubectl };
-        let mut life = Life { kubectl, supervisor: &supervisor, agent: &mut agent, subject, yaml: &yaml, lives: 0 };
+        let mut life = Life { kubectl, supervisor: &supervisor, agent: &mut agent, subject, yaml: &yaml, seed, lives: 0 };
         life.is_killed_at_its_steps();
     }
 }
@@ -209,6 +215,8 @@ struct Life<'a> {
     agent: &'a mut Cluster,
     subject: &'static Subject,
     yaml: &'a str,
+    /// See [`SEED`].
+    seed: usize,
     /// How often it was made.
     lives: usize,
 }
@@ -228,7 +236,7 @@ impl Life<'_> {
             of_part.retain(|step| !matches!(part, Part::Pull) || step.to_string().contains("/images/"));
             eprintln!("{}: {} steps", self.subject.name, of_part.len());
             assert!(of_part.len() > part.steps_min(), "the steps are seen: {of_part:#?}");
-            steps.push(chosen(&of_part, self.subject.kills));
+            steps.push(chosen(&of_part, self.subject.kills, self.seed));
         }
         self.end();
         assert_eq!(self.left(), before, "a Pod leaves nothing");
@@ -384,8 +392,13 @@ pub(crate) fn walk(dir: &Path, into: &mut BTreeSet<String>) {
     }
 }
 
-/// All steps, or that many at most, evenly chosen.
-fn chosen(steps: &[Step], kills: usize) -> Vec<Step> {
-    let every = if std::env::var_os(EVERY_STEP).is_some() { 1 } else { steps.len().div_ceil(kills) };
-    steps.iter().step_by(every.max(1)).cloned().collect()
+/// All steps, or that many at most, evenly chosen from one on that follows from the seed.
+fn chosen(steps: &[Step], kills: usize, seed: usize) -> Vec<Step> {
+    let every = if std::env::var_os(EVERY_STEP).is_some() { 1 } else { steps.len().div_ceil(kills).max(1) };
+    steps.iter().skip(seed % every).step_by(every).cloned().collect()
+}
+
+fn seed() -> usize {
+    let from_time = || SystemTime::now().duration_since(UNIX_EPOCH).expect("a time after 1970").as_secs().to_string();
+    std::env::var(SEED).unwrap_or_else(|_| from_time()).parse().expect("a number")
 }

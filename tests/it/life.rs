@@ -95,6 +95,10 @@ fn containers_are_given_what_they_ask_for(cluster: &Cluster) {
     assert!(authority.starts_with("-----BEGIN CERTIFICATE-----"), "{authority:?}");
     assert_eq!(kubectl.ok("exec given -- stat -L -c %a /keys/password"), "400\n");
     assert!(kubectl.ok("exec given -- cat /proc/mounts").lines().any(|line| line.starts_with("tmpfs /scratch tmpfs")));
+    // The volume in memory has a limit of 1 MiB.
+    let full = kubectl.fails("exec given -- dd if=/dev/zero of=/scratch/f bs=64k count=17");
+    assert!(full.contains("No space left on device"), "{full}");
+    kubectl.ok("exec given -- rm /scratch/f");
     kubectl.fails("exec given -- touch /keys/other");
     kubectl.until_ready("fenced");
     assert_eq!(kubectl.ok("exec fenced -- cat /proc/sys/net/ipv4/ip_local_port_range"), "20000\t20100\n");
@@ -211,6 +215,20 @@ fn what_cannot_run_says_why(kubectl: &Kubectl<'_>) {
         ("no-key", "CreateContainerConfigError", "couldn't find key pass-word in Secret default/keys"),
         ("no-variable", "CreateContainerConfigError", "couldn't parse env file \"dir\": not a regular file"),
         ("no-profile", "CreateContainerError", "cannot load seccomp profile"),
+        (
+            "wasm-profile",
+            "CreateContainerError",
+            "a WebAssembly container runs under the seccomp profile of its shim and can have no other",
+        ),
+        ("wasm-unconfined", "CreateContainerError", "a WebAssembly container runs under the seccomp profile of its shim"),
+        ("wasm-capability", "CreateContainerConfigError", "has securityContext.capabilities.add SYS_ADMIN: a WebAssembly container"),
+        ("wasm-proc", "CreateContainerConfigError", "has securityContext.procMount Unmasked: a WebAssembly container"),
+        (
+            "wasm-propagation",
+            "CreateContainerConfigError",
+            "has mountPropagation HostToContainer, which a WebAssembly container cannot have",
+        ),
+        ("wasm-root", "CreateContainerConfigError", "container's runAsUser breaks non-root policy (pod: \"wasm-root_default("),
     ] {
         let object = format!("pod/{pod}");
         eventually(&format!("{pod} says {reason}"), || {

@@ -5,10 +5,12 @@
 mod huge_pages;
 mod resizes;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
+use tests::kubectl::container_id;
 use tests::{Cluster, Kubectl, eventually};
 
 const PODS: &str = r#"
@@ -57,7 +59,9 @@ metadata: {name: strict}
 spec:
   terminationGracePeriodSeconds: 1
   securityContext: {supplementalGroups: [3000], supplementalGroupsPolicy: Strict}
-  containers: [{name: main, image: "samples/tools:latest", imagePullPolicy: Never, command: [sleep, "1000000"]}]
+  containers:
+    - {name: main, image: "samples/tools:latest", imagePullPolicy: Never, command: [sleep, "1000000"]}
+    - {name: guest, image: "samples/web:latest", imagePullPolicy: Never}
 ---
 apiVersion: v1
 kind: Pod
@@ -83,9 +87,11 @@ fn limits_and_rights_of_a_whole_pod_hold() {
     for pod in ["whole", "strict", "pages"] {
         kubectl.until_ready(pod);
     }
+    resizes::one_that_cannot_shrink_holds_up_no_other(&kubectl);
     limits_of_the_whole_pod_hold(&kubectl);
     the_node_allows_sysctls(&kubectl);
     groups_of_the_image_count(&kubectl);
+    a_guest_has_the_groups_of_its_pod(&kubectl);
     eventually("a privileged guest does not start", || {
         let waiting = kubectl.field("pod/privileged", "/status/containerStatuses/0/state/waiting");
         let said = waiting["message"].as_str().is_some_and(|message| message.contains("has securityContext.privileged: a WebAssembly"));
@@ -96,6 +102,7 @@ fn limits_and_rights_of_a_whole_pod_hold() {
     huge_pages::a_volume_has_them_as_files(&kubectl);
     huge_pages::a_pod_that_cannot_have_them_waits(&kubectl);
     resizes::a_container_starts_again_if_its_policy_says_so(&kubectl);
+    resizes::it_shrinks_when_it_can(&kubectl);
     resizes::room_goes_to_the_first_in_line(&kubectl);
 }
 
@@ -140,6 +147,32 @@ fn groups_of_the_image_count(kubectl: &Kubectl<'_>) {
     }
     let nodes = kubectl.json("get nodes");
     assert_eq!(nodes.pointer("/items/0/status/features/supplementalGroupsPolicy"), Some(&json!(true)));
+}
+
+/// The policy of its Pod is `Strict`.
+fn a_guest_has_the_groups_of_its_pod(kubectl: &Kubectl<'_>) {
+    let status = kubectl.container("strict", "guest");
+    let user = &status["user"]["linux"];
+    let mut groups = user["supplementalGroups"].as_array().cloned().unwrap_or_default();
+    groups.retain(|group| *group != user["gid"]);
+    assert_eq!(groups, [json!(3000)], "{status}");
+    let (uid, gid) = (user["uid"].to_string(), user["gid"].to_string());
+    let pids: BTreeSet<String> = cgroups(container_id(&status))
+        .iter()
+        .filter_map(|dir| fs::read_to_string(dir.join("cgroup.procs")).ok())
+        .flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>())
+        .collect();
+    let words = |status: &str, field: &str| -> Vec<String> {
+        status.lines().find_map(|line| line.strip_prefix(field)).into_iter().flat_map(str::split_whitespace).map(str::to_owned).collect()
+    };
+    let processes: Vec<_> = pids.iter().filter_map(|pid| fs::read_to_string(format!("/proc/{pid}/status")).ok()).collect();
+    let of_guest: Vec<_> = processes.iter().filter(|process| words(process, "Uid:").first() == Some(&uid)).collect();
+    assert!(!of_guest.is_empty(), "user {uid}: {processes:?}");
+    for process in of_guest {
+        let mut groups = words(process, "Groups:");
+        groups.retain(|group| *group != gid);
+        assert_eq!(groups, ["3000"], "{process}");
+    }
 }
 
 /// The directories of a cgroup in all hierarchies.

@@ -137,10 +137,26 @@ fn gates_make_a_pod_ready(kubectl: &Kubectl<'_>) {
     announce("True");
     until("True", "", "");
     serves(true);
+    conditions_are_of_the_newest_spec(kubectl);
     assert!(kubectl.ok("get pod gated -o wide").lines().nth(1).is_some_and(|line| line.trim_end().ends_with("1/1")));
     announce("False");
     until("False", "ReadinessGatesNotReady", "the status of pod readiness gate \"example.com/announced\" is not \"True\", but False");
     serves(false);
+}
+
+/// Those that Skiff writes. The gate's is the story's.
+fn conditions_are_of_the_newest_spec(kubectl: &Kubectl<'_>) {
+    kubectl.ok(r#"patch pod gated --patch {"spec":{"activeDeadlineSeconds":3600}}"#);
+    eventually("all conditions of the changed Pod", || {
+        let pod = kubectl.json("get pod gated");
+        let observed = |name: &str| {
+            let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+            conditions.find(|condition| condition["type"] == name).is_some_and(|condition| condition["observedGeneration"] == 2)
+        };
+        let names = ["ContainersReady", "Initialized", "PodReadyToStartContainers", "PodScheduled", "Ready"];
+        let are_observed = pod["metadata"]["generation"] == 2 && names.into_iter().all(observed);
+        if are_observed { Ok(()) } else { Err(format!("{:#}", pod["status"])) }
+    });
 }
 
 fn sidecars_begin_before_and_end_after(kubectl: &Kubectl<'_>, log: &dyn Fn() -> Vec<String>, touch: &dyn Fn(&str)) {

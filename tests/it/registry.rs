@@ -217,9 +217,12 @@ fn pods_run_images_of_every_form_from_a_registry() {
     let module = PathBuf::from(cluster::sample("hello.wasm"));
     let old_config = ("application/vnd.wasm.config.v1+json", &json!({}));
     registry.push(net, "older", old_config, ("application/vnd.wasm.content.layer.v1+wasm", &module));
-    let (config, layer) = wasm_in_linux(registry.dir.path());
-    let image_config = ("application/vnd.oci.image.config.v1+json", &config);
-    registry.push(net, "linux-style", image_config, ("application/vnd.oci.image.layer.v1.tar", &layer));
+    let (mut config, layer) = wasm_in_linux(registry.dir.path());
+    for (name, entrypoint) in [("linux-style", "/hello.wasm"), ("wrong-path", "/app/hello.wasm")] {
+        config["config"]["Entrypoint"] = json!([entrypoint]);
+        let image_config = ("application/vnd.oci.image.config.v1+json", &config);
+        registry.push(net, name, image_config, ("application/vnd.oci.image.layer.v1.tar", &layer));
+    }
     let chart = ("application/vnd.cncf.helm.config.v1+json", &json!({"name": "chart"}));
     registry.push(net, "chart", chart, ("application/vnd.cncf.helm.chart.content.v1.tar+gzip", &layer));
 
@@ -247,6 +250,7 @@ fn pods_run_images_of_every_form_from_a_registry() {
     pod(&kubectl, "absent", "wasmtime", &format!("{OPEN}/cncf:absent"), "");
     pod(&kubectl, "unreachable", "wasmtime", &format!("{NOBODY}/x:v1"), "");
     pod(&kubectl, "chart", "wasmtime", &format!("{OPEN}/chart:v1"), "");
+    pod(&kubectl, "wrong-path", "wasmtime", &format!("{OPEN}/wrong-path:v1"), "");
     for (name, image) in [("absent", "cncf:absent"), ("unreachable", "x:v1")] {
         let message = waits_for(&kubectl, name, &["ErrImagePull", "ImagePullBackOff"]);
         assert!(message.contains(image), "{message}");
@@ -258,6 +262,9 @@ fn pods_run_images_of_every_form_from_a_registry() {
         let events = kubectl.ok("events --for pod/chart");
         if events.contains("neither a WASM artifact nor a Linux image") { Ok(()) } else { Err(events) }
     });
+    let message = waits_for(&kubectl, "wrong-path", &["ErrImagePull", "ImagePullBackOff"]);
+    let words = format!("image \"{OPEN}/wrong-path:v1\" cannot run here: its entrypoint /app/hello.wasm is not in it");
+    assert!(message.contains(&words), "{message}");
     cut::images_that_lost_bytes_say_so(&cluster, &registry);
 
     // The commands of the image store, while the node runs.
@@ -266,6 +273,8 @@ fn pods_run_images_of_every_form_from_a_registry() {
     assert!(!cluster.skiff(&["image", "list"]).ok().contains(&name));
     let id = cluster.skiff(&["image", "pull", "--insecure-registry", OPEN, &name]).ok();
     assert!(id.starts_with("sha256:"), "{id}");
+    let imports = "\nWebAssembly module, a WASI preview 1 program; it imports wasi_snapshot_preview1\n";
+    assert!(id.ends_with(imports), "{id}");
     assert!(cluster.skiff(&["image", "list"]).ok().contains(&name));
     let complaint = cluster.skiff(&["image", "pull", "--insecure-registry", OPEN, &format!("{OPEN}/older:absent")]).fails();
     assert!(complaint.contains("older:absent"), "{complaint}");

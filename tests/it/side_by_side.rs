@@ -151,6 +151,10 @@ fn a_missing_tool_and_a_newer_database_are_named() {
     command.args(["--mount", "sh", "-c", &script, "sh"]).arg(skiff).args(["up", "--device-plugin-dir=", "--data-dir"]).arg(&data_dir);
     let missing = run::run(&mut command, None).fails();
     assert!(missing.contains("runc is not installed") && missing.contains("apt-get install runc"), "{missing}");
+    let many = refused(&cluster.net, &["--max-pods=300"]);
+    let remedy =
+        "--max-pods 300 is more than the 253 addresses of the node's Pod range (/24): set --node-cidr-mask-size=23, or --max-pods=253";
+    assert!(many.contains(remedy), "{many}");
 
     cluster.start();
     assert_eq!(cluster.stop(), 0);

@@ -58,6 +58,8 @@ pub fn toolchains() -> PathBuf {
 pub struct Cluster {
     /// The namespace of the process.
     pub net: Net,
+    /// The disk of the images, if they have one of their own. It is unmounted before that of the data directory.
+    image_disk: Option<Disk>,
     /// The disk of the data directory, if it has one of its own. It is unmounted before the directory is removed.
     disk: Option<Disk>,
     dir: Option<tempfile::TempDir>,
@@ -89,6 +91,7 @@ impl Cluster {
         let dir = tempfile::Builder::new().prefix("skiff-it-").tempdir().expect("a directory");
         Self {
             net,
+            image_disk: None,
             disk: None,
             dir: Some(dir),
             args: args.iter().map(|&arg| arg.to_owned()).collect(),
@@ -104,6 +107,13 @@ impl Cluster {
         let mut cluster = Self::prepared(net, args);
         cluster.disk = Some(Disk::mounted(cluster.data_dir(), megabytes));
         cluster
+    }
+
+    /// Mounts a disk of that size for the images, before the first start.
+    pub fn mount_image_disk(&mut self, megabytes: u32) {
+        let images = self.data_dir().join("images");
+        std::fs::create_dir(&images).expect("a directory");
+        self.image_disk = Some(Disk::mounted(&images, megabytes));
     }
 
     /// The disk of the data directory.

@@ -74,7 +74,8 @@ enum Chore {
         #[arg(default_value_t = 20)]
         examples: u32,
     },
-    /// Cut the power of a whole machine repeatedly under load, and check what is lost or left behind.
+    /// Cut the power of a whole machine repeatedly under load, and kill an agent at every step of the lives of Pods. Check what is lost or
+    /// left behind.
     Soak {
         /// Number of cuts; the tests make two.
         #[arg(long, default_value_t = 20)]

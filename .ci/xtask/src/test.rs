@@ -8,7 +8,7 @@ use crate::build::{self, Mode};
 use crate::{audit, lint, needs, samples, sh};
 
 /// Asks `tests/it/kills.rs` for a kill at every step, which takes longer than other tests may.
-const EVERY_STEP: &str = "SKIFF_EVERY_STEP";
+pub const EVERY_STEP: &str = "SKIFF_EVERY_STEP";
 
 /// Runs the tests. With a filter, only the tests whose name contains it run, without lints.
 pub fn run(filter: Option<&str>) -> Result<()> {

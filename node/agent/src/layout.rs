@@ -138,9 +138,14 @@ impl Layout {
         format!("skiff/{}", self.prefix)
     }
 
+    /// The cgroup of all Pods of a quality of service.
+    pub(crate) fn class_cgroup(&self, qos: &str) -> String {
+        format!("{}/{}", self.cgroup_root(), qos.to_lowercase())
+    }
+
     /// The cgroup of a Pod in the tree of its quality of service.
     pub(crate) fn pod_cgroup(&self, qos: &str, uid: &str) -> String {
-        format!("{}/{}/pod{uid}", self.cgroup_root(), qos.to_lowercase())
+        format!("{}/pod{uid}", self.class_cgroup(qos))
     }
 }
 

@@ -48,6 +48,7 @@ mod pods;
 mod priority;
 mod probe;
 mod probe_results;
+mod qos_classes;
 mod reason;
 mod record;
 mod register;
@@ -116,6 +117,7 @@ use crate::measured::measured;
 use crate::node::{Directory, Node};
 use crate::objects::Objects;
 use crate::pods::{Inputs, Manager};
+use crate::qos_classes::QosClasses;
 use crate::register::Registrar;
 use crate::termination::Termination;
 use crate::user_namespaces::UserNamespaces;
@@ -381,6 +383,7 @@ fn make_node(
         })?,
         without_user_namespaces: without_user_namespaces(&parts, &layout),
         recursive_read_only: parts.runtimes.iter().all(|runtime| runtime.mounts_recursively_read_only()),
+        qos_classes: Arc::new(QosClasses::new(layout.clone())),
         cgroups,
         layout,
         client,

@@ -32,6 +32,7 @@ use crate::machine::{Host, Machine};
 use crate::objects::Objects;
 use crate::parts::Parts;
 use crate::probe_results::ProbeResults;
+use crate::qos_classes::QosClasses;
 use crate::resize::{self, Deferred, Pending};
 use crate::termination::Termination;
 use crate::user_namespaces::UserNamespaces;
@@ -56,6 +57,8 @@ pub(crate) struct Node {
     pub(crate) without_user_namespaces: BTreeMap<&'static str, String>,
     /// `None` when the node runs without cgroups (trials with many nodes on one machine).
     pub(crate) cgroups: Option<Cgroups>,
+    /// The cgroups above those of Pods.
+    pub(crate) qos_classes: Arc<QosClasses>,
     /// The queue of image pulls.
     pub(crate) pulls: FairQueue,
     /// The queue of modules to prepare, and that of those which take long.

@@ -39,7 +39,7 @@ use std::time::Duration;
 use api_auth::{Pki, PkiConfig};
 use api_client::informer::Informers;
 use api_model::request::UserInfo;
-use api_server::Server;
+use api_server::{AtRest, Server};
 use api_store::MemoryStore;
 use api_tasks::Tasks;
 use async_trait::async_trait;
@@ -303,10 +303,16 @@ struct Cluster {
 
 impl Cluster {
     async fn new(script: Script) -> Self {
+        Self::on(script, Arc::new(MemoryStore::new()), AtRest::default()).await
+    }
+
+    /// A cluster with this store, in which Secrets are encrypted so.
+    async fn on(script: Script, store: Arc<MemoryStore>, encryption: AtRest) -> Self {
         let mut config = api_server::Config::new(PKI.clone(), SocketAddr::from(([10, 0, 0, 1], 6443)));
         // No ServiceAccount controller is here to make what the plugin wants.
         config.disable_admission_plugins = vec!["ServiceAccount".to_owned()];
-        let server = Arc::new(Server::start(config, Arc::new(MemoryStore::new())).await.expect("a server"));
+        config.encryption = encryption;
+        let server = Arc::new(Server::start(config, store).await.expect("a server"));
         let client = kube::Client::new(server.router(UserInfo::new("admin", &["system:masters"])), "default");
         let data = tempfile::tempdir().expect("a directory");
         let mut config = Config::new(NODE, IpAddr::from([192, 0, 2, 1]), data.path(), "test");

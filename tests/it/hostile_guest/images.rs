@@ -45,8 +45,8 @@ fn images_that_are_bombs_cost_little_and_harm_nobody_else() {
     assert_eq!(left, 0, "half-unpacked layers");
 }
 
-/// Several bombs compile at the same time. A small module of another namespace starts meanwhile, one bomb's Pod reports its
-/// error, and the Pods of the others can be deleted.
+/// Several bombs compile at the same time. Small modules of their namespace and of another one start meanwhile, one bomb's Pod reports its
+/// error, and the Pods of the others can be deleted. Then nothing compiles any more.
 fn compile_bombs(cluster: &Cluster, kubectl: &Kubectl<'_>, work: &Path) {
     kubectl.ok("create namespace neighbour");
     kubectl.until_usable("neighbour");
@@ -56,25 +56,11 @@ fn compile_bombs(cluster: &Cluster, kubectl: &Kubectl<'_>, work: &Path) {
         cluster.skiff(&["image", "import", &format!("{name}:v1"), &file.display().to_string()]).ok();
         pod(kubectl, &name, "wasmtime", &format!("{name}:v1"), NEVER_PULL);
     }
-    let compiled = cluster.data_dir().join("compiled");
     eventually("a bomb compiles", || {
-        let names: Vec<_> = fs::read_dir(&compiled).expect("lists").flatten().map(|entry| entry.path()).collect();
-        let is_begun = names.iter().any(|path| path.extension().is_some_and(|extension| extension == "new"));
-        if is_begun { Ok(()) } else { Err(format!("{names:?}")) }
+        let found = Compiling::now(cluster);
+        if !found.files.is_empty() && !found.processes.is_empty() { Ok(()) } else { Err(format!("{found:?}")) }
     });
-    cluster.skiff(&["image", "import", "small:v1", &cluster::sample("lookup.wasm")]).ok();
-    let begun = Instant::now();
-    let small = json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "small", "namespace": "neighbour"},
-        "spec": {"runtimeClassName": "wasmtime", "restartPolicy": "Never", "containers": [
-            {"name": "main", "image": "small:v1", "imagePullPolicy": "Never", "args": ["kubernetes.default.svc.cluster.local"]},
-        ]},
-    });
-    kubectl.apply(&small.to_string()).ok();
-    kubectl.ok("wait pod small -n neighbour --for=jsonpath={.status.phase}=Succeeded --timeout=60s");
-    let log = kubectl.ok("logs small -n neighbour");
-    assert!(log.contains("kubernetes.default.svc.cluster.local: "), "{log}");
-    assert!(begun.elapsed() < Duration::from_secs(60), "the small module waited {:?}", begun.elapsed());
+    small_modules_start(cluster, kubectl);
 
     // One of the bombs fails first; which one is not defined.
     let waiting = eventually_within(Duration::from_secs(300), "a bomb is told", || {
@@ -89,8 +75,55 @@ fn compile_bombs(cluster: &Cluster, kubectl: &Kubectl<'_>, work: &Path) {
     let begun = Instant::now();
     kubectl.ok("delete pod bomb0 bomb1 bomb2 --wait --timeout=60s");
     assert!(begun.elapsed() < Duration::from_secs(30), "the Pods waited for the compiler: {:?}", begun.elapsed());
+    eventually("nothing compiles", || {
+        let found = Compiling::now(cluster);
+        if found.files.is_empty() && found.processes.is_empty() { Ok(()) } else { Err(format!("{found:?}")) }
+    });
     for number in 0..3 {
         cluster.skiff(&["image", "rm", &format!("bomb{number}:v1")]).ok();
+    }
+}
+
+/// Two modules that the node has not compiled: one in the namespace of the bombs, and one in another.
+fn small_modules_start(cluster: &Cluster, kubectl: &Kubectl<'_>) {
+    let pods = [
+        ("near", "default", "job.wasm", "0", "ending with code 0"),
+        ("small", "neighbour", "lookup.wasm", "kubernetes.default.svc.cluster.local", "kubernetes.default.svc.cluster.local: "),
+    ];
+    let begun = Instant::now();
+    for (name, namespace, module, argument, _) in pods {
+        let image = format!("{name}:v1");
+        cluster.skiff(&["image", "import", &image, &cluster::sample(module)]).ok();
+        let container = json!({"name": "main", "image": image, "imagePullPolicy": "Never", "args": [argument]});
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace},
+            "spec": {"runtimeClassName": "wasmtime", "restartPolicy": "Never", "containers": [container]},
+        });
+        kubectl.apply(&pod.to_string()).ok();
+    }
+    for (name, namespace, _, _, words) in pods {
+        kubectl.ok(&format!("wait pod {name} -n {namespace} --for=jsonpath={{.status.phase}}=Succeeded --timeout=60s"));
+        let log = kubectl.ok(&format!("logs {name} -n {namespace}"));
+        assert!(log.contains(words), "{log}");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(60), "the small modules waited {:?}", begun.elapsed());
+}
+
+/// What the node has of modules that are being compiled.
+#[derive(Debug)]
+struct Compiling {
+    /// Unfinished machine code.
+    files: Vec<PathBuf>,
+    /// The ids of the processes that compile.
+    processes: String,
+}
+
+impl Compiling {
+    fn now(cluster: &Cluster) -> Self {
+        let files = fs::read_dir(cluster.data_dir().join("compiled")).expect("lists").flatten().map(|entry| entry.path());
+        let files = files.filter(|path| path.extension().is_some_and(|extension| extension == "new")).collect();
+        let processes = run(Command::new("pgrep").args(["-P", &cluster.pid().to_string(), "-f", "internal compile"]), None).stdout;
+        Self { files, processes }
     }
 }
 

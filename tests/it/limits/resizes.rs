@@ -1,13 +1,16 @@
 //! Resizes of running Pods: a container starts again where its resizePolicy says so, and resizes that do not fit wait for room in
 //! upstream's order.
 
+use std::fs;
+
 use serde_json::{Value, json};
 use tests::kubectl::container_id;
 use tests::{Kubectl, eventually};
 
 use super::{cgroups, limits};
 
-/// A Linux container and a guest that start again for another memory limit, and a guest that cannot have one.
+/// A Linux container and a guest that start again for another memory limit, and a guest that cannot have one. A container with files in its
+/// memory, and one without.
 pub(super) const ELASTIC: &str = r#"
 apiVersion: v1
 kind: Pod
@@ -27,6 +30,23 @@ spec:
       resizePolicy: [{resourceName: memory, restartPolicy: RestartContainer}]
       resources: {limits: {memory: 64Mi}}
     - {name: fixed, image: "samples/echo:latest", imagePullPolicy: Never, resources: {limits: {memory: 64Mi}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: full}
+spec:
+  terminationGracePeriodSeconds: 0
+  containers:
+    - name: holds
+      image: samples/tools:latest
+      imagePullPolicy: Never
+      command: [sh, -c, "dd if=/dev/zero of=/dev/shm/part bs=1M count=40 && touch /dev/shm/full; exec sleep 1000000"]
+      resources: {limits: {memory: 64Mi}}
+    - name: moves
+      image: samples/tools:latest
+      imagePullPolicy: Never
+      command: [sleep, "1000000"]
+      resources: {limits: {memory: 64Mi}}
 "#;
 
 /// CPU that each Pod of the queue begins with, in thousandths.
@@ -58,6 +78,47 @@ pub(super) fn a_container_starts_again_if_its_policy_says_so(kubectl: &Kubectl<'
     let fixed = kubectl.container("elastic", "fixed");
     assert_eq!((&fixed["restartCount"], &fixed["resources"]["limits"]["memory"]), (&json!(0), &json!("64Mi")), "{fixed}");
     assert_eq!(limits_of(&fixed).0, "67108864");
+}
+
+/// Both containers of a Pod shall have less memory than the first one uses. The second one gets it. At the end the first one gives memory
+/// back, and the node tries again later: see [`it_shrinks_when_it_can`].
+pub(super) fn one_that_cannot_shrink_holds_up_no_other(kubectl: &Kubectl<'_>) {
+    eventually("the memory is in use", || {
+        let ran = kubectl.run(&["exec", "full", "-c", "holds", "--", "test", "-e", "/dev/shm/full"]);
+        if ran.succeeded() { Ok(()) } else { Err(ran.to_string()) }
+    });
+    let both = |limit: &str| json!({"requests": {"memory": limit}, "limits": {"memory": limit}});
+    let memory = |container: &str, limit: &str| json!({"name": container, "resources": both(limit)});
+    resize(kubectl, "full", &json!([memory("holds", "16Mi"), memory("moves", "32Mi")]));
+    until_limited(kubectl, "moves", "32Mi", "33554432");
+    let message = "attempting to set container \"holds\" memory limit (16777216) below current usage (";
+    eventually("the resize reports the container that cannot shrink", || {
+        let (condition, events) = (condition(kubectl, "full", "PodResizeInProgress"), kubectl.ok("events --for pod/full"));
+        let is_error = condition["reason"] == "Error" && condition["message"].as_str().is_some_and(|text| text.starts_with(message));
+        let is_recorded = events.contains("ResizeError") && events.contains(&format!("Pod resize error: {message}"));
+        if is_error && is_recorded { Ok(()) } else { Err(format!("{condition}\n{events}")) }
+    });
+    until_limited(kubectl, "holds", "64Mi", "67108864");
+    kubectl.ok("exec full -c holds -- rm /dev/shm/part");
+}
+
+/// Some time after [`one_that_cannot_shrink_holds_up_no_other`].
+pub(super) fn it_shrinks_when_it_can(kubectl: &Kubectl<'_>) {
+    until_limited(kubectl, "holds", "16Mi", "16777216");
+    eventually("the resize is over", || {
+        let condition = condition(kubectl, "full", "PodResizeInProgress");
+        if condition.is_null() { Ok(()) } else { Err(condition.to_string()) }
+    });
+}
+
+/// Waits until a container of `full`, which never restarts, has that memory limit by its status and in its cgroup.
+fn until_limited(kubectl: &Kubectl<'_>, container: &str, limit: &str, bytes: &str) {
+    eventually(&format!("{container} has {limit}"), || {
+        let status = kubectl.container("full", container);
+        assert_eq!(status["restartCount"], 0, "{status}");
+        let has = status["resources"]["limits"]["memory"] == limit && limits_of(&status).0 == bytes;
+        if has { Ok(()) } else { Err(status.to_string()) }
+    });
 }
 
 /// The Pod `whole` grows, and its containers without a limit of their own with it: a Linux container where it is, and a guest, which wants
@@ -128,9 +189,11 @@ pub(super) fn room_goes_to_the_first_in_line(kubectl: &Kubectl<'_>) {
         pod("young", "", &requests(OWN)),
         pod("guaranteed", "", &guaranteed(OWN)),
         pod("urgent", "important", &requests(OWN)),
+        pod("idle", "", &json!({})),
     ];
     kubectl.apply(&json!({"apiVersion": "v1", "kind": "List", "items": pods}).to_string()).ok();
     kubectl.ok("wait --for=condition=Ready pods --all --timeout=60s");
+    classes_have_their_shares(kubectl, OWN, free + 4 * OWN);
 
     let of_main = |resources: Value| json!([{"name": "main", "resources": resources}]);
     resize(kubectl, "greedy", &of_main(requests(all + 1_000)));
@@ -159,6 +222,27 @@ pub(super) fn room_goes_to_the_first_in_line(kubectl: &Kubectl<'_>) {
         assert_eq!(pending(kubectl, name)["reason"], reason, "{name}");
         assert_eq!(cpu_of(kubectl, name), OWN, "{name}");
     }
+    classes_have_their_shares(kubectl, wanted, 2 * OWN + 2 * wanted);
+}
+
+/// Pods lie in the cgroup of their class. It has the shares of what its Pods request together, and that of BestEffort the least.
+fn classes_have_their_shares(kubectl: &Kubectl<'_>, guaranteed: i64, burstable: i64) {
+    for (pod, class, cpu) in [("guaranteed", "guaranteed", guaranteed), ("old", "burstable", burstable), ("idle", "besteffort", 0)] {
+        let wanted = u64::try_from(cpu * 1_024 / 1_000).expect("shares").max(2);
+        let uid = kubectl.field(&format!("pod/{pod}"), "/metadata/uid");
+        let of_pod = cgroups(uid.as_str().expect("a uid"));
+        let classes: Vec<_> = of_pod.iter().filter_map(|dir| dir.parent()).collect();
+        assert!(!classes.is_empty() && classes.iter().all(|dir| dir.ends_with(class)), "{pod}: {of_pod:?}");
+        // A Pod that is gone or resized is counted so some moments after its status says so.
+        eventually(&format!("{class} has {wanted} shares"), || {
+            let read = |file: &str| classes.iter().find_map(|dir| fs::read_to_string(dir.join(file)).ok());
+            let Some(shares) = read("cpu.shares") else {
+                let weight = read("cpu.weight").expect("a controller of CPU");
+                return if (weight.trim() == "1") == (wanted == 2) { Ok(()) } else { Err(weight) };
+            };
+            if shares.trim() == wanted.to_string() { Ok(()) } else { Err(shares) }
+        });
+    }
 }
 
 fn pod(name: &str, class: &str, resources: &Value) -> Value {
@@ -179,9 +263,14 @@ fn resize(kubectl: &Kubectl<'_>, pod: &str, containers: &Value) {
 
 /// The condition of a resize that is not granted; null when there is none.
 fn pending(kubectl: &Kubectl<'_>, pod: &str) -> Value {
+    condition(kubectl, pod, "PodResizePending")
+}
+
+/// A condition of a Pod; null when it has none of that type.
+fn condition(kubectl: &Kubectl<'_>, pod: &str, type_: &str) -> Value {
     let conditions = kubectl.field(&format!("pod/{pod}"), "/status/conditions");
-    let pending = conditions.as_array().and_then(|all| all.iter().find(|condition| condition["type"] == "PodResizePending"));
-    pending.cloned().unwrap_or_default()
+    let found = conditions.as_array().and_then(|all| all.iter().find(|condition| condition["type"] == type_));
+    found.cloned().unwrap_or_default()
 }
 
 fn until_pending(kubectl: &Kubectl<'_>, pod: &str, reason: &str, message: &str) {

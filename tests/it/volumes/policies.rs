@@ -1,5 +1,5 @@
 //! Policies of claims and volumes: a default class that comes after the claim, a bound volume that waits for its claim, a claim for one
-//! Pod, data that is retained, and which Pod changes the group of files.
+//! Pod and one for many nodes, a claim that cannot grow, data that is retained, and which Pod changes the group of files.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, chown};
@@ -40,6 +40,17 @@ apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {name: books}
 spec: {storageClassName: retaining, accessModes: [ReadWriteOncePod], resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: at-once}
+provisioner: skiff.internal/local-path
+volumeBindingMode: Immediate
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: shared}
+spec: {storageClassName: at-once, accessModes: [ReadWriteMany], resources: {requests: {storage: 1Gi}}}
 "#;
 
 /// A claim that names no class, and one that wants none.
@@ -79,6 +90,7 @@ pub fn policies_of_claims_and_volumes_are_followed(kubectl: &Kubectl<'_>) {
     until_bound(kubectl, "pvc/guarded");
     kubectl.ok("delete pv guarded --wait=false");
     a_claim_gets_the_later_default_class(kubectl);
+    a_claim_for_many_nodes_gets_no_volume(kubectl);
     one_pod_uses_the_claim_and_its_data_is_retained(kubectl);
     a_bound_volume_waits_for_its_claim(kubectl);
 }
@@ -113,6 +125,13 @@ fn a_claim_gets_the_later_default_class(kubectl: &Kubectl<'_>) {
     kubectl.ok("delete pvc unclassed explicit --timeout=60s");
 }
 
+fn a_claim_for_many_nodes_gets_no_volume(kubectl: &Kubectl<'_>) {
+    let reason = "NodePath only supports ReadWriteOnce and ReadWriteOncePod (1.22+) access modes";
+    until_event(kubectl, "shared", &format!("failed to provision volume with StorageClass \"at-once\": {reason}"));
+    assert_eq!(kubectl.field("pvc/shared", "/status/phase"), "Pending");
+    kubectl.ok("delete pvc/shared storageclass/at-once --timeout=60s");
+}
+
 fn one_pod_uses_the_claim_and_its_data_is_retained(kubectl: &Kubectl<'_>) {
     let create = |name: &str, policy: &str| {
         let pod = OWNER.replace("NAME", name).replace("POLICY", policy).replace("GROUP", &GROUP.to_string());
@@ -120,6 +139,11 @@ fn one_pod_uses_the_claim_and_its_data_is_retained(kubectl: &Kubectl<'_>) {
     };
     create("first-owner", "OnRootMismatch");
     kubectl.until_ready("first-owner");
+    // Its class does not allow it.
+    let grown = kubectl.fails(r#"patch pvc books --patch {"spec":{"resources":{"requests":{"storage":"2Gi"}}}}"#);
+    let words = "persistentvolumeclaims \"books\" is forbidden: only dynamically provisioned pvc can be resized and the storageclass that \
+                 provisions the pvc must support resize";
+    assert!(grown.contains(words), "{grown}");
     let directory = directory_of(kubectl, "pvc/books");
     assert_eq!(group_of(&directory), GROUP, "the root did not match");
     kubectl.ok("exec first-owner -- touch /data/file");

@@ -45,8 +45,8 @@ pub(crate) fn seccomp(pod: &Pod, container: &Container, kind: ContentKind, profi
     let Some(wanted) = own.or_else(of_pod) else { return Ok(Seccomp::RuntimeDefault) };
     match (wanted.type_.as_str(), kind) {
         ("RuntimeDefault", _) => Ok(Seccomp::RuntimeDefault),
-        ("Unconfined", _) => Ok(Seccomp::Unconfined),
-        ("Localhost", ContentKind::Wasm) => {
+        ("Unconfined", ContentKind::Linux) => Ok(Seccomp::Unconfined),
+        ("Unconfined" | "Localhost", ContentKind::Wasm) => {
             Err(ConfigError("a WebAssembly container runs under the seccomp profile of its shim and can have no other".to_owned()))
         }
         ("Localhost", ContentKind::Linux) => {
@@ -408,7 +408,11 @@ mod tests {
             let refused = of(Value::Null, local(name), linux).expect_err("refused");
             assert!(refused.starts_with("cannot load seccomp profile") && refused.contains(why), "{refused}");
         }
-        assert!(of(Value::Null, local("own.json"), ContentKind::Wasm).is_err());
+        for refused in [local("own.json"), kind("Unconfined")] {
+            let why = of(refused, Value::Null, ContentKind::Wasm).expect_err("refused");
+            assert!(why.contains("the seccomp profile of its shim"), "{why}");
+        }
+        assert_eq!(of(kind("Unconfined"), kind("RuntimeDefault"), ContentKind::Wasm), Ok(Seccomp::RuntimeDefault));
     }
 
     #[test]

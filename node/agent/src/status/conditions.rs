@@ -1,5 +1,5 @@
 //! The conditions that the node owns, in upstream's words: `PodReadyToStartContainers`, `Initialized`, `ContainersReady`,
-//! `Ready`; those of a resize; `PodScheduled` for Pods that were bound without the scheduler. Pure.
+//! `Ready`; those of a resize; `PodScheduled` for Pods that were bound without the scheduler or have changed since. Pure.
 
 use api_model::pod_resize::{IN_PROGRESS, PENDING};
 use jiff::Timestamp;
@@ -38,7 +38,9 @@ pub(super) fn conditions(
         condition(pod, "Ready", ready, now),
         condition(pod, "ContainersReady", containers_ready, now),
     ];
-    if reported_condition(pod, "PodScheduled").is_none() {
+    // The binding has written it, but for the spec of that time.
+    let is_changed = pod.metadata.generation.is_some_and(|generation| generation > 1);
+    if is_changed || reported_condition(pod, "PodScheduled").is_none() {
         all.push(condition(pod, "PodScheduled", Ok(None), now));
     }
     // As upstream, with the end and not before it.

@@ -101,6 +101,37 @@ async fn a_missing_config_map_holds_the_container() {
 }
 
 #[tokio::test]
+async fn a_secret_that_cannot_be_decrypted_holds_the_container() {
+    let with_key = |key: &str| {
+        let provider = json!({"aesgcm": {"keys": [{"name": "only", "secret": key}]}});
+        let text = json!({
+            "apiVersion": "apiserver.config.k8s.io/v1", "kind": "EncryptionConfiguration",
+            "resources": [{"resources": ["secrets"], "providers": [provider]}],
+        });
+        AtRest::parse(&text.to_string()).expect("a configuration")
+    };
+    let (store, key) = (Arc::new(MemoryStore::new()), "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=");
+    let before = Cluster::on(Script::default(), store.clone(), with_key(key)).await;
+    let secrets: Api<k8s_openapi::api::core::v1::Secret> = Api::default_namespaced(before.client.clone());
+    let secret = serde_json::from_value(json!({"metadata": {"name": "locked"}, "stringData": {"a": "1"}})).expect("a Secret");
+    secrets.create(&PostParams::default(), &secret).await.expect("created");
+    before.server.shutdown().await;
+
+    let other = "ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=";
+    let cluster = Cluster::on(Script::default(), store, with_key(other)).await;
+    let _agent = cluster.start();
+    cluster.node_ready().await;
+    let env = json!([{"name": "A", "valueFrom": {"secretKeyRef": {"name": "locked", "key": "a"}}}]);
+    cluster.create("waits", json!({"containers": [{"name": "c", "image": "web:1", "env": env}]})).await;
+    let status = cluster.status("waits", "a reason", |status| waiting(status).0 == "CreateContainerConfigError").await;
+    let wanted = "Internal error occurred: unable to transform key \"core/secrets/default/locked\": failed to decrypt with key \
+                  \"k8s:enc:aesgcm:v1:only\"";
+    let message = waiting(&status).1;
+    assert!(message.starts_with("failed to get secret \"locked\": ") && message.contains(wanted), "{message}");
+    cluster.event("waits", &format!("Failed: Error: {message}")).await;
+}
+
+#[tokio::test]
 async fn a_missing_volume_is_an_event_and_comes_later() {
     let (cluster, _agent) = Cluster::running().await;
     let volumes = json!([{"name": "v", "configMap": {"name": "settings"}}]);

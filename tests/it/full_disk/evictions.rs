@@ -1,0 +1,202 @@
+//! Disks that run short: which Pods the node evicts, in which order, how long it gives them, and when it has evicted enough.
+
+use tests::{Cluster, Kubectl, Net, eventually};
+
+use super::{DISK_MEGABYTES, POD};
+
+/// Pods with files on the disk. The important one has more than it requests, and the modest one less. The small one has little, but no
+/// priority.
+const WRITERS: &str = r#"
+apiVersion: v1
+kind: Pod
+metadata: {name: patient}
+spec:
+  priorityClassName: important
+  terminationGracePeriodSeconds: 600
+  containers:
+    - name: main
+      image: samples/tools:latest
+      imagePullPolicy: Never
+      command: [sh, -c, "trap 'sleep 4; exit 5' TERM; dd if=/dev/zero of=/f bs=1M count=16; touch /written; while true; do sleep 0.1; done"]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: modest}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers:
+    - name: main
+      image: samples/tools:latest
+      imagePullPolicy: Never
+      command: [sh, -c, "dd if=/dev/zero of=/f bs=1M count=8; touch /written; exec sleep 1000000"]
+      resources: {requests: {ephemeral-storage: 24Mi}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: small}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers:
+    - name: main
+      image: samples/tools:latest
+      imagePullPolicy: Never
+      command: [sh, -c, "dd if=/dev/zero of=/f bs=1M count=2; touch /written; exec sleep 1000000"]
+"#;
+
+#[test]
+fn a_disk_that_fills_slowly_gives_pods_time_to_end() {
+    let flags = ["up", "--eviction-hard=nodefs.available<1Mi", "--eviction-soft=nodefs.available<35%"];
+    let grace = ["--eviction-soft-grace-period=nodefs.available=3s", "--eviction-max-pod-grace-period=-1"];
+    let transition = ["--eviction-pressure-transition-period=2s"];
+    let mut cluster = Cluster::prepared_on_disk(Net::alone(), &[&flags[..], &grace, &transition].concat(), 2 * DISK_MEGABYTES);
+    cluster.start();
+    cluster.skiff(&["image", "import", "samples/tools:latest", &tests::cluster::sample("tools.tar")]).ok();
+    let kubectl = cluster.kubectl();
+    kubectl.until_usable("default");
+    kubectl.ok("create priorityclass important --value=1000");
+    kubectl.apply(WRITERS).ok();
+    for pod in ["patient", "modest", "small"] {
+        until_written(&kubectl, pod);
+    }
+    cluster.disk().fill_to_percent(70);
+    kubectl.ok("wait --for=condition=DiskPressure node --all --timeout=30s");
+    // What the important Pod has would be enough, but the small one goes first.
+    let message = until_evicted(&kubectl, "small", "ephemeral-storage");
+    assert!(message.ends_with("request is 0, has larger consumption of ephemeral-storage. "), "{message}");
+    let message = until_evicted(&kubectl, "patient", "ephemeral-storage");
+    assert!(message.ends_with("request is 0, has larger consumption of ephemeral-storage. "), "{message}");
+    let ended = kubectl.field("pod/patient", "/status/containerStatuses/0/state/terminated/exitCode");
+    assert_eq!(ended, 5, "it ended by itself");
+    // What it had is enough: nobody else leaves.
+    kubectl.ok("wait --for=condition=DiskPressure=False node --all --timeout=60s");
+    kubectl.until_ready("modest");
+}
+
+/// Pods with files: many small ones, a large one in a volume, and none yet.
+const OWNERS: &str = r#"
+apiVersion: v1
+kind: Pod
+metadata: {name: hoarder}
+spec:
+  terminationGracePeriodSeconds: 0
+  volumes: [{name: v, emptyDir: {}}]
+  containers:
+    - name: main
+      image: samples/tools:latest
+      imagePullPolicy: Never
+      volumeMounts: [{name: v, mountPath: /v}]
+      command: [sh, -c, "cd /v; touch $(seq 1 FILES) && touch /written; exec sleep 1000000"]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: keeper}
+spec:
+  terminationGracePeriodSeconds: 0
+  volumes: [{name: v, emptyDir: {}}]
+  containers:
+    - name: main
+      image: samples/tools:latest
+      imagePullPolicy: Never
+      volumeMounts: [{name: v, mountPath: /v}]
+      command: [sh, -c, "dd if=/dev/zero of=/v/f bs=1M count=56 && touch /written; exec sleep 1000000"]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: filler}
+spec:
+  terminationGracePeriodSeconds: 0
+  containers: [{name: main, image: "samples/tools:latest", imagePullPolicy: Never, command: [sleep, "1000000"]}]
+"#;
+
+/// Writes files until its node has none left.
+const LITTERER: &str = r#"
+apiVersion: v1
+kind: Pod
+metadata: {name: litterer}
+spec:
+  terminationGracePeriodSeconds: 1
+  volumes: [{name: v, emptyDir: {}}]
+  containers:
+    - name: main
+      image: samples/tools:latest
+      imagePullPolicy: Never
+      volumeMounts: [{name: v, mountPath: /v}]
+      command: [sh, -c, "n=0; while true; do n=$((n+1)); touch /v/$n || sleep 1; done"]
+"#;
+
+/// Files and directories that the disk may have, how many of them stay free, and how many more are freed once fewer are.
+const INODES: u32 = 4_000;
+const INODES_FREE: u32 = 800;
+const INODES_RECLAIMED: u32 = 2_500;
+/// Files of the hoarder. Without the litterer the threshold is not met, but what is free is less than the minimum reclaim. Without both it
+/// is more, if the node itself has fewer files than these.
+const HOARDED: u32 = 800;
+
+#[test]
+fn a_disk_without_inodes_costs_the_pod_that_took_them() {
+    let thresholds = format!("--eviction-hard=nodefs.inodesFree<{INODES_FREE},imagefs.available<50%");
+    let reclaim = format!("--eviction-minimum-reclaim=nodefs.inodesFree={INODES_RECLAIMED}");
+    let flags = ["up", &thresholds, &reclaim, "--eviction-pressure-transition-period=5s"];
+    let mut cluster = Cluster::prepared_on_disk(Net::alone(), &flags, 4 * DISK_MEGABYTES);
+    cluster.disk().limit_inodes(INODES);
+    cluster.mount_image_disk(DISK_MEGABYTES);
+    cluster.start();
+    for sample in ["web.wasm", "tools.tar"] {
+        let name = sample.split('.').next().expect("a name");
+        cluster.skiff(&["image", "import", &format!("samples/{name}:latest"), &tests::cluster::sample(sample)]).ok();
+    }
+    let kubectl = cluster.kubectl();
+    kubectl.until_usable("default");
+    kubectl.apply(&format!("{POD}---{}", OWNERS.replace("FILES", &HOARDED.to_string()))).ok();
+    for pod in ["hoarder", "keeper"] {
+        until_written(&kubectl, pod);
+    }
+    for pod in ["web", "filler"] {
+        kubectl.until_ready(pod);
+    }
+    kubectl.apply(LITTERER).ok();
+    let available = |message: &str| -> u32 {
+        let rest = message.split_once(&format!("Threshold quantity: {INODES_FREE}, available: ")).expect("an amount").1;
+        rest.trim_end().trim_end_matches('.').replace('k', "000").parse().expect("a number")
+    };
+    let message = until_evicted(&kubectl, "litterer", "inodes");
+    assert!(available(&message) < INODES_FREE, "{message}");
+    // The threshold is not met any more, but the minimum reclaim is not free.
+    let message = until_evicted(&kubectl, "hoarder", "inodes");
+    assert!(available(&message) >= INODES_FREE, "{message}");
+    a_full_disk_of_images_costs_the_pod_that_filled_it(&kubectl);
+
+    kubectl.ok("wait --for=condition=DiskPressure=False node --all --timeout=60s");
+    for pod in ["web", "keeper"] {
+        kubectl.until_ready(pod);
+    }
+    kubectl.ok("create configmap after --from-literal=a=b");
+}
+
+/// Files of a container lie on the disk of the images, and those of an `emptyDir` volume do not: the keeper, which has more in all, stays.
+fn a_full_disk_of_images_costs_the_pod_that_filled_it(kubectl: &Kubectl<'_>) {
+    // The node may kill the command before it has ended.
+    kubectl.run(&["exec", "filler", "--", "dd", "if=/dev/zero", "of=/f", "bs=1M", "count=40"]);
+    let message = until_evicted(kubectl, "filler", "ephemeral-storage");
+    assert!(message.contains("Threshold quantity: 32Mi, available: "), "{message}");
+    assert!(message.ends_with("request is 0, has larger consumption of ephemeral-storage. "), "{message}");
+}
+
+/// Waits until a Pod of [`WRITERS`] or [`OWNERS`] has all its files.
+fn until_written(kubectl: &Kubectl<'_>, pod: &str) {
+    eventually(&format!("{pod} has written"), || {
+        let ran = kubectl.run(&["exec", pod, "--", "test", "-e", "/written"]);
+        if ran.succeeded() { Ok(()) } else { Err(ran.to_string()) }
+    });
+}
+
+/// Waits until a Pod is evicted because that resource of the node runs short; returns the message.
+fn until_evicted(kubectl: &Kubectl<'_>, pod: &str, resource: &str) -> String {
+    let object = format!("pod/{pod}");
+    kubectl.until(&object, "/status/phase", "Failed");
+    let status = kubectl.field(&object, "/status");
+    assert_eq!(status["reason"], "Evicted", "{pod}: {status:#}");
+    let message = status["message"].as_str().unwrap_or_default();
+    assert!(message.starts_with(&format!("The node was low on resource: {resource}. ")), "{pod}: {status:#}");
+    message.to_owned()
+}
