@@ -1,7 +1,11 @@
-//! What WASM guests get beyond a start: exit codes of components, configuration, a store, a log, proposals by a setting, files.
+//! What WASM guests get beyond a start: exit codes of components, configuration, a store, a log, proposals by a setting, files, sockets, and
+//! what servers of `wasi:http` do.
 
+mod proposals;
 mod redis;
+mod servers;
 mod settings;
+mod sockets;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,13 +17,6 @@ use tests::{Cluster, Kubectl, eventually};
 
 use crate::components;
 
-/// Ends with 22 if the engine collects garbage.
-const COLLECTS: &str = "(type $pair (struct (field i32) (field i32)))
-    (func (export \"_start\") (call $exit (struct.get $pair 1 (struct.new $pair (i32.const 1) (i32.const 22)))))";
-/// Ends with 22 if there are atomic instructions.
-const THREADS: &str = "(memory $shared 1 1 shared)
-    (func (export \"_start\") (drop (i32.atomic.rmw.add $shared (i32.const 0) (i32.const 22)))
-      (call $exit (i32.atomic.load $shared (i32.const 0))))";
 /// Prints the file `app/text` of its first directory, then makes `tmp/made` and `app/made` there. Ends with the error number of the first,
 /// and with 99 if the second succeeds.
 const FILES: &str = "
@@ -69,33 +66,43 @@ fn guests_get_what_they_are_made_for() {
         fs::write(&file, bytes).expect("written");
         cluster.skiff(&["image", "import", &format!("guests/{name}:v1"), &file.display().to_string()]).ok();
     };
-    import("exits", &components::command(&wat::parse_str(EXITS).expect("a module"), ""));
+    let exits = components::command(&wat::parse_str(EXITS).expect("a module"), "");
+    import("exits", &exits);
     import("interfaces", &components::interfaces());
     import("later", &async_command());
     import("service", &components::service());
     import("draft", &wat::parse_str(DRAFT).expect("a component"));
-    import("collects", &module(COLLECTS));
-    import("threads", &module(THREADS));
-    import("files", &module(FILES));
     import("reads", &module(READS));
     import("fetches", &settings::fetches());
     import("stores", &redis::image());
     import("counts", &module(settings::COUNTS));
-    let image = image_with_files(work.path(), &module(FILES));
-    cluster.skiff(&["image", "import", "guests/image:v1", &image.display().to_string()]).ok();
+    proposals::import(&import);
+    servers::import(&import);
+    sockets::import(&import);
+    let (files, server) = (module(FILES), components::http());
+    import("files", &files);
+    let images: [(&str, &[(&str, &[u8])]); 2] =
+        [("image", &[("run", &files[..])]), ("server", &[("run", &server[..]), ("exits", &exits[..])])];
+    for (name, programs) in images {
+        let image = image_with_files(work.path(), name, programs);
+        cluster.skiff(&["image", "import", &format!("guests/{name}:v1"), &image.display().to_string()]).ok();
+    }
 
+    let servers = servers::Servers::start(&cluster, &kubectl);
     exit_codes_of_components_arrive(&kubectl);
     components_of_wasi_0_3_run(&kubectl);
     values_of_config_maps_and_secrets_are_configuration(&kubectl);
     files_of_root_need_a_group(&kubectl);
-    proposals_are_on_or_named(&kubectl);
+    proposals::proposals_are_on_or_named(&kubectl);
     redis::a_guest_keeps_its_data_in_redis(&cluster, &kubectl);
     settings::settings_are_those_of_the_class_and_the_pod(&kubectl);
+    sockets::sockets_reach_the_hosts_of_the_setting(&kubectl);
+    servers.are_as_they_are_set();
     files_of_an_image_are_the_guests_root(&kubectl);
     a_volume_may_be_the_guests_root(&kubectl);
     images_are_volumes(&cluster, &kubectl);
     further_programs_run_in_a_container(&kubectl, work.path());
-    a_policy_forbids_proposals(&kubectl);
+    proposals::a_policy_forbids_them(&kubectl);
 }
 
 const EXITS: &str = r#"(module (import "wasi:cli/exit@0.2.12" "exit-with-code" (func $exit (param i32)))
@@ -109,15 +116,18 @@ fn module(rest: &str) -> Vec<u8> {
     wat::parse_str(format!("(module {exit} {imports} (memory (export \"memory\") 1) {rest})")).expect("a module")
 }
 
-/// A `docker save` archive of an image with a module, a text and a directory for all users.
-fn image_with_files(work: &Path, module: &[u8]) -> PathBuf {
+/// A `docker save` archive of an image with programs, a text and a directory for all users. It runs the program `run`.
+fn image_with_files(work: &Path, name: &str, programs: &[(&str, &[u8])]) -> PathBuf {
     use std::os::unix::fs::PermissionsExt as _;
+    let work = work.join(name);
     let root = work.join("root");
     for (dir, mode) in [("app", 0o755), ("tmp", 0o1777)] {
         fs::create_dir_all(root.join(dir)).expect("made");
         fs::set_permissions(root.join(dir), fs::Permissions::from_mode(mode)).expect("set");
     }
-    fs::write(root.join("app/run.wasm"), module).expect("written");
+    for (program, bytes) in programs {
+        fs::write(root.join(format!("app/{program}.wasm")), bytes).expect("written");
+    }
     fs::write(root.join("app/text"), "a text of the image\n").expect("written");
     let tar = |dir: &Path, archive: &str, files: &[&str]| {
         run(Command::new("tar").arg("-C").arg(dir).arg("-cf").arg(work.join(archive)).args(files), None).ok();
@@ -131,7 +141,7 @@ fn image_with_files(work: &Path, module: &[u8]) -> PathBuf {
     fs::write(work.join("config.json"), config.to_string()).expect("written");
     let manifest = json!([{"Config": "config.json", "RepoTags": ["x:y"], "Layers": ["layer.tar"]}]);
     fs::write(work.join("manifest.json"), manifest.to_string()).expect("written");
-    tar(work, "image.tar", &["config.json", "manifest.json", "layer.tar"]);
+    tar(&work, "image.tar", &["config.json", "manifest.json", "layer.tar"]);
     work.join("image.tar")
 }
 
@@ -156,6 +166,16 @@ pub fn ends_with(kubectl: &Kubectl<'_>, name: &str, code: i32) -> String {
     let log = kubectl.ok(&format!("logs {name}"));
     assert_eq!(ended["exitCode"], code, "{name}: {ended} {log}");
     log
+}
+
+/// Waits until the Pod has failed because its container did not start.
+#[track_caller]
+fn does_not_start(kubectl: &Kubectl<'_>, name: &str, words: &str) {
+    kubectl.until(&format!("pod/{name}"), "/status/phase", "Failed");
+    let status = kubectl.container(name, "main");
+    let ended = &status["state"]["terminated"];
+    assert_eq!((&ended["reason"], &status["ready"]), (&json!("StartError"), &json!(false)), "{name}: {status}");
+    assert!(ended["message"].as_str().is_some_and(|message| message.contains(words)), "{name}: {status}");
 }
 
 #[track_caller]
@@ -234,22 +254,6 @@ fn files_of_root_need_a_group(kubectl: &Kubectl<'_>) {
     assert_eq!(ends_with(kubectl, "secret-of-group", 0), "blue");
 }
 
-fn proposals_are_on_or_named(kubectl: &Kubectl<'_>) {
-    kubectl.apply(&pod("collects", "collects", json!({}), json!({})).to_string()).ok();
-    kubectl.apply(&pod("threads", "threads", json!({}), json!({})).to_string()).ok();
-    let setting = |value: &str| json!({"wasm.skiff.internal/proposals": value});
-    kubectl.apply(&pod("threads-on", "threads", setting("threads,wide-arithmetic"), json!({})).to_string()).ok();
-    kubectl.apply(&pod("threads-misspelt", "threads", setting("thread"), json!({})).to_string()).ok();
-    ends_with(kubectl, "collects", 22);
-    ends_with(kubectl, "threads-on", 22);
-    let words = "uses threads, which is off by default; the annotation wasm.skiff.internal/proposals: \"threads\" of its Pod";
-    waits_with(kubectl, "threads", "CreateContainerError", words);
-    waits_with(kubectl, "threads-misspelt", "CreateContainerConfigError", "\"thread\" is not a proposal that can be switched on");
-    // The message is followed: the same Pod runs.
-    kubectl.ok("annotate pod threads wasm.skiff.internal/proposals=threads");
-    ends_with(kubectl, "threads", 22);
-}
-
 fn files_of_an_image_are_the_guests_root(kubectl: &Kubectl<'_>) {
     kubectl.apply(&pod("files", "image", json!({}), json!({})).to_string()).ok();
     let read_only = json!({"securityContext": {"readOnlyRootFilesystem": true}});
@@ -259,11 +263,7 @@ fn files_of_an_image_are_the_guests_root(kubectl: &Kubectl<'_>) {
     assert_eq!(ends_with(kubectl, "files-read-only", 63), "a text of the image\n");
     // A working directory that the image does not have.
     kubectl.apply(&pod("files-elsewhere", "image", json!({}), json!({"workingDir": "/elsewhere"})).to_string()).ok();
-    kubectl.until("pod/files-elsewhere", "/status/phase", "Failed");
-    let ended = kubectl.field("pod/files-elsewhere", "/status/containerStatuses/0/state/terminated");
-    assert_eq!(ended["reason"], "StartError", "{ended}");
-    let message = ended["message"].as_str().unwrap_or_default();
-    assert!(message.contains("the working directory /elsewhere does not exist in the container"), "{ended}");
+    does_not_start(kubectl, "files-elsewhere", "the working directory /elsewhere does not exist in the container");
 }
 
 /// Programs beside the container's own run in it: for `kubectl exec`, probes and hooks.
@@ -301,26 +301,6 @@ fn further_programs_run_in_a_container(kubectl: &Kubectl<'_>, work: &Path) {
         let events = kubectl.ok("get events --field-selector involvedObject.name=unready,reason=Unhealthy");
         if events.contains("Readiness probe failed: inside") { Ok(()) } else { Err(events) }
     });
-}
-
-/// The policy that docs/security.md has for it.
-fn a_policy_forbids_proposals(kubectl: &Kubectl<'_>) {
-    let page = fs::read_to_string(tests::cluster::project().join("docs/security.md")).expect("the page");
-    let blocks = page.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
-    let policy: Vec<_> = blocks.filter(|block| block.contains("name: stable-proposals")).collect();
-    assert_eq!(policy.len(), 1, "{policy:?}");
-    kubectl.apply(policy[0]).ok();
-    let set = pod("forbidden", "threads", json!({"wasm.skiff.internal/proposals": "threads"}), json!({})).to_string();
-    eventually("the policy holds", || {
-        let ran = kubectl.with_input("create --dry-run=server -f -", &set);
-        if ran.stderr.contains("WebAssembly proposals that are off by default are not allowed here") {
-            Ok(())
-        } else {
-            Err(ran.to_string())
-        }
-    });
-    kubectl.apply(&pod("allowed", "collects", json!({"example.com/other": "x"}), json!({})).to_string()).ok();
-    ends_with(kubectl, "allowed", 22);
 }
 
 /// The files of an image are a volume of Linux containers and of guests. Nobody writes there or runs a program of it.

@@ -41,6 +41,9 @@ mod life;
 mod limits;
 mod linear;
 mod metrics;
+#[path = "../../runtimes/wasmtime/tests/battery/modules.rs"]
+#[allow(dead_code, reason = "the guests of the runtimes' battery, of which the stories need a part")]
+mod modules;
 mod node_shutdown;
 mod operator;
 mod order;

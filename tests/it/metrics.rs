@@ -1,5 +1,8 @@
 //! What nodes and Pods use, by `kubectl top`, and a Deployment of a `wasi:http` component that is scaled by it: more replicas under
-//! load, fewer after it. The metrics are the node's own; no metrics server is installed.
+//! load, fewer after it. The metrics are the node's own; no metrics server is installed. While it waits: what takes its time, a client that
+//! does not send its request, and Pods that cannot start.
+
+mod waiting;
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -28,6 +31,7 @@ fn a_loaded_web_server_is_measured_and_autoscaled() {
     kubectl.apply(OBJECTS).ok();
     kubectl.until_ready("two");
     kubectl.until("deployment/web", "/status/readyReplicas", 1);
+    let silent = waiting::send_half_a_head(&cluster, &kubectl);
     nodes_are_measured(&kubectl);
     pods_are_measured(&kubectl);
     probes_are_counted(&kubectl);
@@ -39,12 +43,15 @@ fn a_loaded_web_server_is_measured_and_autoscaled() {
     kubectl.ok("wait --for=condition=ScalingActive hpa/web --timeout=120s");
     assert_eq!(kubectl.field("deployment/web", "/spec/replicas"), 1, "nobody uses it: {}", kubectl.ok("describe hpa web"));
     let load = Load::start(&cluster, &kubectl);
-    eventually_within(SCALED_WITHIN, "three replicas under load", || replicas(&kubectl, 3));
+    let without = waiting::cores_of(&cluster, || scaled(&kubectl, 3));
     describes(&kubectl, "cpu resource utilization (percentage of request) above target");
+    waiting::until_pods_wait(&kubectl);
     let requests = load.stop();
     eprintln!("{requests} requests were answered");
-    eventually_within(SCALED_WITHIN, "one replica after the load", || replicas(&kubectl, 1));
+    let with = waiting::cores_of(&cluster, || scaled(&kubectl, 1));
     describes(&kubectl, "All metrics below target");
+    waiting::costs_no_cpu(without, with);
+    waiting::a_head_has_its_time(silent);
 }
 
 /// Waits for an event of the autoscaler, which comes after the change.
@@ -55,9 +62,16 @@ fn describes(kubectl: &Kubectl<'_>, words: &str) {
     });
 }
 
-fn replicas(kubectl: &Kubectl<'_>, wanted: i64) -> Result<(), String> {
-    let replicas = kubectl.field("deployment/web", "/spec/replicas");
-    if replicas == wanted { Ok(()) } else { Err(format!("{replicas}\n{}{}", kubectl.ok("describe hpa web"), kubectl.ok("top pods"))) }
+/// Waits by a watch, which costs the server next to nothing.
+#[track_caller]
+fn scaled(kubectl: &Kubectl<'_>, replicas: u32) {
+    let ran = kubectl.run(&[
+        "wait",
+        &format!("--for=jsonpath={{.spec.replicas}}={replicas}"),
+        "deployment/web",
+        &format!("--timeout={}s", SCALED_WITHIN.as_secs()),
+    ]);
+    assert!(ran.succeeded(), "{ran}\n{}{}", kubectl.ok("describe hpa web"), kubectl.ok("top pods"));
 }
 
 /// The rows of a table, without its heads.

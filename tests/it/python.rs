@@ -4,12 +4,17 @@
 use tests::run::run;
 use tests::{Cluster, cluster};
 
+use crate::components;
+
 const STORY: &str = include_str!("python/story.py");
 
 #[test]
 fn the_python_client_works() {
     let cluster = Cluster::up();
     let kubectl = cluster.kubectl();
+    let grpc = cluster.data_dir().join("grpc.wasm");
+    std::fs::write(&grpc, components::grpc()).expect("written");
+    cluster.skiff(&["image", "import", "it/grpc:latest", &grpc.display().to_string()]).ok();
     kubectl.ok("apply -f samples/quickstart/tools.yaml");
     kubectl.until_ready("tools");
     let mut python = cluster.net.command(&cluster::python().display().to_string());

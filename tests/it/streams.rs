@@ -3,6 +3,7 @@
 
 mod copies;
 mod leaving;
+mod terminals;
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -49,7 +50,8 @@ fn connections_reach_into_pods() {
     a_refused_port_is_reported(&cluster, &kubectl);
     containers_are_attached_to(&kubectl);
     pods_are_run_and_joined(&kubectl);
-    guests_are_run_on_a_terminal(&cluster, &kubectl);
+    terminals::guests_are_run_on_one(&cluster, &kubectl);
+    terminals::guests_are_attached_to(&kubectl);
     both_protocols_run_commands(&kubectl);
     copies::files_are_copied(&kubectl);
     proxies_lead_to_pods_services_and_nodes(&cluster, &kubectl);
@@ -167,32 +169,11 @@ fn pods_are_run_and_joined(kubectl: &Kubectl<'_>) {
     assert_eq!(piped.ok(), "got you\n");
     let terminal = ["--", "sh", "-c", "read x; test -t 0 && echo tty $x"];
     let command = kubectl.command(&[&["run", "typed", "-it", "--rm", "--quiet"], &image[..], &terminal[..]].concat());
-    let typed = on_a_terminal(&command, "you\n").ok();
+    let typed = run(&mut terminals::on_one(&command), Some("you\n")).ok();
     assert!(typed.contains("tty you"), "{typed}");
     for pod in ["piped", "typed"] {
         assert!(kubectl.fails(&format!("get pod {pod}")).contains("NotFound"));
     }
-}
-
-/// A guest that writes the first line that it reads: its terminal has shown the line before.
-fn guests_are_run_on_a_terminal(cluster: &Cluster, kubectl: &Kubectl<'_>) {
-    let work = tempfile::tempdir().expect("a directory");
-    let text = include_str!("../../runtimes/wasmtime/tests/guests/cat.wat").replace("(br $next)", "");
-    let file = work.path().join("line.wasm");
-    std::fs::write(&file, wat::parse_str(text).expect("a module")).expect("written");
-    cluster.skiff(&["image", "import", "it/line:latest", &file.display().to_string()]).ok();
-    let run = ["run", "line", "-it", "--image=it/line:latest", "--image-pull-policy=Never", "--restart=Never"];
-    on_a_terminal(&kubectl.command(&run), "you\n").ok();
-    kubectl.until("pod/line", "/status/phase", "Succeeded");
-    assert_eq!(kubectl.ok("logs line"), "you\r\nyou\r\n");
-    kubectl.ok("delete pod line --timeout=60s");
-}
-
-/// Runs a command whose input and output are a terminal, and types the given text.
-fn on_a_terminal(command: &Command, types: &str) -> Ran {
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
-    let line: Vec<String> = words.map(|word| format!("'{}'", word.to_str().expect("text"))).collect();
-    run(Command::new("script").args(["-qec", &line.join(" "), "/dev/null"]), Some(types))
 }
 
 fn both_protocols_run_commands(kubectl: &Kubectl<'_>) {

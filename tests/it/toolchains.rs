@@ -1,4 +1,4 @@
-//! Guests in Python, JavaScript, Go and Zig, as the commands of docs/wasm.md make them.
+//! Guests in C, Python, JavaScript, Go and Zig, as the commands of docs/wasm.md make them.
 
 use serde_json::{Value, json};
 use tests::run::patiently;
@@ -15,7 +15,8 @@ fn guests_of_every_toolchain_run_unchanged() {
     let work = tempfile::tempdir().expect("a directory");
     let guests = std::thread::scope(|scope| {
         let work = work.path();
-        let builds = ["web-py", "service-py", "web-js", "hello-go", "hello-zig"].map(|name| (name, scope.spawn(move || guest(work, name))));
+        let builds =
+            ["web-py", "service-py", "web-js", "hello-go", "hello-zig", "hello"].map(|name| (name, scope.spawn(move || guest(work, name))));
         builds.map(|(name, build)| (name, build.join().expect("a build that succeeds")))
     });
     let cluster = Cluster::up();
@@ -36,6 +37,10 @@ fn guests_of_every_toolchain_run_unchanged() {
         greets(&kubectl, "web-js", "Hello from JavaScript! well/met?by=chance\n");
         says_and_ends(&kubectl, "hello-go", 7, "Hello from Go! well\n");
         says_and_ends(&kubectl, "hello-zig", 7, "Hello from Zig! well\n");
+        start(&kubectl, "hello", json!({"args": ["met"]}));
+        let log = ends_with(&kubectl, "hello", 0);
+        let wanted = ["Hello from WebAssembly!\n", ": met\n", "env: GREETING=well\n"];
+        assert!(wanted.iter().all(|line| log.contains(line)), "{log}");
     });
 }
 

@@ -20,6 +20,7 @@ pub fn guest(work: &Path, name: &str) -> PathBuf {
     symlink(tools.with_file_name("node_modules"), dir.join("node_modules")).expect("linked");
     // The package of PyPI has another name for the program.
     symlink(tools.join("python-zig"), dir.join("zig")).expect("linked");
+    symlink(clang(), dir.join("clang-16")).expect("linked");
     let system = std::env::var("PATH").expect("a PATH");
     let mut shell = Command::new("unshare");
     shell.args(["--net", "sh", "-euc", &commands(name)]).current_dir(&dir);
@@ -28,6 +29,11 @@ pub fn guest(work: &Path, name: &str) -> PathBuf {
     shell.env("WIT", sample("wit")).env("HOME", &dir);
     run(&mut shell, None).ok();
     dir.join(format!("{name}.wasm"))
+}
+
+/// The clang of the samples, which docs/wasm.md names in one version.
+fn clang() -> PathBuf {
+    std::env::var_os("SKIFF_CLANG").map_or_else(|| PathBuf::from("/usr/bin/clang-16"), PathBuf::from)
 }
 
 /// The commands that docs/wasm.md has for the sample.

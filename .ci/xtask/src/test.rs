@@ -43,9 +43,10 @@ pub fn run(filter: Option<&str>) -> Result<()> {
 }
 
 /// What the tests need beside skiff: each variable of their environment, and the path in it.
-fn kit() -> Result<[(&'static str, PathBuf); 6]> {
+fn kit() -> Result<[(&'static str, PathBuf); 7]> {
     Ok([
         ("SKIFF_SAMPLES", samples::build()?),
+        ("SKIFF_CLANG", PathBuf::from(format!("/usr/bin/clang-{}", needs::clang()?))),
         ("SKIFF_PYTHON", needs::python()?),
         ("SKIFF_SCHEMATHESIS", needs::venv("schemathesis", needs::SCHEMATHESIS)?),
         ("SKIFF_TOOLS", needs::clients()?),

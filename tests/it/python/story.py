@@ -1,4 +1,5 @@
-"""A day with the official Python client. Called with a kubeconfig; the Pod `tools` runs already.
+"""A day with the official Python client. Called with a kubeconfig; the Pod `tools` runs already, and the image
+`it/grpc:latest` is there.
 
 Each function is a chapter, told in order; its name is printed when all of it was so. The first thing
 that is not ends the script with its reason.
@@ -10,6 +11,7 @@ import sys
 import time
 from contextlib import closing
 
+import grpc
 from kubernetes import client, config, dynamic, watch
 from kubernetes.client import ApiException
 from kubernetes.dynamic.exceptions import ConflictError, NotFoundError
@@ -296,6 +298,34 @@ def any_kind_is_found_by_discovery():
         assert kinds.resources.get(api_version=version, kind=kind).get().kind == f"{kind}List"
 
 
+def a_guest_speaks_grpc():
+    """A WebAssembly server is ready by a gRPC probe, and answers gRPC's own client."""
+    core = client.CoreV1Api()
+    probe = client.V1Probe(grpc=client.V1GRPCAction(port=8080), period_seconds=1)
+    container = client.V1Container(name="c", image="it/grpc:latest", image_pull_policy="Never", readiness_probe=probe)
+    spec = client.V1PodSpec(containers=[container], termination_grace_period_seconds=1)
+    core.create_namespaced_pod(NAMESPACE, client.V1Pod(metadata=client.V1ObjectMeta(name="grpc"), spec=spec))
+
+    def ready():
+        status = core.read_namespaced_pod("grpc", NAMESPACE).status
+        is_ready = any(condition.type == "Ready" and condition.status == "True" for condition in status.conditions or [])
+        return status if is_ready else None
+
+    address = f"{eventually('the Pod is ready', ready).pod_ip}:8080"
+    with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
+        # Messages are bytes here: the first one has the field `status` with SERVING.
+        health = channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=DEADLINE_SECONDS)
+        assert health == b"\x08\x01", health
+        echo = channel.unary_unary("/it.Echo/Say")
+        # More than a window of HTTP/2.
+        for message in [b"", b"hello", b"0123456789abcdef" * 16384]:
+            answer = echo(message, timeout=DEADLINE_SECONDS)
+            assert answer == message, (len(message), len(answer))
+        calls = channel.stream_stream("/it.Echo/Talk")(iter([b"one", b"two"]), timeout=DEADLINE_SECONDS)
+        assert list(calls) == [b"one", b"two"] and calls.code() == grpc.StatusCode.OK
+    core.delete_namespaced_pod("grpc", NAMESPACE, grace_period_seconds=0)
+
+
 def a_service_account_logs_in_with_a_token():
     core, rights = client.CoreV1Api(), client.RbacAuthorizationV1Api()
     core.create_namespaced_service_account(NAMESPACE, client.V1ServiceAccount(metadata=client.V1ObjectMeta(name="robot")))
@@ -362,6 +392,7 @@ CHAPTERS = [
     logs_are_followed,
     custom_objects_are_objects,
     any_kind_is_found_by_discovery,
+    a_guest_speaks_grpc,
     a_service_account_logs_in_with_a_token,
     errors_say_what_is_wrong,
 ]

@@ -1,18 +1,22 @@
 //! One connection of a client. Its first bytes say whether it speaks HTTP/2, without TLS and by prior knowledge as gRPC does (h2c), or
 //! HTTP/1.1 or 1.0. Whatever a client does or omits, a connection has bounded memory and ends in bounded time.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::HeaderValue;
 use http::header::CONNECTION;
+use http::{HeaderValue, Request, Response};
 use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
 use hyper::rt::Executor;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
+use wasmtime_wasi_http::WasiBody;
 use wasmtime_wasi_http::io::TokioIo;
 
 use super::http::{Arrival, Server, Timer};
@@ -46,13 +50,23 @@ const GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
 const LAST_REQUEST_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Serves a connection until it ends. `is_spare`: there are more connections than there may be.
-pub async fn serve(stream: TcpStream, server: Arc<Server>, mut phase: watch::Receiver<Phase>, is_spare: bool) {
+pub async fn serve(stream: TcpStream, server: Arc<Server>, phase: watch::Receiver<Phase>, is_spare: bool) {
     // Small answers must not wait for more bytes; a socket without this option still works.
     let _set = stream.set_nodelay(true);
-    let local = stream.local_addr().ok();
+    let arrival = Arrival { local: stream.local_addr().ok(), is_spare };
+    serve_client(stream, move |request, arrival| server.clone().answer(request, arrival), phase, arrival).await;
+}
+
+/// The same over any stream, with what answers requests.
+async fn serve_client<S, A, F>(stream: S, answer: A, mut phase: watch::Receiver<Phase>, arrival: Arrival)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    A: Fn(Request<Incoming>, Arrival) -> F,
+    F: Future<Output = Result<Response<WasiBody>, Infallible>> + Send + 'static,
+{
     let mut client = ReadingClient::new(stream, WRITE_TIMEOUT);
-    if is_spare {
-        return serve_http1(client, server, phase, Arrival { local, is_spare }).await;
+    if arrival.is_spare {
+        return serve_http1(client, answer, phase, arrival).await;
     }
     // A client that has connected just before the port was closed may have sent a request.
     let closed = async {
@@ -64,19 +78,24 @@ pub async fn serve(stream: TcpStream, server: Arc<Server>, mut phase: watch::Rec
         () = closed => return,
     };
     match begun {
-        Ok(Ok(true)) => serve_http2(client, server, phase).await,
-        Ok(Ok(false)) => serve_http1(client, server, phase, Arrival { local, is_spare }).await,
+        Ok(Ok(true)) => serve_http2(client, answer, phase).await,
+        Ok(Ok(false)) => serve_http1(client, answer, phase, arrival).await,
         // The client is gone, or silent.
         Ok(Err(_)) | Err(_) => {}
     }
 }
 
-async fn serve_http1(client: ReadingClient, server: Arc<Server>, mut phase: watch::Receiver<Phase>, arrival: Arrival) {
+async fn serve_http1<S, A, F>(client: ReadingClient<S>, answer: A, mut phase: watch::Receiver<Phase>, arrival: Arrival)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    A: Fn(Request<Incoming>, Arrival) -> F,
+    F: Future<Output = Result<Response<WasiBody>, Infallible>> + Send + 'static,
+{
     let phase_of_answers = phase.clone();
     let service = service_fn(move |request| {
-        let (server, phase) = (server.clone(), phase_of_answers.clone());
+        let (answering, phase) = (answer(request, arrival), phase_of_answers.clone());
         async move {
-            let mut answer = server.answer(request, arrival).await;
+            let mut answer = answering.await;
             if *phase.borrow() > Phase::Serving
                 && let Ok(answer) = &mut answer
             {
@@ -99,14 +118,18 @@ async fn serve_http1(client: ReadingClient, server: Arc<Server>, mut phase: watc
     let _ended = serving.await;
 }
 
-async fn serve_http2(client: ReadingClient, server: Arc<Server>, mut phase: watch::Receiver<Phase>) {
+async fn serve_http2<S, A, F>(client: ReadingClient<S>, answer: A, mut phase: watch::Receiver<Phase>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    A: Fn(Request<Incoming>, Arrival) -> F,
+    F: Future<Output = Result<Response<WasiBody>, Infallible>> + Send + 'static,
+{
     let streams = Streams::new(WRITE_TIMEOUT);
     let opened = streams.clone();
     let service = service_fn(move |request| {
-        let (server, stream) = (server.clone(), opened.begin());
-        let arrival = Arrival { local: None, is_spare: false };
+        let (answering, stream) = (answer(request, Arrival { local: None, is_spare: false }), opened.begin());
         async move {
-            let answer = server.answer(request, arrival).await;
+            let answer = answering.await;
             answer.map(|answer| answer.map(|body| stream.answer(body).boxed_unsync()))
         }
     });
@@ -142,3 +165,6 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Tasks {
         tokio::spawn(stream);
     }
 }
+
+#[cfg(test)]
+mod tests;

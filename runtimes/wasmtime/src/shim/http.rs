@@ -295,6 +295,10 @@ impl hyper::rt::Timer for Timer {
         Box::pin(Sleep(Box::pin(tokio::time::sleep_until(deadline.into()))))
     }
 
+    fn now(&self) -> Instant {
+        tokio::time::Instant::now().into_std()
+    }
+
     fn reset(&self, sleep: &mut Pin<Box<dyn hyper::rt::Sleep>>, deadline: Instant) {
         match sleep.as_mut().downcast_mut_pin::<Sleep>() {
             Some(mut ours) => ours.0.as_mut().reset(deadline.into()),

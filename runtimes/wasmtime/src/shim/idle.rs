@@ -11,7 +11,6 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use runtimes_shim::requests::InFlight;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, Sleep, sleep};
 use wasmtime_wasi_http::{Error, WasiBody};
@@ -124,16 +123,16 @@ impl Drop for IdleBody {
 }
 
 /// A connection whose client must read within a limit.
-pub struct ReadingClient {
-    stream: TcpStream,
+pub struct ReadingClient<S> {
+    stream: S,
     idle: Idle,
     /// Bytes of the client that were looked at and are still to be read.
     begin: Vec<u8>,
 }
 
-impl ReadingClient {
+impl<S: AsyncRead + AsyncWrite + Unpin> ReadingClient<S> {
     /// Of a connection.
-    pub fn new(stream: TcpStream, limit: Duration) -> Self {
+    pub fn new(stream: S, limit: Duration) -> Self {
         Self { stream, idle: Idle::new(limit), begin: Vec::new() }
     }
 
@@ -158,7 +157,7 @@ impl ReadingClient {
     }
 }
 
-impl AsyncRead for ReadingClient {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for ReadingClient<S> {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if !self.begin.is_empty() {
             let fits = self.begin.len().min(buffer.remaining());
@@ -170,7 +169,7 @@ impl AsyncRead for ReadingClient {
     }
 }
 
-impl AsyncWrite for ReadingClient {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ReadingClient<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.watch(context, written)
@@ -200,6 +199,7 @@ mod tests {
     use std::collections::VecDeque;
 
     use http_body_util::BodyExt as _;
+    use tokio::net::TcpStream;
 
     use super::*;
 

@@ -85,6 +85,45 @@ pub fn trailers() -> Vec<u8> {
     component(core, &world("http/types@0.2.12 io/streams@0.2.12 io/poll@0.2.12", "http/incoming-handler@0.2.12"))
 }
 
+/// Bytes of a `wasi:http/proxy` component that speaks gRPC: the method `Check` of the health service, and methods that return what they get.
+pub fn grpc() -> Vec<u8> {
+    let core = wat::parse_str(include_str!("../guests/grpc.wat")).unwrap();
+    component(core, &world("http/types@0.2.12 io/streams@0.2.12", "http/incoming-handler@0.2.12"))
+}
+
+/// How a guest reaches a server.
+#[derive(Clone, Copy)]
+pub enum Way {
+    Tcp,
+    /// A UDP socket has a remote address.
+    ConnectedUdp,
+    /// Each datagram has its address.
+    Udp,
+}
+
+/// Bytes of a command component of WASI 0.2 that sends to a port of 127.0.0.1 and waits for an answer.
+pub fn sockets(way: Way, port: u16) -> Vec<u8> {
+    let of_sockets = ["instance-network", "tcp-create-socket", "tcp", "udp-create-socket", "udp"];
+    let imports: String = of_sockets.map(|name| format!("sockets/{name}@0.2.12 ")).concat();
+    command(&towards(include_str!("../guests/sockets.wat"), way, port), &format!("{imports} io/streams@0.2.12 io/poll@0.2.12"))
+}
+
+/// The same for datagrams of WASI 0.3.
+pub fn async_datagrams(way: Way, port: u16) -> Vec<u8> {
+    async_command(&towards(include_str!("../guests/async-datagrams.wat"), way, port), "cli/exit@0.3.0 sockets/types@0.3.0")
+}
+
+fn towards(text: &str, way: Way, port: u16) -> Vec<u8> {
+    let text = text.replace("const WAY", &format!("const {}", way as u8)).replace("const PORT", &format!("const {port}"));
+    wat::parse_str(text).unwrap()
+}
+
+/// Bytes of a command component of WASI 0.3 that reads a file of its first directory, connects to 127.0.0.1:7000, and makes a file.
+pub fn async_world() -> Vec<u8> {
+    let core = wat::parse_str(include_str!("../guests/async-world.wat")).unwrap();
+    async_command(&core, "cli/stdout@0.3.0 cli/exit@0.3.0 filesystem/preopens@0.3.0 filesystem/types@0.3.0 sockets/types@0.3.0")
+}
+
 /// A command component of a core module, which imports these interfaces below `wasi:` and `wasi:cli/exit`.
 pub fn command(core: &[u8], imports: &str) -> Vec<u8> {
     component(core.to_vec(), &world(&format!("cli/exit@0.2.12 {imports}"), "cli/run@0.2.12"))

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-use crate::components::{async_command, command, component};
+use crate::components::{command, component};
 
 /// Bytes of a module.
 pub fn module(name: &str) -> Vec<u8> {
@@ -36,32 +36,6 @@ pub fn resolve(name: &str) -> Vec<u8> {
 pub fn fetch(authority: &str) -> Vec<u8> {
     let text = source("fetch").replace("\"NAME\"", &format!("{authority:?}")).replace("const LEN", &format!("const {}", authority.len()));
     command(&assemble(&text), "http/types@0.2.12 http/outgoing-handler@0.2.12 io/poll@0.2.12")
-}
-
-/// How a guest reaches a server.
-#[derive(Clone, Copy)]
-pub enum Way {
-    Tcp,
-    /// A UDP socket has a remote address.
-    ConnectedUdp,
-    /// Each datagram has its address.
-    Udp,
-}
-
-/// Bytes of a command component of WASI 0.2 that sends to a port of 127.0.0.1 and waits for an answer.
-pub fn sockets(way: Way, port: u16) -> Vec<u8> {
-    let of_sockets = ["instance-network", "tcp-create-socket", "tcp", "udp-create-socket", "udp"];
-    let imports: String = of_sockets.map(|name| format!("sockets/{name}@0.2.12 ")).concat();
-    command(&assemble(&towards("sockets", way, port)), &format!("{imports} io/streams@0.2.12 io/poll@0.2.12"))
-}
-
-/// The same for datagrams of WASI 0.3.
-pub fn async_datagrams(way: Way, port: u16) -> Vec<u8> {
-    async_command(&assemble(&towards("async-datagrams", way, port)), "cli/exit@0.3.0 sockets/types@0.3.0")
-}
-
-fn towards(name: &str, way: Way, port: u16) -> String {
-    source(name).replace("const WAY", &format!("const {}", way as u8)).replace("const PORT", &format!("const {port}"))
 }
 
 /// Bytes of a command component that fills wasi:keyvalue and then wants a value so many times.

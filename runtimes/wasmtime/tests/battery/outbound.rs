@@ -71,8 +71,7 @@ async fn requests_go_to_the_hosts_of_the_list() {
 #[tokio::test]
 async fn connections_are_opened_to_the_hosts_of_the_list() {
     let (harness, network) = (Wasmtime::new(), Network::new("connect"));
-    let imports = "cli/stdout@0.3.0 cli/exit@0.3.0 filesystem/preopens@0.3.0 filesystem/types@0.3.0 sockets/types@0.3.0";
-    let guest = components::async_command(&wat::parse_str(include_str!("../guests/async-world.wat")).unwrap(), imports);
+    let guest = components::async_world();
     let data = harness.dir().join("data");
     std::fs::create_dir(&data).unwrap();
     std::fs::write(data.join("text"), "of a volume\n").unwrap();

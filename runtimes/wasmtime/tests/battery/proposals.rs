@@ -8,29 +8,12 @@ use runtimes_contract::{ContainerSpec, RuntimeError, WasmProposal};
 use crate::components;
 use crate::harness::Wasmtime;
 use crate::http::{Network, web_of};
+use crate::modules::{exceptions, garbage_collection, module, stack_switching, threads};
 use crate::wasm::{run, spec as of};
-
-/// A preview 1 module with these definitions and that body, which calls `$exit` or `$write`.
-fn module(definitions: &str, body: &str) -> Vec<u8> {
-    wat::parse_str(format!(
-        r#"(module (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
-             (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
-             (memory (export "memory") 1) {definitions} (func (export "_start") {body}))"#
-    ))
-    .unwrap()
-}
 
 fn with(mut spec: ContainerSpec, proposals: &[WasmProposal]) -> ContainerSpec {
     spec.proposals = proposals.iter().copied().collect();
     spec
-}
-
-fn garbage_collection() -> Vec<u8> {
-    module(
-        "(type $pair (struct (field i32) (field i32))) (type $numbers (array (mut i32)))",
-        "(call $exit (i32.add (struct.get $pair 1 (struct.new $pair (i32.const 1) (i32.const 20)))
-           (array.get $numbers (array.new $numbers (i32.const 2) (i32.const 9)) (i32.const 8))))",
-    )
 }
 
 #[tokio::test]
@@ -38,13 +21,7 @@ async fn stable_proposals_are_on() {
     let harness = Wasmtime::new();
     for (name, bytes) in [
         ("gc", garbage_collection()),
-        (
-            "exceptions",
-            module(
-                "(tag $failed (param i32)) (func $fail (throw $failed (i32.const 22)))",
-                "(block $caught (result i32) (try_table (catch $failed $caught) (call $fail)) (unreachable)) (call $exit)",
-            ),
-        ),
+        ("exceptions", exceptions()),
         (
             "function references",
             module(
@@ -70,23 +47,8 @@ fn optional() -> [(WasmProposal, Vec<u8>); 4] {
             WasmProposal::CustomPageSizes,
             module("(memory $small 32 (pagesize 1))", "(call $exit (i32.sub (memory.size $small) (i32.const 10)))"),
         ),
-        (
-            WasmProposal::StackSwitching,
-            module(
-                "(type $work (func)) (type $continuation (cont $work)) (tag $yield (param i32))
-                 (func $produce (suspend $yield (i32.const 22))) (elem declare func $produce)",
-                "(block $suspended (result i32 (ref null $continuation))
-                   (resume $continuation (on $yield $suspended) (cont.new $continuation (ref.func $produce))) (unreachable))
-                 (drop) (call $exit)",
-            ),
-        ),
-        (
-            WasmProposal::Threads,
-            module(
-                "(memory $shared 1 1 shared)",
-                "(drop (i32.atomic.rmw.add $shared (i32.const 8) (i32.const 22))) (call $exit (i32.atomic.load $shared (i32.const 8)))",
-            ),
-        ),
+        (WasmProposal::StackSwitching, stack_switching()),
+        (WasmProposal::Threads, threads()),
         (
             WasmProposal::WideArithmetic,
             module("", "(i64.mul_wide_u (i64.const 0x200000000) (i64.const 0xb00000000)) (call $exit (i32.wrap_i64)) (unreachable)"),

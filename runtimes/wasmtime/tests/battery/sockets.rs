@@ -5,8 +5,8 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::thread::JoinHandle;
 
+use crate::components::{Way, async_datagrams, sockets};
 use crate::exec::Sleeper;
-use crate::guests::{self, Way};
 use crate::harness::Wasmtime;
 use crate::http::Network;
 use crate::outbound::{bind, in_pod};
@@ -70,11 +70,11 @@ fn datagrams(socket: &UdpSocket) -> usize {
 /// The guests of each way, with the code of those that are denied.
 fn all() -> Vec<(&'static str, Vec<u8>, i32)> {
     vec![
-        ("TCP of 0.2", guests::sockets(Way::Tcp, PORT), DENIED_0_2),
-        ("connected UDP of 0.2", guests::sockets(Way::ConnectedUdp, PORT), DENIED_0_2),
-        ("UDP of 0.2", guests::sockets(Way::Udp, PORT), DENIED_0_2),
-        ("connected UDP of 0.3", guests::async_datagrams(Way::ConnectedUdp, PORT), DENIED_0_3),
-        ("UDP of 0.3", guests::async_datagrams(Way::Udp, PORT), DENIED_0_3),
+        ("TCP of 0.2", sockets(Way::Tcp, PORT), DENIED_0_2),
+        ("connected UDP of 0.2", sockets(Way::ConnectedUdp, PORT), DENIED_0_2),
+        ("UDP of 0.2", sockets(Way::Udp, PORT), DENIED_0_2),
+        ("connected UDP of 0.3", async_datagrams(Way::ConnectedUdp, PORT), DENIED_0_3),
+        ("UDP of 0.3", async_datagrams(Way::Udp, PORT), DENIED_0_3),
     ]
 }
 

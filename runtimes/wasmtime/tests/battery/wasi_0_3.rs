@@ -209,9 +209,7 @@ async fn a_guest_that_hoards_streams_ends_within_its_limit() {
 #[tokio::test]
 async fn files_and_sockets_are_those_of_the_container() {
     let (harness, network) = (Wasmtime::new(), Network::new("world"));
-    let text = include_str!("../guests/async-world.wat");
-    let imports = "cli/stdout@0.3.0 cli/exit@0.3.0 filesystem/preopens@0.3.0 filesystem/types@0.3.0 sockets/types@0.3.0";
-    let mut spec = spec(&harness, &components::async_command(&wat::parse_str(text).unwrap(), imports));
+    let mut spec = spec(&harness, &components::async_world());
     let data = harness.dir().join("data");
     std::fs::create_dir(&data).unwrap();
     std::fs::write(data.join("text"), "of a volume\n").unwrap();
