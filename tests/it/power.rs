@@ -1,4 +1,4 @@
-//! Events in the life of a whole machine: its setup, power cuts under load, a reboot, a kernel with only cgroup v2,
+//! Events in the life of a whole machine: its setup, power cuts under load, a reboot with an older CPU, a kernel with only cgroup v2,
 //! volumes with quotas, a slow disk, a bad link. The machine is QEMU with Debian's kernel (see `tests::machine`). Clients run on the host, so
 //! the record of acknowledged writes survives there.
 //!
@@ -10,6 +10,7 @@ mod fresh;
 mod leaks;
 mod link;
 mod load;
+mod old_cpu;
 mod unified;
 
 use std::time::Duration;
@@ -17,7 +18,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tests::cluster::programs;
 use tests::eventually_within;
-use tests::machine::{DATA, Machine, on_machines};
+use tests::machine::{DATA, Machine, OLD_CPU, on_machines};
 
 use load::{Load, Random};
 
@@ -57,13 +58,17 @@ fn power_is_lost_under_load_and_nothing_that_was_answered_is() {
             machine.kubectl().ok("delete pod -l power=churn --wait=false");
             until_all_is_well(&mut machine);
         }
-        // A clean reboot differs from a power cut only in the time that the node had to end its work.
+        // A clean reboot differs from a power cut only in the time that the node had to end its work. The machine gets another CPU.
+        let codes = old_cpu::codes_in_use(&mut machine);
         machine.shut_down();
+        machine.set_cpu(OLD_CPU);
         machine.boot();
         machine.start_skiff("");
         answered.are_all_there(&machine.kubectl());
         nothing_is_torn(&mut machine);
         until_all_is_well(&mut machine);
+        old_cpu::modules_are_compiled_again(&mut machine, &codes);
+        old_cpu::vectors_need_no_more_than_sse2(&mut machine);
     });
 }
 

@@ -2,6 +2,7 @@
 //! credentials; and the messages when an image cannot be pulled.
 
 mod cut;
+mod platform;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -266,6 +267,7 @@ fn pods_run_images_of_every_form_from_a_registry() {
     let words = format!("image \"{OPEN}/wrong-path:v1\" cannot run here: its entrypoint /app/hello.wasm is not in it");
     assert!(message.contains(&words), "{message}");
     cut::images_that_lost_bytes_say_so(&cluster, &registry);
+    platform::images_for_other_machines_say_so(net, &kubectl, &registry);
 
     // The commands of the image store, while the node runs.
     let name = format!("{OPEN}/older:v1");

@@ -5,7 +5,8 @@
 //! which has a generator of its own. Monotonic time is tokio's (`tokio::time::Instant`), which tests and simulations pause. Only what
 //! must notice that the whole machine was suspended reads [`boottime`].
 //!
-//! Decisions take the time as an argument; only loops, verbs and writers of timestamps call [`now`].
+//! Decisions take the time as an argument; only loops, verbs and writers of timestamps call [`now`]. Deadlines that a process sets for
+//! itself, such as the end of a back-off, are times of [`steady`]: an administrator or NTP may set the machine's clock meanwhile.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -45,6 +46,19 @@ pub fn now() -> Timestamp {
 /// The time since the machine started, with the times for which it was suspended: `CLOCK_BOOTTIME`.
 pub fn boottime() -> Duration {
     SOURCE.get().map_or_else(machine_boottime, |source| source.boottime())
+}
+
+/// The present time by a clock that nobody sets: the wall clock as it was when this was first called, and the time since then. Another
+/// process has another such clock, so it belongs in nothing that outlives this one.
+pub fn steady() -> Timestamp {
+    static START: OnceLock<(Timestamp, Duration)> = OnceLock::new();
+    let (wall, since) = *START.get_or_init(|| (now(), boottime()));
+    wall.checked_add(boottime().saturating_sub(since)).unwrap_or(Timestamp::MAX)
+}
+
+/// A time of the wall clock as [`steady`] has it.
+pub fn as_steady(wall: Timestamp) -> Timestamp {
+    wall.checked_add(steady().duration_since(now())).unwrap_or(wall)
 }
 
 #[expect(clippy::expect_used, reason = "the kernel has this clock since 2.6.39, and the call has no other error")]
@@ -109,11 +123,18 @@ mod tests {
         assert_ne!(now(), Timestamp::UNIX_EPOCH);
         let before = boottime();
         assert!(before > Duration::ZERO && boottime() >= before);
+        let start = steady();
+        assert!(now().duration_since(start).as_secs() == 0, "it begins with the wall clock: {start}");
         assert_ne!(rng().random::<u128>(), rng().random::<u128>());
         assert!(install(Fixed));
         assert!(!install(Fixed), "the first source stays");
         assert_eq!(now(), Timestamp::UNIX_EPOCH);
         assert_eq!(boottime(), Duration::from_secs(3));
+        // The wall clock went back by decades.
+        let jumped = steady();
+        assert!(start.duration_since(jumped).as_secs() == 0, "{start} {jumped}");
+        assert_eq!(as_steady(now()), jumped);
+        assert_eq!(as_steady(Timestamp::from_second(5).expect("in range")).duration_since(jumped).as_secs(), 5);
         assert_eq!(rng().random::<[u8; 4]>(), [7; 4]);
         assert_eq!(rng().next_u32(), 0x0707_0707);
     }

@@ -1,5 +1,5 @@
 //! Upstream's exponential back-off, for restarts and for pulls: 10 s, doubled to 300 s, forgotten when
-//! nothing happened for twice that. Pure.
+//! nothing happened for twice that. Pure; the times are those of a clock that nobody sets ([`api_clock::steady`]).
 
 use std::time::Duration;
 

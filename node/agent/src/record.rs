@@ -1,6 +1,9 @@
 //! The record of a Pod: everything that its worker knows of it. Only the worker changes the record, when an effect begins
 //! and when it reports its result. The enums are the states of a Pod on its node; the comment of each state names the
 //! transitions out of it.
+//!
+//! Times of waiting and of deadlines are those of [`api_clock::steady`], so that a machine whose clock is set neither waits longer nor
+//! gives less time. Times that a status has are those of the wall clock.
 
 mod container_record;
 mod restart;
@@ -58,6 +61,8 @@ pub(crate) struct PodRecord {
     pub(crate) delete_sent: bool,
     /// `status.startTime`.
     pub(crate) started_at: Timestamp,
+    /// The same by the steady clock: `activeDeadlineSeconds` count from then.
+    pub(crate) active_since: Timestamp,
     /// Failures in a row to make the base or to clean up.
     pub(crate) faults: Backoff,
     /// The resources allocated to the containers and to the Pod as a whole.
@@ -216,7 +221,7 @@ impl Failure {
 }
 
 impl PodRecord {
-    /// The record of a new Pod.
+    /// The record of a new Pod, at a time of the wall clock. The worker sets `active_since`, where the clock was set since it started.
     pub(crate) fn new(pod: &Pod, now: Timestamp) -> Self {
         let containers = pod
             .spec
@@ -244,13 +249,14 @@ impl PodRecord {
             shutdown_at: None,
             delete_sent: false,
             started_at,
+            active_since: started_at,
             faults: Backoff::default(),
             pod_level: allocation.pod_level.clone(),
             pod_level_in_use: allocation.pod_level.clone(),
             allocation,
             pending: resize::reported_pending(pod),
             // The cgroups may have more or less than the status.
-            resize: if is_resizing { Resize::Due { until: now, fault: None } } else { Resize::Settled },
+            resize: if is_resizing { Resize::Due { until: Timestamp::MIN, fault: None } } else { Resize::Settled },
             resizing: is_resizing.then_some(Resizing::Before),
         };
         pod_record.add_ephemeral(pod);
@@ -407,9 +413,6 @@ mod tests {
         let status = json!({"conditions": [{"type": "PodResizeInProgress", "status": "True"}]});
         resized.status = Some(serde_json::from_value(status).expect("a status"));
         let pod_record = PodRecord::new(&resized, Timestamp::UNIX_EPOCH);
-        assert_eq!(
-            (pod_record.resize, pod_record.resizing),
-            (Resize::Due { until: Timestamp::UNIX_EPOCH, fault: None }, Some(Resizing::Before))
-        );
+        assert_eq!((pod_record.resize, pod_record.resizing), (Resize::Due { until: Timestamp::MIN, fault: None }, Some(Resizing::Before)));
     }
 }

@@ -36,7 +36,7 @@ pub(crate) enum TerminationCause {
     },
     /// The node shuts down.
     NodeShutdown {
-        /// When its containers must be gone.
+        /// When its containers must be gone, by the steady clock.
         until: Timestamp,
     },
 }

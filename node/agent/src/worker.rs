@@ -154,7 +154,8 @@ impl Worker {
         cancel: CancellationToken,
     ) -> Box<Self> {
         let Desired { pod: wanted, origin, got_at, gone, .. } = desired.borrow().clone();
-        let pod_record = PodRecord { gone: pod_record.gone || gone, ..pod_record };
+        let active_since = api_clock::as_steady(pod_record.started_at);
+        let pod_record = PodRecord { gone: pod_record.gone || gone, active_since, ..pod_record };
         let pod = crate::resize::with_allocation(&wanted, &pod_record.allocation);
         let name = PodName::of(&wanted);
         let (sender, reports) = mpsc::channel(REPORTS_MAX);
@@ -191,7 +192,7 @@ impl Worker {
     /// Pod that has ended and stays in the API.
     pub(crate) async fn run(mut self: Box<Self>) -> Option<FinishedPod> {
         loop {
-            let now = api_clock::now();
+            let now = api_clock::steady();
             self.timing.wake(SyncType::Sync);
             self.heed_termination();
             self.note_ending(now);
@@ -204,7 +205,7 @@ impl Worker {
                 Step::Stop => break,
                 step @ (Step::Wait(_) | Step::Finish) => {
                     self.tend_probes();
-                    self.show(now);
+                    self.show();
                     if step == Step::Finish && self.is_reported() {
                         return Some(self.finish());
                     }
@@ -266,7 +267,7 @@ impl Worker {
             }
             Step::Delete => {
                 self.record.delete_sent = true;
-                self.writer.finish(Arc::new(status::compute(&self.pod, &self.record, self.node.host(), now)));
+                self.writer.finish(Arc::new(status::compute(&self.pod, &self.record, self.node.host(), api_clock::now())));
             }
             Step::Wait(_) | Step::Finish | Step::Stop => {}
         }
@@ -377,7 +378,7 @@ impl Worker {
 
     /// Waits for a report, a change of the Pod, or the time. False when the worker is to stop.
     async fn rest(&mut self, until: Option<Timestamp>) -> bool {
-        let wait = until.map_or(REST_MAX, |until| Duration::try_from(until.duration_since(api_clock::now())).unwrap_or(Duration::ZERO));
+        let wait = until.map_or(REST_MAX, |until| Duration::try_from(until.duration_since(api_clock::steady())).unwrap_or(Duration::ZERO));
         let rested = tokio::time::Instant::now() + wait.min(REST_MAX);
         let refreshes = self.record.ready_sandbox().is_some() && !self.record.refreshing && !self.record.ends(&self.pod);
         loop {
@@ -442,8 +443,7 @@ impl Worker {
             _ => None,
         };
         let pause = if let Report::Prepared(Ok(sandbox)) = &report { sandbox.pause.clone() } else { None };
-        let now = api_clock::now();
-        let notes = self.record.learn(&self.pod, report, now);
+        let notes = self.record.learn(&self.pod, report, api_clock::steady());
         self.announce(notes);
         if let Some(pause) = pause {
             self.tasks.spawn(api_tasks::named("node-agent/pod-sandbox-wait", self.effects.clone().wait_for_pause(pause)));

@@ -2,7 +2,11 @@
 //! containers run under their profiles, a container without memory is reported, running Pods are resized, and the node evicts when its own
 //! memory is short. Its clock is its own, too, and jumps.
 
-use serde_json::{Value, json};
+mod clock;
+mod pressure;
+mod qos;
+
+use serde_json::json;
 use tests::cluster::tool;
 use tests::eventually;
 use tests::machine::{Machine, on_machines};
@@ -34,6 +38,7 @@ kind: Pod
 metadata: { name: hog }
 spec:
   restartPolicy: Never
+  tolerations: [{ key: node.kubernetes.io/memory-pressure, operator: Exists }]
   containers:
     - name: main
       image: samples/tools:latest
@@ -54,10 +59,11 @@ fn a_node_on_cgroup_v2_alone_limits_kills_and_resizes() {
         machine.boot();
         machine.run(&format!("{SECURITYFS} && echo '{PROFILE}' | /sbin/apparmor_parser --replace --skip-cache")).ok();
         let cpus = "--cpu-manager-policy=static --reserved-cpus=0";
-        machine.start_skiff(&format!("'--eviction-hard=memory.available<{LEAST_MIB}Mi' --eviction-pressure-transition-period=10s {cpus}"));
+        machine.start_skiff(&format!("{} {cpus}", pressure::thresholds()));
         machine.load_samples(&["web.wasm", "tools.tar", "hello.wasm", "job.wasm"]);
         let hierarchies = machine.run("grep -c cgroup /proc/self/mountinfo").ok();
         assert_eq!(hierarchies.trim(), "1", "there is one hierarchy");
+        machine.kubectl().apply(pressure::CROWD).ok();
         for (name, runtime, image, command) in
             [("linux", "runc", "tools", "command: ['sleep', '1000000']"), ("wasm", "wasmtime", "web", "")]
         {
@@ -72,8 +78,10 @@ fn a_node_on_cgroup_v2_alone_limits_kills_and_resizes() {
         processes_are_confined(&mut machine);
         cpus_are_exclusive(&mut machine);
         resize(&mut machine);
-        the_clock_jumps(&mut machine);
+        let restarts = clock::jumps(&mut machine);
+        pressure::who_takes_memory_has_time_to_end(&mut machine);
         who_takes_the_nodes_memory_goes(&mut machine);
+        clock::until_restarted(&machine, restarts);
         machine.kubectl().ok("apply -f tests/it/life/ends.yaml");
         life::containers_end(&machine.kubectl());
         let groups = machine.run("find /sys/fs/cgroup/skiff -type d | wc -l").ok();
@@ -139,6 +147,7 @@ fn cpus_are_exclusive(machine: &mut Machine) {
         machine.kubectl().until_ready("own");
         until_limited(machine, "own", "cpuset.cpus.effective", "1");
         until_limited(machine, "own", "cpu.max", "max 100000");
+        qos::until_in(machine, "own", "guaranteed", 100);
         for name in ["linux", "wasm"] {
             until_limited(machine, name, "cpuset.cpus.effective", "0");
         }
@@ -151,58 +160,23 @@ fn cpus_are_exclusive(machine: &mut Machine) {
 
 fn resize(machine: &mut Machine) {
     let started = machine.kubectl().field("pod/linux", "/status/containerStatuses/0/state/running/startedAt");
-    let patch = json!({ "spec": { "containers": [{ "name": "main", "resources": { "limits": { "cpu": "500m", "memory": "64Mi" } } }] } });
+    let resources = json!({ "requests": { "cpu": "100m" }, "limits": { "cpu": "500m", "memory": "64Mi" } });
+    let patch = json!({ "spec": { "containers": [{ "name": "main", "resources": resources }] } });
     machine.kubectl().with_program(tool("kubectl")).run(&["patch", "pod", "linux", "--subresource=resize", "-p", &patch.to_string()]).ok();
     until_limited(machine, "linux", "cpu.max", "50000 100000");
     until_limited(machine, "linux", "memory.max", "67108864");
+    qos::until_in(machine, "linux", "burstable", 17);
+    qos::until_in(machine, "crowd", "besteffort", 1);
     assert_eq!(machine.kubectl().field("pod/linux", "/status/containerStatuses/0/state/running/startedAt"), started, "without a restart");
 }
 
-/// The machine's clock is set forward and back by an hour: what runs goes on, the node stays ready, and new Pods start.
-fn the_clock_jumps(machine: &mut Machine) {
-    let status = |machine: &Machine, pod: &str| machine.kubectl().field(&format!("pod/{pod}"), "/status/containerStatuses");
-    let before = ["linux", "wasm"].map(|pod| status(machine, pod));
-    for (name, seconds) in [("later", 3_600), ("earlier", -3_600)] {
-        machine.run(&format!("date -s @$(($(date +%s) + {seconds}))")).ok();
-        let pod = LIMITED.replace("NAME", name).replace("RUNTIME", "wasmtime").replace("IMAGE", "web").replace("COMMAND", "");
-        machine.kubectl().apply(&pod).ok();
-        machine.kubectl().until_ready(name);
-        // The Lease of the node was renewed, and seen, by the new time.
-        let renewed = machine.kubectl().ok("get lease -n kube-node-lease -o jsonpath={.items[0].spec.renewTime}");
-        eventually("the node renews its Lease", || {
-            let again = machine.kubectl().ok("get lease -n kube-node-lease -o jsonpath={.items[0].spec.renewTime}");
-            if again == renewed { Err(again) } else { Ok(()) }
-        });
-        machine.kubectl().ok("wait --for=condition=Ready node --all --timeout=60s");
-        machine.kubectl().ok(&format!("delete pod {name} --timeout=240s"));
-    }
-    assert_eq!(["linux", "wasm"].map(|pod| status(machine, pod)), before);
-}
-
-/// A Pod without a limit uses the memory that the node needs. Only this Pod is evicted.
+/// A Pod without a limit uses the memory that the node needs. Only this Pod is evicted. While the pressure lasts, process ids run short,
+/// too.
 fn who_takes_the_nodes_memory_goes(machine: &mut Machine) {
-    let available = machine.run("sed -n 's/^MemAvailable: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo").ok();
-    let available: u64 = available.trim().parse().expect("a number");
-    let taken = (available / 1_024).checked_sub(LEAST_MIB / 2).expect("the machine has more memory than that");
+    let taken = pressure::available_mib(machine).checked_sub(LEAST_MIB / 2).expect("the machine has more memory than that");
     machine.kubectl().apply(&HOG.replace("TAKEN", &taken.to_string())).ok();
-    // For ten seconds after the pressure, which is the transition period of this node.
-    eventually("the node is under pressure", || {
-        let node = machine.kubectl().json("get nodes");
-        let list = |pointer: &str| node.pointer(pointer).and_then(Value::as_array).cloned().unwrap_or_default();
-        let is_short = list("/items/0/status/conditions").iter().any(|one| one["type"] == "MemoryPressure" && one["status"] == "True");
-        let is_tainted = list("/items/0/spec/taints")
-            .iter()
-            .any(|taint| taint["key"] == "node.kubernetes.io/memory-pressure" && taint["effect"] == "NoSchedule");
-        if is_short && is_tainted { Ok(()) } else { Err(node.to_string()) }
-    });
-    machine.kubectl().until("pod/hog", "/status/phase", "Failed");
-    let status = machine.kubectl().field("pod/hog", "/status");
-    assert_eq!(status["reason"], "Evicted", "{status}");
-    let message = status["message"].as_str().expect("a message");
-    assert!(
-        message.starts_with(&format!("The node was low on resource: memory. Threshold quantity: {LEAST_MIB}Mi, available: ")),
-        "{message}"
-    );
+    let begin = format!("The node was low on resource: memory. Threshold quantity: {LEAST_MIB}Mi, available: ");
+    let message = pressure::is_evicted(machine, "hog", &begin);
     assert!(
         message.contains("Container main was using ") && message.contains(", request is 0, has larger consumption of memory. "),
         "{message}"
@@ -210,9 +184,10 @@ fn who_takes_the_nodes_memory_goes(machine: &mut Machine) {
     for pod in ["linux", "wasm"] {
         assert_eq!(machine.kubectl().field(&format!("pod/{pod}"), "/status/phase"), "Running");
     }
+    pressure::who_takes_the_process_ids_goes(machine);
     eventually("the pressure is over", || {
         let taints = machine.kubectl().ok("get nodes -o jsonpath={.items[0].spec.taints}");
-        if taints.contains("memory-pressure") { Err(taints) } else { Ok(()) }
+        if taints.contains("-pressure") { Err(taints) } else { Ok(()) }
     });
 }
 

@@ -22,7 +22,7 @@ pub(super) async fn end_pods(node: &Arc<Node>) {
     let mut ordered = BTreeSet::new();
     let mut last = None;
     for (lowest_priority, period) in node.config.shutdown_grace_periods.groups() {
-        let until = api_clock::now().checked_add(period).unwrap_or(Timestamp::MAX);
+        let until = api_clock::steady().checked_add(period).unwrap_or(Timestamp::MAX);
         if !end_group(node, (lowest_priority, until), period, &mut ordered, Entry::is_freed).await {
             tracing::warn!(lowest_priority, ?period, "not all Pods ended in time");
         }

@@ -84,9 +84,9 @@ pub(crate) fn will_restart(pod: &Pod, container: &Container, record: &ContainerR
 
 impl Waiting {
     /// A container whose Pod begins again.
-    pub(crate) fn restarting_all(now: Timestamp) -> Self {
+    pub(crate) fn restarting_all(until: Timestamp) -> Self {
         let (reason, message) = (RESTARTING_ALL.to_owned(), RESTARTING_ALL_MESSAGE.to_owned());
-        Self { reason, message, until: now, backs_off_at: None }
+        Self { reason, message, until, backs_off_at: None }
     }
 }
 

@@ -34,7 +34,7 @@ impl RuntimeContainer {
     }
 }
 
-/// The record, and the containers to remove: incomplete ones, and those that a newer instance replaced.
+/// The record at a time of the wall clock, and the containers to remove: incomplete ones, and those that a newer instance replaced.
 pub(crate) fn adopt(pod: &Pod, found: Vec<RuntimeContainer>, now: Timestamp) -> (PodRecord, Vec<RuntimeContainer>) {
     let mut pod_record = PodRecord::new(pod, now);
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
@@ -75,7 +75,7 @@ pub(crate) fn adopt(pod: &Pod, found: Vec<RuntimeContainer>, now: Timestamp) -> 
             None => remember(pod, record, status, now),
         }
         if record.reset {
-            record.waiting = Some(Waiting::restarting_all(now));
+            record.waiting = Some(Waiting::restarting_all(Timestamp::MIN));
         }
     }
     sandbox::adopt(pod, &mut pod_record, pause);

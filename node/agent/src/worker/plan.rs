@@ -1,4 +1,4 @@
-//! The next step of a Pod. Pure: the same Pod, record and time give the same step.
+//! The next step of a Pod. Pure: the same Pod, record and time (of the steady clock) give the same step.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
@@ -282,7 +282,7 @@ fn stop(name: &str) -> Step {
 /// When `activeDeadlineSeconds` is over.
 fn deadline(spec: &PodSpec, pod_record: &PodRecord) -> Option<Timestamp> {
     let seconds = spec.active_deadline_seconds?;
-    pod_record.started_at.checked_add(SignedDuration::from_secs(seconds)).ok()
+    pod_record.active_since.checked_add(SignedDuration::from_secs(seconds)).ok()
 }
 
 /// The deadline for an instance that is stopped now (`ending_since` is when the Pod began

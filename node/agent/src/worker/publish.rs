@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
-
 use super::Worker;
 use crate::node::{Entry, Instance};
 use crate::record::{Clean, SandboxState};
@@ -12,8 +10,8 @@ use crate::status;
 
 impl Worker {
     /// Publishes the running containers and passes the status to its writer.
-    pub(super) fn show(&mut self, now: Timestamp) {
-        let status = Arc::new(status::compute(&self.pod, &self.record, self.node.host(), now));
+    pub(super) fn show(&mut self) {
+        let status = Arc::new(status::compute(&self.pod, &self.record, self.node.host(), api_clock::now()));
         self.measure_first_run(&status);
         let containers = self.record.containers.iter().map(|(name, record)| {
             let running = record.alive().map(|alive| (alive.id.clone(), alive.handler.clone()));

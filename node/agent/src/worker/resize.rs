@@ -36,7 +36,7 @@ impl Worker {
                 (detail, Err(pending))
             }
             None => {
-                let allocated = self.node.directory.allocate(&self.name.uid, &self.wanted, self.node.allocatable(), now);
+                let allocated = self.node.directory.allocate(&self.name.uid, &self.wanted, self.node.allocatable(), api_clock::now());
                 ("insufficient_node_allocatable", allocated)
             }
         };

@@ -22,7 +22,7 @@ const KILL_SETTLES: Duration = Duration::from_secs(10);
 /// `minimumGracePeriodInSeconds`.
 pub(crate) const SIGNAL_HEARD: SignedDuration = SignedDuration::from_secs(2);
 
-/// When an instance must be gone.
+/// When an instance must be gone, by the steady clock.
 pub(crate) struct Deadline {
     /// By its own restart.
     pub(crate) own: Timestamp,
@@ -43,7 +43,7 @@ impl Deadline {
         loop {
             let shared = (*self.of_restart.borrow_and_update()).min(*self.of_pod.borrow_and_update());
             let by = self.own.min(shared).max(least);
-            let wait = Duration::try_from(by.duration_since(api_clock::now())).unwrap_or(Duration::ZERO);
+            let wait = Duration::try_from(by.duration_since(api_clock::steady())).unwrap_or(Duration::ZERO);
             tokio::select! {
                 done = &mut work => return Some(done),
                 () = tokio::time::sleep(wait) => return None,
@@ -85,7 +85,7 @@ impl Effects {
             result = Err(error);
         }
         let heard = if deadline.at_once { SignedDuration::ZERO } else { SIGNAL_HEARD };
-        let least = api_clock::now().checked_add(heard).unwrap_or(Timestamp::MAX);
+        let least = api_clock::steady().checked_add(heard).unwrap_or(Timestamp::MAX);
         if deadline.bound(least, runtime.wait(&alive.id)).await.is_some() {
             return result;
         }

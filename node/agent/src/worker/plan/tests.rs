@@ -343,6 +343,9 @@ fn deadlines() {
     let soon = pod(json!({"activeDeadlineSeconds": 107, "terminationGracePeriodSeconds": 7}), json!({}));
     assert_eq!(plan(&late, &pod_record(&late, "base a=run b=run"), at(NOW)), Step::Expire);
     assert_eq!(plan(&soon, &pod_record(&soon, "base a=run b=run"), at(NOW)), Step::Wait(Some(at(NOW + 7))));
+    // The wall clock went back by an hour before the Pod began.
+    let set_back = PodRecord { started_at: at(NOW - 3_700), ..pod_record(&soon, "base a=run b=run") };
+    assert_eq!(plan(&soon, &set_back, at(NOW)), Step::Wait(Some(at(NOW + 7))));
     let mut ending = pod_record(&soon, "base a=run b=run");
     ending.ending_since = Some(at(NOW - 2));
     assert_eq!(kill_deadline(&soon, &ending, at(NOW)), at(NOW + 5));

@@ -1,0 +1,55 @@
+//! The machine's clock is set while Pods run.
+
+use tests::eventually;
+use tests::machine::Machine;
+
+use super::LIMITED;
+
+/// A Pod whose container ends at once, again and again.
+const LOOPS: &str = "loops";
+
+/// The clock is set forward and back by an hour: what runs goes on, the node stays ready, and new Pods start. Returns how often the
+/// container of [`LOOPS`] had been restarted just after the clock went back.
+pub(super) fn jumps(machine: &mut Machine) -> u64 {
+    let status = |machine: &Machine, pod: &str| machine.kubectl().field(&format!("pod/{pod}"), "/status/containerStatuses");
+    let before = ["linux", "wasm"].map(|pod| status(machine, pod));
+    start(machine, LOOPS, "job", "args: ['5']");
+    let mut restarts = 0;
+    for (name, seconds) in [("later", 3_600), ("earlier", -3_600)] {
+        if seconds < 0 {
+            machine.kubectl().until(&format!("pod/{LOOPS}"), "/status/containerStatuses/0/state/waiting/reason", "CrashLoopBackOff");
+        }
+        machine.run(&format!("date -s @$(($(date +%s) + {seconds}))")).ok();
+        restarts = restarts_of_loops(machine);
+        start(machine, name, "web", "");
+        machine.kubectl().until_ready(name);
+        // The Lease of the node was renewed, and seen, by the new time.
+        let renewed = machine.kubectl().ok("get lease -n kube-node-lease -o jsonpath={.items[0].spec.renewTime}");
+        eventually("the node renews its Lease", || {
+            let again = machine.kubectl().ok("get lease -n kube-node-lease -o jsonpath={.items[0].spec.renewTime}");
+            if again == renewed { Err(again) } else { Ok(()) }
+        });
+        machine.kubectl().ok("wait --for=condition=Ready node --all --timeout=60s");
+        machine.kubectl().ok(&format!("delete pod {name} --timeout=240s"));
+    }
+    assert_eq!(["linux", "wasm"].map(|pod| status(machine, pod)), before);
+    restarts
+}
+
+/// A back-off that had begun when the clock went back by an hour lasts as long as it would have without that.
+pub(super) fn until_restarted(machine: &Machine, restarts: u64) {
+    eventually("the container is restarted after its back-off", || {
+        let now = restarts_of_loops(machine);
+        if now > restarts { Ok(()) } else { Err(machine.kubectl().ok(&format!("describe pod {LOOPS}"))) }
+    });
+    machine.kubectl().ok(&format!("delete pod {LOOPS} --timeout=240s"));
+}
+
+fn start(machine: &Machine, name: &str, image: &str, command: &str) {
+    let pod = LIMITED.replace("NAME", name).replace("RUNTIME", "wasmtime").replace("IMAGE", image).replace("COMMAND", command);
+    machine.kubectl().apply(&pod).ok();
+}
+
+fn restarts_of_loops(machine: &Machine) -> u64 {
+    machine.kubectl().field(&format!("pod/{LOOPS}"), "/status/containerStatuses/0/restartCount").as_u64().unwrap_or(0)
+}
