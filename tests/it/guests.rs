@@ -81,12 +81,12 @@ fn guests_get_what_they_are_made_for() {
     sockets::import(&import);
     let (files, server) = (module(FILES), components::http());
     import("files", &files);
-    let images: [(&str, &[(&str, &[u8])]); 2] =
-        [("image", &[("run", &files[..])]), ("server", &[("run", &server[..]), ("exits", &exits[..])])];
-    for (name, programs) in images {
+    let import_with_files = |name: &str, programs: &[(&str, &[u8])]| {
         let image = image_with_files(work.path(), name, programs);
         cluster.skiff(&["image", "import", &format!("guests/{name}:v1"), &image.display().to_string()]).ok();
-    }
+    };
+    import_with_files("image", &[("run", &files)]);
+    import_with_files("server", &[("run", &server), ("exits", &exits)]);
 
     let servers = servers::Servers::start(&cluster, &kubectl);
     exit_codes_of_components_arrive(&kubectl);
@@ -157,14 +157,14 @@ pub fn pod(name: &str, image: &str, annotations: Value, container: Value) -> Val
     })
 }
 
-/// Waits until the Pod's container has ended with that code; returns its log.
+/// Waits until the Pod has ended, its container `main` with that code; returns the log of that container.
 #[track_caller]
 pub fn ends_with(kubectl: &Kubectl<'_>, name: &str, code: i32) -> String {
     let object = format!("pod/{name}");
     kubectl.until(&object, "/status/phase", if code == 0 { "Succeeded" } else { "Failed" });
-    let ended = kubectl.field(&object, "/status/containerStatuses/0/state/terminated");
-    let log = kubectl.ok(&format!("logs {name}"));
-    assert_eq!(ended["exitCode"], code, "{name}: {ended} {log}");
+    let status = kubectl.container(name, "main");
+    let log = kubectl.ok(&format!("logs {name} -c main"));
+    assert_eq!(status["state"]["terminated"]["exitCode"], code, "{name}: {status} {log}");
     log
 }
 

@@ -77,7 +77,7 @@ enum Chore {
     /// Cut the power of a whole machine repeatedly under load, and kill an agent at every step of the lives of Pods. Check what is lost or
     /// left behind.
     Soak {
-        /// Number of cuts; the tests make two.
+        /// Number of cuts; the tests make one.
         #[arg(long, default_value_t = 20)]
         rounds: u32,
         /// Seed of the moments of the cuts; a failure prints its seed.
