@@ -2,6 +2,7 @@
 //! imports, so that an unknown import is an error at pull time.
 
 mod config;
+mod environment;
 mod keyvalue;
 mod logging;
 
@@ -50,10 +51,14 @@ pub struct ComponentHost {
     pub limits: Limits,
 }
 
-/// What is behind `wasi:config`, `wasi:keyvalue` and `wasi:logging`: one for all instances of a container.
+/// What is behind `wasi:cli/environment`, `wasi:config`, `wasi:keyvalue` and `wasi:logging`: one for all instances of a container.
 pub struct Interfaces {
     /// The container's environment.
-    pub variables: Vec<(String, String)>,
+    pub variables: Arc<[(String, String)]>,
+    /// The container's args.
+    pub args: Arc<[String]>,
+    /// The container's working directory, if it is not `/`.
+    pub working_dir: Option<Arc<str>>,
     /// The container's store.
     pub keyvalue: KeyValue,
     /// Writes lines to the container's log.
@@ -93,5 +98,6 @@ pub fn component_linker(engine: &Engine, abi: Abi, keyvalue: KeyValueBackend) ->
         wasmtime_wasi::p3::add_to_linker(&mut linker)?;
         wasmtime_wasi_http::p3::add_to_linker(&mut linker)?;
     }
+    environment::add_to_linker(&mut linker, abi)?;
     Ok(linker)
 }

@@ -4,13 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::HeaderName;
 use http::uri::{Authority, Scheme};
 use http_body_util::BodyExt as _;
 use hyper::client::conn::http1;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use wasmtime_wasi_http::io::TokioIo;
-use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
+use wasmtime_wasi_http::{DEFAULT_FORBIDDEN_HEADERS, Error, ForbiddenHeaderFilter, RequestOptions, WasiBody, WasiHttpHooks};
 
 use crate::outbound::Outbound;
 
@@ -20,8 +21,17 @@ const HTTP_PORT: u16 = 80;
 /// How long each step may take when the guest sets no limit, as in wasmtime.
 const STEP_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// The most bytes of a body of WASI 0.3 that the host copies and holds until they are sent.
+/// The most bytes of a body that the host copies at once and holds until they are sent.
 const BODY_CHUNK_LEN: usize = 64 << 10;
+/// The chunks of a body of WASI 0.2 that a guest may write before one of them is sent: by wasmtime's defaults two, of a MiB each. A short
+/// answer is then complete when the guest has run once, and is sent at once.
+const BODY_CHUNKS_MAX: usize = 8;
+/// The chunks for which wasmtime adds room by itself.
+const BODY_CHUNKS_ADDED: usize = 1;
+
+/// The headers that a guest neither sees nor sends, which are those of wasmtime. The constant itself would be built anew at each look, and
+/// there is one for each header of a request.
+static FORBIDDEN_HEADERS: [HeaderName; 9] = DEFAULT_FORBIDDEN_HEADERS;
 
 /// Ends when the connection behind a response has ended.
 type Connection = Box<dyn Future<Output = Result<(), Error>> + Send>;
@@ -31,6 +41,22 @@ type Sent = Result<(http::Response<WasiBody>, Connection), Error>;
 pub struct Outgoing(pub Option<Arc<Outbound>>);
 
 impl WasiHttpHooks for Outgoing {
+    fn is_forbidden_header(&mut self, name: &HeaderName) -> bool {
+        FORBIDDEN_HEADERS.contains(name)
+    }
+
+    fn forbidden_header_filter(&mut self) -> ForbiddenHeaderFilter {
+        Arc::new(|name| FORBIDDEN_HEADERS.contains(name))
+    }
+
+    fn p2_outgoing_body_chunk_size(&mut self) -> usize {
+        BODY_CHUNK_LEN
+    }
+
+    fn p2_outgoing_body_buffer_chunks(&mut self) -> usize {
+        BODY_CHUNKS_MAX - BODY_CHUNKS_ADDED
+    }
+
     fn p3_outgoing_body_chunk_size(&mut self) -> usize {
         BODY_CHUNK_LEN
     }

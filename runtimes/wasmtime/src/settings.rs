@@ -114,6 +114,9 @@ pub fn pooled_config(settings: &CodeSettings, abi: Abi, concurrency: u32) -> Con
         Abi::Sync => 1,
         Abi::Async => ASYNC_STACKS_MAX,
     };
+    // Without `pagemap_scan`: it finds no page that is swapped out or that the kernel moves at that moment, so that the next request would
+    // read what this one wrote there (wasmtime 48, https://github.com/bytecodealliance/wasmtime/pull/14357). And without batches of slots
+    // to reset: they would take turns, instead of the one whose memory is in the CPU's cache.
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(instances)
         .total_core_instances(instances * 8)

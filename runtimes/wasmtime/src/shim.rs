@@ -30,6 +30,7 @@ mod stdio;
 mod streams;
 mod terminal;
 mod ticker;
+mod timer;
 mod workers;
 
 use std::ffi::OsString;
@@ -171,7 +172,7 @@ fn prepare(channel: &Channel) -> Result<Container, Failure> {
     // A thread has no more privileges than the process.
     attached.serve_beside()?;
     let (stdio, copying) = stdio_of(log, &attached)?;
-    let guest = Arc::new(Guest::new(spec, preopens, stdio));
+    let guest = Arc::new(Guest::new(spec, &preopens, stdio)?);
     Ok(Container { program, guest, attached, copying, server, records })
 }
 

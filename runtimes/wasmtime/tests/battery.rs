@@ -26,6 +26,8 @@ mod http;
 mod interfaces;
 #[path = "battery/keyvalue.rs"]
 mod keyvalue;
+#[path = "battery/memory.rs"]
+mod memory;
 #[path = "battery/modules.rs"]
 mod modules;
 #[path = "battery/names.rs"]

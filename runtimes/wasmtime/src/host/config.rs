@@ -1,6 +1,8 @@
 //! `wasi:config/store`: a guest reads its container's environment by it, which is where the values of ConfigMaps and Secrets are
 //! (`env`, `envFrom`). It offers nothing that `wasi:cli/environment` does not.
 
+use std::sync::Arc;
+
 use wasmtime::StoreContextMut;
 use wasmtime::component::{ComponentType, Linker, Lower};
 
@@ -43,6 +45,6 @@ fn get(context: Context<'_>, (key,): (String,)) -> Answer<Option<String>> {
     Ok((Ok(variables.iter().find(|(name, _)| *name == key).map(|(_, value)| value.clone())),))
 }
 
-fn get_all(context: Context<'_>, (): ()) -> Answer<Vec<(String, String)>> {
+fn get_all(context: Context<'_>, (): ()) -> Answer<Arc<[(String, String)]>> {
     Ok((Ok(context.data().interfaces.variables.clone()),))
 }

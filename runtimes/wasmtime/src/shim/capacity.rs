@@ -78,6 +78,9 @@ impl Capacity {
 
     /// Whether the request is a probe of the node. Removes the token: the guest must not see it.
     pub fn take_probe(&self, headers: &mut HeaderMap) -> bool {
+        if !headers.contains_key(PROBE_HEADER) {
+            return false;
+        }
         let is_known = headers.get_all(PROBE_HEADER).iter().any(|presented| presented.as_bytes() == self.probe_token.as_bytes());
         while headers.remove(PROBE_HEADER).is_some() {}
         is_known && !self.probe_token.is_empty()

@@ -24,7 +24,7 @@ pub async fn component(engine: &Engine, component: &Component, (kind, abi): (Kin
 
 async fn run_module(engine: &Engine, module: &Module, guest: &Guest) -> wasmtime::Result<i32> {
     let linker = module_linker(engine)?;
-    let mut store = Store::new(engine, ModuleHost { wasi: guest.wasi()?.build_p1(), limits: guest.limits() });
+    let mut store = Store::new(engine, ModuleHost { wasi: guest.module_wasi()?, limits: guest.limits() });
     store.limiter(|host| &mut host.limits);
     guest.set_fuel(&mut store)?;
     stop_at_signal(&mut store)?;

@@ -19,10 +19,11 @@ use tokio::time::{sleep, timeout};
 use wasmtime_wasi_http::WasiBody;
 use wasmtime_wasi_http::io::TokioIo;
 
-use super::http::{Arrival, Server, Timer};
+use super::http::{Arrival, Server};
 use super::idle::ReadingClient;
 use super::serve::Phase;
 use super::streams::{Streams, Unused};
+use super::timer::Timer;
 
 /// What a client of HTTP/2 sends first (RFC 9113, section 3.4). No request of HTTP/1 begins so.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -106,7 +107,7 @@ where
     });
     let mut http = http1::Builder::new();
     let head_timeout = if arrival.is_spare { SPARE_HEAD_TIMEOUT } else { HEAD_TIMEOUT };
-    http.timer(Timer).header_read_timeout(head_timeout).keep_alive(!arrival.is_spare).max_buf_size(HEAD_LEN_MAX);
+    http.timer(Timer::default()).header_read_timeout(head_timeout).keep_alive(!arrival.is_spare).max_buf_size(HEAD_LEN_MAX);
     let serving = http.serve_connection(TokioIo::new(client), service);
     tokio::pin!(serving);
     // How a connection ends is its client's business. What the client has sent is read first.
@@ -134,7 +135,7 @@ where
         }
     });
     let mut http = http2::Builder::new(Tasks);
-    http.timer(Timer).keep_alive_interval(PING_INTERVAL).keep_alive_timeout(PING_TIMEOUT).max_concurrent_streams(STREAMS_MAX);
+    http.timer(Timer::default()).keep_alive_interval(PING_INTERVAL).keep_alive_timeout(PING_TIMEOUT).max_concurrent_streams(STREAMS_MAX);
     http.initial_stream_window_size(WINDOW_LEN).initial_connection_window_size(WINDOW_LEN).max_send_buf_size(SEND_LEN_MAX);
     http.max_header_list_size(u32::try_from(HEAD_LEN_MAX).unwrap_or(u32::MAX));
     let serving = http.serve_connection(TokioIo::new(client), service);

@@ -106,7 +106,7 @@ fn prepare(channel: &Arc<Channel>) -> Result<Further, Failure> {
     let outliving = args.outlives_session.then(|| Outliving { terminal, _outputs: fds.collect() });
     watch(channel.clone(), container, outliving)?;
     let further = match program {
-        Runnable::Guest(program) => Further::Guest(program, Arc::new(Guest::new(spec, preopens, Stdio::Session(session)))),
+        Runnable::Guest(program) => Further::Guest(program, Arc::new(Guest::new(spec, &preopens, Stdio::Session(session))?)),
         Runnable::Builtin(program) => {
             // As its user, which may open less than root.
             let files = Files::open(&preopens, &spec).map_err(Failure::io("opening the container's directories"))?;

@@ -10,8 +10,10 @@ use runtimes_shim::launch::Refusal;
 use runtimes_shim::record::now_ms;
 use wasmtime::component::{Component, ResourceTable};
 use wasmtime::{Engine, Module, Trap};
-use wasmtime_wasi::sockets::SocketAddrUse;
-use wasmtime_wasi::{I32Exit, WasiCtxBuilder};
+use wasmtime_wasi::filesystem::WasiFilesystemCtx;
+use wasmtime_wasi::p1::WasiP1Ctx;
+use wasmtime_wasi::sockets::{SocketAddrUse, WasiSocketsCtx};
+use wasmtime_wasi::{I32Exit, WasiCtx, WasiCtxBuilder, WasiView as _};
 use wasmtime_wasi_http::WasiHttpCtx;
 
 use super::root::Preopen;
@@ -33,6 +35,8 @@ const WASM_PAGE_LEN: u64 = 64 << 10;
 
 /// The highest number of sockets, streams, pollables and the like of one instance.
 const HANDLES_MAX: usize = 65_536;
+/// The handles for which an instance has room at first: those of a short request.
+const HANDLES_AT_FIRST: usize = 8;
 
 /// Mapped machine code.
 pub enum Code {
@@ -99,19 +103,25 @@ pub fn check_memory(code: &Code, spec: &ContainerSpec) -> Result<(), Failure> {
 /// The container as its guests see it.
 pub struct Guest {
     spec: ContainerSpec,
-    preopens: Vec<Preopen>,
     stdio: Stdio,
+    /// The directories, open, as each instance gets them. Clones have the same descriptors.
+    filesystem: WasiFilesystemCtx,
+    /// What each instance may do in the network. Clones have the same check.
+    sockets: WasiSocketsCtx,
     budget: Arc<Budget>,
     interfaces: Arc<Interfaces>,
     outbound: Option<Arc<Outbound>>,
 }
 
 impl Guest {
-    /// The spec, the visible directories, and where output goes and input comes from.
-    pub fn new(mut spec: ContainerSpec, preopens: Vec<Preopen>, stdio: Stdio) -> Self {
+    /// The spec, the visible directories, and where output goes and input comes from. Opens the directories, so the process must have the
+    /// container's user already.
+    pub fn new(mut spec: ContainerSpec, preopens: &[Preopen], stdio: Stdio) -> Result<Self, Failure> {
         let budget = Arc::new(Budget::new(memory_len_max(spec.resources.memory_limit_bytes)));
         let interfaces = Arc::new(Interfaces {
-            variables: std::mem::take(&mut spec.env),
+            variables: std::mem::take(&mut spec.env).into(),
+            args: std::mem::take(&mut spec.args).into(),
+            working_dir: spec.working_dir.to_str().filter(|dir| *dir != "/").map(Arc::from),
             keyvalue: match spec.keyvalue_redis.take() {
                 Some(server) => KeyValue::Redis(Arc::new(Client::new(server, &budget))),
                 None => KeyValue::Memory(Arc::new(Store::new(&budget))),
@@ -119,13 +129,20 @@ impl Guest {
             log: stdio.messages(),
         });
         let outbound = spec.outbound_hosts.take().map(|hosts| Arc::new(Outbound::from(hosts)));
-        Self { spec, preopens, stdio, budget, interfaces, outbound }
+        let mut wasi = prototype(preopens, outbound.as_ref())?;
+        let (filesystem, sockets) = (wasi.filesystem().clone(), wasi.sockets().clone());
+        Ok(Self { spec, stdio, filesystem, sockets, budget, interfaces, outbound })
     }
 
-    /// The state of one instance of a component.
+    /// The state of one instance of a component. Its args and environment are not in `wasi`: they are in the interfaces that all instances
+    /// share.
     pub fn component_host(&self) -> wasmtime::Result<ComponentHost> {
+        let mut wasi = WasiCtxBuilder::new();
+        self.stdio.connect(&mut wasi)?;
+        let mut wasi = wasi.build();
+        self.share_with(&mut wasi);
         Ok(ComponentHost {
-            wasi: self.wasi()?.build(),
+            wasi,
             table: self.table(),
             http: WasiHttpCtx::new(),
             outgoing: Outgoing(self.outbound.clone()),
@@ -134,27 +151,21 @@ impl Guest {
         })
     }
 
-    /// WASI for one instance. File access runs on helper threads, also for a single guest: where blocking is allowed,
-    /// wasmtime-wasi sleeps in the kernel too, and no signal ends that.
-    pub fn wasi(&self) -> wasmtime::Result<WasiCtxBuilder> {
+    /// WASI for the instance of a preview 1 module.
+    pub fn module_wasi(&self) -> wasmtime::Result<WasiP1Ctx> {
         let mut wasi = WasiCtxBuilder::new();
-        wasi.args(&self.spec.args);
+        wasi.args(&self.interfaces.args);
         wasi.envs(&self.interfaces.variables);
         self.stdio.connect(&mut wasi)?;
-        wasi.inherit_network().allow_ip_name_lookup(true).allow_tcp(true).allow_udp(true);
-        if let Some(outbound) = self.outbound.clone() {
-            wasi.allow_ip_name_lookup(outbound.needs_names());
-            wasi.socket_addr_check(move |address, purpose| check(outbound.clone(), address, purpose));
-        }
-        for preopen in &self.preopens {
-            wasi.preopened_dir(&preopen.dir, &preopen.name, preopen.permissions)?;
-        }
-        if self.spec.working_dir.as_os_str() != "/"
-            && let Some(dir) = self.spec.working_dir.to_str()
-        {
-            wasi.initial_cwd(dir);
-        }
+        let mut wasi = wasi.build_p1();
+        self.share_with(wasi.ctx().ctx);
         Ok(wasi)
+    }
+
+    /// Gives an instance the directories and the network.
+    fn share_with(&self, wasi: &mut WasiCtx) {
+        *wasi.filesystem() = self.filesystem.clone();
+        *wasi.sockets() = self.sockets.clone();
     }
 
     /// What is behind `wasi:keyvalue`.
@@ -202,7 +213,7 @@ impl Guest {
 
     /// The handles of one instance.
     fn table(&self) -> ResourceTable {
-        let mut table = ResourceTable::new();
+        let mut table = ResourceTable::with_capacity(HANDLES_AT_FIRST);
         table.set_max_capacity(HANDLES_MAX);
         table
     }
@@ -211,6 +222,22 @@ impl Guest {
     pub fn say(&self, text: &str) {
         self.stdio.messages()(text);
     }
+}
+
+/// The directories and the network of all instances, and nothing of a single one. File access runs on helper threads, also for a single
+/// guest: where blocking is allowed, wasmtime-wasi sleeps in the kernel too, and no signal ends that.
+fn prototype(preopens: &[Preopen], outbound: Option<&Arc<Outbound>>) -> Result<WasiCtx, Failure> {
+    let mut wasi = WasiCtxBuilder::new();
+    wasi.inherit_network().allow_ip_name_lookup(true).allow_tcp(true).allow_udp(true);
+    if let Some(outbound) = outbound.cloned() {
+        wasi.allow_ip_name_lookup(outbound.needs_names());
+        wasi.socket_addr_check(move |address, purpose| check(outbound.clone(), address, purpose));
+    }
+    for preopen in preopens {
+        let opened = wasi.preopened_dir(&preopen.dir, &preopen.name, preopen.permissions);
+        opened.map_err(Failure::io(format!("opening the container's directory {}", preopen.name)))?;
+    }
+    Ok(wasi.build())
 }
 
 type Allowed = Pin<Box<dyn Future<Output = bool> + Send + Sync>>;

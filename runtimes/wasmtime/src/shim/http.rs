@@ -3,14 +3,12 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::{BodyExt as _, Empty, Full, Limited};
 use hyper::body::{Body as _, Incoming};
 use parking_lot::Mutex;
 use runtimes_shim::requests::{InFlight, RequestCounters};
@@ -27,7 +25,7 @@ use super::idle::{IdleBody, Writer};
 use super::instances::{Instances, Reusable};
 use super::leaving::PortUse;
 use super::ticker::Ticker;
-use super::workers::Workers;
+use super::workers::{Begun, Workers};
 
 /// The largest request body. Bodies are streamed; this limits what a client can make a guest read.
 const BODY_LEN_MAX: usize = 1 << 30;
@@ -141,15 +139,24 @@ impl Server {
             Ok(instance) => instance,
             Err(busy) => return Ok(self.reject(busy, is_probe)),
         };
-        let (send, receive) = oneshot::channel();
+        let (send, mut receive) = oneshot::channel();
         let progress = Arc::<Progress>::default();
         let reply = Reply::new(send, progress.clone());
-        let running = self.workers.run(self.clone().run_in_time(request.map(limited), reply, progress.clone(), instance), is_probe);
-        // When the client disconnects before the answer, or the time is over, the guest is dropped.
-        let guest = AbortOnDrop(Some(running.abort_handle()));
-        let Ok(answer) = timeout(self.answer_timeout, receive).await else {
-            self.say("the guest did not answer in time");
-            return Ok(plain(StatusCode::GATEWAY_TIMEOUT, "the guest did not answer in time\n"));
+        let running = Box::pin(self.clone().run_in_time(request.map(limited), reply, progress.clone(), instance));
+        let (answer, guest) = match self.workers.begin(running, is_probe).await {
+            Begun::Ended(ended) => (receive.try_recv().map_err(|_| ended), AbortOnDrop(None)),
+            Begun::Running(running) => {
+                // When the client disconnects before the answer, or the time is over, the guest is dropped.
+                let guest = AbortOnDrop(Some(running.abort_handle()));
+                let Ok(answer) = timeout(self.answer_timeout, receive).await else {
+                    self.say("the guest did not answer in time");
+                    return Ok(plain(StatusCode::GATEWAY_TIMEOUT, "the guest did not answer in time\n"));
+                };
+                match answer {
+                    Ok(answer) => (Ok(answer), guest),
+                    Err(_) => (Err(running.await.unwrap_or_else(|error| Err(wasmtime::Error::new(error)))), guest),
+                }
+            }
         };
         let problem = match answer {
             // From here on the guest streams its body, or does its remaining work.
@@ -158,11 +165,8 @@ impl Server {
                 guest.release();
                 format!("the guest answered with an error: {error}")
             }
-            Err(_) => match running.await {
-                Ok(Ok(())) => "the guest ended without an answer".into(),
-                Ok(Err(error)) => format!("{error:?}"),
-                Err(error) => error.to_string(),
-            },
+            Err(Ok(())) => "the guest ended without an answer".into(),
+            Err(Err(error)) => format!("{error:?}"),
         };
         self.say(&problem);
         Ok(plain(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n"))
@@ -250,6 +254,9 @@ impl Server {
 }
 
 fn limited(body: Incoming) -> WasiBody {
+    if body.is_end_stream() {
+        return Empty::new().map_err(|never| match never {}).boxed_unsync();
+    }
     let too_long = |_| Error::HttpRequestBodySize(None);
     let body = Limited::new(body, BODY_LEN_MAX).map_err(too_long).boxed_unsync();
     IdleBody::of_client(body, BODY_TIMEOUT).boxed_unsync()
@@ -279,40 +286,3 @@ impl Drop for AbortOnDrop {
         }
     }
 }
-
-/// tokio's clock for hyper.
-#[derive(Clone, Copy, Debug)]
-pub struct Timer;
-
-struct Sleep(Pin<Box<tokio::time::Sleep>>);
-
-impl hyper::rt::Timer for Timer {
-    fn sleep(&self, duration: Duration) -> Pin<Box<dyn hyper::rt::Sleep>> {
-        Box::pin(Sleep(Box::pin(tokio::time::sleep(duration))))
-    }
-
-    fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn hyper::rt::Sleep>> {
-        Box::pin(Sleep(Box::pin(tokio::time::sleep_until(deadline.into()))))
-    }
-
-    fn now(&self) -> Instant {
-        tokio::time::Instant::now().into_std()
-    }
-
-    fn reset(&self, sleep: &mut Pin<Box<dyn hyper::rt::Sleep>>, deadline: Instant) {
-        match sleep.as_mut().downcast_mut_pin::<Sleep>() {
-            Some(mut ours) => ours.0.as_mut().reset(deadline.into()),
-            None => *sleep = self.sleep_until(deadline),
-        }
-    }
-}
-
-impl Future for Sleep {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        self.0.as_mut().poll(context)
-    }
-}
-
-impl hyper::rt::Sleep for Sleep {}

@@ -4,7 +4,7 @@
 //! connections need none: on their thread they wait for one slice at most. Nor do probes, whatever they cost.
 
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -14,6 +14,8 @@ use tokio::sync::Semaphore;
 /// A guest that computed so long without a pause computes for long. It is less than a tick, so that a whole slice counts; guests that need
 /// some milliseconds to start stay below it.
 const LONG: Duration = Duration::from_millis(8);
+/// After a guest that computed so long, other tasks run before its own goes on to the next request.
+const PAUSE_AFTER: Duration = Duration::from_millis(1);
 
 /// The permits. Guests get them in the order in which they wait.
 pub struct Slices(Semaphore);
@@ -23,24 +25,51 @@ impl Slices {
     pub fn new(threads: usize) -> Self {
         Self(Semaphore::new(threads))
     }
+}
 
-    /// The guest, which waits for a permit before each slice but those that follow a short one. One that is urgent never waits.
-    pub async fn share<T>(self: Arc<Self>, guest: impl Future<Output = T>, is_urgent: bool) -> T {
-        let mut guest = pin!(guest);
-        let mut computes_long = false;
+/// A guest that computes in slices.
+pub struct SlicedGuest<F> {
+    guest: Pin<Box<F>>,
+    is_urgent: bool,
+    /// What its last slice took.
+    slice: Duration,
+}
+
+impl<F: Future> SlicedGuest<F> {
+    /// A guest that has not begun. One that is urgent never waits for a permit.
+    pub fn new(guest: Pin<Box<F>>, is_urgent: bool) -> Self {
+        Self { guest, is_urgent, slice: Duration::ZERO }
+    }
+
+    fn computes_long(&self) -> bool {
+        !self.is_urgent && self.slice >= LONG
+    }
+
+    /// Whether other tasks should run before the task of its last slice goes on.
+    pub fn needs_pause(&self) -> bool {
+        self.slice >= PAUSE_AFTER
+    }
+
+    /// Its next slice. When it is the first one, it needs no permit.
+    pub async fn slice(&mut self) -> Poll<F::Output> {
+        poll_fn(|context| {
+            let begun = Instant::now();
+            let polled = self.guest.as_mut().poll(context);
+            self.slice = begun.elapsed();
+            Poll::Ready(polled)
+        })
+        .await
+    }
+
+    /// Its further slices until it ends. It waits for a permit before each slice but those that follow a short one.
+    pub async fn run(mut self, slices: Arc<Slices>) -> F::Output {
         loop {
             // The semaphore is never closed.
-            let permit = if computes_long { self.0.acquire().await.ok() } else { None };
-            let slice = poll_fn(|context| {
-                let begun = Instant::now();
-                let polled = guest.as_mut().poll(context);
-                computes_long = !is_urgent && begun.elapsed() >= LONG;
-                Poll::Ready(polled)
-            });
-            if let Poll::Ready(output) = slice.await {
+            let permit = if self.computes_long() { slices.0.acquire().await.ok() } else { None };
+            if let Poll::Ready(output) = self.slice().await {
                 return output;
             }
-            if computes_long {
+            if self.computes_long() {
                 // Others look for a permit meanwhile: on one thread, none would ever be missing if it ended with the poll. The guest is
                 // polled again whether it was woken or not.
                 yield_once().await;
@@ -60,7 +89,7 @@ async fn woken() {
 }
 
 /// Lets the tasks that are ready be polled before this one is polled again, as a guest does at a tick.
-async fn yield_once() {
+pub(super) async fn yield_once() {
     let mut is_first = true;
     poll_fn(|context| {
         if !std::mem::replace(&mut is_first, false) {
@@ -77,6 +106,10 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
+
+    fn share<F: Future>(slices: &Arc<Slices>, guest: F, is_urgent: bool) -> impl Future<Output = F::Output> + use<F> {
+        SlicedGuest::new(Box::pin(guest), is_urgent).run(slices.clone())
+    }
 
     /// Computes for `slice` and yields, again and again.
     async fn compute(slice: Duration, slices: usize) {
@@ -102,7 +135,7 @@ mod tests {
         const LONG_GUESTS: u32 = 20;
         let slices = Arc::new(Slices::new(1));
         let computed = Arc::new(AtomicU32::new(0));
-        let long = || tokio::spawn(slices.clone().share(compute_counted(computed.clone()), false));
+        let long = || tokio::spawn(share(&slices, compute_counted(computed.clone()), false));
         let long: Vec<_> = (0..LONG_GUESTS).map(|_| long()).collect();
         // Each has had its first slice: the runtime polls the tasks in turn.
         while computed.load(Ordering::Relaxed) < LONG_GUESTS * 2 {
@@ -111,7 +144,7 @@ mod tests {
         // A short one, and one that is urgent.
         for (slice, is_urgent) in [(Duration::ZERO, false), (LONG, true)] {
             let before = computed.load(Ordering::Relaxed);
-            tokio::spawn(slices.clone().share(compute(slice, 10), is_urgent)).await.unwrap();
+            tokio::spawn(share(&slices, compute(slice, 10), is_urgent)).await.unwrap();
             let passed_by = computed.load(Ordering::Relaxed) - before;
             // Without permits each of its ten steps waits for all of them: two hundred slices. With permits each step waits for one, and
             // for all of them if the machine takes the thread away in the middle of a short step.
@@ -123,7 +156,7 @@ mod tests {
     #[tokio::test]
     async fn guests_that_compute_for_long_all_end() {
         let slices = Arc::new(Slices::new(1));
-        let long: Vec<_> = (0..8).map(|_| tokio::spawn(slices.clone().share(compute(LONG, 5), false))).collect();
+        let long: Vec<_> = (0..8).map(|_| tokio::spawn(share(&slices, compute(LONG, 5), false))).collect();
         for guest in long {
             guest.await.unwrap();
         }
@@ -133,11 +166,11 @@ mod tests {
     #[tokio::test]
     async fn a_guest_that_is_dropped_returns_its_permit() {
         let slices = Arc::new(Slices::new(1));
-        let dropped = tokio::spawn(slices.clone().share(compute(LONG, 1_000), false));
+        let dropped = tokio::spawn(share(&slices, compute(LONG, 1_000), false));
         tokio::time::sleep(LONG * 8).await;
         dropped.abort();
         assert!(dropped.await.unwrap_err().is_cancelled());
-        slices.clone().share(compute(LONG, 3), false).await;
+        share(&slices, compute(LONG, 3), false).await;
         assert_eq!(slices.0.available_permits(), 1);
     }
 }

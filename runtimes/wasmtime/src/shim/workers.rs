@@ -4,8 +4,10 @@
 //! ends; while there is nothing to do, they sleep.
 
 use std::num::NonZero;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::thread;
 
 use parking_lot::Mutex;
@@ -13,7 +15,7 @@ use runtimes_contract::Resources;
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 use tokio::task::JoinHandle;
 
-use super::slices::Slices;
+use super::slices::{SlicedGuest, Slices, yield_once};
 
 /// The most threads of one container: a process has a limit of threads, and the helpers of file access need some of them.
 const THREADS_MAX: usize = 64;
@@ -33,6 +35,14 @@ pub struct Workers {
     on_first: Arc<AtomicUsize>,
     others: Mutex<Option<Handle>>,
     slices: Arc<Slices>,
+}
+
+/// How far a guest is that has begun.
+pub enum Begun<T> {
+    /// It has ended.
+    Ended(T),
+    /// It runs as a task.
+    Running(JoinHandle<T>),
 }
 
 /// A guest on the first thread, until it is dropped.
@@ -59,11 +69,28 @@ impl Workers {
         self.others.lock().clone()
     }
 
-    /// Runs the guest of a request. Called by the connection of the request, on the thread of the connection. One that is urgent waits for
-    /// no guest that computes for long.
-    pub fn run<T: Send + 'static>(&self, guest: impl Future<Output = T> + Send + 'static, is_urgent: bool) -> JoinHandle<T> {
+    /// Begins the guest of a request. Called by the connection of the request, on the thread of the connection. The task of the connection
+    /// has nothing else to do: it runs the guest until the guest waits or has computed for a tick, and only then the guest becomes a task
+    /// of its own. One that is urgent waits for no guest that computes for long.
+    pub async fn begin<F>(&self, guest: Pin<Box<F>>, is_urgent: bool) -> Begun<F::Output>
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+    {
         let here = Handle::current();
-        let guest = self.slices.clone().share(guest, is_urgent);
+        let mut guest = SlicedGuest::new(guest, is_urgent);
+        // The first thread sees by a guest that runs when a request arrives that the further threads are needed.
+        let starts_threads = self.threads > 1 && here.runtime_flavor() == RuntimeFlavor::CurrentThread;
+        if !starts_threads && let Poll::Ready(output) = guest.slice().await {
+            // The client may have sent the next request already.
+            if !is_urgent && guest.needs_pause() {
+                yield_once().await;
+            }
+            return Begun::Ended(output);
+        }
+        Begun::Running(self.run(&here, guest.run(self.slices.clone())))
+    }
+
+    fn run<T: Send + 'static>(&self, here: &Handle, guest: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
         if here.runtime_flavor() != RuntimeFlavor::CurrentThread {
             return here.spawn(guest);
         }
@@ -149,6 +176,14 @@ mod tests {
         assert_eq!([of_period(Some(10_000)), of_period(None), of_period(Some(0))], [3, 1, 8]);
     }
 
+    /// The task of a guest that does not end before it becomes one.
+    async fn running<F: Future<Output: Send + 'static> + Send + 'static>(workers: &Workers, guest: F) -> JoinHandle<F::Output> {
+        match workers.begin(Box::pin(guest), false).await {
+            Begun::Running(task) => task,
+            Begun::Ended(_) => panic!("it has ended"),
+        }
+    }
+
     #[test]
     fn further_threads_start_when_a_second_guest_comes() {
         let workers = Workers::with(2);
@@ -160,15 +195,15 @@ mod tests {
                 end.await.unwrap();
                 name()
             };
-            assert_eq!(workers.run(async move { name() }, false).await.unwrap(), here);
+            assert_eq!(running(&workers, async move { name() }).await.await.unwrap(), here);
             assert!(workers.of_connections().is_none(), "one guest after the other needs no further thread");
-            let running = workers.run(guest(first.1), false);
+            let alone = running(&workers, guest(first.1)).await;
             assert!(workers.of_connections().is_none());
-            let beside = workers.run(guest(second.1), false);
+            let beside = running(&workers, guest(second.1)).await;
             assert!(workers.of_connections().is_some());
             first.0.send(()).unwrap();
             second.0.send(()).unwrap();
-            assert_eq!((running.await.unwrap(), beside.await.unwrap()), (here, Some("guests".into())));
+            assert_eq!((alone.await.unwrap(), beside.await.unwrap()), (here, Some("guests".into())));
             assert_eq!(workers.on_first.load(Ordering::Relaxed), 0);
         });
     }
@@ -177,9 +212,32 @@ mod tests {
     fn a_server_of_one_core_has_one_thread() {
         let workers = Workers::with(1);
         first_thread().unwrap().block_on(async {
-            let guests = [false, true].map(|is_urgent| workers.run(std::future::pending::<()>(), is_urgent));
+            let guests = [running(&workers, std::future::pending::<()>()).await, running(&workers, std::future::pending()).await];
             assert!(workers.of_connections().is_none());
             guests.iter().for_each(JoinHandle::abort);
+        });
+    }
+
+    #[test]
+    fn a_guest_that_does_not_wait_needs_no_task() {
+        let ends = async |workers: &Workers| matches!(workers.begin(Box::pin(async { 7 }), false).await, Begun::Ended(7));
+        let (one_core, two_cores) = (Workers::with(1), Workers::with(2));
+        first_thread().unwrap().block_on(async {
+            assert!(ends(&one_core).await);
+            assert!(!ends(&two_cores).await, "a second guest beside it would not be noticed");
+        });
+        let others = Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        assert!(others.block_on(ends(&two_cores)));
+    }
+
+    #[test]
+    fn a_guest_that_waits_in_its_first_slice_becomes_a_task() {
+        let workers = Workers::with(1);
+        first_thread().unwrap().block_on(async {
+            let (send, receive) = tokio::sync::oneshot::channel();
+            let task = running(&workers, receive).await;
+            send.send(7).unwrap();
+            assert_eq!(task.await.unwrap(), Ok(7));
         });
     }
 }

@@ -45,6 +45,24 @@ pub fn counts_own_requests() -> Vec<u8> {
     http_of(&text)
 }
 
+/// The same, which writes `hello` to its stdout at each request and does not end the line.
+pub fn writes_half_a_line() -> Vec<u8> {
+    const BEGINS: &str = "(call $path (local.get $request) (i32.const 0))\n";
+    let writes = "(local.set $output (call $stdout))
+        (call $write (local.get $output) (i32.const 1024) (i32.const 5) (i32.const 128))
+        (call $drop-stream (local.get $output))\n";
+    let mut text = include_str!("../guests/http.wat").to_owned();
+    for (old, new) in [
+        ("(memory (export", "(import \"wasi:cli/stdout@0.2.12\" \"get-stdout\" (func $stdout (result i32))) (memory (export".to_owned()),
+        (BEGINS, format!("{BEGINS} {writes}")),
+    ] {
+        assert!(text.contains(old), "{old}");
+        text = text.replacen(old, &new, 1);
+    }
+    let imports = "http/types@0.2.12 io/streams@0.2.12 cli/stdout@0.2.12";
+    component(wat::parse_str(&text).unwrap(), &world(imports, "http/incoming-handler@0.2.12"))
+}
+
 /// Bytes of a command component that uses wasi:config, wasi:keyvalue in two drafts, and wasi:logging.
 pub fn interfaces() -> Vec<u8> {
     interfaces_of(include_str!("../guests/interfaces.wat"))
@@ -70,6 +88,23 @@ fn interfaces_of(text: &str) -> Vec<u8> {
     let imports = "config/store@0.2.0-rc.1 logging/logging@0.1.0-draft keyvalue/store@0.2.0-draft keyvalue/atomics@0.2.0-draft \
         keyvalue/batch@0.2.0-draft keyvalue/store@0.2.0-draft2 keyvalue/atomics@0.2.0-draft2";
     command(&wat::parse_str(text).unwrap(), imports)
+}
+
+/// Bytes of two command components, of WASI 0.2 and 0.3, that end with 0 if their container has the variable `COLOUR=green` alone, the args
+/// `run --fast` and the working directory `/data`.
+pub fn environments() -> [Vec<u8>; 2] {
+    const CALLBACK: &str = "(func (export \"[callback][async-lift]wasi:cli/run@0.3.0#run\") (param i32 i32 i32) (result i32) unreachable)";
+    let core = |version: &str, initial_cwd: &str, run: &str, callback: &str| {
+        let text = include_str!("../guests/environment.wat").replace("VERSION", version).replace("INITIAL-CWD", initial_cwd);
+        wat::parse_str(text.replace("RUN", run).replace("(;callback;)", callback)).unwrap()
+    };
+    [
+        command(&core("0.2.12", "initial-cwd", "wasi:cli/run@0.2.12#run", ""), "cli/environment@0.2.12"),
+        async_command(
+            &core("0.3.0", "get-initial-cwd", "[async-lift]wasi:cli/run@0.3.0#run", CALLBACK),
+            "cli/environment@0.3.0 cli/exit@0.3.0",
+        ),
+    ]
 }
 
 /// Bytes of a `wasi:http/proxy` component that counts its requests in wasi:keyvalue, and answers with the number or the error.

@@ -14,6 +14,9 @@ use runtimes_contract::{ContainerSpec, ContainerState, HTTP_CONCURRENCY_MAX, Htt
 use crate::components;
 use crate::harness::Wasmtime;
 
+/// CPU limits of servers. With one core alone, the task of a connection begins the guest itself.
+pub const CPU_QUOTAS: [Option<i64>; 2] = [None, Some(100_000)];
+
 /// A network namespace with a loopback interface; deleted at the end.
 pub struct Network(String);
 
@@ -99,6 +102,15 @@ pub fn web_of(harness: &Wasmtime, network: &Network, id: &str, component: &[u8])
     spec
 }
 
+/// The same for each of [`CPU_QUOTAS`].
+fn webs(harness: &Wasmtime, network: &Network) -> [ContainerSpec; 2] {
+    CPU_QUOTAS.map(|cpu_quota_us| {
+        let mut spec = web(harness, network, &format!("web-{}", cpu_quota_us.is_some()));
+        spec.resources.cpu_quota_us = cpu_quota_us;
+        spec
+    })
+}
+
 async fn serve(runtime: &dyn Runtime, spec: &ContainerSpec) {
     runtime.create(spec).await.unwrap();
     runtime.start(&spec.id).await.unwrap();
@@ -152,41 +164,43 @@ async fn without_a_declared_port_it_is_8080_and_a_taken_port_is_named() {
 #[tokio::test]
 async fn a_trap_is_a_500_and_a_line_in_the_log_and_others_go_on() {
     let (harness, network) = (Wasmtime::new(), Network::new("trap"));
-    let spec = web(&harness, &network, "web");
     let runtime = harness.runtime();
-    serve(&*runtime, &spec).await;
-    let answer = network.get("127.0.0.1:8080", "/trap").await.unwrap();
-    assert!(answer.starts_with("HTTP/1.1 500 "), "{answer}");
-    let log = std::fs::read_to_string(&spec.log_path).unwrap();
-    assert!(log.contains("stderr F request failed: ") && log.contains("unreachable"), "{log}");
-    assert!(network.get("127.0.0.1:8080", "/").await.unwrap().contains("hello"));
-    runtime.remove(&spec.id).await.unwrap();
+    for spec in webs(&harness, &network) {
+        serve(&*runtime, &spec).await;
+        let answer = network.get("127.0.0.1:8080", "/trap").await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 500 "), "{answer}");
+        let log = std::fs::read_to_string(&spec.log_path).unwrap();
+        assert!(log.contains("stderr F request failed: ") && log.contains("unreachable"), "{log}");
+        assert!(network.get("127.0.0.1:8080", "/").await.unwrap().contains("hello"));
+        runtime.remove(&spec.id).await.unwrap();
+    }
 }
 
 #[tokio::test]
 async fn spinning_requests_do_not_stop_others() {
     let (harness, network) = (Wasmtime::new(), Network::new("spin"));
-    let spec = web(&harness, &network, "web");
     let runtime = harness.runtime();
-    serve(&*runtime, &spec).await;
-    let spinning = network
-        .inside(|| {
-            let mut streams: Vec<_> = (0..3).map(|_| TcpStream::connect("127.0.0.1:8080").unwrap()).collect();
-            for stream in &mut streams {
-                write!(stream, "GET /spin HTTP/1.1\r\nHost: web\r\n\r\n").unwrap();
-            }
-            streams
-        })
-        .await;
-    for _ in 0..5 {
-        assert!(network.get("127.0.0.1:8080", "/").await.unwrap().contains("hello"));
+    for spec in webs(&harness, &network) {
+        serve(&*runtime, &spec).await;
+        let spinning = network
+            .inside(|| {
+                let mut streams: Vec<_> = (0..3).map(|_| TcpStream::connect("127.0.0.1:8080").unwrap()).collect();
+                for stream in &mut streams {
+                    write!(stream, "GET /spin HTTP/1.1\r\nHost: web\r\n\r\n").unwrap();
+                }
+                streams
+            })
+            .await;
+        for _ in 0..5 {
+            assert!(network.get("127.0.0.1:8080", "/").await.unwrap().contains("hello"));
+        }
+        // Their clients hang up: the guests go too, and SIGTERM finds nothing to wait for.
+        drop(spinning);
+        runtime.signal(&spec.id, 15).await.unwrap();
+        let exit = tokio::time::timeout(Duration::from_secs(20), runtime.wait(&spec.id)).await.unwrap().unwrap();
+        assert_eq!(exit.code, 0, "{exit:?}");
+        runtime.remove(&spec.id).await.unwrap();
     }
-    // Their clients hang up: the guests go too, and SIGTERM finds nothing to wait for.
-    drop(spinning);
-    runtime.signal(&spec.id, 15).await.unwrap();
-    let exit = tokio::time::timeout(Duration::from_secs(20), runtime.wait(&spec.id)).await.unwrap().unwrap();
-    assert_eq!(exit.code, 0, "{exit:?}");
-    runtime.remove(&spec.id).await.unwrap();
 }
 
 /// How many of so many clients at the same time get an answer that is right.
@@ -296,35 +310,36 @@ pub async fn until_counted(runtime: &dyn Runtime, spec: &ContainerSpec, wanted: 
 #[tokio::test]
 async fn requests_are_counted_one_by_one_and_probes_are_not() {
     let (harness, network) = (Wasmtime::new(), Network::new("count"));
-    let mut spec = web(&harness, &network, "web");
-    spec.probe_token = "shown by the node".into();
     let runtime = harness.runtime();
-    runtime.create(&spec).await.unwrap();
-    assert_eq!(runtime.http_requests(&spec.id).await.unwrap(), None, "nothing counts yet");
-    runtime.start(&spec.id).await.unwrap();
-    until_counted(&*runtime, &spec, HttpRequests::default()).await;
-    let spinning = network
-        .inside(|| {
-            // Five requests on one connection; the answer to the last one ends it.
-            let mut stream = connect("127.0.0.1:8080").unwrap();
-            stream.write_all("GET / HTTP/1.1\r\nHost: web\r\n\r\n".repeat(4).as_bytes()).unwrap();
-            request(&mut stream, "/", "").unwrap();
-            let answers = answer(stream).unwrap();
-            assert_eq!(answers.matches("hello from wat").count(), 5, "{answers}");
-            let read = |stream| answer(stream).unwrap();
-            // A probe, and a client that only says to be one.
-            assert!(read(ask("/", "shown by the node")).contains("hello"));
-            assert!(read(ask("/", "a guess")).contains("hello"));
-            assert!(read(ask("/trap", "")).starts_with("HTTP/1.1 500 "));
-            ask("/spin", "")
-        })
-        .await;
-    until_counted(&*runtime, &spec, HttpRequests { received: 8, rejected: 0, in_flight: 1 }).await;
-    // The counters are the shim's: another runtime over the same directory, as after a restart of the agent, reads the same.
-    until_counted(&*harness.runtime(), &spec, HttpRequests { received: 8, rejected: 0, in_flight: 1 }).await;
-    drop(spinning);
-    until_counted(&*runtime, &spec, HttpRequests { received: 8, rejected: 0, in_flight: 0 }).await;
-    runtime.remove(&spec.id).await.unwrap();
+    for mut spec in webs(&harness, &network) {
+        spec.probe_token = "shown by the node".into();
+        runtime.create(&spec).await.unwrap();
+        assert_eq!(runtime.http_requests(&spec.id).await.unwrap(), None, "nothing counts yet");
+        runtime.start(&spec.id).await.unwrap();
+        until_counted(&*runtime, &spec, HttpRequests::default()).await;
+        let spinning = network
+            .inside(|| {
+                // Five requests on one connection; the answer to the last one ends it.
+                let mut stream = connect("127.0.0.1:8080").unwrap();
+                stream.write_all("GET / HTTP/1.1\r\nHost: web\r\n\r\n".repeat(4).as_bytes()).unwrap();
+                request(&mut stream, "/", "").unwrap();
+                let answers = answer(stream).unwrap();
+                assert_eq!(answers.matches("hello from wat").count(), 5, "{answers}");
+                let read = |stream| answer(stream).unwrap();
+                // A probe, and a client that only says to be one.
+                assert!(read(ask("/", "shown by the node")).contains("hello"));
+                assert!(read(ask("/", "a guess")).contains("hello"));
+                assert!(read(ask("/trap", "")).starts_with("HTTP/1.1 500 "));
+                ask("/spin", "")
+            })
+            .await;
+        until_counted(&*runtime, &spec, HttpRequests { received: 8, rejected: 0, in_flight: 1 }).await;
+        // The counters are the shim's: another runtime over the same directory, as after a restart of the agent, reads the same.
+        until_counted(&*harness.runtime(), &spec, HttpRequests { received: 8, rejected: 0, in_flight: 1 }).await;
+        drop(spinning);
+        until_counted(&*runtime, &spec, HttpRequests { received: 8, rejected: 0, in_flight: 0 }).await;
+        runtime.remove(&spec.id).await.unwrap();
+    }
 }
 
 #[tokio::test]
@@ -356,18 +371,35 @@ async fn a_server_handles_as_many_requests_at_once_as_its_spec_says() {
 async fn a_guest_has_the_time_that_the_settings_give_it() {
     let (harness, network) = (Wasmtime::new(), Network::new("time"));
     let runtime = harness.runtime();
-    for (answer_timeout_s, request_timeout_s, status, logged) in [
-        (Some(1), None, "HTTP/1.1 504 ", "request failed: the guest did not answer in time"),
-        (None, Some(1), "HTTP/1.1 500 ", "request failed: the request took too long"),
-    ] {
-        let mut spec = web(&harness, &network, &format!("web-{}", answer_timeout_s.is_some()));
-        spec.http = HttpSettings { answer_timeout_s, request_timeout_s, ..HttpSettings::default() };
-        serve(&*runtime, &spec).await;
-        let answer = network.get("127.0.0.1:8080", "/spin").await.unwrap();
+    let mut servers = Vec::new();
+    for cpu_quota_us in CPU_QUOTAS {
+        for (answer_timeout_s, request_timeout_s, status, logged) in [
+            (Some(1), None, "HTTP/1.1 504 ", "request failed: the guest did not answer in time"),
+            (None, Some(1), "HTTP/1.1 500 ", "request failed: the request took too long"),
+        ] {
+            let port = 8080 + u16::try_from(servers.len()).unwrap();
+            let mut spec = web(&harness, &network, &format!("web{port}"));
+            spec.ports = vec![port];
+            spec.resources.cpu_quota_us = cpu_quota_us;
+            spec.http = HttpSettings { answer_timeout_s, request_timeout_s, ..HttpSettings::default() };
+            serve(&*runtime, &spec).await;
+            servers.push((spec, status, logged));
+        }
+    }
+    // All at the same time, which takes no longer than one of them.
+    let ports: Vec<_> = servers.iter().map(|(spec, ..)| spec.ports[0]).collect();
+    let answers = network
+        .inside(move || {
+            let mut streams: Vec<_> = ports.iter().map(|&port| connect(("127.0.0.1", port)).unwrap()).collect();
+            streams.iter_mut().for_each(|stream| request(stream, "/spin", "").unwrap());
+            streams.into_iter().map(|stream| answer(stream).unwrap()).collect::<Vec<_>>()
+        })
+        .await;
+    for ((spec, status, logged), answer) in servers.iter().zip(answers) {
         assert!(answer.starts_with(status), "{answer}");
         let log = std::fs::read_to_string(&spec.log_path).unwrap();
         assert!(log.contains(logged), "{log}");
-        until_counted(&*runtime, &spec, HttpRequests { received: 1, rejected: 0, in_flight: 0 }).await;
+        until_counted(&*runtime, spec, HttpRequests { received: 1, rejected: 0, in_flight: 0 }).await;
         runtime.remove(&spec.id).await.unwrap();
     }
 }
@@ -386,86 +418,39 @@ async fn a_server_starts_with_every_bound() {
 }
 
 #[tokio::test]
-async fn a_server_does_not_start_with_less_memory_than_its_guest_begins_with() {
-    let (harness, network) = (Wasmtime::new(), Network::new("memory"));
-    let runtime = harness.runtime();
-    let large = components::http_with_pages(16 * 48);
-    for (mib, starts) in [(51, false), (52, true)] {
-        let mut spec = web_of(&harness, &network, &format!("web{mib}"), &large);
-        spec.resources.memory_limit_bytes = Some(mib << 20);
-        runtime.create(&spec).await.unwrap();
-        let started = runtime.start(&spec.id).await;
-        if starts {
-            started.unwrap();
-            assert!(network.get("127.0.0.1:8080", "/").await.unwrap().contains("hello"));
-        } else {
-            let error = started.unwrap_err();
-            assert!(matches!(&error, RuntimeError::Start(_)), "{error:?}");
-            let wanted = "the memory limit is too low: the WebAssembly begins with 49152 KiB of memory, and of the limit of 52224 KiB it may \
-                          have 48128 KiB";
-            assert_eq!(error.to_string(), wanted);
-        }
-        runtime.remove(&spec.id).await.unwrap();
-    }
-}
-
-#[tokio::test]
-async fn a_server_whose_guest_is_too_large_for_the_pool_starts_without() {
-    let (harness, network) = (Wasmtime::new(), Network::new("large"));
-    let runtime = harness.runtime();
-    // A mebibyte more than a memory of the pool may have.
-    let large = components::http_with_pages(16 * 1025);
-    for pooling in [None, Some(false)] {
-        let mut spec = web_of(&harness, &network, &format!("web-{}", pooling.is_some()), &large);
-        spec.http.pooling = pooling;
-        runtime.create(&spec).await.unwrap();
-        let started = runtime.start(&spec.id).await;
-        if pooling == Some(false) {
-            started.unwrap();
-            assert!(network.get("127.0.0.1:8080", "/").await.unwrap().contains("hello"));
-        } else {
-            let error = started.unwrap_err();
-            assert!(matches!(&error, RuntimeError::Start(_)), "{error:?}");
-            let wanted = "with the annotation wasm.skiff.internal/http-pooling: \"false\" it has no pool: ";
-            assert!(error.to_string().contains(wanted), "{error}");
-        }
-        runtime.remove(&spec.id).await.unwrap();
-    }
-}
-
-#[tokio::test]
 async fn a_server_that_stops_answers_the_requests_that_it_has() {
     let (harness, network) = (Wasmtime::new(), Network::new("drain"));
-    let spec = web(&harness, &network, "web");
     let runtime = harness.runtime();
-    serve(&*runtime, &spec).await;
-    // The guest has a request whose body comes after the signal. A second connection is open and has no request.
-    let (mut begun, idle) = network
-        .inside(|| {
-            let mut begun = TcpStream::connect("127.0.0.1:8080").unwrap();
-            begun.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-            write!(begun, "POST /wait HTTP/1.1\r\nHost: web\r\nContent-Length: 2\r\n\r\n").unwrap();
-            let idle = TcpStream::connect("127.0.0.1:8080").unwrap();
-            idle.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-            (begun, idle)
-        })
-        .await;
-    until_received(&*runtime, &spec, 1).await;
-    runtime.signal(&spec.id, 15).await.unwrap();
-    let answer = tokio::task::spawn_blocking(move || {
-        let mut idle = idle;
-        assert_eq!(idle.read(&mut [0; 1]).unwrap(), 0, "a connection without a request is closed");
-        // No answer was there before.
-        begun.write_all(b"ok").unwrap();
-        let mut answer = String::new();
-        begun.read_to_string(&mut answer).unwrap();
-        answer
-    });
-    let answer = answer.await.unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains("hello from wat\n"), "{answer}");
-    let exit = tokio::time::timeout(Duration::from_secs(20), runtime.wait(&spec.id)).await.unwrap().unwrap();
-    assert_eq!((exit.code, exit.signal), (0, None), "{exit:?}");
-    runtime.remove(&spec.id).await.unwrap();
+    for spec in webs(&harness, &network) {
+        serve(&*runtime, &spec).await;
+        // The guest has a request whose body comes after the signal. A second connection is open and has no request.
+        let (mut begun, idle) = network
+            .inside(|| {
+                let mut begun = TcpStream::connect("127.0.0.1:8080").unwrap();
+                begun.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+                write!(begun, "POST /wait HTTP/1.1\r\nHost: web\r\nContent-Length: 2\r\n\r\n").unwrap();
+                let idle = TcpStream::connect("127.0.0.1:8080").unwrap();
+                idle.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+                (begun, idle)
+            })
+            .await;
+        until_received(&*runtime, &spec, 1).await;
+        runtime.signal(&spec.id, 15).await.unwrap();
+        let answer = tokio::task::spawn_blocking(move || {
+            let mut idle = idle;
+            assert_eq!(idle.read(&mut [0; 1]).unwrap(), 0, "a connection without a request is closed");
+            // No answer was there before.
+            begun.write_all(b"ok").unwrap();
+            let mut answer = String::new();
+            begun.read_to_string(&mut answer).unwrap();
+            answer
+        });
+        let answer = answer.await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains("hello from wat\n"), "{answer}");
+        let exit = tokio::time::timeout(Duration::from_secs(20), runtime.wait(&spec.id)).await.unwrap().unwrap();
+        assert_eq!((exit.code, exit.signal), (0, None), "{exit:?}");
+        runtime.remove(&spec.id).await.unwrap();
+    }
 }
 
 pub async fn until_received(runtime: &dyn Runtime, spec: &ContainerSpec, wanted: u64) {

@@ -28,6 +28,19 @@ async fn the_exit_code_of_a_component_is_the_guests() {
 }
 
 #[tokio::test]
+async fn a_component_has_the_environment_the_args_and_the_working_directory_of_its_container() {
+    let harness = Wasmtime::new();
+    for component in components::environments() {
+        let mut spec = spec(&harness, &component);
+        spec.env = vec![("COLOUR".into(), "green".into())];
+        spec.args = vec!["run".into(), "--fast".into()];
+        spec.working_dir = "/data".into();
+        let (exit, log) = run(&harness, &spec).await;
+        assert_eq!(exit.code, 0, "the step that went wrong; {log}");
+    }
+}
+
+#[tokio::test]
 async fn a_component_uses_config_keyvalue_and_logging() {
     let harness = Wasmtime::new();
     let mut spec = spec(&harness, &components::interfaces());

@@ -71,7 +71,7 @@ async fn a_client_of_http_2_that_gives_no_room_for_its_answer_is_disconnected() 
     let used = Arc::new(());
     let mut http = hyper::client::conn::http2::Builder::new(Tasks);
     // The client answers pings, and its windows stay empty.
-    http.timer(Timer).initial_stream_window_size(0);
+    http.timer(Timer::default()).initial_stream_window_size(0);
     let (mut sender, connection) = http.handshake(TokioIo::new(connect(&used, false))).await.unwrap();
     let (begun, connection) = (Instant::now(), tokio::spawn(connection));
     let request = Request::get("http://web/").body(Empty::<Bytes>::new()).unwrap();
