@@ -75,6 +75,12 @@ pub fn beside(name: &str) -> anyhow::Result<PathBuf> {
     bail!("{} is missing: it is built by `cargo xtask build` and belongs beside {}", path.display(), here.display())
 }
 
+/// Whether this process runs in a container, by the variable that containerd looks at. LXC, Podman, systemd-nspawn and Docker's script for
+/// Docker in Docker give it to the first process of a container.
+pub fn in_container() -> bool {
+    std::env::var_os("container").is_some_and(|manager| !manager.is_empty())
+}
+
 /// A program on the PATH, or its bare name if it is not there: the caller's error then shows the name.
 pub fn on_path(name: &str) -> PathBuf {
     let dirs = std::env::var_os("PATH").unwrap_or_default();

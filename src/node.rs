@@ -167,6 +167,7 @@ pub fn agent_config(settings: &NodeSettings, serving: Option<watch::Receiver<Ser
     config.pod_pids_max = settings.options.pod_max_pids;
     settings.options.cpus.apply(&mut config)?;
     config.allowed_unsafe_sysctls.clone_from(&settings.options.allowed_unsafe_sysctls);
+    config.app_armor.in_container = host::in_container();
     config.shutdown_grace_periods = settings.options.shutdown.periods()?;
     config.device_plugin_dir = settings.options.device_plugin_dir()?;
     settings.options.eviction.apply(&mut config)?;

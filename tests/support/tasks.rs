@@ -43,6 +43,7 @@ pub const OF_UP: &[&str] = &[
     "node-agent/routes",
     "node-agent/registrar",
     "node-agent/housekeeping",
+    "node-agent/qos-classes",
     "node-agent/cpu-manager",
     "node-agent/device-plugins",
     "node-agent/eviction",

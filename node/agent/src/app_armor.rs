@@ -40,7 +40,7 @@ const PARSER_ENDS_WITHIN: Duration = Duration::from_secs(60);
 /// The kubelet's words for a machine whose kernel does not have AppArmor, or has it switched off.
 const NOT_ENABLED: &str = "AppArmor is not enabled on the host";
 
-/// Where the kernel shows AppArmor, and the program that loads profiles.
+/// Where the kernel shows AppArmor, and what loads profiles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppArmorPaths {
     /// The kernel's parameter that begins with `Y` while AppArmor is on.
@@ -49,6 +49,8 @@ pub struct AppArmorPaths {
     pub dir: PathBuf,
     /// `apparmor_parser`, which need not exist.
     pub parser: PathBuf,
+    /// Whether the agent itself runs in a container. As containerd, it loads no profile then: the kernel's profiles are those of the host.
+    pub in_container: bool,
 }
 
 impl Default for AppArmorPaths {
@@ -57,6 +59,7 @@ impl Default for AppArmorPaths {
             enabled: PathBuf::from("/sys/module/apparmor/parameters/enabled"),
             dir: PathBuf::from("/sys/kernel/security/apparmor"),
             parser: PathBuf::from("/sbin/apparmor_parser"),
+            in_container: false,
         }
     }
 }
@@ -65,7 +68,7 @@ impl Default for AppArmorPaths {
 impl AppArmorPaths {
     /// All below one directory.
     pub(crate) fn below(dir: &Path) -> Self {
-        Self { enabled: dir.join("enabled"), dir: dir.join("apparmor"), parser: dir.join("apparmor_parser") }
+        Self { enabled: dir.join("enabled"), dir: dir.join("apparmor"), parser: dir.join("apparmor_parser"), in_container: false }
     }
 }
 
@@ -87,6 +90,11 @@ pub(crate) enum AppArmorError {
          profile there by other means and name it (appArmorProfile type Localhost)", .0.display()
     )]
     NoParser(PathBuf),
+    #[error(
+        "the default AppArmor profile is not loaded, because this node is a container, and its kernel has the profiles of its host: load a \
+         profile on the host and name it (appArmorProfile type Localhost)"
+    )]
+    InContainer,
     #[error("loading the default AppArmor profile: running {}", .parser.display())]
     Parser {
         parser: PathBuf,
@@ -133,20 +141,29 @@ impl AppArmor {
             Choice::Unconfined => Ok(None),
             Choice::Localhost(name) if self.is_loaded(&name)? => Ok(Some(name)),
             Choice::Localhost(name) => Err(AppArmorError::NotFound(name)),
-            Choice::Default if self.paths.parser.exists() => self.load_default().await.map(Some),
-            Choice::Default if requested.is_some() => Err(AppArmorError::NoParser(self.paths.parser.clone())),
-            Choice::Default => {
-                self.notice();
-                Ok(None)
-            }
+            Choice::Default => match self.fault_of_default() {
+                None => self.load_default().await.map(Some),
+                Some(fault) if requested.is_some() => Err(fault),
+                Some(fault) => {
+                    self.notice(&fault);
+                    Ok(None)
+                }
+            },
         }
     }
 
-    /// As containerd, containers that request nothing run on a machine without the parser.
-    fn notice(&self) {
+    /// Why the default profile cannot be loaded here.
+    fn fault_of_default(&self) -> Option<AppArmorError> {
+        if self.paths.in_container {
+            return Some(AppArmorError::InContainer);
+        }
+        (!self.paths.parser.exists()).then(|| AppArmorError::NoParser(self.paths.parser.clone()))
+    }
+
+    /// As with containerd, containers that request nothing run without the default profile where it cannot be loaded.
+    fn notice(&self, fault: &AppArmorError) {
         if !self.has_noticed.swap(true, Ordering::Relaxed) {
-            let parser = self.paths.parser.display();
-            tracing::info!(%parser, "containers without an appArmorProfile run unconfined: install the package apparmor");
+            tracing::info!(%fault, "containers without an appArmorProfile run unconfined");
         }
     }
 

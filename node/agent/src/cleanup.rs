@@ -51,12 +51,9 @@ pub(crate) async fn free_pod(node: &Node, names: &PodName, qos: Option<&str>, fo
         let all = ["Guaranteed", "Burstable", "BestEffort"];
         let paths: Vec<_> =
             all.iter().filter(|one| qos.is_none_or(|qos| qos == **one)).map(|qos| node.layout.pod_cgroup(qos, &names.uid)).collect();
-        let (classes, uid) = (node.qos_classes.clone(), names.uid.clone());
-        let removed = api_tasks::blocking("node-agent/remove-cgroups", move || {
-            paths.iter().try_for_each(|path| cgroups.group(path)?.remove_tree())?;
-            classes.leave(&cgroups, &uid)
-        })
-        .await;
+        let removed =
+            api_tasks::blocking("node-agent/remove-cgroups", move || paths.iter().try_for_each(|path| cgroups.group(path)?.remove_tree()))
+                .await;
         removed.map_err(|_| CleanupError::Interrupted)??;
     }
     if forget_logs && !names.name.is_empty() {

@@ -156,7 +156,7 @@ pub(crate) async fn remove(node: Arc<Node>, uid: String, found: Vec<RuntimeConta
         futures::future::join_all(found.iter().map(|one| stop(&node, one))).await;
         let mut backoff = Backoff::default();
         while let Err(error) = remove_once(&node, &names, &found).await {
-            backoff.next(api_clock::now());
+            backoff.next(api_clock::steady());
             let wait = go_duration(backoff.delay());
             tracing::warn!(
                 pod = %names,

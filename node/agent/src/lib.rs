@@ -117,7 +117,6 @@ use crate::measured::measured;
 use crate::node::{Directory, Node};
 use crate::objects::Objects;
 use crate::pods::{Inputs, Manager};
-use crate::qos_classes::QosClasses;
 use crate::register::Registrar;
 use crate::termination::Termination;
 use crate::user_namespaces::UserNamespaces;
@@ -191,6 +190,9 @@ impl Agent {
 /// The tasks of the node beside its server, its registration and its Pods.
 fn own_tasks(node: &Arc<Node>, health: &Arc<Health>, tasks: &Tasks, cancel: &CancellationToken) {
     tasks.own("node-agent/housekeeping", housekeeping::run(node.clone(), cancel.clone()));
+    if let Some(cgroups) = node.cgroups.clone() {
+        tasks.own("node-agent/qos-classes", qos_classes::run(node.clone(), cgroups, cancel.clone()));
+    }
     if node.cpu_manager.is_some() {
         tasks.own("node-agent/cpu-manager", bind_to_cpus(node.clone(), cancel.clone()));
     }
@@ -383,7 +385,6 @@ fn make_node(
         })?,
         without_user_namespaces: without_user_namespaces(&parts, &layout),
         recursive_read_only: parts.runtimes.iter().all(|runtime| runtime.mounts_recursively_read_only()),
-        qos_classes: Arc::new(QosClasses::new(layout.clone())),
         cgroups,
         layout,
         client,

@@ -16,7 +16,7 @@ use parking_lot::{Mutex, RwLock};
 use runtimes_contract::{ContainerId, Sandbox};
 use runtimes_host::cgroup::Cgroups;
 use sha2::{Digest as _, Sha256};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
 use crate::app_armor::AppArmor;
 use crate::config::Config;
@@ -32,7 +32,6 @@ use crate::machine::{Host, Machine};
 use crate::objects::Objects;
 use crate::parts::Parts;
 use crate::probe_results::ProbeResults;
-use crate::qos_classes::QosClasses;
 use crate::resize::{self, Deferred, Pending};
 use crate::termination::Termination;
 use crate::user_namespaces::UserNamespaces;
@@ -57,8 +56,6 @@ pub(crate) struct Node {
     pub(crate) without_user_namespaces: BTreeMap<&'static str, String>,
     /// `None` when the node runs without cgroups (trials with many nodes on one machine).
     pub(crate) cgroups: Option<Cgroups>,
-    /// The cgroups above those of Pods.
-    pub(crate) qos_classes: Arc<QosClasses>,
     /// The queue of image pulls.
     pub(crate) pulls: FairQueue,
     /// The queue of modules to prepare, and that of those which take long.
@@ -184,6 +181,11 @@ impl Entry {
         self.is_clean && !self.is_active()
     }
 
+    /// Whether what the Pod requests counts in the cgroup of its class: it has been admitted, and has a cgroup or may get one.
+    pub(crate) fn requests_count(&self) -> bool {
+        self.is_active() && !self.is_clean
+    }
+
     /// The entry of an admitted Pod whose worker has not published anything yet.
     pub(crate) fn taken(pod: &Arc<Pod>, is_static: bool) -> Self {
         let status = Arc::new(pod.status.clone().unwrap_or_default());
@@ -218,11 +220,23 @@ pub(crate) struct Directory {
     deferred: Mutex<HashMap<String, Deferred>>,
     /// Whether all Pods that the API has of this node have been here.
     complete: AtomicBool,
+    /// For the writer of the cgroups of the quality of service classes.
+    requests_changed: Notify,
 }
 
 impl Directory {
     pub(crate) fn publish(&self, uid: &str, entry: Entry) {
-        self.entries.write().insert(uid.to_owned(), Arc::new(entry));
+        let entry = Arc::new(entry);
+        let before = self.entries.write().insert(uid.to_owned(), entry.clone());
+        let is_same = |before: &Entry| Arc::ptr_eq(&before.pod, &entry.pod) && before.requests_count() == entry.requests_count();
+        if before.is_none_or(|before| !is_same(&before)) {
+            self.requests_changed.notify_one();
+        }
+    }
+
+    /// Waits until what the Pods request together may be another than when this last returned. For one caller.
+    pub(crate) async fn requests_changed(&self) {
+        self.requests_changed.notified().await;
     }
 
     /// Allocates the resources that a Pod requests if the node has room for them beside the other Pods. One Pod at a time; Pods
@@ -245,6 +259,7 @@ impl Directory {
             && let Some(entry) = entries.get_mut(uid)
         {
             Arc::make_mut(entry).pod = pod.clone();
+            self.requests_changed.notify_one();
         }
         weighed
     }
@@ -257,6 +272,7 @@ impl Directory {
     /// Records that all Pods of the node are known.
     pub(crate) fn completed(&self) {
         self.complete.store(true, Ordering::Release);
+        self.requests_changed.notify_one();
     }
 
     /// Whether something may be weighed beside the other Pods.
@@ -265,7 +281,9 @@ impl Directory {
     }
 
     pub(crate) fn withdraw(&self, uid: &str) {
-        self.entries.write().remove(uid);
+        if self.entries.write().remove(uid).is_some() {
+            self.requests_changed.notify_one();
+        }
         self.content(uid);
     }
 

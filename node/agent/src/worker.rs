@@ -154,7 +154,8 @@ impl Worker {
         cancel: CancellationToken,
     ) -> Box<Self> {
         let Desired { pod: wanted, origin, got_at, gone, .. } = desired.borrow().clone();
-        let active_since = api_clock::as_steady(pod_record.started_at);
+        // A Pod has not started in the future, whatever the clock was set to since.
+        let active_since = api_clock::as_steady(pod_record.started_at).min(api_clock::steady());
         let pod_record = PodRecord { gone: pod_record.gone || gone, active_since, ..pod_record };
         let pod = crate::resize::with_allocation(&wanted, &pod_record.allocation);
         let name = PodName::of(&wanted);

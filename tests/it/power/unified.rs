@@ -48,7 +48,7 @@ spec:
 
 /// A profile of the administrator.
 const PROFILE: &str =
-    "profile it-confined flags=(attach_disconnected) { file, network, capability, umount, signal, ptrace, deny /denied w, }";
+    "profile it-confined flags=(attach_disconnected) { file, network, capability, umount, signal, ptrace, deny /{,**/}denied w, }";
 /// Where the kernel shows AppArmor, and loads profiles.
 const SECURITYFS: &str = "mount -t securityfs securityfs /sys/kernel/security";
 
@@ -104,7 +104,8 @@ fn processes_are_confined(machine: &mut Machine) {
     };
     let sleep = "command: ['sleep', '1000000']";
     machine.kubectl().apply(&named("linux-confined", "it-confined", "runc", "tools", sleep)).ok();
-    machine.kubectl().apply(&named("wasm-confined", "it-confined", "wasmtime", "web", "")).ok();
+    let wasm = named("wasm-confined", "it-confined", "wasmtime", "web", "volumeMounts: [{ name: data, mountPath: /data }]");
+    machine.kubectl().apply(&format!("{wasm}  volumes: [{{ name: data, emptyDir: {{}} }}]\n")).ok();
     machine.kubectl().apply(&named("unloaded", "it-unloaded", "runc", "tools", sleep)).ok();
     for name in ["linux-confined", "wasm-confined"] {
         machine.kubectl().until_ready(name);
@@ -113,10 +114,16 @@ fn processes_are_confined(machine: &mut Machine) {
     machine.kubectl().ok("exec linux-confined -- touch /allowed");
     let refused = machine.kubectl().run(&["exec", "linux-confined", "--", "touch", "/denied"]);
     assert!(!refused.succeeded() && refused.stderr.contains("Permission denied"), "{refused}");
-    for name in ["wasm", "wasm-confined"] {
+    for (name, confined) in [("wasm", "skiff-default (enforce)"), ("wasm-confined", "it-confined (enforce)")] {
         let ip = machine.kubectl().field(&format!("pod/{name}"), "/status/podIP");
         machine.run(&format!("curl -fsS --max-time 60 -o /dev/null http://{}:8080/", ip.as_str().expect("an address"))).ok();
+        // Also the threads that have run the guest.
+        assert_eq!(profile(machine, name), confined);
     }
+    // What is started in a WASM container is a process of its own.
+    machine.kubectl().ok("cp Cargo.toml wasm-confined:/data/allowed");
+    let refused = machine.kubectl().run(&["cp", "Cargo.toml", "wasm-confined:/data/denied"]);
+    assert!(!refused.succeeded() && refused.stderr.contains("tar: denied: Permission denied"), "{refused}");
     eventually("a Pod whose profile is not loaded says so", || {
         let waiting = machine.kubectl().field("pod/unloaded", "/status/containerStatuses/0/state/waiting");
         let words = "apparmor profile not found it-unloaded";
@@ -127,11 +134,11 @@ fn processes_are_confined(machine: &mut Machine) {
     machine.kubectl().ok("delete pod linux-confined wasm-confined unloaded --timeout=240s");
 }
 
-/// The AppArmor profile of the first process of a Pod's container.
+/// The AppArmor profiles of all threads of the first process of a Pod's container, one a line. A thread may end meanwhile.
 fn profile(machine: &mut Machine, pod: &str) -> String {
     let uid = machine.kubectl().field(&format!("pod/{pod}"), "/metadata/uid");
     let processes = format!("/sys/fs/cgroup/skiff/*/*/pod{}/*/cgroup.procs", uid.as_str().expect("a UID"));
-    machine.run(&format!("cat /proc/$(head -n 1 {processes})/attr/apparmor/current")).ok().trim().to_owned()
+    machine.run(&format!("cat /proc/$(head -n 1 {processes})/task/*/attr/apparmor/current 2>/dev/null | sort -u")).ok().trim().to_owned()
 }
 
 /// The second of the machine's two CPUs belongs to one Pod, as long as the Pod exists. The others have no request that would not fit

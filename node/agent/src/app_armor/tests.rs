@@ -165,6 +165,19 @@ async fn without_a_parser_only_what_requests_a_profile_fails() {
 }
 
 #[tokio::test]
+async fn a_node_in_a_container_loads_no_profile() {
+    let mut machine = Machine::new();
+    machine.install("");
+    machine.paths.in_container = true;
+    let app_armor = machine.app_armor();
+    assert_eq!(profile(&app_armor, &pod(Value::Null, json!({}), None)).await, Ok(None));
+    let refused = profile(&app_armor, &pod(json!({"type": "RuntimeDefault"}), json!({}), None)).await.expect_err("refused");
+    assert!(refused.contains("because this node is a container"), "{refused}");
+    assert_eq!(machine.calls(), 0);
+    assert_eq!(profile(&app_armor, &pod(local("own"), json!({}), None)).await, Ok(Some("own".to_owned())), "one of the host");
+}
+
+#[tokio::test]
 async fn a_parser_that_fails_is_cited() {
     let machine = Machine::new();
     machine.install("echo >&2; echo 'Permission denied; attempted to load a profile' >&2; exit 1");

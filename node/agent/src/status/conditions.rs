@@ -1,5 +1,5 @@
 //! The conditions that the node owns, in upstream's words: `PodReadyToStartContainers`, `Initialized`, `ContainersReady`,
-//! `Ready`; those of a resize; `PodScheduled` for Pods that were bound without the scheduler or have changed since. Pure.
+//! `Ready`, `PodScheduled`; those of a resize. Pure.
 
 use api_model::pod_resize::{IN_PROGRESS, PENDING};
 use jiff::Timestamp;
@@ -37,12 +37,8 @@ pub(super) fn conditions(
         condition(pod, "Initialized", initialized, now),
         condition(pod, "Ready", ready, now),
         condition(pod, "ContainersReady", containers_ready, now),
+        condition(pod, "PodScheduled", Ok(None), now),
     ];
-    // The binding has written it, but for the spec of that time.
-    let is_changed = pod.metadata.generation.is_some_and(|generation| generation > 1);
-    if is_changed || reported_condition(pod, "PodScheduled").is_none() {
-        all.push(condition(pod, "PodScheduled", Ok(None), now));
-    }
     // As upstream, with the end and not before it.
     let disruption = pod_record.failure.as_ref().filter(|failure| failure.is_disruption());
     if let Some(failure) = disruption.filter(|_| !pod_record.anything_runs()) {

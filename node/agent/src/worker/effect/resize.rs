@@ -60,12 +60,7 @@ impl Effects {
             },
             Some(cgroups) => {
                 let (pod, began, before) = (self.pod.clone(), Instant::now(), pod_level.clone());
-                let classes = self.node.qos_classes.clone();
-                let set = move || {
-                    let mut resized = limit(&cgroups, &pod_path, &pod, before, targets);
-                    resized.errors.extend(classes.enter(&cgroups, &pod).err().map(ResizeError::from));
-                    resized
-                };
+                let set = move || limit(&cgroups, &pod_path, &pod, before, targets);
                 let interrupted = |_| Resized { instances: Vec::new(), pod_level, errors: vec![ResizeError::Interrupted] };
                 let resized = api_tasks::blocking("node-agent/resize", set).await.unwrap_or_else(interrupted);
                 self.node.kubelet_metrics.resizes.carried_out(began.elapsed(), resized.errors.is_empty());

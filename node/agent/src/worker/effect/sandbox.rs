@@ -179,9 +179,7 @@ impl Effects {
         if self.node.cpu_manager.as_ref().is_some_and(|cpus| cpus.has_exclusive(&PodName::of(&self.pod).uid)) {
             cpus::lift_quota(&mut limits);
         }
-        let (classes, pod) = (self.node.qos_classes.clone(), self.pod.clone());
         let made = api_tasks::blocking("node-agent/make-cgroup", move || {
-            classes.enter(&cgroups, &pod)?;
             let group = cgroups.group(&path)?;
             if adopted { adopt_cgroup(&group, limits, resizes) } else { group.create(&limits) }
         })
