@@ -207,21 +207,22 @@ fn no_descriptor_leads_out(shim: &Shim, outside: &Outside) {
         let known = ["/dev/null", "anon_inode:[eventpoll]", "anon_inode:[eventfd]"].contains(&name.as_str())
             || ["socket:[", "pipe:["].iter().any(|kind| name.starts_with(kind))
             || [".cwasm", "/0.log", "/exit", "/lock"].iter().any(|end| name.ends_with(end))
-            || leads_to_itself(&mut injected, *fd);
+            || leads_to_own_root(&mut injected, *fd);
         assert!(known, "{}: descriptor {fd} is {name}", shim.name);
     }
 }
 
-/// Whether a descriptor is a directory whose `..` is the same directory.
-fn leads_to_itself(injected: &mut Injected, fd: u64) -> bool {
-    let mut inode_of = |path: &str, flags: i32| {
+/// Whether a descriptor is a directory of the container: its root, or one below, such as a volume. Nothing is above its root.
+fn leads_to_own_root(injected: &mut Injected, fd: u64) -> bool {
+    let mut inode_of = |fd: u64, path: &str, flags: i32| {
         let path = injected.text(path);
         let found = path + 2048;
         let answer = injected.call(libc::SYS_newfstatat, &[fd, path, found, flags as u64]);
         (answer == 0).then(|| injected.read(found, 16))
     };
-    let (this, above) = (inode_of("", libc::AT_EMPTY_PATH), inode_of("..", 0));
-    this.is_some() && this == above
+    let above_all = inode_of(fd, &"../".repeat(64), 0);
+    let root = inode_of(i64::from(libc::AT_FDCWD).cast_unsigned(), "/", 0);
+    above_all.is_some() && (above_all == root || above_all == inode_of(fd, "", libc::AT_EMPTY_PATH))
 }
 
 fn nobody_else_is_signalled_or_read(shim: &Shim, victim: &Shim) {
