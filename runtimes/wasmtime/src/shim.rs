@@ -1,6 +1,6 @@
 //! The process that is a WASM container. In order: read what to run, open its mounts, join the Pod's namespaces, leave the node's mounts,
-//! create the engine and map the compiled file, open its ports, build a root of its own, wait until the agent has put it into its cgroup,
-//! give up every privilege and enter its AppArmor profile, send `ready`, run the guest, write the exit record.
+//! create the engine and map the compiled file, open its ports, build a root of its own, wait until the agent has put it into its cgroup
+//! or enter it, give up every privilege and enter its AppArmor profile, send `ready`, run the guest, write the exit record.
 //!
 //! It outlives the agent: after `ready` it needs no other process, and any later agent finds its files (log, pid and exit
 //! records). See [`runtimes_shim::launch`] for the other side.
@@ -74,11 +74,12 @@ impl Failure {
     }
 }
 
-/// The agent's arguments: state directory, the mount namespace to begin with, what to run.
+/// The agent's arguments: state directory, the mount namespace to begin with, what to run, the files of the cgroups to enter.
 struct Args {
     dir: PathBuf,
     empty_mounts: PathBuf,
     program: ProgramArgs,
+    cgroups: Vec<PathBuf>,
 }
 
 /// The agent's arguments about a guest: compiled file, kind, ABI.
@@ -153,6 +154,7 @@ fn prepare(channel: &Channel) -> Result<Container, Failure> {
     root::read_page_size();
     confine::take_oom_score(spec.oom_score_adj).map_err(Failure::io("writing /proc/self/oom_score_adj"))?;
     let profile = confine::Profile::open(&spec)?;
+    let cgroups = confine::OwnCgroups::open(&args.cgroups)?;
     let claim = Claim::open(&args.dir)?;
     let attached = Arc::new(Attached::listen(&args.dir, &spec)?);
     let log = Arc::new(Log::open(&spec.log_path, attached.clone())?);
@@ -167,6 +169,7 @@ fn prepare(channel: &Channel) -> Result<Container, Failure> {
     let server = counters.map(|counters| serve::Endpoint::open(&spec, counters)).transpose()?;
     let preopens = sources.enter(&spec)?;
     channel.wait_for_go().map_err(Failure::io("waiting for the agent"))?;
+    cgroups.enter()?;
     let records = Arc::new(claim.write_pid()?);
     confine::drop_privileges(&spec, profile)?;
     // A thread has no more privileges than the process.
@@ -253,11 +256,11 @@ fn run_program(program: Program, guest: Arc<Guest>, server: Option<serve::Endpoi
 
 fn parse_args() -> Result<Args, Failure> {
     let mut args = std::env::args_os().skip(1);
-    let mut parse = || {
+    let parse = || {
         let (dir, empty_mounts) = (args.next()?.into(), args.next()?.into());
-        Some(Args { dir, empty_mounts, program: ProgramArgs::parse(&mut args)? })
+        Some(Args { dir, empty_mounts, program: ProgramArgs::parse(&mut args)?, cgroups: args.map(PathBuf::from).collect() })
     };
-    let usage = || format!("usage: skiff-shim-wasmtime DIR MOUNTS {}; the node agent starts it", ProgramArgs::USAGE);
+    let usage = || format!("usage: skiff-shim-wasmtime DIR MOUNTS {} [CGROUP...]; the node agent starts it", ProgramArgs::USAGE);
     parse().ok_or_else(|| Failure::new(Refusal::Io, usage()))
 }
 

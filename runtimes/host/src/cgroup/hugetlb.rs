@@ -17,7 +17,7 @@ use super::layout::{Layout, Mode};
 use runtimes_contract::RuntimeError;
 
 /// The controller's name, and the first part of its files' names.
-const CONTROLLER: &str = "hugetlb";
+pub(super) const CONTROLLER: &str = "hugetlb";
 /// The last parts of the limits' names, in a v1 hierarchy and in the unified one.
 const LIMITS_V1: [&str; 2] = ["limit_in_bytes", "rsvd.limit_in_bytes"];
 const LIMITS_UNIFIED: [&str; 2] = ["max", "rsvd.max"];

@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::process::{Child, Command};
 
 use tempfile::TempDir;
@@ -266,4 +267,23 @@ fn oom_counters_of_both_cgroup_versions() {
     assert_eq!(oom_kills("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"), 3);
     assert_eq!(oom_kills("low 0\nhigh 0\nmax 9\noom 1\noom_kill 1\noom_group_kill 0\n"), 1);
     assert_eq!(oom_kills(""), 0);
+}
+
+#[test]
+fn a_thread_enters_the_groups_of_version_1_that_are_there() {
+    let hierarchies =
+        ["memory", "cpu,cpuacct", "pids", "cpuset", "freezer"].map(|names| (names, tempfile::tempdir().expect("a directory")));
+    for (names, root) in &hierarchies {
+        if *names != "cpuset" {
+            std::fs::create_dir_all(root.path().join(CONTAINER)).expect("the container's group");
+        }
+    }
+    let lines: String = hierarchies.iter().map(|(names, root)| mount(root.path(), "cgroup", names)).collect();
+    let layout = Arc::new(Layout::parse(lines.as_bytes(), &|_| String::new()).expect("a layout"));
+    let wanted: BTreeSet<_> = hierarchies.iter().take(3).map(|(_, root)| root.path().join(CONTAINER).join("tasks")).collect();
+    let files = Group::new(layout, CONTAINER).own_thread_files();
+    assert_eq!((files.len(), BTreeSet::from_iter(files)), (3, wanted), "each once, and none of a controller that is not ours");
+
+    let unified = tree("cpu memory pids");
+    assert!(Cgroups::unified_at(unified.path()).group(CONTAINER).expect("a group").own_thread_files().is_empty());
 }
