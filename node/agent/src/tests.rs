@@ -18,6 +18,7 @@ mod node_shutdown;
 mod nodes;
 mod over_https;
 mod preparations;
+mod recorded;
 mod refusals;
 mod requests;
 mod resize;

@@ -1,47 +1,21 @@
 //! Disks that run short: which Pods the node evicts, in which order, how long it gives them, and when it has evicted enough.
 
+use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, Net, eventually};
 
 use super::{DISK_MEGABYTES, POD};
 
 /// Pods with files on the disk. The important one has more than it requests, and the modest one less. The small one has little, but no
 /// priority.
-const WRITERS: &str = r#"
-apiVersion: v1
-kind: Pod
-metadata: {name: patient}
-spec:
-  priorityClassName: important
-  terminationGracePeriodSeconds: 600
-  containers:
-    - name: main
-      image: samples/tools:latest
-      imagePullPolicy: Never
-      command: [sh, -c, "trap 'sleep 4; exit 5' TERM; dd if=/dev/zero of=/f bs=1M count=16; touch /written; while true; do sleep 0.1; done"]
----
-apiVersion: v1
-kind: Pod
-metadata: {name: modest}
-spec:
-  terminationGracePeriodSeconds: 1
-  containers:
-    - name: main
-      image: samples/tools:latest
-      imagePullPolicy: Never
-      command: [sh, -c, "dd if=/dev/zero of=/f bs=1M count=8; touch /written; exec sleep 1000000"]
-      resources: {requests: {ephemeral-storage: 24Mi}}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: small}
-spec:
-  terminationGracePeriodSeconds: 1
-  containers:
-    - name: main
-      image: samples/tools:latest
-      imagePullPolicy: Never
-      command: [sh, -c, "dd if=/dev/zero of=/f bs=1M count=2; touch /written; exec sleep 1000000"]
-"#;
+fn writers() -> Vec<Value> {
+    let written = |megabytes: u32| format!("dd if=/dev/zero of=/f bs=1M count={megabytes}; touch /written");
+    let mut patient = pod("patient", &format!("trap 'sleep 4; exit 5' TERM; {}; while true; do sleep 0.1; done", written(16)));
+    patient["spec"]["priorityClassName"] = json!("important");
+    patient["spec"]["terminationGracePeriodSeconds"] = json!(600);
+    let mut modest = pod("modest", &format!("{}; exec sleep 1000000", written(8)));
+    modest["spec"]["containers"][0]["resources"] = json!({"requests": {"ephemeral-storage": "24Mi"}});
+    vec![patient, modest, pod("small", &format!("{}; exec sleep 1000000", written(2)))]
+}
 
 #[test]
 fn a_disk_that_fills_slowly_gives_pods_time_to_end() {
@@ -54,17 +28,16 @@ fn a_disk_that_fills_slowly_gives_pods_time_to_end() {
     let kubectl = cluster.kubectl();
     kubectl.until_usable("default");
     kubectl.ok("create priorityclass important --value=1000");
-    kubectl.apply(WRITERS).ok();
+    apply(&kubectl, writers());
     for pod in ["patient", "modest", "small"] {
         until_written(&kubectl, pod);
     }
     cluster.disk().fill_to_percent(70);
     kubectl.ok("wait --for=condition=DiskPressure node --all --timeout=30s");
     // What the important Pod has would be enough, but the small one goes first.
-    let message = until_evicted(&kubectl, "small", "ephemeral-storage");
-    assert!(message.ends_with("request is 0, has larger consumption of ephemeral-storage. "), "{message}");
-    let message = until_evicted(&kubectl, "patient", "ephemeral-storage");
-    assert!(message.ends_with("request is 0, has larger consumption of ephemeral-storage. "), "{message}");
+    for pod in ["small", "patient"] {
+        over_its_request(&until_evicted(&kubectl, pod, "ephemeral-storage"));
+    }
     let ended = kubectl.field("pod/patient", "/status/containerStatuses/0/state/terminated/exitCode");
     assert_eq!(ended, 5, "it ended by itself");
     // What it had is enough: nobody else leaves.
@@ -73,56 +46,38 @@ fn a_disk_that_fills_slowly_gives_pods_time_to_end() {
 }
 
 /// Pods with files: many small ones, a large one in a volume, and none yet.
-const OWNERS: &str = r#"
-apiVersion: v1
-kind: Pod
-metadata: {name: hoarder}
-spec:
-  terminationGracePeriodSeconds: 0
-  volumes: [{name: v, emptyDir: {}}]
-  containers:
-    - name: main
-      image: samples/tools:latest
-      imagePullPolicy: Never
-      volumeMounts: [{name: v, mountPath: /v}]
-      command: [sh, -c, "cd /v; touch $(seq 1 FILES) && touch /written; exec sleep 1000000"]
----
-apiVersion: v1
-kind: Pod
-metadata: {name: keeper}
-spec:
-  terminationGracePeriodSeconds: 0
-  volumes: [{name: v, emptyDir: {}}]
-  containers:
-    - name: main
-      image: samples/tools:latest
-      imagePullPolicy: Never
-      volumeMounts: [{name: v, mountPath: /v}]
-      command: [sh, -c, "dd if=/dev/zero of=/v/f bs=1M count=56 && touch /written; exec sleep 1000000"]
----
-apiVersion: v1
-kind: Pod
-metadata: {name: filler}
-spec:
-  terminationGracePeriodSeconds: 0
-  containers: [{name: main, image: "samples/tools:latest", imagePullPolicy: Never, command: [sleep, "1000000"]}]
-"#;
+fn owners() -> Vec<Value> {
+    vec![
+        with_volume(pod("hoarder", &format!("cd /v; touch $(seq 1 {HOARDED}) && touch /written; exec sleep 1000000"))),
+        with_volume(pod("keeper", "dd if=/dev/zero of=/v/f bs=1M count=56 && touch /written; exec sleep 1000000")),
+        pod("filler", "exec sleep 1000000"),
+    ]
+}
 
 /// Writes files until its node has none left.
-const LITTERER: &str = r#"
-apiVersion: v1
-kind: Pod
-metadata: {name: litterer}
-spec:
-  terminationGracePeriodSeconds: 1
-  volumes: [{name: v, emptyDir: {}}]
-  containers:
-    - name: main
-      image: samples/tools:latest
-      imagePullPolicy: Never
-      volumeMounts: [{name: v, mountPath: /v}]
-      command: [sh, -c, "n=0; while true; do n=$((n+1)); touch /v/$n || sleep 1; done"]
-"#;
+fn litterer() -> Value {
+    with_volume(pod("litterer", "n=0; while true; do n=$((n+1)); touch /v/$n || sleep 1; done"))
+}
+
+/// A Pod that runs a script, and ends a second after it is asked to.
+fn pod(name: &str, script: &str) -> Value {
+    let main = json!({"name": "main", "image": "samples/tools:latest", "imagePullPolicy": "Never", "command": ["sh", "-c", script]});
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+        "spec": {"terminationGracePeriodSeconds": 1, "containers": [main]},
+    })
+}
+
+/// With an `emptyDir` volume at `/v`.
+fn with_volume(mut pod: Value) -> Value {
+    pod["spec"]["volumes"] = json!([{"name": "v", "emptyDir": {}}]);
+    pod["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "v", "mountPath": "/v"}]);
+    pod
+}
+
+fn apply(kubectl: &Kubectl<'_>, pods: Vec<Value>) {
+    kubectl.apply(&json!({"apiVersion": "v1", "kind": "List", "items": pods}).to_string()).ok();
+}
 
 /// Files and directories that the disk may have, how many of them stay free, and how many more are freed once fewer are.
 const INODES: u32 = 4_000;
@@ -147,14 +102,15 @@ fn a_disk_without_inodes_costs_the_pod_that_took_them() {
     }
     let kubectl = cluster.kubectl();
     kubectl.until_usable("default");
-    kubectl.apply(&format!("{POD}---{}", OWNERS.replace("FILES", &HOARDED.to_string()))).ok();
+    kubectl.apply(POD).ok();
+    apply(&kubectl, owners());
     for pod in ["hoarder", "keeper"] {
         until_written(&kubectl, pod);
     }
     for pod in ["web", "filler"] {
         kubectl.until_ready(pod);
     }
-    kubectl.apply(LITTERER).ok();
+    apply(&kubectl, vec![litterer()]);
     let available = |message: &str| -> u32 {
         let rest = message.split_once(&format!("Threshold quantity: {INODES_FREE}, available: ")).expect("an amount").1;
         rest.trim_end().trim_end_matches('.').replace('k', "000").parse().expect("a number")
@@ -179,10 +135,15 @@ fn a_full_disk_of_images_costs_the_pod_that_filled_it(kubectl: &Kubectl<'_>) {
     kubectl.run(&["exec", "filler", "--", "dd", "if=/dev/zero", "of=/f", "bs=1M", "count=40"]);
     let message = until_evicted(kubectl, "filler", "ephemeral-storage");
     assert!(message.contains("Threshold quantity: 32Mi, available: "), "{message}");
+    over_its_request(&message);
+}
+
+#[track_caller]
+fn over_its_request(message: &str) {
     assert!(message.ends_with("request is 0, has larger consumption of ephemeral-storage. "), "{message}");
 }
 
-/// Waits until a Pod of [`WRITERS`] or [`OWNERS`] has all its files.
+/// Waits until a Pod of [`writers`] or [`owners`] has all its files.
 fn until_written(kubectl: &Kubectl<'_>, pod: &str) {
     eventually(&format!("{pod} has written"), || {
         let ran = kubectl.run(&["exec", pod, "--", "test", "-e", "/written"]);

@@ -1,22 +1,10 @@
-use runtimes_contract::ContainerSpec;
-use runtimes_fake::Behaviour;
-
 use super::*;
 use crate::layout::label;
 
 /// A node whose kernel has AppArmor and the profile `own`, without the program that loads profiles.
 #[tokio::test]
 async fn containers_have_the_profiles_that_their_pods_name() {
-    let specs: Arc<Mutex<Vec<ContainerSpec>>> = Arc::default();
-    let script = || {
-        let of_runtime = Arc::clone(&specs);
-        Script::default().containers(move |spec| {
-            of_runtime.lock().push(spec.clone());
-            Behaviour::Run
-        })
-    };
-    let mut cluster = Cluster::new(script()).await;
-    cluster.wasm = World::new(script());
+    let (cluster, specs) = recorded::cluster().await;
     let paths = &cluster.config.app_armor;
     std::fs::create_dir_all(&paths.dir).expect("made");
     std::fs::write(&paths.enabled, "Y\n").expect("written");

@@ -1,6 +1,6 @@
 use runtimes_contract::{ContainerSpec, USER_NAMESPACE_IDS};
-use runtimes_fake::Behaviour;
 
+use super::recorded::Specs;
 use super::*;
 use crate::layout::label;
 
@@ -9,17 +9,8 @@ fn in_namespace(image: &str, context: Value) -> Value {
 }
 
 /// A cluster, and the specs of the containers that it makes.
-async fn recorded() -> (Cluster, Running, Arc<Mutex<Vec<ContainerSpec>>>) {
-    let specs = Arc::new(Mutex::new(Vec::new()));
-    let script = || {
-        let of_runtime = Arc::clone(&specs);
-        Script::default().containers(move |spec| {
-            of_runtime.lock().push(spec.clone());
-            Behaviour::Run
-        })
-    };
-    let mut cluster = Cluster::new(script()).await;
-    cluster.wasm = World::new(script());
+async fn recorded() -> (Cluster, Running, Specs) {
+    let (cluster, specs) = recorded::cluster().await;
     let agent = cluster.start();
     cluster.node_ready().await;
     (cluster, agent, specs)
