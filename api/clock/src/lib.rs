@@ -61,6 +61,11 @@ pub fn as_steady(wall: Timestamp) -> Timestamp {
     wall.checked_add(steady().duration_since(now())).unwrap_or(wall)
 }
 
+/// The time from one moment to a later one; zero if it is not later.
+pub fn between(from: Timestamp, to: Timestamp) -> Duration {
+    Duration::try_from(to.duration_since(from)).unwrap_or(Duration::ZERO)
+}
+
 #[expect(clippy::expect_used, reason = "the kernel has this clock since 2.6.39, and the call has no other error")]
 fn machine_boottime() -> Duration {
     clock_gettime(ClockId::CLOCK_BOOTTIME).expect("the clock exists").into()

@@ -19,7 +19,7 @@ use tokio::process::Command;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-use crate::container;
+use crate::container::{self, security};
 
 /// The annotation that preceded the field `appArmorProfile`; the container's name follows. Newer API servers copy it to the field,
 /// static Pods may have it alone.
@@ -136,7 +136,7 @@ impl AppArmor {
     /// When the container may not run without a profile that this node does not have.
     pub(crate) async fn profile(&self, pod: &Pod, container: &Container) -> Result<Option<String>, AppArmorError> {
         let requested = requested(pod, container);
-        let is_privileged = container.security_context.as_ref().and_then(|context| context.privileged) == Some(true);
+        let is_privileged = security::privileges(container).privileged;
         match choose(requested.as_deref(), is_privileged, self.is_enabled)? {
             Choice::Unconfined => Ok(None),
             Choice::Localhost(name) if self.is_loaded(&name)? => Ok(Some(name)),
@@ -173,7 +173,7 @@ impl AppArmor {
         let mut has_loaded = self.has_loaded_default.lock().await;
         if !*has_loaded || !self.is_loaded(&name)? {
             let has_abi = Path::new(default_profile::PARSER_DIR).join(default_profile::ABI).exists();
-            self.load(&default_profile::text(has_abi, own_label().as_deref())).await?;
+            self.load(&default_profile::text(has_abi, runtimes_host::app_armor::own_label().as_deref())).await?;
             *has_loaded = true;
         }
         Ok(name)
@@ -212,11 +212,6 @@ async fn run(parser: &Path, text: &str) -> io::Result<Output> {
         }
     }
     child.wait_with_output().await
-}
-
-/// The profile under which this process runs, in the form `name (mode)`, or `unconfined`. `None` when the kernel does not say.
-fn own_label() -> Option<String> {
-    ["/proc/self/attr/apparmor/current", "/proc/self/attr/current"].into_iter().find_map(|path| std::fs::read_to_string(path).ok())
 }
 
 /// What a container runs under.

@@ -1,5 +1,6 @@
 //! Upstream's exponential back-off, for restarts and for pulls: 10 s, doubled to 300 s, forgotten when
-//! nothing happened for twice that. Pure; the times are those of a clock that nobody sets ([`api_clock::steady`]).
+//! nothing happened for twice that. Pure; the times are those of a clock that nobody sets ([`api_clock::steady`]),
+//! but for the end of a container that was adopted, which its status has.
 
 use std::time::Duration;
 

@@ -238,7 +238,7 @@ impl Renewal {
     pub async fn run(mut self, cancel: CancellationToken) {
         loop {
             let due = self.client_identity.renew_at().min(self.serving_identity.renew_at());
-            let wait = Duration::try_from(due.duration_since(api_clock::now())).unwrap_or(Duration::ZERO);
+            let wait = api_clock::between(api_clock::now(), due);
             tokio::select! {
                 () = cancel.cancelled() => return,
                 () = tokio::time::sleep(wait.min(LOOK_PERIOD)) => {}

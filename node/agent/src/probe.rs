@@ -76,7 +76,7 @@ impl Rounds {
     /// The first attempt is `initialDelaySeconds` after the start, then there is one each period.
     pub(crate) fn new(probe: &Probe, started_at: Timestamp) -> Self {
         let delay = seconds(probe.initial_delay_seconds, 0);
-        let age = Duration::try_from(api_clock::now().duration_since(started_at)).unwrap_or(Duration::ZERO);
+        let age = api_clock::between(started_at, api_clock::now());
         let period = seconds(probe.period_seconds, PERIOD_SECONDS).max(Duration::from_secs(1));
         let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + delay.saturating_sub(age), period);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);

@@ -379,7 +379,7 @@ impl Worker {
 
     /// Waits for a report, a change of the Pod, or the time. False when the worker is to stop.
     async fn rest(&mut self, until: Option<Timestamp>) -> bool {
-        let wait = until.map_or(REST_MAX, |until| Duration::try_from(until.duration_since(api_clock::steady())).unwrap_or(Duration::ZERO));
+        let wait = until.map_or(REST_MAX, |until| api_clock::between(api_clock::steady(), until));
         let rested = tokio::time::Instant::now() + wait.min(REST_MAX);
         let refreshes = self.record.ready_sandbox().is_some() && !self.record.refreshing && !self.record.ends(&self.pod);
         loop {
@@ -436,7 +436,7 @@ impl Worker {
             _ => None,
         };
         if let Some(due) = volumes_due {
-            let wait = Duration::try_from(due.duration_since(api_clock::now())).unwrap_or(Duration::ZERO);
+            let wait = api_clock::between(api_clock::now(), due);
             self.volumes_at = self.volumes_at.min(tokio::time::Instant::now() + wait);
         }
         let begun = match &report {

@@ -243,7 +243,7 @@ pub enum Seccomp {
     /// Those of the runtime's own profile.
     #[default]
     RuntimeDefault,
-    /// All, where the runtime can run without a profile; a WASM container keeps its shim's.
+    /// All. A runtime that cannot run without its own profile returns [`RuntimeError::Unsupported`].
     Unconfined,
     /// Those of this profile, in the form of the OCI runtime spec's `linux.seccomp`. A runtime that has only its own returns
     /// [`RuntimeError::Unsupported`].

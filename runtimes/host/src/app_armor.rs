@@ -1,4 +1,4 @@
-//! Puts the calling thread under an AppArmor profile. The threads that it starts later are under it too. The kernel's file for it is in
+//! Reads the AppArmor profile of the calling thread, and puts the thread under one. The threads that it starts later are under it too. The kernel's file for it is in
 //! `/proc`, so a process that leaves the node's mounts opens it before.
 
 use std::fs::File;
@@ -6,6 +6,11 @@ use std::io::{self, Write as _};
 
 /// The kernel's files, the second one of kernels before 5.8, which may belong to another security module.
 const FILES: [&str; 2] = ["/proc/thread-self/attr/apparmor/current", "/proc/thread-self/attr/current"];
+
+/// The profile of the calling thread, in the form `name (mode)`, or `unconfined`. `None` when the kernel does not say.
+pub fn own_label() -> Option<String> {
+    FILES.into_iter().find_map(|path| std::fs::read_to_string(path).ok())
+}
 
 /// The file by which a thread changes its profile. The kernel takes the request from the thread that has opened the file, and from no
 /// other process.

@@ -1,6 +1,6 @@
-//! Starts a shim and waits until it reports whether the container runs. The shim's stdin is a socket to us: we put the process
-//! into its cgroup while it prepares and send `go`; it answers `ready`, or `error <kind> <words>`. After that the socket is not
-//! needed: the shim outlives us.
+//! Starts a shim and waits until it reports whether the container runs. The shim's stdin is a socket to us: while it prepares, we put the
+//! process into its cgroup, unless it enters that by itself ([`own_cgroups`]) or stays out of it; then we send `go`. It answers `ready`, or
+//! `error <kind> <words>`. After that the socket is not needed: the shim outlives us.
 //!
 //! The shim is spawned without a fork of our own code (posix_spawn) and makes itself a session leader. The task that waits for
 //! it through its [`ProcessRef`] reaps it.
@@ -23,6 +23,7 @@ use runtimes_contract::RuntimeError;
 use runtimes_host::cgroup::Group;
 use runtimes_host::process::{Pidfd, ProcessRef};
 
+use crate::own_cgroups;
 use crate::shims::kill;
 use crate::state::STARTING;
 
@@ -70,7 +71,7 @@ pub enum PidNamespace {
 }
 
 /// Starts `program` with `args` and waits until it reports that the container runs. On an error the shim has ended and is
-/// reaped. With a `cgroup` the shim is in it before it continues. `dir` is the container's directory: it gets `shim.log` (stderr) and
+/// reaped. With a `cgroup` the shim is in it before it runs anything of the container. `dir` is the container's directory: it gets `shim.log` (stderr) and
 /// `starting` (the shim's identity). If this call is dropped, the shim may go on; removing the container ends it.
 pub async fn launch(
     program: &Path,
@@ -124,7 +125,7 @@ pub async fn launch(
 }
 
 /// Starts `program` as the helper of an exec, which [`session`](crate::exec::session) talks to over the socket. With a `cgroup` the helper
-/// is in it before it gets the first message. The helper is reaped, and `permit` returned, when it has ended.
+/// is in it before it runs anything of the container. The helper is reaped, and `permit` returned, when it has ended.
 ///
 /// # Errors
 /// When it was not started.
@@ -177,6 +178,8 @@ fn spawn(
     ours.set_nonblocking(true).map_err(RuntimeError::io(doing()))?;
     let mut command = Command::new(program);
     command.args(args).env_clear().stdin(theirs).stdout(Stdio::null()).stderr(errors);
+    let own_cgroups = cgroup.and_then(own_cgroups::files);
+    command.envs(own_cgroups.as_ref().map(|files| (own_cgroups::VARIABLE, files)));
     let spawned = spawn_in(&mut command, pids);
     let child = match spawned {
         Ok(child) => child,
@@ -187,7 +190,8 @@ fn spawn(
     };
     // It is our child, so its pid cannot be reused before it is reaped.
     let pid = child.id().cast_signed();
-    let placed = cgroup.map_or(Ok(()), |cgroup| cgroup.add(pid)).and_then(|()| {
+    let moved = cgroup.filter(|_| own_cgroups.is_none());
+    let placed = moved.map_or(Ok(()), |cgroup| cgroup.add(pid)).and_then(|()| {
         let shim = ProcessRef::read(pid).map_err(RuntimeError::io(doing()))?;
         Ok((shim, UnixStream::from_std(ours).map_err(RuntimeError::io(doing()))?))
     });

@@ -133,7 +133,7 @@ impl Runtime for WasmtimeRuntime {
     }
 
     async fn create(&self, spec: &ContainerSpec) -> Result<(), RuntimeError> {
-        if matches!(spec.security.seccomp, Seccomp::Profile(_)) {
+        if spec.security.seccomp != Seccomp::RuntimeDefault {
             return Err(RuntimeError::Unsupported("a WebAssembly container runs under the seccomp profile of its shim".into()));
         }
         if spec.processes != Processes::Own {
@@ -152,22 +152,14 @@ impl Runtime for WasmtimeRuntime {
     async fn start(&self, id: &ContainerId) -> Result<(), RuntimeError> {
         let shims = self.shims.clone();
         let owned = id.clone();
-        let started = blocking(move || {
-            let made = shims.startable(&owned)?;
-            let group = shims.group(&made.spec)?;
-            let joined = group.own_thread_files();
-            Ok::<_, RuntimeError>((made, group, joined))
-        });
-        let (made, group, joined) = started.await?;
+        let made = blocking(move || shims.startable(&owned)).await?;
         // The cache may have been swept since `create`.
         let artifact = self.artifact(&made.spec).await?;
+        let group = self.shims.group(&made.spec)?;
         let dir = self.shims.state.dir(id);
         let mut args: Vec<OsString> = vec![dir.clone().into(), self.empty_mounts.path().into()];
         args.extend(artifact.shim_args());
-        // Where the shim can put itself into its cgroup, nobody waits until the kernel moves it.
-        let group = joined.is_empty().then_some(group);
-        args.extend(joined.into_iter().map(OsString::from));
-        launch(&self.shim, args, &dir, group, PidNamespace::Own).await
+        launch(&self.shim, args, &dir, Some(group), PidNamespace::Own).await
     }
 
     async fn signal(&self, id: &ContainerId, signal: i32) -> Result<(), RuntimeError> {

@@ -41,6 +41,7 @@ use runtimes_contract::{ContainerSpec, Exit};
 use runtimes_shim::channel::Channel;
 use runtimes_shim::cri::Stream;
 use runtimes_shim::launch::Refusal;
+use runtimes_shim::own_cgroups::OwnCgroups;
 use runtimes_shim::state::Made;
 use serde::de::DeserializeOwned;
 use wasmtime::{Config, Engine};
@@ -54,6 +55,9 @@ use log::Log;
 use records::{Claim, Records};
 use stdio::Stdio;
 use terminal::Copying;
+
+const OPENING_CGROUPS: &str = "opening the container's cgroup";
+const ENTERING_CGROUPS: &str = "entering the container's cgroup";
 
 /// Why a container could not be started.
 #[derive(Debug)]
@@ -74,12 +78,11 @@ impl Failure {
     }
 }
 
-/// The agent's arguments: state directory, the mount namespace to begin with, what to run, the files of the cgroups to enter.
+/// The agent's arguments: state directory, the mount namespace to begin with, what to run.
 struct Args {
     dir: PathBuf,
     empty_mounts: PathBuf,
     program: ProgramArgs,
-    cgroups: Vec<PathBuf>,
 }
 
 /// The agent's arguments about a guest: compiled file, kind, ABI.
@@ -154,7 +157,7 @@ fn prepare(channel: &Channel) -> Result<Container, Failure> {
     root::read_page_size();
     confine::take_oom_score(spec.oom_score_adj).map_err(Failure::io("writing /proc/self/oom_score_adj"))?;
     let profile = confine::Profile::open(&spec)?;
-    let cgroups = confine::OwnCgroups::open(&args.cgroups)?;
+    let cgroups = OwnCgroups::open().map_err(Failure::io(OPENING_CGROUPS))?;
     let claim = Claim::open(&args.dir)?;
     let attached = Arc::new(Attached::listen(&args.dir, &spec)?);
     let log = Arc::new(Log::open(&spec.log_path, attached.clone())?);
@@ -169,7 +172,7 @@ fn prepare(channel: &Channel) -> Result<Container, Failure> {
     let server = counters.map(|counters| serve::Endpoint::open(&spec, counters)).transpose()?;
     let preopens = sources.enter(&spec)?;
     channel.wait_for_go().map_err(Failure::io("waiting for the agent"))?;
-    cgroups.enter()?;
+    cgroups.enter().map_err(Failure::io(ENTERING_CGROUPS))?;
     let records = Arc::new(claim.write_pid()?);
     confine::drop_privileges(&spec, profile)?;
     // A thread has no more privileges than the process.
@@ -256,11 +259,11 @@ fn run_program(program: Program, guest: Arc<Guest>, server: Option<serve::Endpoi
 
 fn parse_args() -> Result<Args, Failure> {
     let mut args = std::env::args_os().skip(1);
-    let parse = || {
+    let mut parse = || {
         let (dir, empty_mounts) = (args.next()?.into(), args.next()?.into());
-        Some(Args { dir, empty_mounts, program: ProgramArgs::parse(&mut args)?, cgroups: args.map(PathBuf::from).collect() })
+        Some(Args { dir, empty_mounts, program: ProgramArgs::parse(&mut args)? })
     };
-    let usage = || format!("usage: skiff-shim-wasmtime DIR MOUNTS {} [CGROUP...]; the node agent starts it", ProgramArgs::USAGE);
+    let usage = || format!("usage: skiff-shim-wasmtime DIR MOUNTS {}; the node agent starts it", ProgramArgs::USAGE);
     parse().ok_or_else(|| Failure::new(Refusal::Io, usage()))
 }
 

@@ -102,7 +102,7 @@ fn take_up(
     record.attempts = attempt + 1;
     record.last = reported.and_then(|reported| last_of(reported, &one.status.id.0));
     if let Some(last) = record.last.as_ref().filter(|_| attempt > 0) {
-        record.crash = Backoff::after(attempt, api_clock::as_steady(last.finished_at));
+        record.crash = Backoff::after(attempt, last.finished_at);
     }
     let image_id = one.label(label::IMAGE_ID).to_owned();
     let exited = matches!(one.status.state, ContainerState::Exited(_));
@@ -164,7 +164,7 @@ fn remember(pod: &Pod, record: &mut ContainerRecord, reported: Option<&ApiStatus
             if let Some(last) = last {
                 record.reset = is_reset(reported);
                 record.attempts = if record.reset { restarts } else { restarts + 1 };
-                record.crash = Backoff::after(record.attempts, api_clock::as_steady(last.finished_at));
+                record.crash = Backoff::after(record.attempts, last.finished_at);
                 let (replaced, user) = (is_replaced(pod, reported), reported_user(reported));
                 record.run = InstanceState::Ended(ExitedInstance { replaced, user, ..last });
             }

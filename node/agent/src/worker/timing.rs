@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod, PodStatus};
 use tokio::time::Instant;
 
@@ -78,7 +77,7 @@ impl Worker {
         let created = self.wanted.metadata.creation_timestamp.as_ref().filter(|_| self.effects.origin == Origin::Api);
         if let Some(created) = created {
             let pulling = pulls.map_or(Duration::ZERO, |(first, last)| last - first);
-            let since_creation = between(created.0, api_clock::now());
+            let since_creation = api_clock::between(created.0, api_clock::now());
             self.node.kubelet_metrics.pods.is_reported_started(since_creation, pulling + init_time(status));
         }
     }
@@ -104,13 +103,9 @@ fn all_started(status: &PodStatus) -> bool {
 fn init_time(status: &PodStatus) -> Duration {
     let ran = |state: &ContainerState| {
         let ended = state.terminated.as_ref()?;
-        Some(between(ended.started_at.as_ref()?.0, ended.finished_at.as_ref()?.0))
+        Some(api_clock::between(ended.started_at.as_ref()?.0, ended.finished_at.as_ref()?.0))
     };
     status.init_container_statuses.iter().flatten().filter_map(|status| ran(status.state.as_ref()?)).sum()
-}
-
-fn between(from: Timestamp, to: Timestamp) -> Duration {
-    Duration::try_from(to.duration_since(from)).unwrap_or(Duration::ZERO)
 }
 
 #[cfg(test)]

@@ -86,16 +86,19 @@ impl Group {
         cpuset::join(&self.layout, &self.path, pid)
     }
 
-    /// The files of a group on v1 into which a process of one thread writes `0` to put itself into the group, as [`Group::add`] does. The
-    /// kernel does that at once. Before it moves a process with all its threads, it waits until each CPU has been through its scheduler
+    /// The files of a group on v1 into which a process of one thread writes `0` to put itself into the group, as [`Group::add`] does but for
+    /// huge pages in the unified hierarchy of a hybrid machine, which only runc's containers have. The kernel does that at once. Before it moves a process with all its threads, it waits until each CPU has been through its scheduler
     /// (for 11 ms on a machine that has nothing else to do). Empty on v2, where a thread cannot leave its process.
     pub fn own_thread_files(&self) -> Vec<PathBuf> {
         if self.layout.mode == Mode::V2 {
             return Vec::new();
         }
-        let controllers = V1_CONTROLLERS.into_iter().chain([hugetlb::CONTROLLER, cpuset::CONTROLLER]);
-        let dirs: BTreeSet<_> = controllers.filter_map(|controller| Some(self.layout.v1_dir(controller)?.join(&self.path))).collect();
-        dirs.into_iter().filter(|dir| dir.is_dir()).map(|dir| dir.join("tasks")).collect()
+        let dir_of = |controller| Some(self.layout.v1_dir(controller)?.join(&self.path));
+        let needed = V1_CONTROLLERS.into_iter().filter_map(dir_of);
+        // A group is in these hierarchies only if it needs them.
+        let optional = [hugetlb::CONTROLLER, cpuset::CONTROLLER].into_iter().filter_map(dir_of).filter(|dir| dir.is_dir());
+        let dirs: BTreeSet<_> = needed.chain(optional).collect();
+        dirs.into_iter().map(|dir| dir.join("tasks")).collect()
     }
 
     /// Names of the groups directly below it, in any hierarchy.

@@ -270,7 +270,7 @@ fn oom_counters_of_both_cgroup_versions() {
 }
 
 #[test]
-fn a_thread_enters_the_groups_of_version_1_that_are_there() {
+fn a_thread_enters_the_groups_of_version_1() {
     let hierarchies =
         ["memory", "cpu,cpuacct", "pids", "cpuset", "freezer"].map(|names| (names, tempfile::tempdir().expect("a directory")));
     for (names, root) in &hierarchies {
@@ -281,8 +281,12 @@ fn a_thread_enters_the_groups_of_version_1_that_are_there() {
     let lines: String = hierarchies.iter().map(|(names, root)| mount(root.path(), "cgroup", names)).collect();
     let layout = Arc::new(Layout::parse(lines.as_bytes(), &|_| String::new()).expect("a layout"));
     let wanted: BTreeSet<_> = hierarchies.iter().take(3).map(|(_, root)| root.path().join(CONTAINER).join("tasks")).collect();
-    let files = Group::new(layout, CONTAINER).own_thread_files();
+    let files = Group::new(layout.clone(), CONTAINER).own_thread_files();
     assert_eq!((files.len(), BTreeSet::from_iter(files)), (3, wanted), "each once, and none of a controller that is not ours");
+    let removed = Group::new(layout.clone(), "skiff/pod/removed").own_thread_files();
+    assert_eq!(removed.len(), 3, "a group that limits nothing because it is gone is an error when it is entered");
+    std::fs::create_dir_all(hierarchies[3].1.path().join(CONTAINER)).expect("a cpuset");
+    assert_eq!(Group::new(layout, CONTAINER).own_thread_files().len(), 4);
 
     let unified = tree("cpu memory pids");
     assert!(Cgroups::unified_at(unified.path()).group(CONTAINER).expect("a group").own_thread_files().is_empty());

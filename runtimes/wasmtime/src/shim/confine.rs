@@ -5,9 +5,7 @@
 
 mod syscalls;
 
-use std::fs::File;
-use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::io;
 
 use caps::CapSet;
 use nix::sys::prctl;
@@ -46,22 +44,6 @@ impl Profile {
     fn enter(self) -> Result<(), Failure> {
         let Self { name, change } = self;
         change.change_to(&name).map_err(|error| Failure::new(Refusal::Start, format!("apparmor failed to apply profile {name}: {error}")))
-    }
-}
-
-/// The cgroups that this process enters by itself. Their files are opened before the node's mounts are left, and by root.
-pub struct OwnCgroups(Vec<File>);
-
-impl OwnCgroups {
-    /// The files are those of `runtimes_host::cgroup::Group::own_thread_files`.
-    pub fn open(files: &[PathBuf]) -> Result<Self, Failure> {
-        let open = |file: &PathBuf| File::options().write(true).open(file).map_err(Failure::io(format!("opening {}", file.display())));
-        Ok(Self(files.iter().map(open).collect::<Result<_, _>>()?))
-    }
-
-    /// Enters them. The process has one thread.
-    pub fn enter(self) -> Result<(), Failure> {
-        self.0.into_iter().try_for_each(|mut file| file.write_all(b"0")).map_err(Failure::io("entering the container's cgroup"))
     }
 }
 

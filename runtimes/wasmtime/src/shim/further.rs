@@ -13,12 +13,13 @@ use parking_lot::Mutex;
 use runtimes_contract::ContainerSpec;
 use runtimes_shim::channel::Channel;
 use runtimes_shim::launch::Refusal;
+use runtimes_shim::own_cgroups::OwnCgroups;
 
 use super::builtin::{self, Files};
 use super::guest::Guest;
 use super::stdio::{Session, Stdio};
 use super::terminal::{self, Master};
-use super::{Failure, Program, ProgramArgs, confine, load, read_json, root, run_program};
+use super::{ENTERING_CGROUPS, Failure, OPENING_CGROUPS, Program, ProgramArgs, confine, load, read_json, root, run_program};
 use crate::builtin::{BUILTIN, Builtin};
 
 /// The exit code of a guest whose container or session has ended: that of a process that was killed.
@@ -81,6 +82,7 @@ fn prepare(channel: &Arc<Channel>) -> Result<Further, Failure> {
         FurtherArgs::Builtin(_) => builtin::prepare()?,
     }
     let profile = confine::Profile::open(&spec)?;
+    let cgroups = OwnCgroups::open().map_err(Failure::io(OPENING_CGROUPS))?;
     let terminal = if spec.tty { Some(terminal::open().map_err(Failure::io("opening the terminal"))?) } else { None };
     let code = match &args.further {
         FurtherArgs::Guest(program) => Some(program.code.as_path()),
@@ -96,6 +98,7 @@ fn prepare(channel: &Arc<Channel>) -> Result<Further, Failure> {
     let preopens = sources.enter(&spec)?;
 
     let mut fds = channel.wait_for_go().map_err(Failure::io("waiting for the agent"))?.into_iter();
+    cgroups.enter().map_err(Failure::io(ENTERING_CGROUPS))?;
     let container = fds.next().ok_or_else(|| Failure::new(Refusal::Io, "the agent sent no descriptor of the container"))?;
     let Streams { session, terminal } = match terminal {
         Some((session, master)) => Streams { session, terminal: Some(master) },

@@ -45,9 +45,11 @@ impl<F: Future> SlicedGuest<F> {
         !self.is_urgent && self.slice >= LONG
     }
 
-    /// Whether other tasks should run before the task of its last slice goes on.
-    pub fn needs_pause(&self) -> bool {
-        self.slice >= PAUSE_AFTER
+    /// Lets other tasks run if its last slice was long: the task of that slice may have the next request already.
+    pub async fn pause(&mut self) {
+        if !self.is_urgent && self.slice >= PAUSE_AFTER {
+            yield_once().await;
+        }
     }
 
     /// Its next slice. When it is the first one, it needs no permit.
@@ -89,7 +91,7 @@ async fn woken() {
 }
 
 /// Lets the tasks that are ready be polled before this one is polled again, as a guest does at a tick.
-pub(super) async fn yield_once() {
+async fn yield_once() {
     let mut is_first = true;
     poll_fn(|context| {
         if !std::mem::replace(&mut is_first, false) {

@@ -15,7 +15,7 @@ use runtimes_contract::Resources;
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 use tokio::task::JoinHandle;
 
-use super::slices::{SlicedGuest, Slices, yield_once};
+use super::slices::{SlicedGuest, Slices};
 
 /// The most threads of one container: a process has a limit of threads, and the helpers of file access need some of them.
 const THREADS_MAX: usize = 64;
@@ -81,10 +81,7 @@ impl Workers {
         // The first thread sees by a guest that runs when a request arrives that the further threads are needed.
         let starts_threads = self.threads > 1 && here.runtime_flavor() == RuntimeFlavor::CurrentThread;
         if !starts_threads && let Poll::Ready(output) = guest.slice().await {
-            // The client may have sent the next request already.
-            if !is_urgent && guest.needs_pause() {
-                yield_once().await;
-            }
+            guest.pause().await;
             return Begun::Ended(output);
         }
         Begun::Running(self.run(&here, guest.run(self.slices.clone())))

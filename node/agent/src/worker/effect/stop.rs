@@ -43,7 +43,7 @@ impl Deadline {
         loop {
             let shared = (*self.of_restart.borrow_and_update()).min(*self.of_pod.borrow_and_update());
             let by = self.own.min(shared).max(least);
-            let wait = Duration::try_from(by.duration_since(api_clock::steady())).unwrap_or(Duration::ZERO);
+            let wait = api_clock::between(api_clock::steady(), by);
             tokio::select! {
                 done = &mut work => return Some(done),
                 () = tokio::time::sleep(wait) => return None,

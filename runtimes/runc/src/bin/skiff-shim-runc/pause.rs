@@ -27,6 +27,7 @@ use runtimes_host::files::{PRIVATE, write_atomic};
 use runtimes_host::process::ProcessRef;
 use runtimes_runc::pause::{PROGRAM, ROOT};
 use runtimes_shim::channel::Channel;
+use runtimes_shim::own_cgroups::OwnCgroups;
 use runtimes_shim::record::{PidRecord, now_ms};
 
 use crate::{Failure, runc};
@@ -61,6 +62,7 @@ fn become_pause(channel: &Channel, args: &[OsString]) -> Result<Infallible, Fail
     let dir = Path::new(dir);
     setsid().map_err(Failure::io("becoming a session leader"))?;
     channel.wait_for_go().map_err(Failure::io("waiting for the agent"))?;
+    OwnCgroups::open().and_then(OwnCgroups::enter).map_err(Failure::io("entering its cgroup"))?;
     std::fs::write("/proc/self/oom_score_adj", oom_score_adj.as_bytes()).map_err(Failure::io("setting the OOM score"))?;
     for namespace in namespaces {
         join(namespace)?;
