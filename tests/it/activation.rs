@@ -8,6 +8,7 @@ use std::process::Command;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use tests::run::run;
 use tests::{Cluster, Kubectl, eventually, eventually_within};
 
 const WEB: &str = include_str!("activation/web.yaml");
@@ -19,14 +20,20 @@ const FORGOTTEN_WITHIN: Duration = Duration::from_secs(60);
 /// Runs curl in the node's namespace: the status and the body of the answer.
 fn curl(cluster: &Cluster, url: &str) -> (Duration, String) {
     let began = Instant::now();
-    let ran = cluster.net.run("curl", &["-sS", "--noproxy", "*", "--max-time", "60", "-w", " %{http_code}", url]);
+    let ran = run(&mut curl_command(cluster, url), None);
     (began.elapsed(), if ran.succeeded() { ran.stdout } else { ran.to_string() })
 }
 
 fn spawn_curl(cluster: &Cluster, url: &str) -> JoinHandle<String> {
-    let mut command: Command = cluster.net.command("curl");
-    command.args(["-sS", "--noproxy", "*", "--max-time", "60", "-w", " %{http_code}", url]);
+    let mut command = curl_command(cluster, url);
     std::thread::spawn(move || String::from_utf8_lossy(&command.output().expect("curl runs").stdout).into_owned())
+}
+
+/// The answer goes to its output, with the status behind it.
+fn curl_command(cluster: &Cluster, url: &str) -> Command {
+    let mut command = cluster.net.command("curl");
+    command.args(["-sS", "--noproxy", "*", "--max-time", "60", "-w", " %{http_code}", url]);
+    command
 }
 
 fn until_nothing_runs(kubectl: &Kubectl<'_>) {

@@ -193,8 +193,7 @@ fn ending_namespaces_take_nothing_in(kubectl: &Kubectl<'_>) {
     let wanted = "configmaps \"late\" is forbidden: unable to create new content in namespace ending because it is being terminated";
     assert!(late.contains(wanted), "{late}");
     eventually("the namespace tells what it waits for", || {
-        let message =
-            kubectl.ok("get namespace ending -o jsonpath={.status.conditions[?(@.type==\"NamespaceFinalizersRemaining\")].message}");
+        let message = kubectl.condition("namespace/ending", "NamespaceFinalizersRemaining")["message"].to_string();
         if message.contains("example.com/hold in 1 resource instances") { Ok(()) } else { Err(message) }
     });
     kubectl.ok(&finalizers(""));

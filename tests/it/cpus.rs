@@ -119,8 +119,7 @@ fn cpus(list: &str) -> BTreeSet<u32> {
 
 /// Waits until all threads of a Pod's processes run on these CPUs.
 fn until_on(kubectl: &Kubectl<'_>, pod: &str, wanted: &BTreeSet<u32>) {
-    let uid = kubectl.field(&format!("pod/{pod}"), "/metadata/uid");
-    let uid = uid.as_str().expect("a UID").to_owned();
+    let uid = kubectl.uid(pod);
     eventually(&format!("{pod} runs on {wanted:?}"), || {
         let lists: BTreeSet<String> = threads_of(&uid).into_iter().collect();
         let is_right = !lists.is_empty() && lists.iter().all(|list| cpus(list) == *wanted);

@@ -2,6 +2,7 @@
 //! another container, and the debugger of a node.
 
 use serde_json::{Value, json};
+use tests::kubectl::is_waiting;
 use tests::{Cluster, Kubectl, eventually};
 
 const PODS: &str = r#"
@@ -125,8 +126,7 @@ fn what_cannot_be_debugged_says_why(kubectl: &Kubectl<'_>) {
         let name = if image.contains("absent") { "absent" } else { "refused" };
         kubectl.ok(&format!("debug {pod} --image={image} --image-pull-policy=Never --target={target} -c {name} -- true"));
         eventually(&format!("the debugger of {pod} says {reason}"), || {
-            let waiting = status(kubectl, pod, name)["state"]["waiting"].clone();
-            let said = waiting["reason"] == reason && waiting["message"].as_str().is_some_and(|message| message.contains(words));
+            let said = is_waiting(&status(kubectl, pod, name), reason, words);
             if said { Ok(()) } else { Err(kubectl.run(&["describe", "pod", pod]).to_string()) }
         });
     }
@@ -146,11 +146,7 @@ fn processes_of_the_node_are_for_those_who_may_see_them(cluster: &Cluster) {
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"hostPID": true, "containers": [container]}})
     };
     kubectl.apply(&pod("default", "samples/web:latest").to_string()).ok();
-    eventually("a WebAssembly container is refused the node's processes", || {
-        let waiting = kubectl.field("pod/on-node", "/status/containerStatuses/0/state/waiting");
-        let said = waiting["reason"] == "CreateContainerError" && waiting["message"].to_string().contains("hostPID is set");
-        if said { Ok(()) } else { Err(waiting.to_string()) }
-    });
+    kubectl.until_waiting("on-node", "CreateContainerError", "hostPID is set");
     kubectl.ok("create namespace fenced");
     kubectl.ok("label namespace fenced pod-security.kubernetes.io/enforce=baseline");
     kubectl.until_usable("fenced");

@@ -1,6 +1,7 @@
 //! kubectl with Pods that claim devices: the example of the documentation. The node has no agent: a Pod is placed when it is bound.
 
 use serde_json::{Value, json};
+use tests::kubectl::condition;
 use tests::{Cluster, Kubectl, Net, eventually};
 
 const PAGE: &str = include_str!("../../docs/devices.md");
@@ -66,10 +67,8 @@ fn pods_leave_devices_with_the_taint_of_a_rule() {
     kubectl.apply(&rule_example()).ok();
     eventually("the Pod leaves", || {
         let pod = kubectl.json(&format!("get pod {tainted}"));
-        let conditions = pod.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
-        let reason =
-            conditions.iter().find(|condition| condition["type"] == "DisruptionTarget").map(|condition| condition["reason"].clone());
-        let leaves = pod.pointer("/metadata/deletionTimestamp").is_some() && reason == Some(json!("DeletionByDeviceTaintManager"));
+        let reason = &condition(&pod, "DisruptionTarget")["reason"];
+        let leaves = pod.pointer("/metadata/deletionTimestamp").is_some() && reason == "DeletionByDeviceTaintManager";
         if leaves { Ok(()) } else { Err(pod.to_string()) }
     });
     until_says("that it is done", message, "1 pod evicted since starting the controller.");

@@ -104,10 +104,8 @@ fn three_servers_on_three_members_lose_nothing_when_one_of_each_is_killed() {
         if now != led { Ok(()) } else { Err(now.to_string()) }
     });
     kubectl.ok("create namespace after");
-    eventually("controllers work", || {
-        let made = kubectl.run(&["get", "serviceaccount", "default", "-n", "after"]);
-        if made.succeeded() { Ok(()) } else { Err(made.to_string()) }
-    });
+    // The controllers work.
+    kubectl.until_usable("after");
     etcd[0].start();
     servers[0].start();
     let stored = names(&servers[0].kubectl());

@@ -32,12 +32,9 @@ fn a_full_disk_is_reported_loses_nothing_and_is_recovered_from() {
     let mut cluster = Cluster::prepared_on_disk(Net::alone(), &["up"], DISK_MEGABYTES);
     let before = cluster.trace();
     cluster.start();
-    cluster.skiff(&["image", "import", "samples/web:latest", &tests::cluster::sample("web.wasm")]).ok();
-    // The default ServiceAccount is created some moments after the namespace.
-    eventually("the Pod is taken", || {
-        let ran = cluster.kubectl().apply(POD);
-        if ran.succeeded() { Ok(()) } else { Err(ran.to_string()) }
-    });
+    cluster.load(&["web.wasm"]);
+    cluster.kubectl().until_usable("default");
+    cluster.kubectl().apply(POD).ok();
     cluster.kubectl().until_ready("web");
     let (pid, shims) = (cluster.pid(), cluster.shims());
     assert_eq!(shims.len(), 1);

@@ -178,15 +178,6 @@ fn does_not_start(kubectl: &Kubectl<'_>, name: &str, words: &str) {
     assert!(ended["message"].as_str().is_some_and(|message| message.contains(words)), "{name}: {status}");
 }
 
-#[track_caller]
-fn waits_with(kubectl: &Kubectl<'_>, name: &str, reason: &str, words: &str) {
-    eventually(&format!("{name} says {words}"), || {
-        let waiting = kubectl.field(&format!("pod/{name}"), "/status/containerStatuses/0/state/waiting");
-        let is_it = waiting["reason"] == reason && waiting["message"].as_str().is_some_and(|message| message.contains(words));
-        if is_it { Ok(()) } else { Err(waiting.to_string()) }
-    });
-}
-
 fn exit_codes_of_components_arrive(kubectl: &Kubectl<'_>) {
     kubectl.apply(&pod("exits", "exits", json!({}), json!({})).to_string()).ok();
     ends_with(kubectl, "exits", 4);
@@ -210,7 +201,7 @@ fn components_of_wasi_0_3_run(kubectl: &Kubectl<'_>) {
     let probe = json!({"httpGet": {"port": 8080, "path": "/wait"}});
     kubectl.apply(&pod("service", "service", json!({}), json!({"readinessProbe": probe, "livenessProbe": probe})).to_string()).ok();
     assert_eq!(ends_with(kubectl, "later", 1), "at first\nand later\n");
-    waits_with(kubectl, "draft", "CreateContainerError", "wasi:cli/environment@0.3.0-rc-2026-01-06");
+    kubectl.until_waiting("draft", "CreateContainerError", "wasi:cli/environment@0.3.0-rc-2026-01-06");
     kubectl.until_ready("service");
     let get = |path: &str| kubectl.run(&["get", "--raw", &format!("/api/v1/namespaces/default/pods/service:8080/proxy{path}")]);
     assert_eq!(get("/hello").ok(), "hello from 0.3 1\n");
@@ -347,7 +338,7 @@ fn images_are_volumes(cluster: &Cluster, kubectl: &Kubectl<'_>) {
         broken["metadata"]["name"] = json!(name);
         broken["spec"]["volumes"][0] = of_image("files", image);
         kubectl.apply(&broken.to_string()).ok();
-        waits_with(kubectl, name, reason, words);
+        kubectl.until_waiting(name, reason, words);
         kubectl.ok(&format!("delete pod {name} --timeout=60s"));
     }
 }

@@ -93,10 +93,7 @@ fn a_chart_is_installed(helm: &Helm<'_>, kubectl: &Kubectl<'_>) {
 
 /// Does what the Job controller would do.
 fn finish_job(kubectl: &Kubectl<'_>, job: &str) {
-    eventually("the hook is there", || {
-        let ran = kubectl.run(&["get", "job", job]);
-        if ran.succeeded() { Ok(()) } else { Err(ran.to_string()) }
-    });
+    kubectl.until_ok(&format!("get job {job}"));
     let at = "2026-01-01T00:00:01Z";
     let met = |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": at, "lastProbeTime": at});
     let status = json!({"status": {

@@ -1,7 +1,10 @@
 //! The agent of a node is killed at each step of a Pod's life in turn: right before each system call by which it changes the
-//! machine, while the Pod starts, with or without the pull of its image, while it gets a debugger or other resources, and while it ends.
+//! machine, while the Pod starts, with or without the pull of its image, while its module is compiled for the first time, while it gets a
+//! debugger or other resources, and while it ends. The steps of the compiler's process count too.
 //! The next agent goes on: each container has begun once, and nothing of the Pod stays. One of the Pods ends with its namespace.
 
+mod compilation;
+mod resize;
 mod whole;
 
 use std::collections::BTreeSet;
@@ -27,8 +30,8 @@ const KILLS: usize = 5;
 const NAMESPACE: &str = "doomed";
 /// The ConfigMap of the Pods.
 const SETTINGS: &str = "create configmap settings --from-literal=word=hello";
-/// Steps of each part of the Pod with most parts, whose lives take longest.
-const KILLS_OF_WHOLE: usize = 2;
+/// Steps of a part that has few; of each part of the Pod with most parts, whose lives take longest.
+const KILLS_FEW: usize = 2;
 
 const VOLUMES: &str = r#"
   terminationGracePeriodSeconds: 1
@@ -38,7 +41,7 @@ const VOLUMES: &str = r#"
     - {name: settings, configMap: {name: settings}}
 "#;
 
-/// A WebAssembly Pod.
+/// A WebAssembly Pod. The node has no machine code of its module when the Pod is made.
 const GUEST: &str = r#"
 apiVersion: v1
 kind: Pod
@@ -51,6 +54,7 @@ spec:
       image: it/waits:latest
       imagePullPolicy: Never
       volumeMounts: [{name: notes, mountPath: /notes}, {name: fast, mountPath: /fast}, {name: settings, mountPath: /settings}]
+      resources: {requests: {cpu: 50m, memory: 16Mi}, limits: {cpu: 1, memory: 64Mi}}
 "#;
 
 /// A Linux Pod with users and CPUs of its own, and an init container.
@@ -88,6 +92,23 @@ spec:
   VOLUMES
   containers:
     - {name: app, image: "127.0.0.1:5000/pulled:v1", command: [sh, -c, "echo began; exec sleep 1000000"]}
+"#;
+
+/// A Linux Pod whose container is restarted for other memory.
+const RESTARTED: &str = r#"
+apiVersion: v1
+kind: Pod
+metadata: {name: restarted}
+spec:
+  runtimeClassName: runc
+  VOLUMES
+  containers:
+    - name: app
+      image: samples/tools:latest
+      imagePullPolicy: Never
+      command: [sh, -c, "echo began; exec sleep 1000000"]
+      resizePolicy: [{resourceName: memory, restartPolicy: RestartContainer}]
+      resources: {requests: {cpu: 50m, memory: 16Mi}, limits: {cpu: 200m, memory: 64Mi}}
 "#;
 
 /// Says that it has begun, and waits for ever.
@@ -149,7 +170,7 @@ enum Part {
     Restart,
     /// An ephemeral container is added.
     Debug,
-    /// A running container gets other limits.
+    /// A running container gets other resources.
     Resize,
     End,
 }
@@ -183,16 +204,31 @@ struct Subject {
     ends_with_namespace: bool,
 }
 
-const ENDS_AND_BEGINS: &[Part] = &[Part::Start, Part::Restart, Part::End];
-
-static SUBJECTS: [Subject; 4] = [
-    Subject { name: "guest", yaml: GUEST, log: "began\n", parts: ENDS_AND_BEGINS, kills: KILLS, shims: 1, ends_with_namespace: true },
+static SUBJECTS: [Subject; 5] = [
+    Subject {
+        name: "guest",
+        yaml: GUEST,
+        log: "began\n",
+        parts: &[Part::Start, Part::Resize, Part::Restart, Part::End],
+        kills: KILLS,
+        shims: 1,
+        ends_with_namespace: true,
+    },
     Subject {
         name: "linux",
         yaml: LINUX,
         log: "ran\nhellobegan\n",
-        parts: ENDS_AND_BEGINS,
+        parts: &[Part::Start, Part::Restart, Part::End],
         kills: KILLS,
+        shims: 1,
+        ends_with_namespace: false,
+    },
+    Subject {
+        name: resize::RESTARTED,
+        yaml: RESTARTED,
+        log: "began\n",
+        parts: &[Part::Start, Part::Resize, Part::End],
+        kills: KILLS_FEW,
         shims: 1,
         ends_with_namespace: false,
     },
@@ -202,7 +238,7 @@ static SUBJECTS: [Subject; 4] = [
         yaml: whole::YAML,
         log: whole::LOG,
         parts: &[Part::Start, Part::Debug, Part::Resize, Part::End],
-        kills: KILLS_OF_WHOLE,
+        kills: KILLS_FEW,
         shims: whole::SHIMS,
         ends_with_namespace: false,
     },
@@ -224,7 +260,7 @@ struct Life<'a> {
 impl Life<'_> {
     fn is_killed_at_its_steps(&mut self) {
         let parts = self.subject.parts;
-        // The first Pod makes what stays for the next ones: compiled code, the parents of cgroups.
+        // The first Pod makes what stays for the next ones: the parents of cgroups.
         self.start();
         self.end();
         let before = self.left();
@@ -236,7 +272,7 @@ impl Life<'_> {
             of_part.retain(|step| !matches!(part, Part::Pull) || step.to_string().contains("/images/"));
             eprintln!("{}: {} steps", self.subject.name, of_part.len());
             assert!(of_part.len() > part.steps_min(), "the steps are seen: {of_part:#?}");
-            steps.push(chosen(&of_part, self.subject.kills, self.seed));
+            steps.push(self.chosen(*part, &of_part));
         }
         self.end();
         assert_eq!(self.left(), before, "a Pod leaves nothing");
@@ -257,6 +293,17 @@ impl Life<'_> {
         }
         eprintln!("{}: {kills} kills at {wanted} steps", self.subject.name);
         assert!((wanted - kills) * 5 <= wanted.max(10), "most steps come again: {kills} of {wanted}");
+    }
+
+    /// The steps of a part at which the agent is killed. Some of those with which a module is compiled are always among them.
+    fn chosen(&self, part: Part, steps: &[Step]) -> Vec<Step> {
+        let kills = if matches!(part, Part::Resize) { KILLS_FEW } else { self.subject.kills };
+        let (of_compilation, others) = compilation::parted(steps);
+        let compiles = self.subject.name == "guest" && matches!(part, Part::Start);
+        assert_eq!(of_compilation.len() > compilation::STEPS_MIN, compiles, "{of_compilation:#?}");
+        let mut steps = chosen(&of_compilation, KILLS_FEW, self.seed);
+        steps.extend(chosen(&others, kills.saturating_sub(steps.len()).max(1), self.seed));
+        steps
     }
 
     /// Does a part of the Pod's life and kills the agent at a step of it. Returns whether the step came.
@@ -282,6 +329,7 @@ impl Life<'_> {
     }
 
     fn start(&mut self) {
+        compilation::forget(self.agent.data_dir());
         if self.subject.ends_with_namespace {
             self.kubectl.ok(&format!("create namespace {NAMESPACE}"));
             self.kubectl.until_usable(NAMESPACE);
@@ -343,7 +391,7 @@ impl Life<'_> {
         });
     }
 
-    /// The files, directories, mounts, links and cgroups of the node, when it has come to rest.
+    /// The files, directories, mounts, links, cgroups and compilers of the node, when it has come to rest.
     fn left(&self) -> BTreeSet<String> {
         let mut last = BTreeSet::new();
         eventually("the node comes to rest", || {
@@ -369,6 +417,7 @@ impl Life<'_> {
         left.extend(mounts.lines().filter_map(|line| line.split(' ').nth(4)).filter(ours).map(|path| format!("mount {path}")));
         let links = self.agent.net.run("ip", &["-o", "link"]).ok();
         left.extend(links.lines().filter_map(|line| line.split(": ").nth(1)).map(|link| format!("link {link}")));
+        left.extend(compilation::compilers(&self.agent.net).map(|pid| format!("compiler {pid}")));
         left
     }
 }

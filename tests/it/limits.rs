@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tests::kubectl::container_id;
-use tests::{Cluster, Kubectl, eventually};
+use tests::{Cluster, Kubectl};
 
 const PODS: &str = r#"
 apiVersion: v1
@@ -92,11 +92,7 @@ fn limits_and_rights_of_a_whole_pod_hold() {
     the_node_allows_sysctls(&kubectl);
     groups_of_the_image_count(&kubectl);
     a_guest_has_the_groups_of_its_pod(&kubectl);
-    eventually("a privileged guest does not start", || {
-        let waiting = kubectl.field("pod/privileged", "/status/containerStatuses/0/state/waiting");
-        let said = waiting["message"].as_str().is_some_and(|message| message.contains("has securityContext.privileged: a WebAssembly"));
-        if said && waiting["reason"] == "CreateContainerConfigError" { Ok(()) } else { Err(waiting.to_string()) }
-    });
+    kubectl.until_waiting("privileged", "CreateContainerConfigError", "has securityContext.privileged: a WebAssembly");
     huge_pages::the_node_has_them(&kubectl);
     huge_pages::a_container_has_no_more_than_its_limit(&kubectl);
     huge_pages::a_volume_has_them_as_files(&kubectl);
@@ -108,7 +104,7 @@ fn limits_and_rights_of_a_whole_pod_hold() {
 
 fn limits_of_the_whole_pod_hold(kubectl: &Kubectl<'_>) {
     assert_eq!(kubectl.field("pod/whole", "/status/qosClass"), json!("Burstable"));
-    let pod = cgroups(kubectl.field("pod/whole", "/metadata/uid").as_str().expect("a uid"));
+    let pod = cgroups(&kubectl.uid("whole"));
     assert_eq!(limits(&pod), ("67108864".to_owned(), "50000 100000".to_owned()));
     for (container, memory, cpu) in
         [("open", "67108864", "50000 100000"), ("own", "16777216", "20000 100000"), ("guest", "67108864", "50000 100000")]
@@ -157,15 +153,10 @@ fn a_guest_has_the_groups_of_its_pod(kubectl: &Kubectl<'_>) {
     groups.retain(|group| *group != user["gid"]);
     assert_eq!(groups, [json!(3000)], "{status}");
     let (uid, gid) = (user["uid"].to_string(), user["gid"].to_string());
-    let pids: BTreeSet<String> = cgroups(container_id(&status))
-        .iter()
-        .filter_map(|dir| fs::read_to_string(dir.join("cgroup.procs")).ok())
-        .flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>())
-        .collect();
     let words = |status: &str, field: &str| -> Vec<String> {
         status.lines().find_map(|line| line.strip_prefix(field)).into_iter().flat_map(str::split_whitespace).map(str::to_owned).collect()
     };
-    let processes: Vec<_> = pids.iter().filter_map(|pid| fs::read_to_string(format!("/proc/{pid}/status")).ok()).collect();
+    let processes: Vec<_> = pids(&status).iter().filter_map(|pid| fs::read_to_string(format!("/proc/{pid}/status")).ok()).collect();
     let of_guest: Vec<_> = processes.iter().filter(|process| words(process, "Uid:").first() == Some(&uid)).collect();
     assert!(!of_guest.is_empty(), "user {uid}: {processes:?}");
     for process in of_guest {
@@ -189,6 +180,28 @@ pub(super) fn cgroups(name: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     find(Path::new("/sys/fs/cgroup"), name, &mut found);
     found
+}
+
+/// The processes in a container's cgroups, by its status.
+fn pids(status: &Value) -> BTreeSet<i32> {
+    let lists = cgroups(container_id(status)).into_iter().filter_map(|dir| fs::read_to_string(dir.join("cgroup.procs")).ok());
+    lists.flat_map(|text| text.lines().map(|pid| pid.parse::<i32>().expect("a process id")).collect::<Vec<_>>()).collect()
+}
+
+/// Whether a cgroup has these shares of CPU: cgroup v1 has them as they are, and cgroup v2 the weight for them.
+pub(super) fn has_shares(dirs: &[PathBuf], shares: u32) -> Result<(), String> {
+    let read = |file: &str| dirs.iter().find_map(|dir| fs::read_to_string(dir.join(file)).ok());
+    let (found, wanted) = match read("cpu.shares") {
+        Some(found) => (found, shares.to_string()),
+        None => (read("cpu.weight").expect("a controller of CPU"), weight(shares).to_string()),
+    };
+    if found.trim() == wanted { Ok(()) } else { Err(format!("{} instead of {wanted}", found.trim())) }
+}
+
+/// The weight for shares: upstream's curve through (2, 1), (1024, 100) and (262144, 10000).
+fn weight(shares: u32) -> f64 {
+    let log = f64::from(shares).log2();
+    10_f64.powf((log * log + 125.0 * log) / 612.0 - 7.0 / 34.0).ceil()
 }
 
 /// Bytes of memory, and the quota of CPU with its period.

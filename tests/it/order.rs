@@ -1,6 +1,7 @@
 //! When a Pod is ready, in which order its containers start and end, and what ends it: readiness gates, sidecars, deadlines, messages.
 
 use serde_json::{Value, json};
+use tests::kubectl::condition;
 use tests::{Cluster, Kubectl, eventually};
 
 /// `LOG` is a directory of the node.
@@ -104,13 +105,9 @@ fn pods_are_ready_and_end_in_order() {
 }
 
 fn gates_make_a_pod_ready(kubectl: &Kubectl<'_>) {
-    let condition = |type_: &str| {
-        let conditions = kubectl.field("pod/gated", "/status/conditions");
-        conditions.as_array().and_then(|all| all.iter().find(|one| one["type"] == type_)).cloned().unwrap_or_default()
-    };
     let until = |status: &str, reason: &str, message: &str| {
         eventually(&format!("Ready is {status}: {reason}"), || {
-            let ready = condition("Ready");
+            let ready = kubectl.condition("pod/gated", "Ready");
             let text = |field: &str| ready[field].as_str().unwrap_or_default().to_owned();
             let is = (text("status"), text("reason"), text("message")) == (status.into(), reason.into(), message.into());
             let generation = kubectl.field("pod/gated", "/metadata/generation");
@@ -131,7 +128,7 @@ fn gates_make_a_pod_ready(kubectl: &Kubectl<'_>) {
         kubectl.ok(&format!("patch pod gated --subresource=status --patch {patch}"));
     };
     until("False", "ReadinessGatesNotReady", "corresponding condition of pod readiness gate \"example.com/announced\" does not exist.");
-    assert_eq!(condition("ContainersReady")["status"], "True");
+    assert_eq!(kubectl.condition("pod/gated", "ContainersReady")["status"], "True");
     assert_eq!(kubectl.field("pod/gated", "/status/containerStatuses/0/ready"), json!(true));
     serves(false);
     announce("True");
@@ -149,10 +146,7 @@ fn conditions_are_of_the_newest_spec(kubectl: &Kubectl<'_>) {
     kubectl.ok(r#"patch pod gated --patch {"spec":{"activeDeadlineSeconds":3600}}"#);
     eventually("all conditions of the changed Pod", || {
         let pod = kubectl.json("get pod gated");
-        let observed = |name: &str| {
-            let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-            conditions.find(|condition| condition["type"] == name).is_some_and(|condition| condition["observedGeneration"] == 2)
-        };
+        let observed = |name: &str| condition(&pod, name)["observedGeneration"] == 2;
         let names = ["ContainersReady", "Initialized", "PodReadyToStartContainers", "PodScheduled", "Ready"];
         let are_observed = pod["metadata"]["generation"] == 2 && names.into_iter().all(observed);
         if are_observed { Ok(()) } else { Err(format!("{:#}", pod["status"])) }

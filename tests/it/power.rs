@@ -18,6 +18,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tests::cluster::programs;
 use tests::eventually_within;
+use tests::kubectl::is_ready;
 use tests::machine::{DATA, Machine, OLD_CPU, on_machines};
 
 use load::{Load, Random};
@@ -90,9 +91,7 @@ fn until_all_is_well(machine: &mut Machine) {
 }
 
 fn is_well(pod: &Value) -> bool {
-    let conditions = pod.pointer("/status/conditions").and_then(Value::as_array);
-    let ready = conditions.is_some_and(|all| all.iter().any(|one| one["type"] == "Ready" && one["status"] == "True"));
-    ready && pod.pointer("/metadata/deletionTimestamp").is_none()
+    is_ready(pod) && pod.pointer("/metadata/deletionTimestamp").is_none()
 }
 
 fn describe(pod: &Value) -> String {

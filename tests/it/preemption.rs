@@ -1,6 +1,7 @@
 //! kubectl with Pods that others make room for. The nodes have no agent: the story ends Pods in the agent's place.
 
 use serde_json::{Value, json};
+use tests::kubectl::condition;
 use tests::{Cluster, Kubectl, Net, eventually};
 
 #[test]
@@ -62,14 +63,12 @@ fn the_cheapest_pod_leaves(kubectl: &Kubectl<'_>) {
     kubectl.until("pod/urgent", "/status/nominatedNodeName", "n2");
     eventually("the victim leaves, and says why", || {
         let victim = kubectl.json("get pod worker");
-        let conditions = victim["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        let target = conditions.into_iter().find(|condition| condition["type"] == "DisruptionTarget").unwrap_or_default();
+        let target = condition(&victim, "DisruptionTarget");
         let reported = (&target["reason"], &target["message"]);
         let wanted = (&json!("PreemptionByScheduler"), &json!("default-scheduler: preempting to accommodate a higher priority pod"));
         if victim["metadata"]["deletionTimestamp"].is_string() && reported == wanted { Ok(()) } else { Err(victim.to_string()) }
     });
-    let uid = kubectl.field("pod/urgent", "/metadata/uid");
-    let preempted = format!("Preempted by pod {} on node n2", uid.as_str().expect("a UID"));
+    let preempted = format!("Preempted by pod {} on node n2", kubectl.uid("urgent"));
     eventually("an event tells about the victim", || {
         let events = kubectl.ok("events --for=pod/worker");
         if events.contains(&preempted) { Ok(()) } else { Err(events) }

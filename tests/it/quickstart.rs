@@ -1,6 +1,6 @@
 //! The main purpose: from `kubectl apply` to a running WASM Pod and a running Linux Pod, which find each other by DNS.
 
-use tests::{Cluster, eventually};
+use tests::Cluster;
 
 #[test]
 fn the_quickstart_runs_and_its_parts_find_each_other() {
@@ -9,10 +9,7 @@ fn the_quickstart_runs_and_its_parts_find_each_other() {
     kubectl.ok("apply -f samples/quickstart");
     kubectl.ok("rollout status deployment/web --timeout=60s");
     kubectl.until_ready("tools");
-    let answer = eventually("the Service answers", || {
-        let ran = kubectl.run(&["exec", "tools", "--", "wget", "-qO-", "http://web/x"]);
-        if ran.succeeded() { Ok(ran.stdout) } else { Err(ran.to_string()) }
-    });
+    let answer = kubectl.until_ok("exec tools -- wget -qO- http://web/x");
     assert_eq!(answer, "Hello from WebAssembly! You asked for /x\n");
     let ip = kubectl.field("service/web", "/spec/clusterIP");
     let ip = ip.as_str().expect("a cluster IP");

@@ -150,9 +150,26 @@ pub(crate) fn pod(kubectl: &Kubectl<'_>, name: &str, class: &str, image: &str, m
     kubectl.apply(&yaml).ok();
 }
 
+/// Waits until a Pod's image cannot be pulled; checks that the message contains the words, and returns it.
+#[track_caller]
+pub(crate) fn is_not_pulled(kubectl: &Kubectl<'_>, name: &str, words: &str) -> String {
+    let message = waits_for(kubectl, name, &["ErrImagePull", "ImagePullBackOff"]);
+    assert!(message.contains(words), "{name}: {message}");
+    message
+}
+
+/// Like [`is_not_pulled`], and waits until the node backs off. The events contain the words, too.
+#[track_caller]
+pub(crate) fn backs_off(kubectl: &Kubectl<'_>, name: &str, words: &str) {
+    is_not_pulled(kubectl, name, words);
+    waits_for(kubectl, name, &["ImagePullBackOff"]);
+    let events = kubectl.ok(&format!("events --for pod/{name}"));
+    assert!(["Failed to pull image", "Back-off pulling image", words].into_iter().all(|text| events.contains(text)), "{events}");
+}
+
 /// Waits until a Pod's container waits for one of the reasons; returns the message.
 #[track_caller]
-pub(crate) fn waits_for(kubectl: &Kubectl<'_>, name: &str, reasons: &[&str]) -> String {
+fn waits_for(kubectl: &Kubectl<'_>, name: &str, reasons: &[&str]) -> String {
     eventually(&format!("{name} waits for {reasons:?}"), || {
         let waiting = kubectl.field(&format!("pod/{name}"), "/status/containerStatuses/0/state/waiting");
         let found = waiting["reason"].as_str().unwrap_or_default();
@@ -253,19 +270,14 @@ fn pods_run_images_of_every_form_from_a_registry() {
     pod(&kubectl, "chart", "wasmtime", &format!("{OPEN}/chart:v1"), "");
     pod(&kubectl, "wrong-path", "wasmtime", &format!("{OPEN}/wrong-path:v1"), "");
     for (name, image) in [("absent", "cncf:absent"), ("unreachable", "x:v1")] {
-        let message = waits_for(&kubectl, name, &["ErrImagePull", "ImagePullBackOff"]);
-        assert!(message.contains(image), "{message}");
-        waits_for(&kubectl, name, &["ImagePullBackOff"]);
-        let events = kubectl.ok(&format!("events --for pod/{name}"));
-        assert!(events.contains("Failed to pull image") && events.contains("Back-off pulling image"), "{events}");
+        backs_off(&kubectl, name, image);
     }
     eventually("the event that names what the image is", || {
         let events = kubectl.ok("events --for pod/chart");
         if events.contains("neither a WASM artifact nor a Linux image") { Ok(()) } else { Err(events) }
     });
-    let message = waits_for(&kubectl, "wrong-path", &["ErrImagePull", "ImagePullBackOff"]);
     let words = format!("image \"{OPEN}/wrong-path:v1\" cannot run here: its entrypoint /app/hello.wasm is not in it");
-    assert!(message.contains(&words), "{message}");
+    is_not_pulled(&kubectl, "wrong-path", &words);
     cut::images_that_lost_bytes_say_so(&cluster, &registry);
     platform::images_for_other_machines_say_so(net, &kubectl, &registry);
 
@@ -298,7 +310,7 @@ fn a_registry_that_asks_who_is_there_gets_the_pull_secret() {
     pod(&kubectl, "nobody", "runc", &image, &speaks);
     pod(&kubectl, "wrong", "runc", &image, &format!("{speaks}  imagePullSecrets: [{{name: wrong}}]\n"));
     for name in ["nobody", "wrong"] {
-        waits_for(&kubectl, name, &["ErrImagePull", "ImagePullBackOff"]);
+        is_not_pulled(&kubectl, name, &image);
     }
     pod(&kubectl, "right", "runc", &image, &format!("{speaks}  imagePullSecrets: [{{name: right}}]\n"));
     says(&kubectl, "right", "let in");

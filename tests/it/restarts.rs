@@ -189,7 +189,7 @@ fn failed_probes_ask_the_pods_policy(kubectl: &Kubectl<'_>) {
 
 fn a_rule_restarts_all_containers(kubectl: &Kubectl<'_>) {
     kubectl.until_ready("gang");
-    let condition = || kubectl.ok("get pod gang -o jsonpath={.status.conditions[?(@.type==\"AllContainersRestarting\")].status}");
+    let condition = || kubectl.condition("pod/gang", "AllContainersRestarting")["status"].take();
     assert_eq!(condition(), "False");
     let began = std::time::Instant::now();
     kubectl.ok("exec gang -c stubborn -- touch /work/fire");

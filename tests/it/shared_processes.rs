@@ -69,9 +69,8 @@ fn containers_of_a_pod_share_their_processes() {
 
 /// The pause processes of a Pod on this machine, by their cgroup.
 fn pauses(kubectl: &Kubectl<'_>, pod: &str) -> Vec<i32> {
-    let uid = kubectl.field(&format!("pod/{pod}"), "/metadata/uid");
-    let uid = uid.as_str().unwrap_or("no such pod");
-    all_pauses().into_iter().filter(|pid| fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|text| text.contains(uid))).collect()
+    let uid = kubectl.uid(pod);
+    all_pauses().into_iter().filter(|pid| fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|text| text.contains(&uid))).collect()
 }
 
 fn all_pauses() -> Vec<i32> {
@@ -135,11 +134,7 @@ fn a_debugger_sees_them_all(kubectl: &Kubectl<'_>) {
 }
 
 fn a_webassembly_container_says_why_it_does_not_start(kubectl: &Kubectl<'_>) {
-    eventually("the refusal is in the status", || {
-        let waiting = kubectl.field("pod/mixed", "/status/containerStatuses/0/state/waiting");
-        let said = waiting["reason"] == "CreateContainerError" && waiting["message"].to_string().contains("shareProcessNamespace is set");
-        if said { Ok(()) } else { Err(waiting.to_string()) }
-    });
+    kubectl.until_waiting("mixed", "CreateContainerError", "shareProcessNamespace is set");
 }
 
 fn they_survive_an_agent(cluster: &mut Cluster) {
@@ -152,11 +147,11 @@ fn they_survive_an_agent(cluster: &mut Cluster) {
 
 fn a_pod_gets_another_sandbox(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    let ip = kubectl.field("pod/shared", "/status/podIP");
+    let ip = kubectl.ip("shared");
     kill_pause(&kubectl, "shared");
     restarts(&kubectl, 2, 1);
     assert_eq!(inits(&kubectl), 2, "init containers run again");
-    assert_eq!(kubectl.field("pod/shared", "/status/podIP"), ip);
+    assert_eq!(kubectl.ip("shared"), ip);
     let last = kubectl.field("pod/shared", "/status/containerStatuses/1/lastState/terminated");
     assert_eq!(last["exitCode"], 137, "{last}");
     let described = kubectl.ok("describe pod shared");

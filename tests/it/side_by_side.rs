@@ -39,11 +39,8 @@ spec:
 
 #[track_caller]
 fn run_web(kubectl: &Kubectl<'_>, node_port: &str) {
-    // The default ServiceAccount is created some moments after the namespace.
-    eventually("the workload is taken", || {
-        let ran = kubectl.apply(&WEB.replace("NODEPORT", node_port));
-        if ran.succeeded() { Ok(()) } else { Err(ran.to_string()) }
-    });
+    kubectl.until_usable("default");
+    kubectl.apply(&WEB.replace("NODEPORT", node_port)).ok();
     kubectl.until_ready("web");
     kubectl.until_ready("tools");
 }
@@ -85,11 +82,7 @@ fn two_clusters_share_a_machine_and_a_third_reports_the_conflict() {
     for (cluster, node_port) in [(&first, "30081"), (&second, "30082")] {
         run_web(&cluster.kubectl(), node_port);
         answers(&cluster.net, node_port);
-        let kubectl = cluster.kubectl();
-        let answer = eventually("the Service answers", || {
-            let ran = kubectl.run(&["exec", "tools", "--", "wget", "-qO-", "http://web/by-name"]);
-            if ran.succeeded() { Ok(ran.stdout) } else { Err(ran.to_string()) }
-        });
+        let answer = cluster.kubectl().until_ok("exec tools -- wget -qO- http://web/by-name");
         assert!(answer.contains("/by-name"), "{answer}");
     }
 

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
+use tests::kubectl::is_ready;
 use tests::{Cluster, Kubectl, Net, eventually};
 
 /// Writes a manifest in one step.
@@ -32,9 +33,7 @@ fn ready(kubectl: &Kubectl<'_>, namespace: &str, pod: &str) -> Value {
     eventually(&format!("{pod} is ready"), || {
         let ran = kubectl.run(&["get", "pod", pod, "-n", namespace, "-o", "json"]);
         let pod: Value = serde_json::from_str(&ran.stdout).unwrap_or_default();
-        let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        let is_ready = conditions.iter().any(|one| one["type"] == "Ready" && one["status"] == "True");
-        if is_ready { Ok(pod) } else { Err(format!("{ran}")) }
+        if is_ready(&pod) { Ok(pod) } else { Err(format!("{ran}")) }
     })
 }
 

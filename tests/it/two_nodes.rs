@@ -28,7 +28,7 @@ impl Joined {
         let joined = Self { agents, server, _switch: next() };
         let kubectl = joined.kubectl();
         for name in ["a", "b"] {
-            ready_is(&kubectl, name, "True");
+            kubectl.until_condition(&format!("node/{name}"), "Ready", "True");
         }
         joined
     }
@@ -48,16 +48,6 @@ fn agent(net: Net, name: &str, [url, token]: &[String; 2]) -> Cluster {
     agent
 }
 
-/// Waits until a Node's Ready condition has that status.
-#[track_caller]
-fn ready_is(kubectl: &Kubectl<'_>, node: &str, wanted: &str) {
-    eventually(&format!("node {node} has Ready={wanted}"), || {
-        let conditions = kubectl.field(&format!("node/{node}"), "/status/conditions");
-        let ready = conditions.as_array().and_then(|list| list.iter().find(|c| c["type"] == "Ready")).cloned().unwrap_or_default();
-        if ready["status"] == wanted { Ok(()) } else { Err(ready.to_string()) }
-    });
-}
-
 /// Name, node and IP of the Pods with a label.
 fn pods(kubectl: &Kubectl<'_>, label: &str) -> Vec<(String, String, String)> {
     let list = kubectl.json(&format!("get pods -l {label}"));
@@ -70,16 +60,6 @@ fn pods(kubectl: &Kubectl<'_>, label: &str) -> Vec<(String, String, String)> {
 
 fn nodes_of(pods: &[(String, String, String)]) -> BTreeSet<&str> {
     pods.iter().map(|(_, node, _)| node.as_str()).collect()
-}
-
-/// Repeats a command in a Pod until it succeeds.
-#[track_caller]
-fn until_answers(kubectl: &Kubectl<'_>, pod: &str, command: &str) -> String {
-    let words = format!("exec {pod} -- {command}");
-    eventually(&words, || {
-        let ran = kubectl.run(&words.split(' ').collect::<Vec<_>>());
-        if ran.succeeded() { Ok(ran.stdout) } else { Err(ran.to_string()) }
-    })
 }
 
 const WORKLOAD: &str = r#"
@@ -150,7 +130,7 @@ fn two_nodes_serve_each_other_and_a_lost_one_is_replaced_and_comes_back() {
     let b = &cluster.agents[1];
     let shims_before = b.shims();
     b.net.set_uplink(false);
-    ready_is(&kubectl, "b", "Unknown");
+    kubectl.until_condition("node/b", "Ready", "Unknown");
     eventually("the taints of a lost node", || {
         let taints = kubectl.field("node/b", "/spec/taints").to_string();
         let both = ["NoSchedule", "NoExecute"].iter().all(|effect| taints.contains(effect));
@@ -176,7 +156,7 @@ fn two_nodes_serve_each_other_and_a_lost_one_is_replaced_and_comes_back() {
     assert_eq!(kubectl.field("pod/tools-b", "/spec/nodeName"), "b");
 
     b.net.set_uplink(true);
-    ready_is(&kubectl, "b", "True");
+    kubectl.until_condition("node/b", "Ready", "True");
     eventually("no taints", || {
         let taints = kubectl.field("node/b", "/spec/taints");
         if taints.is_null() { Ok(()) } else { Err(taints.to_string()) }
@@ -261,14 +241,14 @@ fn everything_is_reached_from_everywhere(cluster: &Joined, web: &[(String, Strin
     for (pod, node) in [("tools-a", "a"), ("tools-b", "b")] {
         assert_eq!(kubectl.ok(&format!("logs {pod}")), format!("at home on {node}\n"));
         for (name, _, ip) in web {
-            let answer = until_answers(&kubectl, pod, &format!("wget -qO- http://{ip}:8080/{name}"));
+            let answer = kubectl.until_ok(&format!("exec {pod} -- wget -qO- http://{ip}:8080/{name}"));
             assert!(answer.contains(name), "{answer}");
         }
         for _ in 0..8 {
-            let answer = until_answers(&kubectl, pod, "wget -qO- http://web/by-name");
+            let answer = kubectl.until_ok(&format!("exec {pod} -- wget -qO- http://web/by-name"));
             assert!(answer.contains("/by-name"), "{answer}");
         }
-        let seen = until_answers(&kubectl, pod, "nslookup web.default.svc.cluster.local");
+        let seen = kubectl.until_ok(&format!("exec {pod} -- nslookup web.default.svc.cluster.local"));
         assert!(seen.contains(service_ip), "{seen}");
     }
     for (name, _, _) in web {
@@ -281,6 +261,6 @@ fn everything_is_reached_from_everywhere(cluster: &Joined, web: &[(String, Strin
     }
     // The API server through its Service. `nc` sends nothing, so the server accepts the connection and closes it.
     for pod in ["tools-a", "tools-b"] {
-        until_answers(&kubectl, pod, "nc -w 5 kubernetes.default.svc.cluster.local 443");
+        kubectl.until_ok(&format!("exec {pod} -- nc -w 5 kubernetes.default.svc.cluster.local 443"));
     }
 }

@@ -139,9 +139,8 @@ fn each_pod_has_a_range(kubectl: &Kubectl<'_>) {
 
 /// The users of the processes of a Pod.
 fn owners(kubectl: &Kubectl<'_>, pod: &str) -> BTreeSet<u32> {
-    let uid = kubectl.field(&format!("pod/{pod}"), "/metadata/uid");
-    let uid = uid.as_str().unwrap();
-    let is_of_pod = |process: &Path| fs::read_to_string(process.join("cgroup")).is_ok_and(|text| text.contains(uid));
+    let uid = kubectl.uid(pod);
+    let is_of_pod = |process: &Path| fs::read_to_string(process.join("cgroup")).is_ok_and(|text| text.contains(&uid));
     // The owner of the directory is another one for a process that nobody may look into.
     let user = |process: PathBuf| {
         let status = fs::read_to_string(process.join("status")).ok()?;
@@ -217,8 +216,7 @@ fn proc_is_whole_where_the_spec_says_so(kubectl: &Kubectl<'_>) {
 fn a_guest_has_a_user_of_the_range(kubectl: &Kubectl<'_>) {
     let owners = owners(kubectl, "guest");
     assert!(owners.len() == 1 && owners.iter().all(|id| id % 65_536 == 65_534), "{owners:?}");
-    let ip = kubectl.field("pod/guest", "/status/podIP");
-    let said = sh(kubectl, "own -c app", &format!("b wget -q -O - http://{}:8080/", ip.as_str().unwrap()));
+    let said = sh(kubectl, "own -c app", &format!("b wget -q -O - http://{}:8080/", kubectl.ip("guest")));
     assert!(!said.is_empty());
 }
 
@@ -290,8 +288,8 @@ fn the_range_survives(cluster: &mut Cluster) {
 
 fn nothing_stays(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    let uid = kubectl.field("pod/own", "/metadata/uid");
-    let dir = cluster.data_dir().join("kubelet/pods").join(uid.as_str().unwrap());
+    let uid = kubectl.uid("own");
+    let dir = cluster.data_dir().join("kubelet/pods").join(&uid);
     assert!(dir.join("userns").exists());
     kubectl.ok("delete pod own shared guest late --wait");
     eventually("nothing of the Pod is mounted or on the disk", || {
@@ -299,6 +297,6 @@ fn nothing_stays(cluster: &Cluster) {
         if dir.exists() { Err(format!("{}\n{mounts:?}", dir.display())) } else { Ok(()) }
     });
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    let left: Vec<&str> = table.lines().filter(|line| line.contains(uid.as_str().unwrap())).collect();
+    let left: Vec<&str> = table.lines().filter(|line| line.contains(&uid)).collect();
     assert_eq!(left, [""; 0]);
 }

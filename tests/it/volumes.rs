@@ -245,10 +245,7 @@ fn stateful_sets_find_their_data(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(STATEFUL).ok();
     for ordinal in 0..2 {
-        eventually("a claim", || {
-            let ran = kubectl.run(&["get", "pvc", &format!("data-db-{ordinal}")]);
-            if ran.succeeded() { Ok(()) } else { Err(ran.to_string()) }
-        });
+        kubectl.until_ok(&format!("get pvc data-db-{ordinal}"));
         until_bound(&kubectl, &format!("pvc/data-db-{ordinal}"));
         kubectl.until_ready(&format!("db-{ordinal}"));
     }
@@ -281,10 +278,7 @@ fn volumes_of_administrators_are_retained(cluster: &Cluster) {
     let refused = kubectl.fails("exec reader -- touch /data/new");
     assert!(refused.contains("Read-only file system"), "{refused}");
     // The claim of an ephemeral volume is the Pod's own.
-    eventually("a claim", || {
-        let ran = kubectl.run(&["get", "pvc", "scratch-own"]);
-        if ran.succeeded() { Ok(()) } else { Err(ran.to_string()) }
-    });
+    kubectl.until_ok("get pvc scratch-own");
     until_bound(&kubectl, "pvc/scratch-own");
     kubectl.until_ready("scratch");
     let own = directory_of(&kubectl, "pvc/scratch-own");

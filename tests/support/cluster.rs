@@ -307,7 +307,13 @@ impl Cluster {
     /// Loads every sample as `samples/NAME:latest`.
     #[track_caller]
     pub fn load_samples(&self) {
-        for file in ["hello.wasm", "job.wasm", "web.wasm", "lookup.wasm", "echo.wasm", "tools.tar"] {
+        self.load(&["hello.wasm", "job.wasm", "web.wasm", "lookup.wasm", "echo.wasm", "tools.tar"]);
+    }
+
+    /// Loads samples as `samples/NAME:latest`.
+    #[track_caller]
+    pub fn load(&self, files: &[&str]) {
+        for file in files {
             let name = file.split('.').next().expect("a name");
             self.skiff(&["image", "import", &format!("samples/{name}:latest"), &sample(file)]).ok();
         }

@@ -71,6 +71,15 @@ impl<'a> Kubectl<'a> {
         self.run(&words.split_whitespace().collect::<Vec<_>>()).fails()
     }
 
+    /// Repeats kubectl with words split at spaces until it succeeds; returns its output.
+    #[track_caller]
+    pub fn until_ok(&self, words: &str) -> String {
+        eventually(words, || {
+            let ran = self.run(&words.split_whitespace().collect::<Vec<_>>());
+            if ran.succeeded() { Ok(ran.stdout) } else { Err(ran.to_string()) }
+        })
+    }
+
     /// Applies YAML.
     #[track_caller]
     pub fn apply(&self, yaml: &str) -> Ran {
@@ -97,6 +106,23 @@ impl<'a> Kubectl<'a> {
         value.pointer(pointer).cloned().unwrap_or_default()
     }
 
+    /// The UID of a Pod.
+    #[track_caller]
+    pub fn uid(&self, pod: &str) -> String {
+        self.field(&format!("pod/{pod}"), "/metadata/uid").as_str().expect("a UID").to_owned()
+    }
+
+    /// The address of a Pod.
+    #[track_caller]
+    pub fn ip(&self, pod: &str) -> String {
+        self.field(&format!("pod/{pod}"), "/status/podIP").as_str().expect("an address").to_owned()
+    }
+
+    /// A condition of an object; null when the object is absent, or has none of that type.
+    pub fn condition(&self, object: &str, kind: &str) -> Value {
+        condition(&self.field(object, ""), kind).clone()
+    }
+
     /// The status of a container of a Pod; null when there is none.
     pub fn container(&self, pod: &str, name: &str) -> Value {
         let statuses = self.field(&format!("pod/{pod}"), "/status/containerStatuses");
@@ -114,6 +140,15 @@ impl<'a> Kubectl<'a> {
                 return Ok(());
             }
             Err(self.run(&["describe", object]).to_string())
+        });
+    }
+
+    /// Waits until a condition of an object has a status.
+    #[track_caller]
+    pub fn until_condition(&self, object: &str, kind: &str, wanted: &str) {
+        eventually(&format!("{object} has {kind}={wanted}"), || {
+            let found = self.condition(object, kind);
+            if found["status"] == wanted { Ok(()) } else { Err(found.to_string()) }
         });
     }
 
@@ -147,10 +182,7 @@ impl<'a> Kubectl<'a> {
     /// Waits until a namespace accepts Pods: it needs the ServiceAccount `default`.
     #[track_caller]
     pub fn until_usable(&self, namespace: &str) {
-        eventually(&format!("the ServiceAccount default in {namespace}"), || {
-            let account = self.run(&["get", "serviceaccount", "default", "-n", namespace]);
-            if account.succeeded() { Ok(()) } else { Err(account.to_string()) }
-        });
+        self.until_ok(&format!("get serviceaccount default -n {namespace}"));
     }
 
     /// Creates a ready Node that has no agent: Pods are bound to it, and nobody runs them.
@@ -168,15 +200,56 @@ impl<'a> Kubectl<'a> {
     /// Waits until a Pod is ready.
     #[track_caller]
     pub fn until_ready(&self, pod: &str) {
-        let is_ready = |pod: &Value| {
-            let conditions = pod["status"]["conditions"].as_array();
-            conditions.is_some_and(|list| list.iter().any(|c| c["type"] == "Ready" && c["status"] == "True"))
-        };
         let object = format!("pod/{pod}");
         eventually(&format!("pod {pod} is ready"), || {
             if self.shows(&object, is_ready) { Ok(()) } else { Err(self.run(&["describe", &object]).to_string()) }
         });
     }
+
+    /// Waits until the first container of a Pod waits for that reason, with a message that contains the words; returns the
+    /// message.
+    #[track_caller]
+    pub fn until_waiting(&self, pod: &str, reason: &str, words: &str) -> String {
+        let object = format!("pod/{pod}");
+        eventually(&format!("{pod} waits with {reason}: {words}"), || {
+            let mut message = String::new();
+            let waits = |pod: &Value| {
+                let status = &pod["status"]["containerStatuses"][0];
+                message = status["state"]["waiting"]["message"].as_str().unwrap_or_default().to_owned();
+                is_waiting(status, reason, words)
+            };
+            if self.shows(&object, waits) { Ok(message) } else { Err(self.run(&["describe", &object]).to_string()) }
+        })
+    }
+
+    /// Waits until a Pod is evicted, with a message that begins like that; returns the message.
+    #[track_caller]
+    pub fn until_evicted(&self, pod: &str, begin: &str) -> String {
+        let object = format!("pod/{pod}");
+        self.until(&object, "/status/phase", "Failed");
+        let status = self.field(&object, "/status");
+        assert_eq!(status["reason"], "Evicted", "{pod}: {status:#}");
+        let message = status["message"].as_str().unwrap_or_default();
+        assert!(message.starts_with(begin), "{pod}: {status:#}");
+        message.to_owned()
+    }
+}
+
+/// A condition of an object as JSON; null when it has none of that type.
+pub fn condition<'a>(object: &'a Value, kind: &str) -> &'a Value {
+    let conditions = object["status"]["conditions"].as_array();
+    conditions.and_then(|all| all.iter().find(|one| one["type"] == kind)).unwrap_or(&Value::Null)
+}
+
+/// Whether a Pod or a Node is ready.
+pub fn is_ready(object: &Value) -> bool {
+    condition(object, "Ready")["status"] == "True"
+}
+
+/// Whether a container waits for that reason, with a message that contains the words, by its status.
+pub fn is_waiting(status: &Value, reason: &str, words: &str) -> bool {
+    let waiting = &status["state"]["waiting"];
+    waiting["reason"] == reason && waiting["message"].as_str().is_some_and(|message| message.contains(words))
 }
 
 /// The id of a container by its status, without the name of the runtime.

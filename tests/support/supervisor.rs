@@ -83,9 +83,11 @@ const PATH_LEN: usize = 4096;
 /// Bytes of a piece of a name in hexadecimal digits from which on it counts as an id.
 const ID_LEN: usize = 6;
 /// What stands before ids, and before the random endings of temporary files and of volumes for tokens.
-const PREFIXES: [&str; 4] = ["pod", "tmp", "kube-api-access-", "pvc-"];
+const PREFIXES: [&str; 5] = ["pod", "tmp", "helper-", "kube-api-access-", "pvc-"];
 /// Bytes of a random ending: of a file, and of a volume.
 const RANDOM_LENS: [usize; 2] = [6, 5];
+/// The command line of the process in which a node compiles a module.
+const COMPILER: &[u8] = b"/proc/self/exe\0internal\0compile\0";
 
 /// One call that changes the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -93,13 +95,16 @@ pub struct Step {
     call: &'static str,
     /// What it acts on, with `*` for ids, so that the same step of two runs is equal.
     object: String,
+    /// A compiler of the process makes it.
+    of_compiler: bool,
     /// Which of the calls with that name on that object, from 1.
     nth: u32,
 }
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} ({})", self.call, self.object, self.nth)
+        let whose = if self.of_compiler { "compiler: " } else { "" };
+        write!(f, "{whose}{} {} ({})", self.call, self.object, self.nth)
     }
 }
 
@@ -107,12 +112,13 @@ impl fmt::Display for Step {
 struct Watch {
     recording: bool,
     steps: Vec<Step>,
-    calls: HashMap<(&'static str, String), u32>,
+    /// How often each call was made, by the step with the number 0.
+    calls: HashMap<Step, u32>,
     kill_before: Option<Step>,
 }
 
-/// Supervises a process, and those that it starts. Only the steps of the first are recorded, and only it is killed. A
-/// supervised process must not outlive the test. Needs root, and Linux 6.9 for `PIDFD_THREAD`.
+/// Supervises a process, and those that it starts. Only the steps of the first and of its compilers are recorded, and only the first is
+/// killed. A supervised process must not outlive the test. Needs root, and Linux 6.9 for `PIDFD_THREAD`.
 #[derive(Clone, Default)]
 pub struct Supervisor {
     watch: Arc<Mutex<Watch>>,
@@ -188,20 +194,21 @@ impl Supervisor {
         }
     }
 
-    /// Whether the call may be made; otherwise the process is dead.
+    /// Whether the call may be made; otherwise the process that makes it is dead.
     fn goes_on(&self, pid: i32, call: &seccomp_notif) -> bool {
         let mut watch = self.watch();
         if !watch.recording && watch.kill_before.is_none() {
             return true;
         }
-        let Some((name, object)) = meaning(pid, call) else { return true };
-        let nth = watch.calls.entry((name, object.clone())).or_default();
+        let Some(mut step) = meaning(pid, call) else { return true };
+        let nth = watch.calls.entry(step.clone()).or_default();
         *nth += 1;
-        let step = Step { call: name, object, nth: *nth };
+        step.nth = *nth;
         if watch.kill_before.as_ref() == Some(&step) {
             watch.kill_before = None;
             nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::SIGKILL).expect("it is ours");
-            return false;
+            // A compiler has to end by itself.
+            return step.of_compiler;
         }
         if watch.recording {
             watch.steps.push(step);
@@ -269,11 +276,17 @@ fn descriptor(pid: i32, number: RawFd) -> io::Result<OwnedFd> {
     owned(unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), number, 0) })
 }
 
-/// The name of a call and what it acts on; nothing if it is no step: made by another process, or on what is no part of the
-/// machine's state.
-fn meaning(pid: i32, call: &seccomp_notif) -> Option<(&'static str, String)> {
+/// Whether a process or thread compiles a module for a node.
+pub fn is_compiler(pid: i32) -> bool {
+    std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line == COMPILER)
+}
+
+/// The step that a call is, with the number 0; nothing if it is no step: made by another process than the supervised one and its
+/// compilers, or on what is no part of the machine's state.
+fn meaning(pid: i32, call: &seccomp_notif) -> Option<Step> {
     let tid = i32::try_from(call.pid).ok()?;
-    if !Path::new(&format!("/proc/{pid}/task/{tid}")).exists() {
+    let of_compiler = !Path::new(&format!("/proc/{pid}/task/{tid}")).exists();
+    if of_compiler && !is_compiler(tid) {
         return None;
     }
     let (number, name, object) = *CALLS.iter().find(|(number, ..)| *number == c_long::from(call.data.nr))?;
@@ -289,7 +302,7 @@ fn meaning(pid: i32, call: &seccomp_notif) -> Option<(&'static str, String)> {
         libc::SYS_clone3 => u64::from_ne_bytes(memory(tid, argument(0), 8).try_into().ok()?),
         _ => 0,
     };
-    (flags & libc::CLONE_THREAD as u64 == 0).then_some((name, object))
+    (flags & libc::CLONE_THREAD as u64 == 0).then_some(Step { call: name, object, of_compiler, nth: 0 })
 }
 
 /// What a descriptor leads to, if writing to it changes something outside of the process: a file other than its log, a

@@ -1,5 +1,5 @@
-//! Files that survive a power cut. After [`write_atomic`] returns, the file has the whole new content, also after a
-//! power cut. On a tmpfs the syncs cost nothing.
+//! Files that are replaced whole. After [`write_atomic`] returns, the file has the new content also after a power cut. [`write_volatile`]
+//! is for what belongs to one boot.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -16,15 +16,29 @@ pub const PRIVATE: u32 = 0o600;
 /// # Errors
 /// The error of the first failed call.
 pub fn write_atomic(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+    replace(path, content, mode, &File::sync_all)?;
+    sync_parent(path)
+}
+
+/// Replaces a file as [`write_atomic`] does, but without syncs: for state that means nothing after the next boot. The file outlives its
+/// writer; a power cut may leave any content.
+///
+/// # Errors
+/// The error of the first failed call.
+pub fn write_volatile(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+    replace(path, content, mode, &|_| Ok(()))
+}
+
+fn replace(path: &Path, content: &[u8], mode: u32, sync: &dyn Fn(&File) -> io::Result<()>) -> io::Result<()> {
     let temporary = beside(path);
     let write = || {
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&temporary)?;
         // A temporary file that is left from a killed process has its old mode.
         file.set_permissions(fs::Permissions::from_mode(mode))?;
         file.write_all(content)?;
-        file.sync_all()
+        sync(&file)
     };
-    let written = write().and_then(|()| rename(&temporary, path));
+    let written = write().and_then(|()| fs::rename(&temporary, path));
     if written.is_err() {
         // The function returns the error of the write, not of the removal.
         let _removed = fs::remove_file(&temporary);
@@ -74,12 +88,15 @@ pub fn private_dir(dir: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    type Writer = fn(&Path, &[u8], u32) -> io::Result<()>;
+    const WRITERS: [Writer; 2] = [write_atomic, write_volatile];
+
     #[test]
     fn a_file_is_replaced_whole_and_nothing_is_left_beside_it() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("record");
-        for content in ["first", "second, which is longer"] {
-            write_atomic(&path, content.as_bytes(), PRIVATE).expect("written");
+        for (content, write) in [("first", WRITERS[0]), ("second, which is longer", WRITERS[1]), ("third", WRITERS[0])] {
+            write(&path, content.as_bytes(), PRIVATE).expect("written");
             assert_eq!(fs::read_to_string(&path).expect("readable"), content);
         }
         assert_eq!(fs::metadata(&path).expect("a file").permissions().mode() & 0o777, PRIVATE);
@@ -102,8 +119,10 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("record");
         fs::create_dir(&path).expect("created");
-        assert!(write_atomic(&path, b"x", PRIVATE).is_err());
-        assert!(path.is_dir());
-        assert_eq!(fs::read_dir(dir.path()).expect("a directory").count(), 1, "the temporary file is removed");
+        for write in WRITERS {
+            assert!(write(&path, b"x", PRIVATE).is_err());
+            assert!(path.is_dir());
+            assert_eq!(fs::read_dir(dir.path()).expect("a directory").count(), 1, "the temporary file is removed");
+        }
     }
 }

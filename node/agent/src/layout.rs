@@ -16,6 +16,8 @@ pub(crate) mod label {
     pub(crate) const CONTAINER: &str = "io.kubernetes.container.name";
     pub(crate) const ATTEMPT: &str = "io.kubernetes.container.restartCount";
     pub(crate) const HASH: &str = "io.kubernetes.container.hash";
+    /// The resources of the instance when it started.
+    pub(crate) const RESOURCES: &str = "dev.skiff.resources";
     pub(crate) const IMAGE_ID: &str = "dev.skiff.image.id";
     pub(crate) const IMAGE: &str = "dev.skiff.image.name";
     pub(crate) const GRACE: &str = "io.kubernetes.pod.terminationGracePeriod";

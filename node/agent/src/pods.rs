@@ -25,7 +25,7 @@ use crate::node_shutdown;
 use crate::resize;
 use crate::static_pods::{self, Mirrored, Origin, StaticPods};
 use crate::termination::Termination;
-use crate::worker::adopt::RuntimeContainer;
+use crate::worker::adopt::{self, RuntimeContainer};
 use crate::worker::finished::FinishedPod;
 use crate::worker::{Desired, Worker};
 
@@ -246,7 +246,8 @@ impl Manager {
         let demand = is_admitted.then(|| resize::demand(&pod));
         self.handles.insert(uid.clone(), Handle { desired: sender, demand, rejection: verdict.clone().err(), finished: None });
         if is_admitted {
-            self.node.directory.publish(&uid, Entry::taken(&pod, origin == Origin::File));
+            let allocated = resize::with_allocation(&pod, &adopt::allocation(&pod, &found));
+            self.node.directory.publish(&uid, Entry { pod: allocated, ..Entry::taken(&pod, origin == Origin::File) });
         }
         tracing::debug!(pod = %PodName::of(&pod), adopted = found.len(), "pod seen");
         self.begin(uid, async move {

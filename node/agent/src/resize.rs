@@ -13,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use node_volumes::Allocatable;
 
 use crate::admit::{self, Demand};
-use crate::container::resources::InstanceResources;
+use crate::container::resources::{Change, InstanceResources};
 use crate::container::{self, resources};
 
 /// Amounts by resource name.
@@ -28,6 +28,15 @@ pub(crate) struct Allocation {
     pub(crate) containers: OfContainers,
     /// In place of `spec.resources`.
     pub(crate) pod_level: Option<Box<ResourceRequirements>>,
+}
+
+impl Allocation {
+    /// Whether another one differs, however the amounts are written.
+    pub(crate) fn differs(&self, other: &Self) -> bool {
+        let of_containers = self.containers.iter().map(|(name, own)| (Some(&**own), other.containers.get(name).map(|own| &**own)));
+        let of_pod = (self.pod_level.as_deref(), other.pod_level.as_deref());
+        of_containers.chain([of_pod]).any(|(one, other)| resources::change(one, other).any())
+    }
 }
 
 /// Why a Pod does not get the resources of its spec.
@@ -233,7 +242,11 @@ pub(crate) fn weigh_in_order(own: &Deferred, deferred: &[&Deferred], pods: &[(&s
 
 /// Whether a running instance must be restarted to get the resources of its container in this Pod.
 pub(crate) fn restarts(spec: &PodSpec, container: &Container, before: &InstanceResources) -> bool {
-    let change = before.change(spec, container);
+    restarts_for(container, before.change(spec, container))
+}
+
+/// Whether the policy of a container wants a restart for a change.
+pub(crate) fn restarts_for(container: &Container, change: Change) -> bool {
     let policy = |name: &str| {
         let mut policies = container.resize_policy.iter().flatten();
         policies.any(|policy| policy.resource_name == name && policy.restart_policy == "RestartContainer")

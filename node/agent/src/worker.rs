@@ -207,12 +207,14 @@ impl Worker {
                 step @ (Step::Wait(_) | Step::Finish) => {
                     self.tend_probes();
                     self.show();
-                    if step == Step::Finish && self.is_reported() {
+                    // Read once: the end of a write between the look and the rest wakes the worker all the same.
+                    let is_writing = !self.writer.is_written();
+                    if step == Step::Finish && !is_writing && self.is_reported() {
                         return Some(self.finish());
                     }
                     self.measure_rest();
                     let until = if let Step::Wait(until) = step { until } else { None };
-                    if !self.rest(until).await {
+                    if !self.rest(until, is_writing).await {
                         break;
                     }
                 }
@@ -377,8 +379,8 @@ impl Worker {
         });
     }
 
-    /// Waits for a report, a change of the Pod, or the time. False when the worker is to stop.
-    async fn rest(&mut self, until: Option<Timestamp>) -> bool {
+    /// Waits for a report, a change of the Pod, the end of a write, or the time. False when the worker is to stop.
+    async fn rest(&mut self, until: Option<Timestamp>, is_writing: bool) -> bool {
         let wait = until.map_or(REST_MAX, |until| api_clock::between(api_clock::steady(), until));
         let rested = tokio::time::Instant::now() + wait.min(REST_MAX);
         let refreshes = self.record.ready_sandbox().is_some() && !self.record.refreshing && !self.record.ends(&self.pod);
@@ -405,7 +407,7 @@ impl Worker {
                     }
                     self.look();
                 }
-                () = self.writer.written(), if self.record.clean == Clean::Done && !self.writer.is_written() => {}
+                () = self.writer.written(), if self.record.clean == Clean::Done && is_writing => {}
                 () = tokio::time::sleep_until(self.volumes_at), if refreshes => {
                     self.volumes_at = tokio::time::Instant::now() + self.node.config.volume_refresh;
                     self.record.refreshing = true;

@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use ipnet::Ipv4Net;
-use runtimes_host::files::{PRIVATE, private_dir, write_atomic};
+use runtimes_host::files::{PRIVATE, private_dir, write_volatile};
 use serde::{Deserialize, Serialize};
 
 use crate::{HostPort, NetworkError, Protocol};
@@ -143,7 +143,7 @@ fn damaged(path: &Path, error: &serde_json::Error) -> NetworkError {
 }
 
 fn write(path: &Path, text: &[u8]) -> Result<(), NetworkError> {
-    write_atomic(path, text, PRIVATE).map_err(NetworkError::io(format!("writing {}", path.display())))
+    write_volatile(path, text, PRIVATE).map_err(NetworkError::io(format!("writing {}", path.display())))
 }
 
 fn remove(path: &Path) -> Result<(), NetworkError> {

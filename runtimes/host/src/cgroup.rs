@@ -15,6 +15,7 @@ mod hugetlb;
 mod io;
 mod layout;
 mod limits;
+mod moves;
 mod pressure;
 mod remove;
 mod stats;
@@ -88,6 +89,15 @@ impl Cgroups {
         } else {
             Err(RuntimeError::Unsupported(format!("{path:?} is not the path of a cgroup")))
         }
+    }
+
+    /// Has the kernel move processes at once for the next ms, which it otherwise does after a wait. Blocks for the wait: call it beside what
+    /// comes before a move, for example beside the start of runc.
+    ///
+    /// # Errors
+    /// When this process sees its own groups nowhere. Then moves take as long as ever.
+    pub fn prepare_moves(&self) -> std::io::Result<()> {
+        moves::prepare(&self.layout)
     }
 
     /// Every mounted hierarchy's directory.

@@ -39,13 +39,32 @@ impl ProcessRef {
 
     /// As text without a line break, for [`ProcessRef::decode`].
     pub fn encode(&self) -> String {
-        format!("{} {} {}", self.pid, self.start_ticks, self.boot_id)
+        self.joined(' ')
     }
 
     /// From the text of [`ProcessRef::encode`].
     pub fn decode(text: &str) -> Option<Self> {
-        let (pid, rest) = text.split_once(' ')?;
-        let (start_ticks, boot_id) = rest.split_once(' ')?;
+        Self::split(text, ' ')
+    }
+
+    /// As a part of the name of a file or cgroup, for [`ProcessRef::decode_name`]: hexadecimal digits and hyphens.
+    pub fn encode_name(&self) -> String {
+        self.joined('-')
+    }
+
+    /// From the text of [`ProcessRef::encode_name`]. `None` for a pid alone.
+    pub fn decode_name(name: &str) -> Option<Self> {
+        Self::split(name, '-')
+    }
+
+    fn joined(&self, separator: char) -> String {
+        format!("{}{separator}{}{separator}{}", self.pid, self.start_ticks, self.boot_id)
+    }
+
+    /// The separator may be in the boot id.
+    fn split(text: &str, separator: char) -> Option<Self> {
+        let (pid, rest) = text.split_once(separator)?;
+        let (start_ticks, boot_id) = rest.split_once(separator)?;
         let pid = pid.parse().ok().filter(|&pid| pid > 0)?;
         Some(Self { pid, start_ticks: start_ticks.parse().ok()?, boot_id: boot_id.to_owned() })
     }
@@ -219,9 +238,13 @@ mod tests {
     #[test]
     fn a_process_is_the_same_after_it_was_text() {
         let own = ProcessRef::current().unwrap();
-        assert_eq!(ProcessRef::decode(&own.encode()), Some(own));
+        assert_eq!(ProcessRef::decode(&own.encode()), Some(own.clone()));
+        let name = own.encode_name();
+        assert!(name.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-'), "{name}");
+        assert_eq!(ProcessRef::decode_name(&name), Some(own));
         for nonsense in ["", "1", "1 2", "x 2 b", "-1 2 b", "0 2 b"] {
             assert_eq!(ProcessRef::decode(nonsense), None, "{nonsense:?}");
+            assert_eq!(ProcessRef::decode_name(&nonsense.replace(' ', "-")), None, "{nonsense:?}");
         }
     }
 

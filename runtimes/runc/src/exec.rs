@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use runtimes_contract::{ContainerSpec, ExecSession, ExecSpec, RuntimeError};
 use runtimes_host::blocking;
-use runtimes_host::files::{PRIVATE, write_atomic};
+use runtimes_host::files::{PRIVATE, write_volatile};
 use runtimes_shim::exec::{Files, SessionError, session};
 use runtimes_shim::launch::{PidNamespace, launch_helper};
 use tokio::sync::OwnedSemaphorePermit;
@@ -29,7 +29,7 @@ pub async fn start(
     let process = exec_process(spec, exec)?;
     let text = serde_json::to_vec(&process).map_err(io::Error::other).map_err(RuntimeError::io("writing the exec's spec"))?;
     let path = files.path("json");
-    blocking(move || write_atomic(&path, &text, PRIVATE).map_err(RuntimeError::io(format!("writing {}", path.display())))).await?;
+    blocking(move || write_volatile(&path, &text, PRIVATE).map_err(RuntimeError::io(format!("writing {}", path.display())))).await?;
 
     let mut args: Vec<OsString> = vec!["exec".into()];
     args.extend([dir, &runc.binary, &runc.root].map(|path| path.as_os_str().to_owned()));

@@ -17,7 +17,7 @@ use runtimes_contract::{
     HttpRequests, Preparation, Processes, Runtime, RuntimeError, Stats,
 };
 use runtimes_host::blocking;
-use runtimes_host::files::{PRIVATE, write_atomic};
+use runtimes_host::files::{PRIVATE, write_volatile};
 use runtimes_host::mounts::have_recursive_attributes;
 use runtimes_host::process::ProcessRef;
 use runtimes_shim::exec::Permits;
@@ -142,7 +142,7 @@ impl Runtime for RuncRuntime {
         args.extend(shares.then(|| OsString::from(format!("cgroup={}", made.spec.cgroup))));
         // runc puts the container's processes into its cgroup. The shim stays out of it, so that it can report the end of a
         // container whose memory ran out.
-        let started = launch(&self.shim, args, &dir, None, PidNamespace::Node).await;
+        let (started, ()) = tokio::join!(launch(&self.shim, args, &dir, None, PidNamespace::Node), self.prepare_moves());
         match started {
             Err(RuntimeError::Start(_)) => Err(errors::complaint(&dir.join("runc.log"), "create").unwrap_or_else(|| self.mute())),
             other => other,
@@ -186,7 +186,7 @@ impl Runtime for RuncRuntime {
         })
         .await?;
         let permit = self.permits.take(id, &exec)?;
-        exec::start(&self.shim, &self.runc, &dir, &spec, &exec, permit).await
+        tokio::join!(exec::start(&self.shim, &self.runc, &dir, &spec, &exec, permit), self.prepare_moves()).0
     }
 
     async fn attach(&self, id: &ContainerId, stdin: bool) -> Result<AttachSession, RuntimeError> {
@@ -207,6 +207,15 @@ impl Runtime for RuncRuntime {
 }
 
 impl RuncRuntime {
+    /// Takes the kernel's wait before the moves of runc beside the start of runc, which takes longer.
+    async fn prepare_moves(&self) {
+        let cgroups = self.shims.cgroups.clone();
+        let prepared = blocking(move || cgroups.prepare_moves().map_err(RuntimeError::io("moving this process to its own cgroup"))).await;
+        if let Err(error) = prepared {
+            tracing::debug!(%error, "runc will wait before it moves its processes");
+        }
+    }
+
     fn mute(&self) -> RuntimeError {
         RuntimeError::Tool { tool: "runc", message: format!("{} failed and did not say why", self.runc.binary.display()) }
     }
@@ -259,7 +268,7 @@ fn furnish(dir: &Path, oci: &Spec, stage: Option<&Stage>, spec: &ContainerSpec) 
 fn write_json(path: &Path, value: &impl Serialize) -> Result<(), RuntimeError> {
     let writing = || format!("writing {}", path.display());
     let text = serde_json::to_vec(value).map_err(io::Error::other).map_err(RuntimeError::io(writing()))?;
-    write_atomic(path, &text, PRIVATE).map_err(RuntimeError::io(writing()))
+    write_volatile(path, &text, PRIVATE).map_err(RuntimeError::io(writing()))
 }
 
 /// The first process of the container whose PID namespace a container joins. The shim checks, before anything of the container

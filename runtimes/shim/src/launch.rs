@@ -1,20 +1,25 @@
-//! Starts a shim and waits until it reports whether the container runs. The shim's stdin is a socket to us: while it prepares, we put the
-//! process into its cgroup, unless it enters that by itself ([`own_cgroups`]) or stays out of it; then we send `go`. It answers `ready`, or
-//! `error <kind> <words>`. After that the socket is not needed: the shim outlives us.
+//! Starts a shim and waits until it reports whether the container runs. The shim's stdin is a socket to us: it prepares, and goes on when we
+//! send `go`. It answers `ready`, or `error <kind> <words>`. After that the socket is not needed: the shim outlives us.
 //!
-//! The shim is spawned without a fork of our own code (posix_spawn) and makes itself a session leader. The task that waits for
+//! A shim that belongs into a cgroup begins there on cgroup v2 ([`spawn_in_cgroup`]), and enters it by itself on v1 ([`own_cgroups`]): both
+//! cost no wait. Where the kernel can do neither, we move it.
+//!
+//! The shim is spawned without a fork of our own memory and makes itself a session leader. The task that waits for
 //! it through its [`ProcessRef`] reaps it.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use nix::sys::wait::waitpid;
+use nix::unistd::Pid;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
@@ -22,6 +27,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use runtimes_contract::RuntimeError;
 use runtimes_host::cgroup::Group;
 use runtimes_host::process::{Pidfd, ProcessRef};
+use runtimes_host::spawn::{Program, spawn_in_cgroup};
 
 use crate::own_cgroups;
 use crate::shims::kill;
@@ -87,7 +93,7 @@ pub async fn launch(
     let started = move || {
         let errors = File::options().create(true).truncate(true).write(true).mode(0o600).open(&errors_again);
         let errors = errors.map_err(RuntimeError::io(format!("making {}", errors_again.display())))?;
-        let (shim, socket) = spawn(&program, &args, errors, SockType::Stream, cgroup.as_ref(), pids)?;
+        let (shim, socket) = spawn(&program, &args, &errors, SockType::Stream, cgroup.as_ref(), pids)?;
         let mut record = OpenOptions::new();
         let record = record.create(true).truncate(true).write(true).mode(0o600).open(&starting);
         if let Err(error) = record.and_then(|mut record| record.write_all(shim.encode().as_bytes())) {
@@ -139,7 +145,8 @@ pub async fn launch_helper(
     let program = program.to_owned();
     // Its reaping begins where it is started: the caller may be gone by then. Until it has ended, it has its permit.
     let started = move || {
-        let (helper, socket) = spawn(&program, &args, Stdio::null(), SockType::SeqPacket, cgroup.as_ref(), pids)?;
+        let errors = null().map_err(RuntimeError::io("opening /dev/null"))?;
+        let (helper, socket) = spawn(&program, &args, &errors, SockType::SeqPacket, cgroup.as_ref(), pids)?;
         tokio::spawn(async move {
             while let Err(error) = helper.ended().await {
                 tracing::debug!(%error, "a helper of an exec was not waited for");
@@ -166,7 +173,7 @@ async fn hear(socket: &mut UnixStream) -> String {
 fn spawn(
     program: &Path,
     args: &[OsString],
-    errors: impl Into<Stdio>,
+    errors: &File,
     socket: SockType,
     cgroup: Option<&Group>,
     pids: PidNamespace,
@@ -176,34 +183,41 @@ fn spawn(
     let (ours, theirs) = pair.map_err(RuntimeError::io(doing()))?;
     let ours = std::os::unix::net::UnixStream::from(ours);
     ours.set_nonblocking(true).map_err(RuntimeError::io(doing()))?;
-    let mut command = Command::new(program);
-    command.args(args).env_clear().stdin(theirs).stdout(Stdio::null()).stderr(errors);
+    let output = null().map_err(RuntimeError::io(doing()))?;
+    let shim = Program { path: program, args, streams: [theirs.as_fd(), output.as_fd(), errors.as_fd()] };
+    let dir = cgroup.map(Group::open_unified).transpose()?.flatten();
+    let in_cgroup = dir.and_then(|dir| spawn_in_cgroup(dir.as_fd(), pids == PidNamespace::Own, &shim));
     let own_cgroups = cgroup.and_then(own_cgroups::files);
-    command.envs(own_cgroups.as_ref().map(|files| (own_cgroups::VARIABLE, files)));
-    let spawned = spawn_in(&mut command, pids);
-    let child = match spawned {
-        Ok(child) => child,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(RuntimeError::Missing(format!("{} does not exist; it is built and installed beside skiff", program.display())));
+    let moved = cgroup.filter(|_| in_cgroup.is_none() && own_cgroups.is_none());
+    let spawned = in_cgroup.unwrap_or_else(|| spawn_child(&shim, own_cgroups.as_deref(), pids));
+    let pid = spawned.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            RuntimeError::Missing(format!("{} does not exist; it is built and installed beside skiff", program.display()))
         }
-        Err(error) => return Err(RuntimeError::io(doing())(error)),
-    };
+        _ => RuntimeError::io(doing())(error),
+    })?;
     // It is our child, so its pid cannot be reused before it is reaped.
-    let pid = child.id().cast_signed();
-    let moved = cgroup.filter(|_| own_cgroups.is_none());
     let placed = moved.map_or(Ok(()), |cgroup| cgroup.add(pid)).and_then(|()| {
         let shim = ProcessRef::read(pid).map_err(RuntimeError::io(doing()))?;
         Ok((shim, UnixStream::from_std(ours).map_err(RuntimeError::io(doing()))?))
     });
     if placed.is_err() {
-        kill_and_reap(child, pid);
+        kill_and_reap(pid);
     }
     placed
 }
 
-/// The namespace of a thread's children can be set only once, so each one needs a thread of its own.
-fn spawn_in(command: &mut Command, pids: PidNamespace) -> io::Result<Child> {
-    match pids {
+fn null() -> io::Result<File> {
+    File::options().write(true).open("/dev/null")
+}
+
+/// Starts a shim in our cgroup. The namespace of a thread's children can be set only once, so each one needs a thread of its own.
+fn spawn_child(shim: &Program<'_>, own_cgroups: Option<&OsStr>, pids: PidNamespace) -> io::Result<i32> {
+    let [input, output, errors] = shim.streams.map(|stream| stream.try_clone_to_owned());
+    let mut command = Command::new(shim.path);
+    command.args(shim.args).env_clear().stdin(input?).stdout(output?).stderr(errors?);
+    command.envs(own_cgroups.map(|files| (own_cgroups::VARIABLE, files)));
+    let child = match pids {
         PidNamespace::Node | PidNamespace::OfChild => command.spawn(),
         PidNamespace::Own => {
             let spawn = || {
@@ -213,15 +227,17 @@ fn spawn_in(command: &mut Command, pids: PidNamespace) -> io::Result<Child> {
             let ended = |_| Err(io::Error::other("the thread that starts the shim has ended"));
             std::thread::scope(|scope| scope.spawn(spawn).join().unwrap_or_else(ended))
         }
-    }
+    };
+    child.map(|child| child.id().cast_signed())
 }
 
-fn kill_and_reap(mut child: std::process::Child, pid: i32) {
+/// Ends a child that is not reaped.
+fn kill_and_reap(pid: i32) {
     if let Ok(handle) = Pidfd::open(pid) {
         // The first error is the one to return.
         let _killed = handle.signal(libc::SIGKILL);
     }
-    let _reaped = child.wait();
+    let _reaped = waitpid(Pid::from_raw(pid), None);
 }
 
 /// The error behind a shim's answer, or behind its silence: then what it wrote to stderr.

@@ -16,7 +16,7 @@ use crate::record::{self, PidRecord, now_ms};
 use crate::requests;
 use runtimes_contract::RuntimeError;
 use runtimes_contract::{ContainerId, ContainerSpec, ContainerState, ContainerStatus, Exit, HttpRequests};
-use runtimes_host::files::{PRIVATE, private_dir, remove_tree, write_atomic};
+use runtimes_host::files::{PRIVATE, private_dir, remove_tree, write_volatile};
 use runtimes_host::process::ProcessRef;
 
 /// The file with the identity of a shim from its start on.
@@ -70,7 +70,7 @@ impl StateDir {
         }
         let made = Made { spec: spec.clone(), created_at_ms: now_ms() };
         let written =
-            serde_json::to_vec(&made).map_err(io::Error::other).and_then(|bytes| write_atomic(&dir.join("spec.json"), &bytes, PRIVATE));
+            serde_json::to_vec(&made).map_err(io::Error::other).and_then(|bytes| write_volatile(&dir.join("spec.json"), &bytes, PRIVATE));
         match written {
             Ok(()) => Ok(dir),
             Err(error) => {
@@ -129,7 +129,7 @@ impl StateDir {
         }
         let exit = killed(oom_killed());
         let path = self.dir(id).join("exit");
-        write_atomic(&path, record::encode_exit(&exit).as_bytes(), PRIVATE)
+        write_volatile(&path, record::encode_exit(&exit).as_bytes(), PRIVATE)
             .map_err(RuntimeError::io(format!("writing {}", path.display())))?;
         Ok(ContainerState::Exited(exit))
     }

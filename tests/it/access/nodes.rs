@@ -108,8 +108,7 @@ fn it_sees_what_its_pods_need(admin: &Kubectl<'_>, node: &Kubectl<'_>) {
     }
     assert_eq!(node.ok("get nodes -o name"), "node/n1\nnode/n2\n", "there are routes to all of them");
     let bound = "create token default --bound-object-kind=Pod --bound-object-name=own";
-    let uid = admin.ok("get pod own -o jsonpath={.metadata.uid}");
-    assert!(node.ok(&format!("{bound} --bound-object-uid={uid}")).starts_with("ey"));
+    assert!(node.ok(&format!("{bound} --bound-object-uid={}", admin.uid("own"))).starts_with("ey"));
 }
 
 fn it_changes_what_is_its_own(admin: &Kubectl<'_>, node: &Kubectl<'_>) {

@@ -1,9 +1,13 @@
 //! Disks that run short: which Pods the node evicts, in which order, how long it gives them, and when it has evicted enough.
 
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, Net, eventually};
+use tests::{Cluster, Kubectl, Net};
 
 use super::{DISK_MEGABYTES, POD};
+
+/// How the messages about the evicted begin, by what their node runs short of.
+const LOW_ON_STORAGE: &str = "The node was low on resource: ephemeral-storage. ";
+const LOW_ON_INODES: &str = "The node was low on resource: inodes. ";
 
 /// Pods with files on the disk. The important one has more than it requests, and the modest one less. The small one has little, but no
 /// priority.
@@ -24,7 +28,7 @@ fn a_disk_that_fills_slowly_gives_pods_time_to_end() {
     let transition = ["--eviction-pressure-transition-period=2s"];
     let mut cluster = Cluster::prepared_on_disk(Net::alone(), &[&flags[..], &grace, &transition].concat(), 2 * DISK_MEGABYTES);
     cluster.start();
-    cluster.skiff(&["image", "import", "samples/tools:latest", &tests::cluster::sample("tools.tar")]).ok();
+    cluster.load(&["tools.tar"]);
     let kubectl = cluster.kubectl();
     kubectl.until_usable("default");
     kubectl.ok("create priorityclass important --value=1000");
@@ -36,7 +40,7 @@ fn a_disk_that_fills_slowly_gives_pods_time_to_end() {
     kubectl.ok("wait --for=condition=DiskPressure node --all --timeout=30s");
     // What the important Pod has would be enough, but the small one goes first.
     for pod in ["small", "patient"] {
-        over_its_request(&until_evicted(&kubectl, pod, "ephemeral-storage"));
+        over_its_request(&kubectl.until_evicted(pod, LOW_ON_STORAGE));
     }
     let ended = kubectl.field("pod/patient", "/status/containerStatuses/0/state/terminated/exitCode");
     assert_eq!(ended, 5, "it ended by itself");
@@ -96,10 +100,7 @@ fn a_disk_without_inodes_costs_the_pod_that_took_them() {
     cluster.disk().limit_inodes(INODES);
     cluster.mount_image_disk(DISK_MEGABYTES);
     cluster.start();
-    for sample in ["web.wasm", "tools.tar"] {
-        let name = sample.split('.').next().expect("a name");
-        cluster.skiff(&["image", "import", &format!("samples/{name}:latest"), &tests::cluster::sample(sample)]).ok();
-    }
+    cluster.load(&["web.wasm", "tools.tar"]);
     let kubectl = cluster.kubectl();
     kubectl.until_usable("default");
     kubectl.apply(POD).ok();
@@ -115,10 +116,10 @@ fn a_disk_without_inodes_costs_the_pod_that_took_them() {
         let rest = message.split_once(&format!("Threshold quantity: {INODES_FREE}, available: ")).expect("an amount").1;
         rest.trim_end().trim_end_matches('.').replace('k', "000").parse().expect("a number")
     };
-    let message = until_evicted(&kubectl, "litterer", "inodes");
+    let message = kubectl.until_evicted("litterer", LOW_ON_INODES);
     assert!(available(&message) < INODES_FREE, "{message}");
     // The threshold is not met any more, but the minimum reclaim is not free.
-    let message = until_evicted(&kubectl, "hoarder", "inodes");
+    let message = kubectl.until_evicted("hoarder", LOW_ON_INODES);
     assert!(available(&message) >= INODES_FREE, "{message}");
     a_full_disk_of_images_costs_the_pod_that_filled_it(&kubectl);
 
@@ -133,7 +134,7 @@ fn a_disk_without_inodes_costs_the_pod_that_took_them() {
 fn a_full_disk_of_images_costs_the_pod_that_filled_it(kubectl: &Kubectl<'_>) {
     // The node may kill the command before it has ended.
     kubectl.run(&["exec", "filler", "--", "dd", "if=/dev/zero", "of=/f", "bs=1M", "count=40"]);
-    let message = until_evicted(kubectl, "filler", "ephemeral-storage");
+    let message = kubectl.until_evicted("filler", LOW_ON_STORAGE);
     assert!(message.contains("Threshold quantity: 32Mi, available: "), "{message}");
     over_its_request(&message);
 }
@@ -145,19 +146,5 @@ fn over_its_request(message: &str) {
 
 /// Waits until a Pod of [`writers`] or [`owners`] has all its files.
 fn until_written(kubectl: &Kubectl<'_>, pod: &str) {
-    eventually(&format!("{pod} has written"), || {
-        let ran = kubectl.run(&["exec", pod, "--", "test", "-e", "/written"]);
-        if ran.succeeded() { Ok(()) } else { Err(ran.to_string()) }
-    });
-}
-
-/// Waits until a Pod is evicted because that resource of the node runs short; returns the message.
-fn until_evicted(kubectl: &Kubectl<'_>, pod: &str, resource: &str) -> String {
-    let object = format!("pod/{pod}");
-    kubectl.until(&object, "/status/phase", "Failed");
-    let status = kubectl.field(&object, "/status");
-    assert_eq!(status["reason"], "Evicted", "{pod}: {status:#}");
-    let message = status["message"].as_str().unwrap_or_default();
-    assert!(message.starts_with(&format!("The node was low on resource: {resource}. ")), "{pod}: {status:#}");
-    message.to_owned()
+    kubectl.until_ok(&format!("exec {pod} -- test -e /written"));
 }

@@ -9,7 +9,7 @@ use tests::{Cluster, Kubectl, Net, eventually};
 
 use super::DISK_MEGABYTES;
 use crate::kills::{WAITS, walk};
-use crate::registry::{OPEN, Registry, waits_for};
+use crate::registry::{OPEN, Registry, is_not_pulled};
 
 /// The bytes of the image and of the module: more than a disk has left of which [`FULL_PERCENT`] are used.
 const BULK: usize = 4 << 20;
@@ -29,7 +29,7 @@ fn a_node_without_room_says_so_and_goes_on_when_it_has_some() {
     let registry = Registry::start(&agent.net, OPEN, None);
     let bulky = format!("{OPEN}/bulky:v1");
     registry.push_shell(&agent.net, "bulky", BULK);
-    agent.skiff(&["image", "import", "samples/web:latest", &tests::cluster::sample("web.wasm")]).ok();
+    agent.load(&["web.wasm"]);
     import_wide(&agent);
     run(&kubectl, "runs", "samples/web:latest");
     kubectl.until_ready("runs");
@@ -37,13 +37,13 @@ fn a_node_without_room_says_so_and_goes_on_when_it_has_some() {
 
     agent.disk().fill_to_percent(FULL_PERCENT);
     run(&kubectl, "pulls", &bulky);
-    let message = waits_for(&kubectl, "pulls", &["ErrImagePull", "ImagePullBackOff"]);
-    assert!(message.contains("no space left on the device while fetching ") && message.contains(&bulky), "{message}");
+    let message = is_not_pulled(&kubectl, "pulls", "no space left on the device while fetching ");
+    assert!(message.contains(&bulky), "{message}");
     let images = agent.data_dir().join("images").canonicalize().expect("the store");
     assert!(message.contains(&format!("; free space on the disk of {}", images.display())), "{message}");
     run(&kubectl, "compiles", "it/wide:latest");
-    let message = waits_for(&kubectl, "compiles", &["CreateContainerError"]);
-    assert!(message.contains("compiling a WebAssembly module") && message.contains("no space left on the device"), "{message}");
+    let message = kubectl.until_waiting("compiles", "CreateContainerError", "compiling a WebAssembly module");
+    assert!(message.contains("no space left on the device"), "{message}");
     agent.disk().fill();
     run(&kubectl, "starts", "samples/web:latest");
     eventually("the event of a Pod whose files have no room", || {

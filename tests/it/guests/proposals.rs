@@ -3,7 +3,7 @@
 use serde_json::json;
 use tests::{Kubectl, eventually};
 
-use super::{ends_with, pod, waits_with};
+use super::{ends_with, pod};
 use crate::modules;
 
 pub fn import(import: &dyn Fn(&str, &[u8])) {
@@ -23,11 +23,11 @@ pub fn proposals_are_on_or_named(kubectl: &Kubectl<'_>) {
     for name in ["collects", "throws", "threads-on"] {
         ends_with(kubectl, name, 22);
     }
-    waits_with(kubectl, "threads-misspelt", "CreateContainerConfigError", "\"thread\" is not a proposal that can be switched on");
+    kubectl.until_waiting("threads-misspelt", "CreateContainerConfigError", "\"thread\" is not a proposal that can be switched on");
     let optional = [("threads", "threads"), ("switches", "stack-switching")];
     for (name, proposal) in optional {
         let annotation = format!("the annotation wasm.skiff.internal/proposals: \"{proposal}\" of its Pod");
-        waits_with(kubectl, name, "CreateContainerError", &format!("uses {proposal}, which is off by default; {annotation}"));
+        kubectl.until_waiting(name, "CreateContainerError", &format!("uses {proposal}, which is off by default; {annotation}"));
         // The message is followed: the same Pod runs.
         kubectl.ok(&format!("annotate pod {name} wasm.skiff.internal/proposals={proposal}"));
     }

@@ -5,7 +5,7 @@ use std::process::{Child, Stdio};
 use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, eventually};
 
-use super::{components, ends_with, pod, waits_with};
+use super::{components, ends_with, pod};
 
 const PASSWORD: &str = "correct horse";
 
@@ -66,7 +66,7 @@ pub fn a_guest_keeps_its_data_in_redis(cluster: &Cluster, kubectl: &Kubectl<'_>)
     assert_eq!(redis.ask(&["GET", "number"]), "42");
 
     kubectl.apply(&stores("encrypted", "wrong").to_string()).ok();
-    waits_with(kubectl, "encrypted", "CreateContainerConfigError", "REDIS_URL");
+    kubectl.until_waiting("encrypted", "CreateContainerConfigError", "REDIS_URL");
     let described = kubectl.ok("describe pod encrypted");
     assert!(!described.contains("secret@x"), "{described}");
     kubectl.ok("delete pod encrypted --timeout=60s");

@@ -5,10 +5,11 @@ use std::fs;
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use tests::run::run;
 use tests::{Cluster, Kubectl, eventually};
 
 use super::{does_not_start, pod};
@@ -76,21 +77,25 @@ impl<'a> Servers<'a> {
     }
 
     fn address(&self, pod: &str, port: u16) -> SocketAddr {
-        let ip = self.kubectl.field(&format!("pod/{pod}"), "/status/podIP");
-        format!("{}:{port}", ip.as_str().expect("an address")).parse().expect("an address")
+        format!("{}:{port}", self.kubectl.ip(pod)).parse().expect("an address")
     }
 
     /// The answer with its status and its version.
     fn curl(&self, args: &[&str], address: SocketAddr) -> String {
         let url = format!("http://{address}/");
-        let all = [&["-sS", "--noproxy", "*", "--max-time", "20", "-w", STATUS][..], args, &[url.as_str()]].concat();
-        self.cluster.net.run("curl", &all).ok()
+        run(self.curl_command("20").args(args).arg(url), None).ok()
     }
 
     fn spawn_curl(&self, url: &str) -> Child {
+        let mut command = self.curl_command("60");
+        command.arg(url).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("curl starts")
+    }
+
+    /// curl in the node's namespace, for so many seconds at most.
+    fn curl_command(&self, limit: &str) -> Command {
         let mut command = self.cluster.net.command("curl");
-        command.args(["-sS", "--noproxy", "*", "--max-time", "60", "-w", STATUS, url]);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("curl starts")
+        command.args(["-sS", "--noproxy", "*", "--max-time", limit, "-w", STATUS]);
+        command
     }
 
     fn every_version_is_spoken_on_every_port(&self) {
@@ -134,8 +139,7 @@ impl<'a> Servers<'a> {
     fn guests_compute_on_the_cores_of_the_limit(&self) {
         let cores = if std::thread::available_parallelism().expect("a number").get() > 1 { 1.1 } else { 0.5 };
         let address = self.address("server", PORTS[0]);
-        let uid = self.kubectl.field("pod/server", "/metadata/uid");
-        let group = cgroups(uid.as_str().expect("a UID"));
+        let group = cgroups(&self.kubectl.uid("server"));
         let spinning = self.cluster.net.enter(move || [(); SPINNING].map(|()| spin(address))).join().expect("no panic");
         let mut since = (Instant::now(), cpu_time(&group));
         eventually(&format!("{cores} cores are used"), || {

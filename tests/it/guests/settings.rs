@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tests::Kubectl;
 
-use super::{components, ends_with, pod, waits_with};
+use super::{components, ends_with, pod};
 
 /// `HTTP-request-denied`, as the guest that fetches ends with it.
 const DENIED: i32 = 115;
@@ -63,7 +63,7 @@ pub fn settings_are_those_of_the_class_and_the_pod(kubectl: &Kubectl<'_>) {
     assert!(message.as_str().is_some_and(|message| message.contains("used up its fuel of 100")), "{message}");
     ends_with(kubectl, "lavish", 4);
     let complaint = "annotation \"wasm.skiff.internal/fuel\" of RuntimeClass \"wrong\": \"much\" is not a number";
-    waits_with(kubectl, "wrong", "CreateContainerConfigError", complaint);
+    kubectl.until_waiting("wrong", "CreateContainerConfigError", complaint);
     ends_with(kubectl, "right", 4);
 
     kubectl.until_ready("shop");

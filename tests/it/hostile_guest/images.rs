@@ -10,7 +10,7 @@ use serde_json::json;
 use tests::run::{eventually, eventually_within, run};
 use tests::{Cluster, Kubectl, cluster};
 
-use crate::registry::{OPEN, Registry, pod, says, waits_for};
+use crate::registry::{OPEN, Registry, backs_off, pod, says};
 
 /// How much the node's process may grow while it handles bombs.
 const GROWTH_KIB_MAX: u64 = 256 << 10;
@@ -150,11 +150,7 @@ fn layers_from_a_registry(cluster: &Cluster, kubectl: &Kubectl<'_>, work: &Path)
     pod(kubectl, "beside", "wasmtime", "first:v1", NEVER_PULL);
     says(kubectl, "beside", "Hello from WebAssembly!");
     for (name, _, wanted) in &bombs {
-        let message = waits_for(kubectl, name, &["ErrImagePull", "ImagePullBackOff"]);
-        assert!(message.contains(wanted), "{name}: {message}");
-        waits_for(kubectl, name, &["ImagePullBackOff"]);
-        let events = kubectl.ok(&format!("events --for pod/{name}"));
-        assert!(events.contains("Failed to pull image") && events.contains(wanted), "{events}");
+        backs_off(kubectl, name, wanted);
     }
     for (name, ..) in &bombs {
         kubectl.ok(&format!("delete pod {name} --wait --timeout=60s"));

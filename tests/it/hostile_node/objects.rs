@@ -217,9 +217,8 @@ fn what_it_says_of_its_pod_stops_no_service(admin: &Kubectl<'_>, evil: &Evil<'_>
 }
 
 fn tokens_are_of_its_own_pods(admin: &Kubectl<'_>, evil: &Kubectl<'_>) {
-    let uid = |pod: &str| admin.ok(&format!("get pod {pod} -o jsonpath={{.metadata.uid}}"));
     let bound =
-        |pod: &str| format!("create token default --bound-object-kind=Pod --bound-object-name={pod} --bound-object-uid={}", uid(pod));
+        |pod: &str| format!("create token default --bound-object-kind=Pod --bound-object-name={pod} --bound-object-uid={}", admin.uid(pod));
     assert!(evil.ok(&bound("own")).starts_with("ey"));
     for (words, wanted) in [
         (bound("theirs"), "node requested token bound to a pod scheduled on a different node"),

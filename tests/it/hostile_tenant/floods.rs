@@ -45,10 +45,7 @@ pub(super) fn prepare(world: &World<'_>) {
     world.admin.apply(CROWD).ok();
     world.admin.until_usable("crowd");
     world.admin.ok("create rolebinding viewer -n neighbour --clusterrole=view --user=alice");
-    eventually("the ConfigMap that every namespace has", || {
-        let ran = world.admin.run(&["get", "configmap", "kube-root-ca.crt", "-n", "crowd"]);
-        if ran.succeeded() { Ok(()) } else { Err(ran.to_string()) }
-    });
+    world.admin.until_ok("get configmap kube-root-ca.crt -n crowd");
 }
 
 /// Runs a story with mallory's client.

@@ -5,11 +5,8 @@
 use std::fs;
 use std::path::PathBuf;
 
-use serde_json::{Value, json};
-use tests::kubectl::container_id;
-
 use super::Life;
-use crate::limits::{cgroups, limits};
+use super::resize::ids;
 
 pub(super) const NAME: &str = "whole";
 /// What its container writes to its log when it begins.
@@ -55,12 +52,6 @@ spec:
       resources: {requests: {cpu: 50m, memory: 16Mi}, limits: {cpu: 200m, memory: 64Mi}}
 "#;
 
-/// The ids of all containers but the debugger.
-fn ids(status: &Value) -> Vec<Value> {
-    let lists = ["initContainerStatuses", "containerStatuses"];
-    lists.iter().flat_map(|list| status[*list].as_array().into_iter().flatten()).map(|one| one["containerID"].clone()).collect()
-}
-
 impl Life<'_> {
     /// A debugger joins the Pod, and no other container changes.
     pub(super) fn debug(&mut self) {
@@ -77,30 +68,6 @@ impl Life<'_> {
         });
         assert_eq!(ids(&self.status()), before, "{}", self.agent.log());
         assert_eq!(self.agent.shims().len(), SHIMS + 1, "{}", self.agent.log());
-    }
-
-    /// The running container gets other limits.
-    pub(super) fn resize(&mut self) {
-        let before = ids(&self.status());
-        let wanted = json!({"cpu": "300m", "memory": "96Mi"});
-        let patch = json!({"spec": {"containers": [{"name": "app", "resources": {"limits": wanted}}]}});
-        self.kubectl.ok(&format!("patch pod {NAME} --subresource=resize --patch {patch}"));
-        self.until("has its new limits", |life| {
-            let status = life.status();
-            let conditions = status["conditions"].as_array().into_iter().flatten();
-            let waits = conditions.filter_map(|condition| condition["type"].as_str()).any(|kind| kind.starts_with("PodResize"));
-            let has = status["containerStatuses"][0]["resources"]["limits"] == wanted;
-            if has && !waits { Ok(()) } else { Err(format!("{status:#}")) }
-        });
-        let status = self.status();
-        assert_eq!(ids(&status), before, "{}", self.agent.log());
-        assert_eq!(status["containerStatuses"][0]["restartCount"], 0, "{}", self.agent.log());
-        assert_eq!(limits(&cgroups(container_id(&status["containerStatuses"][0]))), ("100663296".to_owned(), "30000 100000".to_owned()));
-        assert_eq!(self.kubectl.ok(&format!("logs {NAME}")), LOG);
-    }
-
-    fn status(&self) -> Value {
-        self.kubectl.json(&format!("get pod {NAME}"))["status"].take()
     }
 
     /// The claim has one line of each container for each life. The hook of a Pod whose agent was killed may run again.

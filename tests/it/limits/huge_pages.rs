@@ -5,10 +5,9 @@ use std::fs;
 use nix::libc;
 use serde_json::Value;
 use tests::inject::Injected;
-use tests::kubectl::container_id;
 use tests::{Kubectl, eventually};
 
-use super::cgroups;
+use super::pids;
 
 /// Two containers that share a Pod and not its pages, a Pod that wants more than the machine has, a guest that cannot write to such a
 /// volume, and one that only reads it.
@@ -118,10 +117,8 @@ pub(super) fn a_container_has_no_more_than_its_limit(kubectl: &Kubectl<'_>) {
 
 /// Takes over the first process of a container of the Pod.
 fn process(kubectl: &Kubectl<'_>, container: &str) -> Injected {
-    let status = kubectl.container("pages", container);
-    let processes = cgroups(container_id(&status)).into_iter().filter_map(|dir| fs::read_to_string(dir.join("cgroup.procs")).ok());
-    let pid = processes.flat_map(|text| text.lines().next().and_then(|pid| pid.parse().ok())).next().expect("a process");
-    Injected::take_over(pid)
+    let pids = pids(&kubectl.container("pages", container));
+    Injected::take_over(*pids.first().expect("a process"))
 }
 
 /// Maps this many pages and gives them back; the kernel's answer.
@@ -145,20 +142,12 @@ pub(super) fn a_volume_has_them_as_files(kubectl: &Kubectl<'_>) {
 }
 
 pub(super) fn a_pod_that_cannot_have_them_waits(kubectl: &Kubectl<'_>) {
-    let waits = |what: &str, pod: &str, pointer: &str, words: &str| {
-        eventually(what, || {
-            let message = kubectl.field(&format!("pod/{pod}"), pointer);
-            if message.as_str().is_some_and(|message| message.contains(words)) { Ok(()) } else { Err(message.to_string()) }
-        });
-    };
-    waits("no node has so many", "greedy", "/status/conditions/0/message", "1 Insufficient hugepages-2Mi");
+    eventually("no node has so many", || {
+        let message = kubectl.condition("pod/greedy", "PodScheduled")["message"].take();
+        if message.as_str().is_some_and(|text| text.contains("1 Insufficient hugepages-2Mi")) { Ok(()) } else { Err(message.to_string()) }
+    });
     assert_eq!(kubectl.field("pod/greedy", "/status/phase"), Value::from("Pending"));
-    waits(
-        "a guest does not write",
-        "writer",
-        "/status/containerStatuses/0/state/waiting/message",
-        "is of huge pages, which only a memory map",
-    );
+    kubectl.until_waiting("writer", "CreateContainerConfigError", "is of huge pages, which only a memory map");
     eventually("a guest reads", || {
         let status = kubectl.container("writer", "reader");
         if status["state"]["running"].is_object() { Ok(()) } else { Err(status.to_string()) }

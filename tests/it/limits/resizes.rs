@@ -1,13 +1,13 @@
 //! Resizes of running Pods: a container starts again where its resizePolicy says so, and resizes that do not fit wait for room in
 //! upstream's order.
 
-use std::fs;
+use std::path::Path;
 
 use serde_json::{Value, json};
 use tests::kubectl::container_id;
 use tests::{Kubectl, eventually};
 
-use super::{cgroups, limits};
+use super::{cgroups, has_shares, limits};
 
 /// A Linux container and a guest that start again for another memory limit, and a guest that cannot have one. A container with files in its
 /// memory, and one without.
@@ -83,17 +83,15 @@ pub(super) fn a_container_starts_again_if_its_policy_says_so(kubectl: &Kubectl<'
 /// Both containers of a Pod shall have less memory than the first one uses. The second one gets it. At the end the first one gives memory
 /// back, and the node tries again later: see [`it_shrinks_when_it_can`].
 pub(super) fn one_that_cannot_shrink_holds_up_no_other(kubectl: &Kubectl<'_>) {
-    eventually("the memory is in use", || {
-        let ran = kubectl.run(&["exec", "full", "-c", "holds", "--", "test", "-e", "/dev/shm/full"]);
-        if ran.succeeded() { Ok(()) } else { Err(ran.to_string()) }
-    });
+    // The memory is in use then.
+    kubectl.until_ok("exec full -c holds -- test -e /dev/shm/full");
     let both = |limit: &str| json!({"requests": {"memory": limit}, "limits": {"memory": limit}});
     let memory = |container: &str, limit: &str| json!({"name": container, "resources": both(limit)});
     resize(kubectl, "full", &json!([memory("holds", "16Mi"), memory("moves", "32Mi")]));
     until_limited(kubectl, "moves", "32Mi", "33554432");
     let message = "attempting to set container \"holds\" memory limit (16777216) below current usage (";
     eventually("the resize reports the container that cannot shrink", || {
-        let (condition, events) = (condition(kubectl, "full", "PodResizeInProgress"), kubectl.ok("events --for pod/full"));
+        let (condition, events) = (kubectl.condition("pod/full", "PodResizeInProgress"), kubectl.ok("events --for pod/full"));
         let is_error = condition["reason"] == "Error" && condition["message"].as_str().is_some_and(|text| text.starts_with(message));
         let is_recorded = events.contains("ResizeError") && events.contains(&format!("Pod resize error: {message}"));
         if is_error && is_recorded { Ok(()) } else { Err(format!("{condition}\n{events}")) }
@@ -106,7 +104,7 @@ pub(super) fn one_that_cannot_shrink_holds_up_no_other(kubectl: &Kubectl<'_>) {
 pub(super) fn it_shrinks_when_it_can(kubectl: &Kubectl<'_>) {
     until_limited(kubectl, "holds", "16Mi", "16777216");
     eventually("the resize is over", || {
-        let condition = condition(kubectl, "full", "PodResizeInProgress");
+        let condition = kubectl.condition("pod/full", "PodResizeInProgress");
         if condition.is_null() { Ok(()) } else { Err(condition.to_string()) }
     });
 }
@@ -128,8 +126,8 @@ pub(super) fn a_whole_pod_is_resized(kubectl: &Kubectl<'_>) {
         let patch = json!({"spec": {"resources": {"limits": limits}}});
         kubectl.ok(&format!("patch pod whole --subresource=resize --patch {patch}"));
     };
-    let uid = kubectl.field("pod/whole", "/metadata/uid");
-    let of_pod = || limits(&cgroups(uid.as_str().expect("a uid")));
+    let uid = kubectl.uid("whole");
+    let of_pod = || limits(&cgroups(&uid));
     let until = |what: &str, wanted: Value, restarts: [u32; 3], limits: &(String, String)| {
         eventually(what, || {
             let has = kubectl.field("pod/whole", "/status/resources/limits");
@@ -228,20 +226,12 @@ pub(super) fn room_goes_to_the_first_in_line(kubectl: &Kubectl<'_>) {
 /// Pods lie in the cgroup of their class. It has the shares of what its Pods request together, and that of BestEffort the least.
 fn classes_have_their_shares(kubectl: &Kubectl<'_>, guaranteed: i64, burstable: i64) {
     for (pod, class, cpu) in [("guaranteed", "guaranteed", guaranteed), ("old", "burstable", burstable), ("idle", "besteffort", 0)] {
-        let wanted = u64::try_from(cpu * 1_024 / 1_000).expect("shares").max(2);
-        let uid = kubectl.field(&format!("pod/{pod}"), "/metadata/uid");
-        let of_pod = cgroups(uid.as_str().expect("a uid"));
-        let classes: Vec<_> = of_pod.iter().filter_map(|dir| dir.parent()).collect();
+        let wanted = u32::try_from(cpu * 1_024 / 1_000).expect("shares").max(2);
+        let of_pod = cgroups(&kubectl.uid(pod));
+        let classes: Vec<_> = of_pod.iter().filter_map(|dir| dir.parent().map(Path::to_path_buf)).collect();
         assert!(!classes.is_empty() && classes.iter().all(|dir| dir.ends_with(class)), "{pod}: {of_pod:?}");
         // A Pod that is gone or resized is counted so some moments after its status says so.
-        eventually(&format!("{class} has {wanted} shares"), || {
-            let read = |file: &str| classes.iter().find_map(|dir| fs::read_to_string(dir.join(file)).ok());
-            let Some(shares) = read("cpu.shares") else {
-                let weight = read("cpu.weight").expect("a controller of CPU");
-                return if (weight.trim() == "1") == (wanted == 2) { Ok(()) } else { Err(weight) };
-            };
-            if shares.trim() == wanted.to_string() { Ok(()) } else { Err(shares) }
-        });
+        eventually(&format!("{class} has {wanted} shares"), || has_shares(&classes, wanted));
     }
 }
 
@@ -263,14 +253,7 @@ fn resize(kubectl: &Kubectl<'_>, pod: &str, containers: &Value) {
 
 /// The condition of a resize that is not granted; null when there is none.
 fn pending(kubectl: &Kubectl<'_>, pod: &str) -> Value {
-    condition(kubectl, pod, "PodResizePending")
-}
-
-/// A condition of a Pod; null when it has none of that type.
-fn condition(kubectl: &Kubectl<'_>, pod: &str, type_: &str) -> Value {
-    let conditions = kubectl.field(&format!("pod/{pod}"), "/status/conditions");
-    let found = conditions.as_array().and_then(|all| all.iter().find(|condition| condition["type"] == type_));
-    found.cloned().unwrap_or_default()
+    kubectl.condition(&format!("pod/{pod}"), "PodResizePending")
 }
 
 fn until_pending(kubectl: &Kubectl<'_>, pod: &str, reason: &str, message: &str) {

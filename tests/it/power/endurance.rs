@@ -1,6 +1,5 @@
 //! A node with a slow disk does all its work, only later.
 
-use tests::eventually;
 use tests::machine::{Machine, on_machines};
 
 /// A bad disk: that many operations, and bytes, a second.
@@ -23,10 +22,7 @@ fn a_slow_disk_is_endured() {
         }
         kubectl.ok("rollout status deployment/web --timeout=300s");
         kubectl.until_ready("tools");
-        eventually("the Service answers", || {
-            let ran = kubectl.run(&["exec", "tools", "--", "wget", "-qO-", "http://web/x"]);
-            if ran.succeeded() { Ok(()) } else { Err(ran.to_string()) }
-        });
+        kubectl.until_ok("exec tools -- wget -qO- http://web/x");
         assert_eq!(kubectl.ok("get configmaps -o name").matches("slow-").count(), 20);
         let events = kubectl.ok("get events -A");
         assert!(!events.contains("NodeNotReady"), "the node was ready all the time:\n{events}");

@@ -100,7 +100,7 @@ fn start(machine: &mut Machine) {
         }
     }
     for node in NODES {
-        ready_is(&machine.kubectl(), node, "True");
+        machine.kubectl().until_condition(&format!("node/{node}"), "Ready", "True");
     }
 }
 
@@ -148,13 +148,13 @@ fn a_long_cut_costs_nothing_that_runs(machine: &mut Machine) {
     let gone = before.iter().find(|(name, container)| name.starts_with("web") && container.node == "far").expect("one is there").0;
     set_link(machine, CUT);
     let kubectl = machine.kubectl();
-    ready_is(&kubectl, "far", "Unknown");
+    kubectl.until_condition("node/far", "Ready", "Unknown");
     kubectl.ok(&format!("delete pod {gone} --wait=false"));
     kubectl.ok("scale deployment/web --replicas=5");
     drop(kubectl);
     set_link(machine, BAD);
     let kubectl = machine.kubectl();
-    ready_is(&kubectl, "far", "True");
+    kubectl.until_condition("node/far", "Ready", "True");
     kubectl.ok("rollout status deployment/web --timeout=240s");
     eventually("what was deleted meanwhile is gone", || match kubectl.run(&["get", "pod", gone]).succeeded() {
         true => Err(kubectl.ok("get pods -o wide")),
@@ -210,14 +210,5 @@ fn until_the_machine_holds_no_more(machine: &mut Machine) {
         let found = machine.run("find /sys/fs/cgroup/skiff -type d -name 'pod*' | sed 's|.*/pod||'").ok();
         let found: BTreeSet<String> = found.lines().map(str::to_owned).collect();
         if found == wanted { Ok(()) } else { Err(format!("{found:#?} instead of {wanted:#?}")) }
-    });
-}
-
-/// Waits until a Node's Ready condition has that status.
-fn ready_is(kubectl: &Kubectl<'_>, node: &str, wanted: &str) {
-    eventually(&format!("node {node} has Ready={wanted}"), || {
-        let conditions = kubectl.field(&format!("node/{node}"), "/status/conditions");
-        let ready = conditions.as_array().and_then(|list| list.iter().find(|one| one["type"] == "Ready")).cloned().unwrap_or_default();
-        if ready["status"] == wanted { Ok(()) } else { Err(ready.to_string()) }
     });
 }

@@ -28,6 +28,9 @@ spec:
       resources: { requests: { cpu: 0 }, limits: { memory: 48Mi, cpu: 200m } }
 ";
 
+/// The command of a Linux container of [`LIMITED`].
+const SLEEP: &str = "command: ['sleep', '1000000']";
+
 /// Memory that the node reserves for itself, in MiB.
 const LEAST_MIB: u64 = 250;
 
@@ -64,11 +67,8 @@ fn a_node_on_cgroup_v2_alone_limits_kills_and_resizes() {
         let hierarchies = machine.run("grep -c cgroup /proc/self/mountinfo").ok();
         assert_eq!(hierarchies.trim(), "1", "there is one hierarchy");
         machine.kubectl().apply(pressure::CROWD).ok();
-        for (name, runtime, image, command) in
-            [("linux", "runc", "tools", "command: ['sleep', '1000000']"), ("wasm", "wasmtime", "web", "")]
-        {
-            let pod = LIMITED.replace("NAME", name).replace("RUNTIME", runtime).replace("IMAGE", image).replace("COMMAND", command);
-            machine.kubectl().apply(&pod).ok();
+        for (name, runtime, image, command) in [("linux", "runc", "tools", SLEEP), ("wasm", "wasmtime", "web", "")] {
+            machine.kubectl().apply(&of(LIMITED, name, runtime, image, command)).ok();
         }
         for name in ["linux", "wasm"] {
             machine.kubectl().until_ready(name);
@@ -91,6 +91,11 @@ fn a_node_on_cgroup_v2_alone_limits_kills_and_resizes() {
     });
 }
 
+/// A Pod of [`LIMITED`] or of a template that was made of it. A guest has no command.
+fn of(template: &str, name: &str, runtime: &str, image: &str, command: &str) -> String {
+    template.replace("NAME", name).replace("RUNTIME", runtime).replace("IMAGE", image).replace("COMMAND", command)
+}
+
 /// The node loads a default profile. A Pod may name another one, which must be loaded.
 fn processes_are_confined(machine: &mut Machine) {
     for name in ["linux", "wasm"] {
@@ -100,13 +105,12 @@ fn processes_are_confined(machine: &mut Machine) {
     let named = |name: &str, profile: &str, runtime: &str, image: &str, command: &str| {
         let context = format!("securityContext: {{ appArmorProfile: {{ type: Localhost, localhostProfile: {profile} }} }}");
         let pod = LIMITED.replace("terminationGracePeriodSeconds: 1", &format!("terminationGracePeriodSeconds: 1\n  {context}"));
-        pod.replace("NAME", name).replace("RUNTIME", runtime).replace("IMAGE", image).replace("COMMAND", command)
+        of(&pod, name, runtime, image, command)
     };
-    let sleep = "command: ['sleep', '1000000']";
-    machine.kubectl().apply(&named("linux-confined", "it-confined", "runc", "tools", sleep)).ok();
+    machine.kubectl().apply(&named("linux-confined", "it-confined", "runc", "tools", SLEEP)).ok();
     let wasm = named("wasm-confined", "it-confined", "wasmtime", "web", "volumeMounts: [{ name: data, mountPath: /data }]");
     machine.kubectl().apply(&format!("{wasm}  volumes: [{{ name: data, emptyDir: {{}} }}]\n")).ok();
-    machine.kubectl().apply(&named("unloaded", "it-unloaded", "runc", "tools", sleep)).ok();
+    machine.kubectl().apply(&named("unloaded", "it-unloaded", "runc", "tools", SLEEP)).ok();
     for name in ["linux-confined", "wasm-confined"] {
         machine.kubectl().until_ready(name);
         assert_eq!(profile(machine, name), "it-confined (enforce)");
@@ -115,8 +119,8 @@ fn processes_are_confined(machine: &mut Machine) {
     let refused = machine.kubectl().run(&["exec", "linux-confined", "--", "touch", "/denied"]);
     assert!(!refused.succeeded() && refused.stderr.contains("Permission denied"), "{refused}");
     for (name, confined) in [("wasm", "skiff-default (enforce)"), ("wasm-confined", "it-confined (enforce)")] {
-        let ip = machine.kubectl().field(&format!("pod/{name}"), "/status/podIP");
-        machine.run(&format!("curl -fsS --max-time 60 -o /dev/null http://{}:8080/", ip.as_str().expect("an address"))).ok();
+        let ip = machine.kubectl().ip(name);
+        machine.run(&format!("curl -fsS --max-time 60 -o /dev/null http://{ip}:8080/")).ok();
         // Also the threads that have run the guest.
         assert_eq!(profile(machine, name), confined);
     }
@@ -124,20 +128,13 @@ fn processes_are_confined(machine: &mut Machine) {
     machine.kubectl().ok("cp Cargo.toml wasm-confined:/data/allowed");
     let refused = machine.kubectl().run(&["cp", "Cargo.toml", "wasm-confined:/data/denied"]);
     assert!(!refused.succeeded() && refused.stderr.contains("tar: denied: Permission denied"), "{refused}");
-    eventually("a Pod whose profile is not loaded says so", || {
-        let waiting = machine.kubectl().field("pod/unloaded", "/status/containerStatuses/0/state/waiting");
-        let words = "apparmor profile not found it-unloaded";
-        let is_refused =
-            waiting["reason"] == "CreateContainerError" && waiting["message"].as_str().is_some_and(|text| text.contains(words));
-        if is_refused { Ok(()) } else { Err(waiting.to_string()) }
-    });
+    machine.kubectl().until_waiting("unloaded", "CreateContainerError", "apparmor profile not found it-unloaded");
     machine.kubectl().ok("delete pod linux-confined wasm-confined unloaded --timeout=240s");
 }
 
 /// The AppArmor profiles of all threads of the first process of a Pod's container, one a line. A thread may end meanwhile.
 fn profile(machine: &mut Machine, pod: &str) -> String {
-    let uid = machine.kubectl().field(&format!("pod/{pod}"), "/metadata/uid");
-    let processes = format!("/sys/fs/cgroup/skiff/*/*/pod{}/*/cgroup.procs", uid.as_str().expect("a UID"));
+    let processes = format!("/sys/fs/cgroup/skiff/*/*/pod{}/*/cgroup.procs", machine.kubectl().uid(pod));
     machine.run(&format!("cat /proc/$(head -n 1 {processes})/task/*/attr/apparmor/current 2>/dev/null | sort -u")).ok().trim().to_owned()
 }
 
@@ -147,10 +144,9 @@ fn cpus_are_exclusive(machine: &mut Machine) {
     for name in ["linux", "wasm"] {
         until_limited(machine, name, "cpuset.cpus", "0-1");
     }
-    for (runtime, image, command) in [("runc", "tools", "command: ['sleep', '1000000']"), ("wasmtime", "web", "")] {
+    for (runtime, image, command) in [("runc", "tools", SLEEP), ("wasmtime", "web", "")] {
         let pod = LIMITED.replace("requests: { cpu: 0 }, limits: { memory: 48Mi, cpu: 200m }", "limits: { memory: 48Mi, cpu: 1 }");
-        let pod = pod.replace("NAME", "own").replace("RUNTIME", runtime).replace("IMAGE", image).replace("COMMAND", command);
-        machine.kubectl().apply(&pod).ok();
+        machine.kubectl().apply(&of(&pod, "own", runtime, image, command)).ok();
         machine.kubectl().until_ready("own");
         until_limited(machine, "own", "cpuset.cpus.effective", "1");
         until_limited(machine, "own", "cpu.max", "max 100000");
@@ -183,14 +179,12 @@ fn who_takes_the_nodes_memory_goes(machine: &mut Machine) {
     let taken = pressure::available_mib(machine).checked_sub(LEAST_MIB / 2).expect("the machine has more memory than that");
     machine.kubectl().apply(&HOG.replace("TAKEN", &taken.to_string())).ok();
     let begin = format!("The node was low on resource: memory. Threshold quantity: {LEAST_MIB}Mi, available: ");
-    let message = pressure::is_evicted(machine, "hog", &begin);
+    let message = machine.kubectl().until_evicted("hog", &begin);
     assert!(
         message.contains("Container main was using ") && message.contains(", request is 0, has larger consumption of memory. "),
         "{message}"
     );
-    for pod in ["linux", "wasm"] {
-        assert_eq!(machine.kubectl().field(&format!("pod/{pod}"), "/status/phase"), "Running");
-    }
+    the_others_run(machine);
     pressure::who_takes_the_process_ids_goes(machine);
     eventually("the pressure is over", || {
         let taints = machine.kubectl().ok("get nodes -o jsonpath={.items[0].spec.taints}");
@@ -198,10 +192,16 @@ fn who_takes_the_nodes_memory_goes(machine: &mut Machine) {
     });
 }
 
+/// The Pods that shall stay.
+fn the_others_run(machine: &Machine) {
+    for pod in ["linux", "wasm"] {
+        assert_eq!(machine.kubectl().field(&format!("pod/{pod}"), "/status/phase"), "Running");
+    }
+}
+
 /// Waits until the file of a Pod's container has that content.
 fn until_limited(machine: &mut Machine, pod: &str, file: &str, wanted: &str) {
-    let uid = machine.kubectl().field(&format!("pod/{pod}"), "/metadata/uid");
-    let uid = uid.as_str().expect("a UID").to_owned();
+    let uid = machine.kubectl().uid(pod);
     eventually(&format!("{file} of {pod} is {wanted}"), || {
         let found = machine.run(&format!("cat /sys/fs/cgroup/skiff/*/*/pod{uid}/*/{file}")).stdout;
         if found.trim() == wanted { Ok(()) } else { Err(found) }

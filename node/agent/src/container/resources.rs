@@ -4,6 +4,7 @@
 mod huge_pages;
 mod instance;
 mod limits;
+mod start;
 mod totals;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +17,7 @@ use node_device_plugins::is_extended_resource;
 
 pub(crate) use instance::InstanceResources;
 pub(crate) use limits::{of_container, of_pod, shares, widest};
+pub(crate) use start::StartResources;
 pub(crate) use totals::{total, total_requests};
 
 use super::Role;

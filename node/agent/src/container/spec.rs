@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use node_images::Image;
 use runtimes_contract::{ContainerSpec, Content, HttpSettings, Mount, Processes, Resources, Sandbox, Seccomp, Security, User};
 
+use super::resources::StartResources;
 use super::{command, env, files, resources, security};
 use crate::layout::{Layout, PAUSE, PodName, container_id, label, pause_id, spec_hash};
 
@@ -43,7 +44,7 @@ pub(crate) fn build(pod: &Pod, container: &Container, layout: &Layout, from: Ing
     let config = &from.image.config;
     let list = |words: &Option<Vec<String>>| words.clone().unwrap_or_default();
     let args = command::arguments(&list(&container.command), &list(&container.args), config, &from.variables);
-    let labels = labels(&names, container, &from);
+    let labels = labels(pod, &names, container, &from);
     let mut mounts = files::mounts(&names.uid, layout, &from.volumes);
     mounts.extend(from.volumes);
     let termination = termination_path(container);
@@ -140,7 +141,8 @@ pub(crate) fn termination_path(container: &Container) -> PathBuf {
     PathBuf::from(container.termination_message_path.as_deref().filter(|path| !path.is_empty()).unwrap_or(TERMINATION_PATH))
 }
 
-fn labels(names: &PodName, container: &Container, from: &Ingredients<'_>) -> BTreeMap<String, String> {
+fn labels(pod: &Pod, names: &PodName, container: &Container, from: &Ingredients<'_>) -> BTreeMap<String, String> {
+    let start = pod.spec.as_ref().map(|spec| StartResources::of(spec, container).to_label());
     let pairs = [
         (label::POD_UID, names.uid.clone()),
         (label::POD_NAME, names.name.clone()),
@@ -148,6 +150,7 @@ fn labels(names: &PodName, container: &Container, from: &Ingredients<'_>) -> BTr
         (label::CONTAINER, container.name.clone()),
         (label::ATTEMPT, from.attempt.to_string()),
         (label::HASH, spec_hash(container)),
+        (label::RESOURCES, start.unwrap_or_default()),
         (label::IMAGE, container.image.clone().unwrap_or_default()),
         (label::IMAGE_ID, image_id(from.image)),
         (label::GRACE, from.grace_seconds.to_string()),

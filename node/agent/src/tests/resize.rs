@@ -1,5 +1,8 @@
+use runtimes_contract::{ContainerState, ContainerStatus};
+
 use super::kubelet_metrics::{scrape, value};
 use super::*;
+use crate::layout::label;
 
 fn asks(image: &str, requests: Value, limits: Value) -> Value {
     json!({"containers": [{"name": "c", "image": image, "resources": {"requests": requests, "limits": limits}}]})
@@ -205,8 +208,121 @@ async fn a_resize_of_a_whole_pod_outlives_a_kill_of_the_agent() {
     let _agent = cluster.start();
     let over = |status: &Value| has_as_a_whole(status, "300m", "96Mi") && condition(status, "Ready") == "True";
     let status = cluster.status("web", "96Mi", over).await;
-    let [open, own] = restarts_of(&status);
-    assert!(open > 0 && own == 0, "{status}");
+    assert_eq!(restarts_of(&status), [1, 0], "{status}");
+}
+
+/// A cluster whose agent has begun. As long as the flag is set, no status of a Pod is written.
+async fn silenced() -> (Cluster, Running, Arc<AtomicBool>) {
+    let mut cluster = Cluster::new(Script::default()).await;
+    let is_silent = Arc::new(AtomicBool::new(false));
+    let (client, flag) = (cluster.client.clone(), is_silent.clone());
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let path = request.uri().path();
+        let is_status = request.method() == http::Method::PATCH && path.contains("/pods/") && path.ends_with("/status");
+        let (client, is_lost) = (client.clone(), is_status && flag.load(Ordering::SeqCst));
+        async move {
+            if is_lost {
+                std::future::pending::<()>().await;
+            }
+            client.send(request).await
+        }
+    });
+    cluster.client = kube::Client::new(service, "default");
+    let agent = cluster.start();
+    cluster.node_ready().await;
+    (cluster, agent, is_silent)
+}
+
+/// A container that is restarted for other memory.
+fn restarted_for_memory() -> Value {
+    let mut spec = asks("web:1", json!({}), json!({"memory": "64Mi"}));
+    spec["containers"][0]["resizePolicy"] = json!([{"resourceName": "memory", "restartPolicy": "RestartContainer"}]);
+    spec
+}
+
+impl Cluster {
+    /// How many containers are in a state.
+    fn count(&self, is_meant: impl Fn(&ContainerStatus) -> bool) -> usize {
+        self.linux.list().iter().filter(|one| is_meant(one)).count()
+    }
+
+    /// Makes one Pod whose container has its limits, and one with limits as a whole.
+    async fn create_both(&self) {
+        let limits = json!({"cpu": "200m", "memory": "64Mi"});
+        self.create("web", restarted_for_memory()).await;
+        self.create("whole", whole("web:1", json!({"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": limits}))).await;
+        self.ready("web").await;
+        self.ready("whole").await;
+    }
+
+    /// Has both get more memory.
+    async fn resize_both(&self) {
+        let memory = json!({"requests": {"memory": "128Mi"}, "limits": {"memory": "128Mi"}});
+        self.resize("web", memory.clone()).await;
+        self.resize_whole("whole", memory).await;
+    }
+
+    /// Waits until both have more memory. Each resize has restarted one container once.
+    async fn both_were_restarted_once(&self) {
+        let is_over = |status: &Value| condition(status, "Ready") == "True" && condition(status, "PodResizeInProgress").is_empty();
+        let has = |status: &Value| is_over(status) && status["containerStatuses"][0]["resources"]["limits"]["memory"] == "128Mi";
+        let web = self.status("web", "128Mi", has).await;
+        assert_eq!(web["containerStatuses"][0]["restartCount"], 1, "{web}");
+        let whole = self.status("whole", "128Mi", |status| is_over(status) && has_as_a_whole(status, "200m", "128Mi")).await;
+        assert_eq!(restarts_of(&whole), [1, 0], "{whole}");
+        assert_eq!(starts(&self.linux), 5);
+    }
+}
+
+#[tokio::test]
+async fn a_container_that_was_restarted_for_a_resize_is_not_restarted_for_it_by_the_next_agent() {
+    let (cluster, agent, is_silent) = silenced().await;
+    cluster.create_both().await;
+    is_silent.store(true, Ordering::SeqCst);
+    cluster.resize_both().await;
+    let is_second = |one: &ContainerStatus| one.labels[label::ATTEMPT] == "1" && matches!(one.state, ContainerState::Running { .. });
+    until("both run again", async || cluster.count(is_second) == 2).await;
+    agent.kill().await;
+    is_silent.store(false, Ordering::SeqCst);
+    let _agent = cluster.start();
+    cluster.both_were_restarted_once().await;
+}
+
+#[tokio::test]
+async fn a_container_that_was_ended_for_a_resize_starts_with_its_new_resources_under_the_next_agent() {
+    let (cluster, agent, is_silent) = silenced().await;
+    cluster.create_both().await;
+    is_silent.store(true, Ordering::SeqCst);
+    let never = || Fault::Delay(Duration::from_secs(3_600));
+    cluster.linux.inject(Operation::Create, [never(), never()]);
+    cluster.resize_both().await;
+    let has_ended = |one: &ContainerStatus| matches!(one.state, ContainerState::Exited(_));
+    until("both have ended", async || cluster.count(has_ended) == 2).await;
+    agent.kill().await;
+    cluster.linux.clear_faults();
+    is_silent.store(false, Ordering::SeqCst);
+    let _agent = cluster.start();
+    cluster.both_were_restarted_once().await;
+}
+
+#[tokio::test]
+async fn a_resize_of_a_running_container_is_made_again_by_the_next_agent_and_restarts_nothing() {
+    let (cluster, agent, is_silent) = silenced().await;
+    cluster.create("web", asks("web:1", json!({"cpu": "100m"}), json!({"memory": "64Mi"}))).await;
+    cluster.ready("web").await;
+    is_silent.store(true, Ordering::SeqCst);
+    cluster.resize("web", json!({"requests": {"cpu": "200m"}, "limits": {"memory": "128Mi"}})).await;
+    cluster.event("web", "ResizeCompleted: Pod resize completed").await;
+    agent.kill().await;
+    is_silent.store(false, Ordering::SeqCst);
+    let agent = cluster.start();
+    let is_resized = |status: &Value| has(status, "200m") && status["containerStatuses"][0]["resources"]["limits"]["memory"] == "128Mi";
+    let before = cluster.status("web", "200m", is_resized).await;
+    assert_eq!((&before["containerStatuses"][0]["restartCount"], starts(&cluster.linux)), (&json!(0), 1), "{before}");
+    // Nor does one that finds the resize over, though the container had less when it started.
+    let _agent = cluster.replace_agent(agent).await;
+    let after = cluster.status("web", "200m", is_resized).await;
+    assert_eq!((&after["containerStatuses"], starts(&cluster.linux)), (&before["containerStatuses"], 2), "one for each Pod");
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Builds the record with which a worker begins. The runtimes have the running containers. For containers that no runtime has,
 //! the Pod's status in the API is used. Pure.
 
+mod resources;
 mod sandbox;
 
 use std::collections::BTreeMap;
@@ -13,8 +14,12 @@ use crate::backoff::Backoff;
 use crate::container;
 use crate::container::resources::InstanceResources;
 use crate::layout::label;
-use crate::record::{Cause, ContainerRecord, ExitedInstance, Failure, InstanceState, PodRecord, RESTARTING_ALL, RunningInstance, Waiting};
+use crate::record::{
+    Cause, ContainerRecord, ExitedInstance, Failure, InstanceState, PodRecord, RESTARTING_ALL, Resizing, RunningInstance, Waiting,
+};
 use crate::status::ALL_CONTAINERS_RESTARTING;
+
+pub(crate) use resources::allocation;
 
 /// A container as a runtime lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,11 +37,22 @@ impl RuntimeContainer {
     pub(crate) fn attempt(&self) -> u32 {
         self.label(label::ATTEMPT).parse().unwrap_or(0)
     }
+
+    /// Whether a status of its container is about this instance.
+    fn is_of(&self, reported: &ApiStatus) -> bool {
+        reported.container_id.as_deref().map(bare_id).as_deref() == Some(self.status.id.0.as_str())
+    }
 }
 
 /// The record at a time of the wall clock, and the containers to remove: incomplete ones, and those that a newer instance replaced.
 pub(crate) fn adopt(pod: &Pod, found: Vec<RuntimeContainer>, now: Timestamp) -> (PodRecord, Vec<RuntimeContainer>) {
     let mut pod_record = PodRecord::new(pod, now);
+    let reported = std::mem::replace(&mut pod_record.allocation, allocation(pod, &found));
+    if pod_record.allocation.differs(&reported) {
+        // The cgroups may have less than what was allocated.
+        pod_record.resize.ask(Timestamp::MIN);
+        pod_record.resizing = Some(Resizing::Before);
+    }
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
     if matches!(phase, "Succeeded" | "Failed") {
         pod_record.ended_before = true;
@@ -68,8 +84,7 @@ pub(crate) fn adopt(pod: &Pod, found: Vec<RuntimeContainer>, now: Timestamp) -> 
         let status = api_status(pod, name);
         match newest.remove(name) {
             Some(one) => {
-                let own = pod_record.allocation.containers.get(name).cloned().unwrap_or_default();
-                let resources = InstanceResources::new(*own, pod_record.allocation.pod_level.as_deref());
+                let resources = resources::of_instance(pod, name, &one, &reported);
                 take_up(pod, name, record, one, status, resources);
             }
             None => remember(pod, record, status, now),
@@ -94,8 +109,7 @@ fn take_up(
     let attempt = one.attempt();
     let time = |ms: u64| i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
     // The start time in the Pod's status stays the same, to the second.
-    let reported_start =
-        reported.filter(|reported| reported.container_id.as_deref().map(bare_id).as_deref() == Some(one.status.id.0.as_str()));
+    let reported_start = reported.filter(|reported| one.is_of(reported));
     let reported_start =
         reported_start.and_then(|reported| reported.state.as_ref()?.running.as_ref()?.started_at.as_ref().map(|time| time.0));
     let started_at = reported_start.or(one.status.started_at_ms.and_then(time));

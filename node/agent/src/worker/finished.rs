@@ -38,9 +38,9 @@ impl Worker {
         worker
     }
 
-    /// Whether the API has the final status. Another writer may have overwritten it since.
+    /// Whether the API has the final status, once it is written. Another writer may have overwritten it since.
     pub(super) fn is_reported(&self) -> bool {
-        self.writer.is_written() && self.writer.is_status_of(&self.pod)
+        self.writer.is_status_of(&self.pod)
     }
 
     pub(super) fn finish(self) -> FinishedPod {

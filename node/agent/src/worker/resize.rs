@@ -88,10 +88,16 @@ impl Worker {
         Some(Pending::infeasible(message))
     }
 
-    /// The next step. A resize that an earlier agent began goes on once its resources are allocated again.
+    /// The next step. A resize that an earlier agent began goes on once its resources are allocated again. No container starts before with
+    /// less than the spec requests: it would have to be restarted for the rest.
     pub(super) fn next_step(&self, now: Timestamp) -> Step {
         let step = plan(&self.pod, &self.record, now);
-        if step == Step::Resize && !self.node.directory.is_complete() { Step::Wait(None) } else { step }
+        let waits = match step {
+            Step::Resize => true,
+            Step::Start(_) => resize::differs(&self.wanted, &self.record.allocation),
+            _ => false,
+        };
+        if waits && !self.node.directory.is_complete() { Step::Wait(None) } else { step }
     }
 
     /// Whether the cgroups may have other limits than the Pod's status.

@@ -1,7 +1,7 @@
 //! One cgroup, the same path in every hierarchy: create, limit, join, read.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -87,8 +87,9 @@ impl Group {
     }
 
     /// The files of a group on v1 into which a process of one thread writes `0` to put itself into the group, as [`Group::add`] does but for
-    /// huge pages in the unified hierarchy of a hybrid machine, which only runc's containers have. The kernel does that at once. Before it moves a process with all its threads, it waits until each CPU has been through its scheduler
-    /// (for 11 ms on a machine that has nothing else to do). Empty on v2, where a thread cannot leave its process.
+    /// huge pages in the unified hierarchy of a hybrid machine, which only runc's containers have. The kernel does that at once. Before it moves
+    /// a process with all its threads, it waits until each CPU has been through its scheduler (for 11 ms on a machine that has nothing else
+    /// to do). Empty on v2, where a thread cannot leave its process: see [`Group::open_unified`].
     pub fn own_thread_files(&self) -> Vec<PathBuf> {
         if self.layout.mode == Mode::V2 {
             return Vec::new();
@@ -99,6 +100,13 @@ impl Group {
         let optional = [hugetlb::CONTROLLER, cpuset::CONTROLLER].into_iter().filter_map(dir_of).filter(|dir| dir.is_dir());
         let dirs: BTreeSet<_> = needed.chain(optional).collect();
         dirs.into_iter().map(|dir| dir.join("tasks")).collect()
+    }
+
+    /// The group's directory on v2, in which processes can begin ([`spawn_in_cgroup`](crate::spawn::spawn_in_cgroup)); `None` on v1 and on
+    /// hybrid machines.
+    pub fn open_unified(&self) -> Result<Option<File>, RuntimeError> {
+        let open = |dir: PathBuf| File::open(&dir).map_err(RuntimeError::io(format!("opening {}", dir.display())));
+        self.unified_dir().map(open).transpose()
     }
 
     /// Names of the groups directly below it, in any hierarchy.

@@ -21,6 +21,7 @@ use tokio::process::{Child, Command};
 
 use super::{Bounds, Envelope, FILES_MAX, HelperError, MESSAGE_LEN_MAX, Reply, exit, size};
 use crate::cgroup::{Cgroups, Group};
+use crate::process::ProcessRef;
 use runtimes_contract::Resources;
 use runtimes_contract::RuntimeError;
 
@@ -36,7 +37,7 @@ const LOW_CPU_SHARES: u64 = 2;
 const LOW_NICE: libc::c_int = 19;
 /// The setting of the allocator with which freed memory is unmapped, so that the limit of the process' data counts what is in use.
 const ALLOCATOR: (&str, &str) = ("_RJEM_MALLOC_CONF", "retain:false,dirty_decay_ms:100");
-/// Begins the name of each process' cgroup.
+/// Begins the name of each process' cgroup; the starter and a number follow.
 const GROUP: &str = "helper-";
 /// Ends the name of the parent of cgroups of low priority.
 const LOW: &str = "-low";
@@ -98,10 +99,9 @@ impl Helper {
 
     fn clear_below(cgroups: &Cgroups, parent: &str) -> Result<(), RuntimeError> {
         for name in cgroups.group(parent)?.children() {
-            let starter = name.strip_prefix(GROUP).and_then(|rest| rest.split('-').next());
-            // A starter with this process' pid was another process: this one has not begun yet.
-            let own = std::process::id().to_string();
-            if starter.is_some_and(|pid| pid == own || !Path::new("/proc").join(pid).exists()) {
+            let Some((starter, _number)) = name.strip_prefix(GROUP).and_then(|rest| rest.rsplit_once('-')) else { continue };
+            // Earlier versions named only the starter's pid, which another process may have now.
+            if ProcessRef::decode_name(starter).is_none_or(|starter| !starter.is_alive()) {
                 cgroups.group(&format!("{parent}/{name}"))?.remove_tree()?;
             }
         }
@@ -176,7 +176,8 @@ impl Helper {
             // A weight counts among siblings: the parent's is the one beside Pods and other helpers.
             cgroups.group(&parent)?.create(&Resources { cpu_shares: Some(LOW_CPU_SHARES), ..Resources::default() })?;
         }
-        let name = format!("{parent}/{GROUP}{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let starter = ProcessRef::current().map_err(RuntimeError::io("reading /proc/self/stat"))?;
+        let name = format!("{parent}/{GROUP}{}-{}", starter.encode_name(), COUNT.fetch_add(1, Ordering::Relaxed));
         let placed = Placed(Some(cgroups.group(&name)?));
         let limits = Resources {
             memory_limit_bytes: Some(bounds.memory_bytes),

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::process::ProcessRef;
 
 /// What a test asks of the process.
 #[derive(Debug, Serialize, Deserialize)]
@@ -241,18 +242,28 @@ async fn work_that_can_wait_has_the_least_weight_beside_all_other() {
     group.remove_tree().expect("removed");
 }
 
-/// What a killed starter left is removed, also of low priority.
+/// What a killed starter left is removed, also of low priority, and also when another process has the pid now.
 #[tokio::test]
 async fn groups_of_starters_that_have_ended_are_removed() {
+    let mut child = std::process::Command::new("true").spawn().expect("starts");
+    let ended = ProcessRef::read(child.id().cast_signed()).expect("a process");
+    child.wait().expect("ends");
+    let living = ProcessRef::current().expect("a process");
+    let reused = ProcessRef { start_ticks: living.start_ticks + 1, ..living.clone() };
+    let of_earlier_version = living.pid.to_string();
+    let starters = [living.encode_name(), ended.encode_name(), reused.encode_name(), of_earlier_version];
     let parent = format!("skiff-test-helper-clear-{}", std::process::id());
     let helper = helper("serve-memory").in_cgroup(&parent).expect("cgroups");
     let cgroups = helper.cgroups.clone().expect("it has").0;
     for parent in [parent.clone(), format!("{parent}-low")] {
-        let left = cgroups.group(&format!("{parent}/helper-4194305-0")).expect("a path");
-        left.create(&runtimes_contract::Resources::default()).expect("made");
+        let group = cgroups.group(&parent).expect("a path");
+        for starter in &starters {
+            let left = cgroups.group(&format!("{parent}/helper-{starter}-0")).expect("a path");
+            left.create(&runtimes_contract::Resources::default()).expect("made");
+        }
         helper.clear().expect("cleared");
-        assert!(!left.exists(), "{parent}");
-        cgroups.group(&parent).expect("a path").remove_tree().expect("removed");
+        assert_eq!(group.children().into_iter().collect::<Vec<_>>(), [format!("helper-{}-0", living.encode_name())], "{parent}");
+        group.remove_tree().expect("removed");
     }
 }
 
@@ -267,7 +278,7 @@ async fn the_work_ends_with_a_first_process_that_is_killed() {
         let run = tokio::spawn(async move { ask(&helper, &root, BOUNDS, Ask::Sleep).await });
         eventually(|| first().is_some_and(|first| only_child(first, "").is_some())).await;
         let worker = first().and_then(|first| only_child(first, "")).expect("it works");
-        let worker = crate::process::ProcessRef::read(worker.cast_signed()).expect("it works");
+        let worker = ProcessRef::read(worker.cast_signed()).expect("it works");
         // It sleeps only when it has given up its rights.
         eventually(|| std::fs::read_to_string(format!("/proc/{}/status", worker.pid)).is_ok_and(|status| status.contains("Seccomp:\t2")))
             .await;

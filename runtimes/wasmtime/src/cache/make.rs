@@ -1,5 +1,6 @@
 //! Compiles a module that is not in the cache, and names the result.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,13 +13,14 @@ use runtimes_contract::RuntimeError;
 use runtimes_host::blocking;
 use runtimes_host::files::{self, PRIVATE, write_atomic};
 use runtimes_host::helper::{Fault, HelperError, Job};
+use runtimes_host::process::ProcessRef;
 
 use super::look::{Look, Note, hashed, identity};
 use super::{Artifact, BYTES_MAX, Inner, StoredModule, sweep};
 use crate::compile::{ANSWER_LEN_MAX, Answer, MODULE_LEN_MAX, Question, bounds, low_priority, one_line};
 use crate::settings::CodeSettings;
 
-/// Ends the name of a file that is being written; before it stands the writer's pid.
+/// Ends the name of a file that is being written; before it stands the writer ([`ProcessRef::encode_name`]).
 const FRESH: &str = "new";
 
 /// Which other work a compilation gives way to.
@@ -97,7 +99,7 @@ fn failed(error: HelperError) -> RuntimeError {
 }
 
 impl Look {
-    /// Renames the code and writes its note, so that a power failure leaves both or neither.
+    /// Writes the note, then renames the code. A kill or power failure between leaves a note alone, which [`clear`] removes.
     fn store(&self, fresh: &Fresh, answer: &Answer, took: Duration) -> Result<Artifact, RuntimeError> {
         let store = || -> io::Result<Artifact> {
             let code = File::open(&fresh.0)?;
@@ -122,7 +124,8 @@ impl Fresh {
     pub(super) fn new(dir: &Path, name: &str) -> Result<(Self, File), RuntimeError> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = dir.join(format!("{name}-{number}.{}.{FRESH}", std::process::id()));
+        let writer = ProcessRef::current().map_err(RuntimeError::io("reading /proc/self/stat"))?;
+        let path = dir.join(format!("{name}-{number}.{}.{FRESH}", writer.encode_name()));
         let file = create(&path).map_err(RuntimeError::io(format!("making {}", path.display())))?;
         Ok((Self(path), file))
     }
@@ -148,18 +151,30 @@ fn create(path: &Path) -> io::Result<File> {
     File::options().write(true).create_new(true).mode(PRIVATE).open(path)
 }
 
-/// Removes incomplete files of processes that have ended.
+/// Removes what processes that have ended left: incomplete files, and notes whose code was never renamed. Call it before the cache writes.
+/// The lock of the data directory keeps other writers out; what belongs to one that lives all the same stays.
 pub(super) fn clear(dir: &Path) -> io::Result<()> {
+    let (mut in_work, mut notes) = (HashSet::new(), Vec::new());
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
-        if path.extension().is_none_or(|extension| extension != FRESH) {
-            continue;
-        }
-        let writer = path.file_stem().and_then(|stem| Path::new(stem).extension()?.to_str()?.parse::<u32>().ok());
-        let lives = writer.is_some_and(|pid| pid != std::process::id() && Path::new("/proc").join(pid.to_string()).exists());
-        if !lives {
-            fs::remove_file(&path)?;
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some(FRESH) => match key_of_living(&path) {
+                Some(key) => drop(in_work.insert(key)),
+                None => sweep::remove(&path)?,
+            },
+            Some("json") => notes.push(path),
+            _ => {}
         }
     }
-    Ok(())
+    // Between the two renames of a writer its incomplete file is there. The code is looked for last: it may have been renamed meanwhile.
+    let is_in_work = |note: &Path| note.file_stem().and_then(|key| key.to_str()).is_some_and(|key| in_work.contains(key));
+    let is_lost = |note: &&PathBuf| !is_in_work(note) && !note.with_extension("cwasm").exists();
+    notes.iter().filter(is_lost).try_for_each(|note| sweep::remove(note))
+}
+
+/// The key of an incomplete file whose writer lives. Earlier versions named only the writer's pid, which another process may have now.
+fn key_of_living(path: &Path) -> Option<String> {
+    let (name, writer) = path.file_stem()?.to_str()?.rsplit_once('.')?;
+    let (key, _number) = name.rsplit_once('-')?;
+    ProcessRef::decode_name(writer)?.is_alive().then(|| key.to_owned())
 }

@@ -42,7 +42,8 @@ pub(super) fn sweep(dir: &Path, fresh: &str, bytes_max: u64, now: SystemTime) ->
             _ => {}
         }
     }
-    // The note is written first, so code without a note belongs to no module. A note without code may be about to get it.
+    // The note is written first, so code without a note belongs to no module. A note without code may be about to get it; what a killed
+    // process left is removed when the cache is opened.
     let noted: HashSet<&str> = notes.iter().map(|one| one.key.as_str()).collect();
     let lost = |key: &&String| !noted.contains(key.as_str()) && !dir.join(format!("{key}.json")).exists();
     codes.iter().filter(lost).try_for_each(|key| remove(&dir.join(format!("{key}.cwasm"))))?;
@@ -73,7 +74,7 @@ fn look(path: &PathBuf, key: String) -> Option<CachedArtifact> {
 }
 
 /// Another sweep may have been faster.
-fn remove(path: &Path) -> io::Result<()> {
+pub(super) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),

@@ -4,6 +4,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as
 use std::time::Duration;
 
 use runtimes_contract::WasmProposal;
+use runtimes_host::process::ProcessRef;
 
 use super::look::{Note, hashed, identity};
 use super::*;
@@ -305,14 +306,50 @@ async fn what_was_half_written_is_removed_unless_its_writer_lives() {
     let scratch = Scratch::new();
     let dir = scratch.dir.path().join("cache");
     fs::create_dir(&dir).unwrap();
-    let living = format!("key-1.{}.new", nix::unistd::getppid());
-    for name in ["key-0.4194305.new", "key.json.new", "odd.new", living.as_str(), "key.cwasm"] {
+    let mut child = std::process::Command::new("true").spawn().unwrap();
+    let ended = ProcessRef::read(child.id().cast_signed()).unwrap();
+    child.wait().unwrap();
+    let living = ProcessRef::current().unwrap();
+    let reused = ProcessRef { start_ticks: living.start_ticks + 1, ..living.clone() };
+    let of_earlier_boot = ProcessRef { boot_id: "earlier".into(), ..living.clone() };
+    for gone in [&ended, &reused, &of_earlier_boot] {
+        fs::write(dir.join(format!("key-0.{}.new", gone.encode_name())), "half").unwrap();
+    }
+    let of_earlier_version = format!("key-1.{}.new", living.pid);
+    let living = format!("key-2.{}.new", living.encode_name());
+    for name in ["key-0.4194305.new", "key.json.new", "odd.new", &of_earlier_version, &living, "key.cwasm"] {
         fs::write(dir.join(name), "half").unwrap();
     }
     let _cache = scratch.open();
-    let mut left: Vec<_> = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    left.sort();
-    assert_eq!(left, [living, "key.cwasm".to_owned()]);
+    assert_eq!(names(&dir), [living, "key.cwasm".to_owned()]);
+}
+
+/// A kill between the two renames leaves a note alone.
+#[tokio::test]
+async fn a_note_without_code_is_removed_unless_its_writer_lives() {
+    let scratch = Scratch::new();
+    let dir = scratch.dir.path().join("cache");
+    let artifact = scratch.artifact(&scratch.open()).await;
+    let whole = ["cwasm", "json"].map(|extension| artifact.path.with_extension(extension));
+    let living = ProcessRef::current().unwrap();
+    let ended = ProcessRef { start_ticks: living.start_ticks + 1, ..living.clone() };
+    let coming = format!("coming-0.{}.new", living.encode_name());
+    for name in ["lost.json", &format!("lost-1.{}.new", ended.encode_name()), "alone.json", "coming.json", &coming] {
+        fs::copy(&whole[1], dir.join(name)).unwrap();
+    }
+    let later = scratch.open();
+    let mut wanted: Vec<_> = whole.iter().map(|path| path.file_name().unwrap().to_str().unwrap().to_owned()).collect();
+    wanted.extend(["coming.json".to_owned(), coming]);
+    wanted.sort();
+    assert_eq!(names(&dir), wanted);
+    assert_eq!(scratch.artifact(&later).await, artifact, "what is whole is still used");
+}
+
+/// The names in a directory, sorted.
+fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
 }
 
 /// Until the background has made optimized code.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use runtimes_contract::{ContainerId, ContainerSpec, ContainerState, ExecSession, ExecSpec, RuntimeError};
 use runtimes_host::blocking;
-use runtimes_host::files::{PRIVATE, write_atomic};
+use runtimes_host::files::{PRIVATE, write_volatile};
 use runtimes_host::process::Pidfd;
 use runtimes_shim::exec::{Files, SessionError, session};
 use runtimes_shim::launch::{PidNamespace, launch_helper, understand};
@@ -32,7 +32,7 @@ impl WasmtimeRuntime {
         let further = ContainerSpec { args: exec.args.clone(), stdin: exec.stdin, tty: exec.tty, ..spec };
         let text = serde_json::to_vec(&further).map_err(std::io::Error::other).map_err(RuntimeError::io("writing the exec's spec"))?;
         let path = files.path("json");
-        blocking(move || write_atomic(&path, &text, PRIVATE).map_err(RuntimeError::io(format!("writing {}", path.display())))).await?;
+        blocking(move || write_volatile(&path, &text, PRIVATE).map_err(RuntimeError::io(format!("writing {}", path.display())))).await?;
         let mut args: Vec<OsString> = vec!["exec".into(), files.path("json").into(), self.empty_mounts.path().into()];
         args.extend(program.shim_args());
         args.extend(exec.outlives_session.then(|| "outlives".into()));

@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
+/// Where the guest of [`http`] begins to handle a request.
+const BEGINS: &str = "(call $path (local.get $request) (i32.const 0))\n";
+
 /// Bytes of the `wasi:http/proxy` component.
 pub fn http() -> Vec<u8> {
     http_with_pages(1)
@@ -14,53 +17,37 @@ pub fn http() -> Vec<u8> {
 pub fn http_with_pages(pages: u32) -> Vec<u8> {
     let text =
         include_str!("../guests/http.wat").replace("(memory (export \"memory\") 1)", &format!("(memory (export \"memory\") {pages})"));
-    http_of(&text)
-}
-
-fn http_of(text: &str) -> Vec<u8> {
-    let world = "package test:web;\nworld web {\n  import wasi:http/types@0.2.12;\n  import wasi:io/streams@0.2.12;\n  export wasi:http/incoming-handler@0.2.12;\n}\n";
-    component(wat::parse_str(text).unwrap(), world)
+    proxy(&text, "http/types@0.2.12 io/streams@0.2.12")
 }
 
 /// The same, which answers with the number of requests that its instance has handled. For `/grow` its memory grows by 4 MiB, or it traps;
 /// for `/half` it does not end its answer.
 pub fn counts_own_requests() -> Vec<u8> {
-    const BEGINS: &str = "(call $path (local.get $request) (i32.const 0))\n";
     const FINISHES: &str = "(call $finish (local.get $content) (i32.const 0) (i32.const 0) (i32.const 64))";
     let path_is = |word: &str| format!("(i32.eq (i32.load (i32.load (i32.const 4))) (i32.const {word}))");
     let grows =
         format!("(if {} (then (if (i32.eq (memory.grow (i32.const 64)) (i32.const -1)) (then unreachable))))", path_is("0x6f72672f"));
     let digit = "(global.set $count (i32.add (global.get $count) (i32.const 1)))
         (i32.store8 (i32.const 1024) (i32.add (i32.const 48) (global.get $count)))";
-    let mut text = include_str!("../guests/http.wat").to_owned();
-    for (old, new) in [
+    let changes = [
         ("(global $free", "(global $count (mut i32) (i32.const 0)) (global $free".to_owned()),
         (BEGINS, format!("{BEGINS} {grows} {digit}")),
         ("(i32.const 1024) (i32.const 15)", "(i32.const 1024) (i32.const 1)".to_owned()),
         (FINISHES, format!("(if (i32.eqz {}) (then {FINISHES}))", path_is("0x6c61682f"))),
-    ] {
-        assert!(text.contains(old), "{old}");
-        text = text.replacen(old, &new, 1);
-    }
-    http_of(&text)
+    ];
+    proxy(&changed(include_str!("../guests/http.wat"), &changes), "http/types@0.2.12 io/streams@0.2.12")
 }
 
 /// The same, which writes `hello` to its stdout at each request and does not end the line.
 pub fn writes_half_a_line() -> Vec<u8> {
-    const BEGINS: &str = "(call $path (local.get $request) (i32.const 0))\n";
     let writes = "(local.set $output (call $stdout))
         (call $write (local.get $output) (i32.const 1024) (i32.const 5) (i32.const 128))
         (call $drop-stream (local.get $output))\n";
-    let mut text = include_str!("../guests/http.wat").to_owned();
-    for (old, new) in [
+    let changes = [
         ("(memory (export", "(import \"wasi:cli/stdout@0.2.12\" \"get-stdout\" (func $stdout (result i32))) (memory (export".to_owned()),
         (BEGINS, format!("{BEGINS} {writes}")),
-    ] {
-        assert!(text.contains(old), "{old}");
-        text = text.replacen(old, &new, 1);
-    }
-    let imports = "http/types@0.2.12 io/streams@0.2.12 cli/stdout@0.2.12";
-    component(wat::parse_str(&text).unwrap(), &world(imports, "http/incoming-handler@0.2.12"))
+    ];
+    proxy(&changed(include_str!("../guests/http.wat"), &changes), "http/types@0.2.12 io/streams@0.2.12 cli/stdout@0.2.12")
 }
 
 /// Bytes of a command component that uses wasi:config, wasi:keyvalue in two drafts, and wasi:logging.
@@ -70,18 +57,14 @@ pub fn interfaces() -> Vec<u8> {
 
 /// The same for a store whose cursors are no keys: it lists all keys instead of those behind one.
 pub fn interfaces_without_cursor() -> Vec<u8> {
-    let mut text = include_str!("../guests/interfaces.wat").to_owned();
-    for (old, new) in [
+    let changes = [
         ("(call $keys2 (local.get $bucket2) (i32.const 1)", "(call $keys2 (local.get $bucket2) (i32.const 0)"),
         (
             "(i32.eq (i32.load (i32.const 8)) (i32.const 1))) (i32.const 17)",
             "(i32.eq (i32.load (i32.const 8)) (i32.const 2))) (i32.const 17)",
         ),
-    ] {
-        assert!(text.contains(old), "{old}");
-        text = text.replacen(old, new, 1);
-    }
-    interfaces_of(&text)
+    ];
+    interfaces_of(&changed(include_str!("../guests/interfaces.wat"), &changes))
 }
 
 fn interfaces_of(text: &str) -> Vec<u8> {
@@ -110,20 +93,17 @@ pub fn environments() -> [Vec<u8>; 2] {
 /// Bytes of a `wasi:http/proxy` component that counts its requests in wasi:keyvalue, and answers with the number or the error.
 pub fn counter() -> Vec<u8> {
     let imports = "http/types@0.2.12 io/streams@0.2.12 keyvalue/store@0.2.0-draft keyvalue/atomics@0.2.0-draft";
-    let core = wat::parse_str(include_str!("../guests/counter.wat")).unwrap();
-    component(core, &world(imports, "http/incoming-handler@0.2.12"))
+    proxy(include_str!("../guests/counter.wat"), imports)
 }
 
 /// Bytes of a `wasi:http/proxy` component that answers with the body and the trailers of its request.
 pub fn trailers() -> Vec<u8> {
-    let core = wat::parse_str(include_str!("../guests/trailers.wat")).unwrap();
-    component(core, &world("http/types@0.2.12 io/streams@0.2.12 io/poll@0.2.12", "http/incoming-handler@0.2.12"))
+    proxy(include_str!("../guests/trailers.wat"), "http/types@0.2.12 io/streams@0.2.12 io/poll@0.2.12")
 }
 
 /// Bytes of a `wasi:http/proxy` component that speaks gRPC: the method `Check` of the health service, and methods that return what they get.
 pub fn grpc() -> Vec<u8> {
-    let core = wat::parse_str(include_str!("../guests/grpc.wat")).unwrap();
-    component(core, &world("http/types@0.2.12 io/streams@0.2.12", "http/incoming-handler@0.2.12"))
+    proxy(include_str!("../guests/grpc.wat"), "http/types@0.2.12 io/streams@0.2.12")
 }
 
 /// How a guest reaches a server.
@@ -157,6 +137,19 @@ fn towards(text: &str, way: Way, port: u16) -> Vec<u8> {
 pub fn async_world() -> Vec<u8> {
     let core = wat::parse_str(include_str!("../guests/async-world.wat")).unwrap();
     async_command(&core, "cli/stdout@0.3.0 cli/exit@0.3.0 filesystem/preopens@0.3.0 filesystem/types@0.3.0 sockets/types@0.3.0")
+}
+
+/// A guest with changes, each of a text that it has.
+fn changed(text: &str, changes: &[(&str, impl AsRef<str>)]) -> String {
+    changes.iter().fold(text.to_owned(), |text, (old, new)| {
+        assert!(text.contains(*old), "{old}");
+        text.replacen(*old, new.as_ref(), 1)
+    })
+}
+
+/// A `wasi:http/proxy` component of a core module, which imports these interfaces below `wasi:`.
+fn proxy(text: &str, imports: &str) -> Vec<u8> {
+    component(wat::parse_str(text).unwrap(), &world(imports, "http/incoming-handler@0.2.12"))
 }
 
 /// A command component of a core module, which imports these interfaces below `wasi:` and `wasi:cli/exit`.

@@ -3,7 +3,7 @@
 use tests::eventually;
 use tests::machine::Machine;
 
-use super::LIMITED;
+use super::{LIMITED, of};
 
 /// A Pod whose container ends at once, again and again.
 const LOOPS: &str = "loops";
@@ -25,17 +25,22 @@ pub(super) fn jumps(machine: &mut Machine) -> u64 {
         }
         start(machine, name, "web", "");
         machine.kubectl().until_ready(name);
-        // The Lease of the node was renewed, and seen, by the new time.
-        let renewed = machine.kubectl().ok("get lease -n kube-node-lease -o jsonpath={.items[0].spec.renewTime}");
-        eventually("the node renews its Lease", || {
-            let again = machine.kubectl().ok("get lease -n kube-node-lease -o jsonpath={.items[0].spec.renewTime}");
-            if again == renewed { Err(again) } else { Ok(()) }
-        });
-        machine.kubectl().ok("wait --for=condition=Ready node --all --timeout=60s");
+        the_node_goes_on(machine);
         machine.kubectl().ok(&format!("delete pod {name} --timeout=240s"));
     }
     assert_eq!(["linux", "wasm"].map(|pod| status(machine, pod)), before);
     restarts
+}
+
+/// The Lease of the node is renewed, and seen, by the new time.
+fn the_node_goes_on(machine: &Machine) {
+    let renewed_at = || machine.kubectl().ok("get lease -n kube-node-lease -o jsonpath={.items[0].spec.renewTime}");
+    let before = renewed_at();
+    eventually("the node renews its Lease", || {
+        let now = renewed_at();
+        if now == before { Err(now) } else { Ok(()) }
+    });
+    machine.kubectl().ok("wait --for=condition=Ready node --all --timeout=60s");
 }
 
 fn set(machine: &mut Machine, seconds: i64) {
@@ -69,8 +74,7 @@ pub(super) fn until_restarted(machine: &Machine, restarts: u64) {
 }
 
 fn start(machine: &Machine, name: &str, image: &str, command: &str) {
-    let pod = LIMITED.replace("NAME", name).replace("RUNTIME", "wasmtime").replace("IMAGE", image).replace("COMMAND", command);
-    machine.kubectl().apply(&pod).ok();
+    machine.kubectl().apply(&of(LIMITED, name, "wasmtime", image, command)).ok();
 }
 
 fn restarts_of_loops(machine: &Machine) -> u64 {

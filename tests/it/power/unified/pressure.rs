@@ -1,11 +1,10 @@
 //! A node whose own memory or process ids are short: a soft threshold of memory gives a Pod time to end, and a Pod with many processes is
 //! evicted for the ids that it uses.
 
-use serde_json::Value;
-use tests::eventually;
 use tests::machine::Machine;
+use tests::{eventually, kubectl};
 
-use super::LEAST_MIB;
+use super::{LEAST_MIB, the_others_run};
 
 /// The soft threshold of memory, in MiB.
 const SOFT_MIB: u64 = 350;
@@ -63,15 +62,15 @@ pub(super) fn who_takes_memory_has_time_to_end(machine: &mut Machine) {
     let taken = available_mib(machine).checked_sub(LEAST_MIB.midpoint(SOFT_MIB)).expect("the machine has more memory than that");
     machine.kubectl().apply(&PATIENT.replace("TAKEN", &taken.to_string())).ok();
     until_under(machine, "MemoryPressure", "memory-pressure");
-    is_evicted(machine, "patient", &format!("The node was low on resource: memory. Threshold quantity: {SOFT_MIB}Mi, available: "));
+    let begin = format!("The node was low on resource: memory. Threshold quantity: {SOFT_MIB}Mi, available: ");
+    machine.kubectl().until_evicted("patient", &begin);
     let code = machine.kubectl().field("pod/patient", "/status/containerStatuses/0/state/terminated/exitCode");
     assert_eq!(code, 7, "it ended by itself");
 }
 
 /// The range of process ids is narrow all at once. The Pod with the most processes goes, and all others stay.
 pub(super) fn who_takes_the_process_ids_goes(machine: &mut Machine) {
-    let uid = machine.kubectl().field("pod/crowd", "/metadata/uid");
-    let counter = format!("cat /sys/fs/cgroup/skiff/*/besteffort/pod{}/pids.current", uid.as_str().expect("a UID"));
+    let counter = format!("cat /sys/fs/cgroup/skiff/*/besteffort/pod{}/pids.current", machine.kubectl().uid("crowd"));
     eventually("all its processes are there", || {
         let found = machine.run(&counter).stdout;
         if found.trim().parse::<u64>().is_ok_and(|count| count > PROCESSES) { Ok(()) } else { Err(found) }
@@ -81,10 +80,9 @@ pub(super) fn who_takes_the_process_ids_goes(machine: &mut Machine) {
     let before = machine.run("cat /proc/sys/kernel/pid_max").ok();
     machine.run(&format!("{narrow} > /proc/sys/kernel/pid_max")).ok();
     until_under(machine, "PIDPressure", "pid-pressure");
-    is_evicted(machine, "crowd", &format!("The node was low on resource: pids. Threshold quantity: {PIDS}, available: "));
-    for pod in ["linux", "wasm"] {
-        assert_eq!(machine.kubectl().field(&format!("pod/{pod}"), "/status/phase"), "Running");
-    }
+    let begin = format!("The node was low on resource: pids. Threshold quantity: {PIDS}, available: ");
+    machine.kubectl().until_evicted("crowd", &begin);
+    the_others_run(machine);
     machine.run(&format!("echo {} > /proc/sys/kernel/pid_max", before.trim())).ok();
 }
 
@@ -92,20 +90,10 @@ pub(super) fn who_takes_the_process_ids_goes(machine: &mut Machine) {
 pub(super) fn until_under(machine: &Machine, condition: &str, taint: &str) {
     let key = format!("node.kubernetes.io/{taint}");
     eventually(&format!("the node is under {condition}"), || {
-        let node = machine.kubectl().json("get nodes");
-        let list = |pointer: &str| node.pointer(pointer).and_then(Value::as_array).cloned().unwrap_or_default();
-        let is_short = list("/items/0/status/conditions").iter().any(|one| one["type"] == condition && one["status"] == "True");
-        let is_tainted = list("/items/0/spec/taints").iter().any(|taint| taint["key"] == key.as_str() && taint["effect"] == "NoSchedule");
+        let node = machine.kubectl().field("nodes", "/items/0");
+        let is_short = kubectl::condition(&node, condition)["status"] == "True";
+        let taints = node["spec"]["taints"].as_array();
+        let is_tainted = taints.is_some_and(|all| all.iter().any(|taint| taint["key"] == key.as_str() && taint["effect"] == "NoSchedule"));
         if is_short && is_tainted { Ok(()) } else { Err(node.to_string()) }
     });
-}
-
-/// Waits until a Pod is evicted; its message begins with that. Returns the message.
-pub(super) fn is_evicted(machine: &Machine, pod: &str, begin: &str) -> String {
-    machine.kubectl().until(&format!("pod/{pod}"), "/status/phase", "Failed");
-    let status = machine.kubectl().field(&format!("pod/{pod}"), "/status");
-    assert_eq!(status["reason"], "Evicted", "{status}");
-    let message = status["message"].as_str().expect("a message").to_owned();
-    assert!(message.starts_with(begin), "{message}");
-    message
 }

@@ -5,8 +5,7 @@ use tests::machine::Machine;
 
 /// Waits until the Pod's cgroup is in that of a class, and the class has that weight of CPU.
 pub(super) fn until_in(machine: &mut Machine, pod: &str, class: &str, weight: u32) {
-    let uid = machine.kubectl().field(&format!("pod/{pod}"), "/metadata/uid");
-    let uid = uid.as_str().expect("a UID").to_owned();
+    let uid = machine.kubectl().uid(pod);
     let class_dir = machine.run(&format!("dirname /sys/fs/cgroup/skiff/*/*/pod{uid}")).ok();
     assert!(class_dir.trim().ends_with(&format!("/{class}")), "{pod} lies in {class_dir}");
     eventually(&format!("the weight of {class} is {weight}"), || {

@@ -28,8 +28,17 @@ impl InstanceResources {
 
     /// How the resources of its container in this Pod differ. As upstream, a limit that the container has of the whole Pod counts.
     pub(crate) fn change(&self, spec: &PodSpec, container: &Container) -> Change {
-        let own = change(Some(&self.own), container.resources.as_ref());
-        let limits = limits(container.resources.as_ref(), spec.resources.as_ref());
+        let own = container.resources.as_ref();
+        self.change_of(own, limits(own, spec.resources.as_ref()))
+    }
+
+    /// How the resources of another instance differ.
+    pub(crate) fn change_to(&self, other: &Self) -> Change {
+        self.change_of(Some(&other.own), other.limits)
+    }
+
+    fn change_of(&self, own: Option<&ResourceRequirements>, limits: Limits) -> Change {
+        let own = change(Some(&self.own), own);
         Change {
             cpu: own.cpu || limits.cpu_milli != self.limits.cpu_milli,
             memory: own.memory || limits.memory_bytes != self.limits.memory_bytes,

@@ -5,7 +5,7 @@
 use std::io;
 use std::path::Path;
 
-use runtimes_host::files::{PRIVATE, write_atomic};
+use runtimes_host::files::{PRIVATE, write_volatile};
 use serde::{Deserialize, Serialize};
 
 use super::Effects;
@@ -68,7 +68,7 @@ impl Effects {
         let of_error = path.clone();
         let written = api_tasks::blocking("node-agent/write-runtime-class", move || {
             let text = serde_json::to_vec(&record)?;
-            if std::fs::read(&path).is_ok_and(|present| present == text) { Ok(()) } else { write_atomic(&path, &text, PRIVATE) }
+            if std::fs::read(&path).is_ok_and(|present| present == text) { Ok(()) } else { write_volatile(&path, &text, PRIVATE) }
         });
         match written.await {
             Ok(Ok(())) => Ok(()),

@@ -23,7 +23,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::stat::Mode;
 use nix::unistd::{Gid, Uid, chdir, dup2_stderr, execveat, setgroups, setresgid, setresuid, setsid};
 use runtimes_host::confine;
-use runtimes_host::files::{PRIVATE, write_atomic};
+use runtimes_host::files::{PRIVATE, write_volatile};
 use runtimes_host::process::ProcessRef;
 use runtimes_runc::pause::{PROGRAM, ROOT};
 use runtimes_shim::channel::Channel;
@@ -88,7 +88,7 @@ fn become_pause(channel: &Channel, args: &[OsString]) -> Result<Infallible, Fail
 
 fn write_record(dir: &Path, process: ProcessRef) -> Result<(), Failure> {
     let record = PidRecord { shim: process.clone(), init: process, started_at_ms: now_ms() };
-    write_atomic(&dir.join("pid"), record.encode().as_bytes(), PRIVATE).map_err(Failure::io("writing the pid record"))
+    write_volatile(&dir.join("pid"), record.encode().as_bytes(), PRIVATE).map_err(Failure::io("writing the pid record"))
 }
 
 /// Makes a PID namespace and returns in its first process, whose parent is the agent, as soon as its record is written. This process ends.

@@ -16,7 +16,7 @@ use nix::sys::signalfd::SignalFd;
 use nix::unistd::{pipe2, setsid};
 use runtimes_contract::{Exit, UserNamespace};
 use runtimes_host::cgroup::{Cgroups, oom_kills};
-use runtimes_host::files::{PRIVATE, write_atomic};
+use runtimes_host::files::{PRIVATE, write_volatile};
 use runtimes_host::process::ProcessRef;
 use runtimes_runc::{project_quota, stage};
 use runtimes_shim::attach::Hub;
@@ -168,7 +168,7 @@ fn begin(args: &Args<'_>) -> Result<i32, Failure> {
     let process = |pid| ProcessRef::read(pid).map_err(Failure::io("reading /proc"));
     let record = PidRecord { shim: process(std::process::id().cast_signed())?, init: process(init)?, started_at_ms: now_ms() };
     let path = args.dir.join("pid");
-    write_atomic(&path, record.encode().as_bytes(), PRIVATE).map_err(Failure::io("writing the pid record"))?;
+    write_volatile(&path, record.encode().as_bytes(), PRIVATE).map_err(Failure::io("writing the pid record"))?;
     let started = exec_fifo::start(&args.runc.exec_fifo(), &record.init).and_then(|done| match done {
         true => Ok(()),
         false => runc::call(&mut args.runc.command("start", [])),
