@@ -99,9 +99,9 @@ fn it_is_not_resized(cluster: &Cluster, own: usize) {
     let kubectl = cluster.kubectl().with_program(tool("kubectl"));
     kubectl.run(&["patch", "pod", "own", "--subresource=resize", "-p", &patch]).ok();
     eventually("the resize is infeasible", || {
-        let conditions = kubectl.field("pod/own", "/status/conditions").to_string();
+        let condition = kubectl.condition("pod/own", "PodResizePending");
         let wanted = "Resize is infeasible for Guaranteed Pods alongside CPU Manager static policy";
-        if conditions.contains(wanted) { Ok(()) } else { Err(conditions) }
+        if condition["message"].as_str().is_some_and(|text| text.contains(wanted)) { Ok(()) } else { Err(condition.to_string()) }
     });
 }
 

@@ -231,9 +231,7 @@ fn what_cannot_have_devices_is_refused(kubectl: &Kubectl<'_>) {
         ("users", own_users, "the device /dev/thing of container \"c\": a Pod with hostUsers: false cannot have devices"),
     ] {
         kubectl.apply(&yaml).ok();
-        let waiting = "/status/containerStatuses/0/state/waiting";
-        kubectl.until(&format!("pod/{name}"), &format!("{waiting}/reason"), "CreateContainerConfigError");
-        assert_eq!(kubectl.field(&format!("pod/{name}"), &format!("{waiting}/message")), wanted);
+        assert_eq!(kubectl.until_waiting(name, "CreateContainerConfigError", wanted), wanted);
         kubectl.ok(&format!("delete pod {name} --timeout=60s"));
     }
 }

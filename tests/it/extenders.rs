@@ -40,7 +40,7 @@ fn an_extender_chooses_the_nodes_of_its_pods() {
     ["cpu-1", "gpu-1", "gpu-2"].iter().for_each(|name| kubectl.add_node(name, &json!({"kubernetes.io/hostname": name}), "8", "8Gi"));
 
     kubectl.apply(&pod("waits", true)).ok();
-    until_condition(&kubectl, "waits", "SchedulerError", "Post \"http://127.0.0.1:8888/scheduler/filter\": Connection refused");
+    until_it_says(&kubectl, "waits", "SchedulerError", "Post \"http://127.0.0.1:8888/scheduler/filter\": Connection refused");
     kubectl.apply(&pod("plain", false)).ok();
     until_on(&kubectl, "plain", |_| true);
     let extender = Extender::start(&cluster.net, &script);
@@ -51,7 +51,7 @@ fn an_extender_chooses_the_nodes_of_its_pods() {
     kubectl.ok("cordon gpu-1");
     kubectl.ok("cordon gpu-2");
     kubectl.apply(&pod("late", true)).ok();
-    until_condition(&kubectl, "late", "Unschedulable", "0/3 nodes are available: 1 no GPU, 2 node(s) were unschedulable. preemption: ");
+    until_it_says(&kubectl, "late", "Unschedulable", "0/3 nodes are available: 1 no GPU, 2 node(s) were unschedulable. preemption: ");
     kubectl.ok("uncordon gpu-1");
     until_on(&kubectl, "late", |node| node == "gpu-1");
     drop(extender);
@@ -82,7 +82,7 @@ fn until_on(kubectl: &Kubectl<'_>, name: &str, is_wanted: impl Fn(&str) -> bool)
 }
 
 #[track_caller]
-fn until_condition(kubectl: &Kubectl<'_>, name: &str, reason: &str, text: &str) {
+fn until_it_says(kubectl: &Kubectl<'_>, name: &str, reason: &str, text: &str) {
     eventually(&format!("the Pod {name} says why it waits"), || {
         let conditions = kubectl.field(&format!("pod/{name}"), "/status/conditions");
         let says = |one: &Value| one["reason"] == reason && one["message"].as_str().is_some_and(|message| message.contains(text));

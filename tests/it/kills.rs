@@ -11,12 +11,13 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use tests::kubectl::is_ready;
 use tests::run::run;
 use tests::supervisor::{Step, Supervisor};
-use tests::{Cluster, Kubectl, Net, eventually, eventually_within};
+use tests::{Cluster, Kubectl, Net, eventually};
 
 use crate::registry::{OPEN, Registry};
 
@@ -176,6 +177,11 @@ enum Part {
 }
 
 impl Part {
+    /// Whether it restarts a container of a Pod.
+    fn restarts(self, pod: &str) -> bool {
+        matches!(self, Self::Restart) || (matches!(self, Self::Resize) && pod == resize::RESTARTED)
+    }
+
     /// Fewer steps are not all.
     fn steps_min(self) -> usize {
         match self {
@@ -277,11 +283,14 @@ impl Life<'_> {
         self.end();
         assert_eq!(self.left(), before, "a Pod leaves nothing");
         let (wanted, rounds) = (steps.iter().map(Vec::len).sum::<usize>(), steps.iter().map(Vec::len).max().unwrap_or_default());
-        let mut kills = 0;
+        let mut kills = vec![0; parts.len()];
         for round in 0..rounds {
             let now: Vec<_> = steps.iter().map(|steps| steps.get(round)).collect();
-            for (part, step) in parts.iter().zip(&now) {
-                kills += usize::from(self.killed_before(*step, *part));
+            for ((part, step), kills) in parts.iter().zip(&now).zip(&mut kills) {
+                if matches!(part, Part::End) {
+                    self.is_reported_by_the_last_agent();
+                }
+                *kills += usize::from(self.killed_before(*step, *part));
             }
             self.end();
             let left = self.left();
@@ -291,16 +300,20 @@ impl Life<'_> {
                 self.claim_has_all_lives();
             }
         }
+        assert!(kills.iter().all(|kills| *kills > 0), "a kill in each part: {kills:?}");
+        let kills: usize = kills.iter().sum();
         eprintln!("{}: {kills} kills at {wanted} steps", self.subject.name);
         assert!((wanted - kills) * 5 <= wanted.max(10), "most steps come again: {kills} of {wanted}");
     }
 
-    /// The steps of a part at which the agent is killed. Some of those with which a module is compiled are always among them.
+    /// The steps of a part at which the agent is killed. Some of those with which a module is compiled are always among them, and leave fewer
+    /// kills for the others.
     fn chosen(&self, part: Part, steps: &[Step]) -> Vec<Step> {
         let kills = if matches!(part, Part::Resize) { KILLS_FEW } else { self.subject.kills };
         let (of_compilation, others) = compilation::parted(steps);
         let compiles = self.subject.name == "guest" && matches!(part, Part::Start);
-        assert_eq!(of_compilation.len() > compilation::STEPS_MIN, compiles, "{of_compilation:#?}");
+        let by_compiler = of_compilation.iter().any(Step::is_of_compiler);
+        assert_eq!((of_compilation.len() > compilation::STEPS_MIN, by_compiler), (compiles, compiles), "{of_compilation:#?}");
         let mut steps = chosen(&of_compilation, KILLS_FEW, self.seed);
         steps.extend(chosen(&others, kills.saturating_sub(steps.len()).max(1), self.seed));
         steps
@@ -316,6 +329,22 @@ impl Life<'_> {
         self.supervisor.kill_before(step);
         self.does(part);
         self.supervisor.disarm()
+    }
+
+    /// The status may be that of an agent that was killed after it had written it, until the next one has seen a newer spec. That agent
+    /// begins nothing again.
+    fn is_reported_by_the_last_agent(&mut self) {
+        let name = self.subject.name;
+        let before = resize::ids(&self.status());
+        self.kubectl.ok(&format!("patch pod {name} --patch {}", json!({"spec": {"activeDeadlineSeconds": 100_000}})));
+        self.until("is reported by the last agent", |life| {
+            let pod = life.kubectl.json(&format!("get pod {name}"));
+            let is_seen = pod["status"]["observedGeneration"] == pod["metadata"]["generation"];
+            if is_seen && is_ready(&pod) { Ok(()) } else { Err(format!("{:#}", pod["status"])) }
+        });
+        let status = self.status();
+        let restarts = self.subject.parts.iter().filter(|part| part.restarts(name)).count() as u64;
+        assert_eq!((resize::ids(&status), restarts_of(&status)), (before, restarts), "{}", self.agent.log());
     }
 
     fn does(&mut self, part: Part) {
@@ -345,7 +374,7 @@ impl Life<'_> {
         if self.subject.name == "guest" {
             run(Command::new("kill").arg("-KILL").args(self.agent.shims()), None).ok();
         } else {
-            let uid = self.kubectl.ok(&format!("get pod {} -o jsonpath={{.metadata.uid}}", self.subject.name));
+            let uid = self.kubectl.uid(self.subject.name);
             let notes = format!("kubelet/pods/{uid}/volumes/kubernetes.io~empty-dir/notes");
             fs::write(self.agent.data_dir().join(notes).join("end"), "").expect("written");
         }
@@ -383,7 +412,7 @@ impl Life<'_> {
 
     /// Waits for a state of the Pod, and starts the agent again when it is killed.
     fn until<T>(&mut self, what: &str, mut is_so: impl FnMut(&mut Self) -> Result<T, String>) {
-        eventually_within(Duration::from_secs(30), &format!("the Pod {} {what}", self.subject.name), || {
+        eventually(&format!("the Pod {} {what}", self.subject.name), || {
             if !self.agent.is_running() {
                 self.agent.start_again();
             }

@@ -133,8 +133,8 @@ fn a_running_container_is_resized(kubectl: &Kubectl<'_>) {
     shares_are_in_the_cgroup(kubectl, "134217728", "40000 100000", 307);
     resize("4k", ["5k", "128Mi"]);
     eventually("a resize is infeasible", || {
-        let conditions = kubectl.ok("get pod given -o jsonpath={.status.conditions}");
-        if conditions.contains("\"Infeasible\"") { Ok(()) } else { Err(conditions) }
+        let condition = kubectl.condition("pod/given", "PodResizePending");
+        if condition["reason"] == "Infeasible" { Ok(()) } else { Err(condition.to_string()) }
     });
     shares_are_in_the_cgroup(kubectl, "134217728", "40000 100000", 307);
     resize("100m", ["200m", "64Mi"]);

@@ -163,8 +163,11 @@ pub(crate) fn is_not_pulled(kubectl: &Kubectl<'_>, name: &str, words: &str) -> S
 pub(crate) fn backs_off(kubectl: &Kubectl<'_>, name: &str, words: &str) {
     is_not_pulled(kubectl, name, words);
     waits_for(kubectl, name, &["ImagePullBackOff"]);
-    let events = kubectl.ok(&format!("events --for pod/{name}"));
-    assert!(["Failed to pull image", "Back-off pulling image", words].into_iter().all(|text| events.contains(text)), "{events}");
+    eventually(&format!("the events of {name}"), || {
+        let events = kubectl.ok(&format!("events --for pod/{name}"));
+        let wanted = ["Failed to pull image", "Back-off pulling image", words];
+        if wanted.into_iter().all(|text| events.contains(text)) { Ok(()) } else { Err(events) }
+    });
 }
 
 /// Waits until a Pod's container waits for one of the reasons; returns the message.

@@ -194,7 +194,7 @@ impl History {
         of.name = pod.name_any();
         of.index = pod.labels().get("batch.kubernetes.io/job-completion-index").cloned();
         of.nodes.extend(value["spec"]["nodeName"].as_str().map(str::to_owned));
-        of.is_ready = value["status"]["conditions"].as_array().into_iter().flatten().any(|c| c["type"] == "Ready" && c["status"] == "True");
+        of.is_ready = tests::kubectl::is_ready(&value);
         of.succeeded |= value["status"]["phase"] == "Succeeded";
         of.is_deleted |= is_gone || pod.metadata.deletion_timestamp.is_some();
     }

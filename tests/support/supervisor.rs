@@ -9,7 +9,7 @@ use std::fmt;
 use std::io::{self, Read as _};
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -101,6 +101,13 @@ pub struct Step {
     nth: u32,
 }
 
+impl Step {
+    /// Whether a compiler of the process makes it.
+    pub fn is_of_compiler(&self) -> bool {
+        self.of_compiler
+    }
+}
+
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let whose = if self.of_compiler { "compiler: " } else { "" };
@@ -152,7 +159,8 @@ impl Supervisor {
         std::mem::take(&mut *self.watch()).steps
     }
 
-    /// Kills the process when it is about to do that step, counted from now on.
+    /// Kills the process when it is about to do that step, counted from now on, or when a compiler of the process is about to do it. The
+    /// compiler goes on.
     pub fn kill_before(&self, step: &Step) {
         *self.watch() = Watch { kill_before: Some(step.clone()), ..Watch::default() };
     }
@@ -285,8 +293,10 @@ pub fn is_compiler(pid: i32) -> bool {
 /// compilers, or on what is no part of the machine's state.
 fn meaning(pid: i32, call: &seccomp_notif) -> Option<Step> {
     let tid = i32::try_from(call.pid).ok()?;
-    let of_compiler = !Path::new(&format!("/proc/{pid}/task/{tid}")).exists();
-    if of_compiler && !is_compiler(tid) {
+    let tasks = PathBuf::from(format!("/proc/{pid}/task"));
+    let of_compiler = !tasks.join(tid.to_string()).exists();
+    // A compiler may outlive its starter by a moment.
+    if of_compiler && !(tasks.exists() && is_compiler(tid)) {
         return None;
     }
     let (number, name, object) = *CALLS.iter().find(|(number, ..)| *number == c_long::from(call.data.nr))?;

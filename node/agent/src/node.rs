@@ -32,7 +32,7 @@ use crate::machine::{Host, Machine};
 use crate::objects::Objects;
 use crate::parts::Parts;
 use crate::probe_results::ProbeResults;
-use crate::resize::{self, Deferred, Pending};
+use crate::resize::{self, Allocation, Deferred, Pending};
 use crate::termination::Termination;
 use crate::user_namespaces::UserNamespaces;
 
@@ -186,12 +186,11 @@ impl Entry {
         self.is_active() && !self.is_clean
     }
 
-    /// The entry of an admitted Pod whose worker has not published anything yet.
-    pub(crate) fn taken(pod: &Arc<Pod>, is_static: bool) -> Self {
+    /// The entry of an admitted Pod with that allocation, whose worker has not published anything yet.
+    pub(crate) fn taken(pod: &Arc<Pod>, allocation: &Allocation, is_static: bool) -> Self {
         let status = Arc::new(pod.status.clone().unwrap_or_default());
-        let pod = resize::with_allocation(pod, &resize::remembered(pod));
         Self {
-            pod,
+            pod: resize::with_allocation(pod, allocation),
             is_static,
             sandbox: None,
             ip: None,

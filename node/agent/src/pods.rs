@@ -246,8 +246,8 @@ impl Manager {
         let demand = is_admitted.then(|| resize::demand(&pod));
         self.handles.insert(uid.clone(), Handle { desired: sender, demand, rejection: verdict.clone().err(), finished: None });
         if is_admitted {
-            let allocated = resize::with_allocation(&pod, &adopt::allocation(&pod, &found));
-            self.node.directory.publish(&uid, Entry { pod: allocated, ..Entry::taken(&pod, origin == Origin::File) });
+            let allocation = adopt::allocation(&pod, &found);
+            self.node.directory.publish(&uid, Entry::taken(&pod, &allocation, origin == Origin::File));
         }
         tracing::debug!(pod = %PodName::of(&pod), adopted = found.len(), "pod seen");
         self.begin(uid, async move {

@@ -112,6 +112,7 @@ mod tests {
     use super::*;
     use crate::layout::PodName;
     use crate::node::Entry;
+    use crate::resize;
 
     fn pod(uid: &str, resources: Value) -> Arc<Pod> {
         let pod = json!({"metadata": {"name": uid, "namespace": "default", "uid": uid}, "status": {"phase": "Running"},
@@ -128,12 +129,12 @@ mod tests {
     }
 
     fn take(directory: &Directory, pod: &Arc<Pod>) {
-        directory.publish(&PodName::of(pod).uid, Entry::taken(pod, false));
+        directory.publish(&PodName::of(pod).uid, Entry::taken(pod, &resize::desired(pod), false));
     }
 
     /// The worker of a Pod publishes that it is in that phase.
     fn publish(directory: &Directory, pod: &Arc<Pod>, phase: &str, is_clean: bool) {
-        let mut entry = Entry { is_clean, ..Entry::taken(pod, false) };
+        let mut entry = Entry { is_clean, ..Entry::taken(pod, &resize::desired(pod), false) };
         Arc::make_mut(&mut entry.status).phase = Some(phase.to_owned());
         directory.publish(&PodName::of(pod).uid, entry);
     }

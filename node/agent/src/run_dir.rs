@@ -63,7 +63,7 @@ impl RunDir {
             }
         }
         let run_dir = Self { path, data_dir: data_dir.to_owned() };
-        if run_dir.path != data_dir {
+        if run_dir.path != data_dir || wanted == data_dir {
             run_dir.claim(boot)?;
         }
         Ok(run_dir)
@@ -106,10 +106,13 @@ impl RunDir {
             if let Some(other) = found.filter(|found| !found.is_node(&self.data_dir) && is_in_use(&self.path, boot)) {
                 return Err(AgentError::RunDirTaken { path: self.path.clone(), owner: other.data_dir });
             }
-            clear(&self.path)?;
+            // Earlier versions wrote no such file into the data directory.
+            if self.path != self.data_dir || !is_in_use(&self.path, boot) {
+                clear(&self.path)?;
+            }
             write_atomic(&file, wanted.encode().as_bytes(), PRIVATE).map_err(failed("writing", &file))?;
         }
-        self.link()
+        if self.path == self.data_dir { Ok(()) } else { self.link() }
     }
 
     /// Links to it from the data directory, for an agent with another configuration and for users.

@@ -4,6 +4,7 @@
 
 pub(crate) mod adopt;
 mod cpus;
+mod deadlines;
 pub(crate) mod effect;
 pub(crate) mod finished;
 pub(crate) mod learn;
@@ -30,7 +31,7 @@ use crate::error::chain;
 use crate::kubelet_metrics::SyncType;
 use crate::layout::{PodName, pause_id};
 use crate::node::Node;
-use crate::record::{Clean, Condemned, ImageState, InstanceState, PodRecord, SandboxState};
+use crate::record::{Clean, ImageState, InstanceState, PodRecord, SandboxState};
 use crate::static_pods::Origin;
 use crate::status;
 use crate::status::writer::Writer;
@@ -195,14 +196,16 @@ impl Worker {
         loop {
             let now = api_clock::steady();
             self.timing.wake(SyncType::Sync);
+            // Read once: no container starts between the end of the list and the allocation.
+            let is_complete = self.node.directory.is_complete();
             self.heed_termination();
             self.note_ending(now);
             self.note_restart(now);
-            self.weigh_resize(now);
+            self.weigh_resize(now, is_complete);
             self.return_exclusive().await;
             let notes = self.record.look(&self.pod);
             self.announce(notes);
-            match self.next_step(now) {
+            match self.next_step(now, is_complete) {
                 Step::Stop => break,
                 step @ (Step::Wait(_) | Step::Finish) => {
                     self.tend_probes();
@@ -317,23 +320,6 @@ impl Worker {
         self.tasks.spawn(api_tasks::named("node-agent/pod-stop", self.effects.clone().stop(name.to_owned(), alive, deadline)));
     }
 
-    /// A probe that failed may have a grace period of its own.
-    fn restart_deadline(&self, name: &str, now: Timestamp) -> Timestamp {
-        let condemned = self.record.container(name).and_then(|record| record.alive()?.condemned);
-        let container = container::find(&self.pod, name).map(|(_, container)| container);
-        let own = container.zip(condemned).and_then(|(container, condemned)| {
-            let probe = match condemned {
-                Condemned::Probe(ProbeKind::Startup) => container.startup_probe.as_ref(),
-                Condemned::Probe(_) => container.liveness_probe.as_ref(),
-                Condemned::PostStartHook => None,
-            };
-            probe?.termination_grace_period_seconds
-        });
-        let of_pod = self.pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
-        let seconds = own.or(of_pod).unwrap_or(plan::GRACE_SECONDS).max(1);
-        now.checked_add(jiff::SignedDuration::from_secs(seconds)).unwrap_or(now)
-    }
-
     /// Reads the order in each iteration of the loop, so that a replacement of this worker sees it too.
     fn heed_termination(&mut self) {
         let Some(termination) = self.desired.borrow().termination.clone() else { return };
@@ -342,41 +328,6 @@ impl Worker {
             self.node.kubelet_metrics.evicted(signal);
         }
         self.announce(notes);
-    }
-
-    /// Starts the grace period when the Pod first has to end. A shorter grace period that comes later counts too.
-    fn note_ending(&mut self, now: Timestamp) {
-        if !self.record.ends(&self.pod) {
-            return;
-        }
-        if self.record.ending_since.is_none() {
-            self.record.ending_since = Some(now);
-            self.effects.ending.cancel();
-            for record in self.record.containers.values_mut() {
-                // An ending Pod has no back-off, and its waiting containers do not start.
-                if matches!(record.run, InstanceState::Ended(_)) {
-                    record.waiting = None;
-                }
-            }
-        }
-        self.kill_by.send_replace(plan::kill_deadline(&self.pod, &self.record, now));
-    }
-
-    fn restarts_all(&self) -> bool {
-        self.pod.spec.as_ref().is_some_and(|spec| self.record.restarts_all(spec))
-    }
-
-    /// As upstream, a restart of all containers leaves no time but that for the stop signal, also to those that are being ended
-    /// for another reason. Once the Pod is to end, its grace period counts.
-    fn note_restart(&mut self, now: Timestamp) {
-        let restarts_all = self.record.ending_since.is_none() && self.restarts_all();
-        self.restart_by.send_if_modified(|by| {
-            let is_new = restarts_all != (*by != Timestamp::MAX);
-            if is_new {
-                *by = if restarts_all { now } else { Timestamp::MAX };
-            }
-            is_new
-        });
     }
 
     /// Waits for a report, a change of the Pod, the end of a write, or the time. False when the worker is to stop.

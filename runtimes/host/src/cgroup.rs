@@ -91,8 +91,8 @@ impl Cgroups {
         }
     }
 
-    /// Has the kernel move processes at once for the next ms, which it otherwise does after a wait. Blocks for the wait: call it beside what
-    /// comes before a move, for example beside the start of runc.
+    /// Has the kernel move processes at once for the next ms, which it otherwise does after a wait. Blocks for the wait: call it beside
+    /// what comes before a move, for example beside the start of runc.
     ///
     /// # Errors
     /// When this process sees its own groups nowhere. Then moves take as long as ever.

@@ -2,7 +2,8 @@
 //! kernel moves a process with all its threads, it waits for an RCU grace period (11 ms on a machine that has nothing else to do).
 //!
 //! The child borrows the memory of this process until it runs its program, as with `posix_spawn`, which knows cgroups only in newer
-//! C libraries. So the cost does not depend on the size of this process.
+//! C libraries. So the cost does not depend on the size of this process. The calling thread waits until then: for as long as the group is
+//! frozen or throttled, so call it from a blocking thread.
 
 use std::arch::asm;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_long};
@@ -12,7 +13,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::ptr;
 
-use nix::sys::signal::{SigSet, SigmaskHow};
+use nix::errno::Errno;
+use nix::sys::signal::SigSet;
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 
@@ -48,22 +50,42 @@ struct Plan {
     errno: c_int,
 }
 
-/// Starts a program in a cgroup, given by its directory, and returns the pid of the child. With `in_pid_namespace` it is the first process of
-/// a new PID namespace. Signals have their defaults, and none is blocked.
-///
-/// # Errors
-/// `None` when the kernel cannot start a process in a cgroup: Linux before 5.7, or a filter of system calls.
-pub fn spawn_in_cgroup(cgroup: BorrowedFd<'_>, in_pid_namespace: bool, program: &Program<'_>) -> Option<io::Result<i32>> {
-    match spawn(cgroup, in_pid_namespace, program) {
-        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::E2BIG)) => None,
-        started => Some(started),
+/// Why there is no child.
+enum Fault {
+    /// The kernel made none there.
+    NotCloned(io::Error),
+    /// It could not run its program.
+    NotRun(io::Error),
+}
+
+impl From<io::Error> for Fault {
+    fn from(error: io::Error) -> Self {
+        Self::NotRun(error)
     }
 }
 
-fn spawn(cgroup: BorrowedFd<'_>, in_pid_namespace: bool, program: &Program<'_>) -> io::Result<i32> {
+/// Starts a program in a cgroup, given by its directory, and returns the pid of the child. With `in_pid_namespace` it is the first process
+/// of a new PID namespace. It has no signal handlers, none of its signals is blocked, and SIGPIPE has its default.
+///
+/// `None` when the kernel makes no process there: Linux before 5.7, a filter of system calls, a group that is gone or full.
+///
+/// # Errors
+/// When the program cannot be run.
+pub fn spawn_in_cgroup(cgroup: BorrowedFd<'_>, in_pid_namespace: bool, program: &Program<'_>) -> Option<io::Result<i32>> {
+    match spawn(cgroup, in_pid_namespace, program) {
+        Ok(pid) => Some(Ok(pid)),
+        Err(Fault::NotRun(error)) => Some(Err(error)),
+        Err(Fault::NotCloned(error)) => {
+            tracing::debug!(%error, "a process does not begin in its cgroup");
+            None
+        }
+    }
+}
+
+fn spawn(cgroup: BorrowedFd<'_>, in_pid_namespace: bool, program: &Program<'_>) -> Result<i32, Fault> {
     let streams = program.streams.map(|stream| stream.as_raw_fd());
     if streams.iter().any(|stream| *stream < SOURCE_MIN) {
-        return Err(io::ErrorKind::InvalidInput.into());
+        return Err(io::Error::from(io::ErrorKind::InvalidInput).into());
     }
     let path = c_string(program.path.as_os_str())?;
     let args = program.args.iter().map(|arg| c_string(arg)).collect::<io::Result<Vec<_>>>()?;
@@ -84,25 +106,24 @@ fn spawn(cgroup: BorrowedFd<'_>, in_pid_namespace: bool, program: &Program<'_>) 
     let flags = (libc::CLONE_VM | libc::CLONE_VFORK | namespace).cast_unsigned();
     // SAFETY: all fields are integers, for which zero means that nothing is given.
     let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
+    // No handler of this process runs in the child, whose memory is the same.
     arguments.flags = u64::from(flags) | CLONE_CLEAR_SIGHAND | CLONE_INTO_CGROUP;
     arguments.exit_signal = u64::from(libc::SIGCHLD.cast_unsigned());
     arguments.stack = stack.as_mut_ptr() as u64;
     arguments.stack_size = size_of_val(stack.as_slice()) as u64;
     arguments.cgroup = u64::from(cgroup.as_raw_fd().cast_unsigned());
-    // A handler must not run in the child, whose memory is that of this process.
-    let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
     // SAFETY: the plan, what it points to and the stack outlive the call, which returns when the child has another memory or has ended.
     let result = unsafe { clone(&arguments, &mut plan) };
-    mask.thread_set_mask()?;
     if result < 0 {
-        return Err(io::Error::from_raw_os_error(i32::try_from(-result).map_err(io::Error::other)?));
+        let errno = i32::try_from(-result).map_err(io::Error::other)?;
+        return Err(Fault::NotCloned(io::Error::from_raw_os_error(errno)));
     }
     let pid = i32::try_from(result).map_err(io::Error::other)?;
     if plan.errno == 0 {
         return Ok(pid);
     }
-    waitpid(Pid::from_raw(pid), None)?;
-    Err(io::Error::from_raw_os_error(plan.errno))
+    while waitpid(Pid::from_raw(pid), None) == Err(Errno::EINTR) {}
+    Err(io::Error::from_raw_os_error(plan.errno).into())
 }
 
 fn c_string(text: &OsStr) -> io::Result<CString> {
@@ -112,7 +133,7 @@ fn c_string(text: &OsStr) -> io::Result<CString> {
 /// `clone3`, whose child calls [`run`] on the stack that the arguments name. Returns the pid, or the negative number of an error.
 ///
 /// # Safety
-/// The arguments have `CLONE_VM` and `CLONE_VFORK` and a stack, and all signals are blocked.
+/// The arguments have `CLONE_VM`, `CLONE_VFORK`, `CLONE_CLEAR_SIGHAND` and a stack.
 #[cfg(target_arch = "x86_64")]
 unsafe fn clone(arguments: &libc::clone_args, plan: &mut Plan) -> c_long {
     let result;
@@ -143,7 +164,7 @@ unsafe fn clone(arguments: &libc::clone_args, plan: &mut Plan) -> c_long {
 /// `clone3`, whose child calls [`run`] on the stack that the arguments name. Returns the pid, or the negative number of an error.
 ///
 /// # Safety
-/// The arguments have `CLONE_VM` and `CLONE_VFORK` and a stack, and all signals are blocked.
+/// The arguments have `CLONE_VM`, `CLONE_VFORK`, `CLONE_CLEAR_SIGHAND` and a stack.
 #[cfg(target_arch = "aarch64")]
 unsafe fn clone(arguments: &libc::clone_args, plan: &mut Plan) -> c_long {
     let result;
@@ -168,13 +189,18 @@ unsafe fn clone(arguments: &libc::clone_args, plan: &mut Plan) -> c_long {
     result
 }
 
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+unsafe fn clone(_arguments: &libc::clone_args, _plan: &mut Plan) -> c_long {
+    -c_long::from(libc::ENOSYS)
+}
+
 /// The child: system calls alone, as other threads of this process may hold its locks.
 extern "C" fn run(plan: *mut Plan) -> ! {
     // SAFETY: the starter waits and keeps the plan; `errno` is the starter's own, which it does not read.
     unsafe {
         let [stdin, stdout, stderr] = (*plan).streams;
         let has_streams = libc::dup2(stdin, 0) >= 0 && libc::dup2(stdout, 1) >= 0 && libc::dup2(stderr, 2) >= 0;
-        // Rust ignores this signal, and a program inherits that.
+        // Rust ignores this signal, and a program inherits that, as it inherits the mask.
         if has_streams
             && libc::signal(libc::SIGPIPE, libc::SIG_DFL) != libc::SIG_ERR
             && libc::sigprocmask(libc::SIG_SETMASK, (*plan).mask, ptr::null_mut()) == 0

@@ -142,7 +142,7 @@ impl Runtime for RuncRuntime {
         args.extend(shares.then(|| OsString::from(format!("cgroup={}", made.spec.cgroup))));
         // runc puts the container's processes into its cgroup. The shim stays out of it, so that it can report the end of a
         // container whose memory ran out.
-        let (started, ()) = tokio::join!(launch(&self.shim, args, &dir, None, PidNamespace::Node), self.prepare_moves());
+        let started = self.beside_its_moves(launch(&self.shim, args, &dir, None, PidNamespace::Node)).await;
         match started {
             Err(RuntimeError::Start(_)) => Err(errors::complaint(&dir.join("runc.log"), "create").unwrap_or_else(|| self.mute())),
             other => other,
@@ -186,7 +186,7 @@ impl Runtime for RuncRuntime {
         })
         .await?;
         let permit = self.permits.take(id, &exec)?;
-        tokio::join!(exec::start(&self.shim, &self.runc, &dir, &spec, &exec, permit), self.prepare_moves()).0
+        self.beside_its_moves(exec::start(&self.shim, &self.runc, &dir, &spec, &exec, permit)).await
     }
 
     async fn attach(&self, id: &ContainerId, stdin: bool) -> Result<AttachSession, RuntimeError> {
@@ -207,12 +207,20 @@ impl Runtime for RuncRuntime {
 }
 
 impl RuncRuntime {
-    /// Takes the kernel's wait before the moves of runc beside the start of runc, which takes longer.
-    async fn prepare_moves(&self) {
+    /// Starts runc, and meanwhile takes the kernel's wait before the moves of runc.
+    async fn beside_its_moves<T>(&self, start: impl Future<Output = T>) -> T {
         let cgroups = self.shims.cgroups.clone();
-        let prepared = blocking(move || cgroups.prepare_moves().map_err(RuntimeError::io("moving this process to its own cgroup"))).await;
-        if let Err(error) = prepared {
-            tracing::debug!(%error, "runc will wait before it moves its processes");
+        let prepared = blocking(move || cgroups.prepare_moves().map_err(RuntimeError::io("moving this process to its own cgroup")));
+        tokio::pin!(start);
+        tokio::select! {
+            biased;
+            started = &mut start => started,
+            prepared = prepared => {
+                if let Err(error) = prepared {
+                    tracing::debug!(%error, "runc waits before it moves its processes");
+                }
+                start.await
+            }
         }
     }
 

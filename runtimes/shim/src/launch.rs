@@ -1,5 +1,5 @@
-//! Starts a shim and waits until it reports whether the container runs. The shim's stdin is a socket to us: it prepares, and goes on when we
-//! send `go`. It answers `ready`, or `error <kind> <words>`. After that the socket is not needed: the shim outlives us.
+//! Starts a shim and waits until it reports whether the container runs. The shim's stdin is a socket to us: it prepares, and goes on when
+//! we send `go`. It answers `ready`, or `error <kind> <words>`. After that the socket is not needed: the shim outlives us.
 //!
 //! A shim that belongs into a cgroup begins there on cgroup v2 ([`spawn_in_cgroup`]), and enters it by itself on v1 ([`own_cgroups`]): both
 //! cost no wait. Where the kernel can do neither, we move it.
@@ -16,6 +16,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::sys::wait::waitpid;
@@ -77,8 +78,8 @@ pub enum PidNamespace {
 }
 
 /// Starts `program` with `args` and waits until it reports that the container runs. On an error the shim has ended and is
-/// reaped. With a `cgroup` the shim is in it before it runs anything of the container. `dir` is the container's directory: it gets `shim.log` (stderr) and
-/// `starting` (the shim's identity). If this call is dropped, the shim may go on; removing the container ends it.
+/// reaped. With a `cgroup` the shim is in it before it runs anything of the container. `dir` is the container's directory: it gets
+/// `shim.log` (stderr) and `starting` (the shim's identity). If this call is dropped, the shim may go on; removing the container ends it.
 pub async fn launch(
     program: &Path,
     args: Vec<OsString>,
@@ -237,7 +238,7 @@ fn kill_and_reap(pid: i32) {
         // The first error is the one to return.
         let _killed = handle.signal(libc::SIGKILL);
     }
-    let _reaped = waitpid(Pid::from_raw(pid), None);
+    while waitpid(Pid::from_raw(pid), None) == Err(Errno::EINTR) {}
 }
 
 /// The error behind a shim's answer, or behind its silence: then what it wrote to stderr.

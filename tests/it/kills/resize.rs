@@ -47,7 +47,8 @@ impl Life<'_> {
         }
         let pod = self.kubectl.json(&format!("get pod {name}"));
         let container = &pod["status"]["containerStatuses"][0];
-        assert_eq!(ids(&pod["status"]) == before, restarts == 0, "{}", self.agent.log());
+        let after = ids(&pod["status"]);
+        assert_eq!(after == before, restarts == 0, "{before:?} {after:?}\n{}", self.agent.log());
         assert_eq!(container["restartCount"], restarts, "{}", self.agent.log());
         let mut limited = vec![container_id(container)];
         // A Pod of one container has its limits.

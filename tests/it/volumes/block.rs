@@ -120,8 +120,6 @@ fn what_does_not_fit_is_named(kubectl: &Kubectl<'_>) {
     kubectl.ok("delete pod mounts --timeout=60s");
     let wasm = pod("guest", DEVICES, false).replace("samples/tools:latest", "samples/hello:latest");
     kubectl.apply(&wasm).ok();
-    kubectl.until("pod/guest", "/status/containerStatuses/0/state/waiting/reason", "CreateContainerConfigError");
-    let message = kubectl.field("pod/guest", "/status/containerStatuses/0/state/waiting/message");
-    assert!(message.as_str().is_some_and(|text| text.contains("a WebAssembly container cannot have devices")), "{message}");
+    kubectl.until_waiting("guest", "CreateContainerConfigError", "a WebAssembly container cannot have devices");
     kubectl.ok("delete pod guest --timeout=60s");
 }

@@ -214,7 +214,7 @@ const A_PROBE: &[Field] = &[
     Field::by(NODE, "periodSeconds", PROBE),
     Field::by(NODE, "successThreshold", PROBE),
     Field::by(NODE, "tcpSocket", PROBE),
-    Field::by(NODE, "terminationGracePeriodSeconds", "node/agent/src/worker.rs"),
+    Field::by(NODE, "terminationGracePeriodSeconds", "node/agent/src/worker/deadlines.rs"),
     Field::by(NODE, "timeoutSeconds", PROBE),
 ];
 

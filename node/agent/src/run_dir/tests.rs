@@ -81,6 +81,20 @@ fn containers_of_this_boot_run_on_where_an_earlier_version_recorded_them() {
 }
 
 #[test]
+fn the_data_directory_can_be_the_run_directory() {
+    let machine = Machine::new();
+    // An earlier version wrote no file that names the boot.
+    machine.container("data", "one");
+    machine.write("data/state.db", "data");
+    for _ in 0..2 {
+        assert_eq!(machine.open("data", "one").expect("opens"), machine.at("data"));
+        assert_eq!(machine.left("data"), ["boot", "runc", "state.db"]);
+    }
+    assert_eq!(machine.open("data", "two").expect("opens"), machine.at("data"));
+    assert_eq!(machine.left("data"), ["boot", "state.db"]);
+}
+
+#[test]
 fn a_torn_record_at_the_old_path_is_of_no_boot() {
     for torn in ["", "shim 1 1\ninit 1 1\nboot one\nstarted 1\n", "\0\0\0"] {
         let machine = Machine::new();

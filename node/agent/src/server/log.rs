@@ -155,14 +155,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::resize::Allocation;
 
     #[test]
     fn a_container_without_a_log_waits_in_upstreams_words() {
         let say = |reason: &str| {
             let state = json!({"waiting": {"reason": reason, "message": "more"}});
             let status = json!({"containerStatuses": [{"name": "c", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state}]});
-            let entry =
-                Entry { status: Arc::new(serde_json::from_value(status).expect("a status")), ..Entry::taken(&Arc::default(), false) };
+            let entry = Entry {
+                status: Arc::new(serde_json::from_value(status).expect("a status")),
+                ..Entry::taken(&Arc::default(), &Allocation::default(), false)
+            };
             let text = waiting(&entry, "c", "p");
             text.strip_prefix("container \"c\" in pod \"p\" is waiting to start: ").expect("the same words").to_owned()
         };

@@ -48,7 +48,7 @@ impl RuntimeContainer {
 pub(crate) fn adopt(pod: &Pod, found: Vec<RuntimeContainer>, now: Timestamp) -> (PodRecord, Vec<RuntimeContainer>) {
     let mut pod_record = PodRecord::new(pod, now);
     let reported = std::mem::replace(&mut pod_record.allocation, allocation(pod, &found));
-    if pod_record.allocation.differs(&reported) {
+    if pod_record.allocation.differs(&reported) || resources::lags(pod, &found, &pod_record.allocation) {
         // The cgroups may have less than what was allocated.
         pod_record.resize.ask(Timestamp::MIN);
         pod_record.resizing = Some(Resizing::Before);

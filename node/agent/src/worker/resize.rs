@@ -13,8 +13,9 @@ use crate::record::{Resize, Resizing};
 use crate::resize::{self, Pending};
 
 impl Worker {
-    /// Checks the resources that the API's Pod requests beyond its allocation, and allocates those that fit.
-    pub(super) fn weigh_resize(&mut self, now: Timestamp) {
+    /// Checks the resources that the API's Pod requests beyond its allocation, and allocates those that fit, when the directory of Pods
+    /// `is_complete`.
+    pub(super) fn weigh_resize(&mut self, now: Timestamp, is_complete: bool) {
         let differs = resize::differs(&self.wanted, &self.record.allocation);
         if self.record.ends(&self.pod) || !differs {
             // As long as something runs, an infeasible spec does not count.
@@ -25,7 +26,7 @@ impl Worker {
             }
             return;
         }
-        if !self.node.directory.is_complete() {
+        if !is_complete {
             return;
         }
         let fixed_cpus = self.fixed_cpus().map(|pending| ("guaranteed_pod_cpu_manager_static_policy", pending));
@@ -90,14 +91,14 @@ impl Worker {
 
     /// The next step. A resize that an earlier agent began goes on once its resources are allocated again. No container starts before with
     /// less than the spec requests: it would have to be restarted for the rest.
-    pub(super) fn next_step(&self, now: Timestamp) -> Step {
+    pub(super) fn next_step(&self, now: Timestamp, is_complete: bool) -> Step {
         let step = plan(&self.pod, &self.record, now);
         let waits = match step {
             Step::Resize => true,
             Step::Start(_) => resize::differs(&self.wanted, &self.record.allocation),
             _ => false,
         };
-        if waits && !self.node.directory.is_complete() { Step::Wait(None) } else { step }
+        if waits && !is_complete { Step::Wait(None) } else { step }
     }
 
     /// Whether the cgroups may have other limits than the Pod's status.

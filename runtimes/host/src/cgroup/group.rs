@@ -103,10 +103,12 @@ impl Group {
     }
 
     /// The group's directory on v2, in which processes can begin ([`spawn_in_cgroup`](crate::spawn::spawn_in_cgroup)); `None` on v1 and on
-    /// hybrid machines.
+    /// hybrid machines. `None` also where the kernel ends the group as a whole when its memory runs out: it would end this process, too,
+    /// whose memory a child has until it runs its program.
     pub fn open_unified(&self) -> Result<Option<File>, RuntimeError> {
+        let ends_as_a_whole = |dir: &PathBuf| fs::read_to_string(dir.join("memory.oom.group")).is_ok_and(|text| text.trim() == "1");
         let open = |dir: PathBuf| File::open(&dir).map_err(RuntimeError::io(format!("opening {}", dir.display())));
-        self.unified_dir().map(open).transpose()
+        self.unified_dir().filter(|dir| !ends_as_a_whole(dir)).map(open).transpose()
     }
 
     /// Names of the groups directly below it, in any hierarchy.

@@ -73,7 +73,7 @@ fn a_program_that_cannot_run_is_an_error_and_no_child() {
     let removed = File::open(&group.0).expect("a group");
     drop(group);
     let program = Program { path: Path::new("/bin/true"), args: &[], streams: [removed.as_fd(); 3] };
-    assert!(spawn_in_cgroup(removed.as_fd(), false, &program).expect("the kernel can").is_err(), "a removed group has no processes");
+    assert!(spawn_in_cgroup(removed.as_fd(), false, &program).is_none(), "a removed group has no processes");
 }
 
 #[test]

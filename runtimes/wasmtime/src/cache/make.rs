@@ -152,7 +152,8 @@ fn create(path: &Path) -> io::Result<File> {
 }
 
 /// Removes what processes that have ended left: incomplete files, and notes whose code was never renamed. Call it before the cache writes.
-/// The lock of the data directory keeps other writers out; what belongs to one that lives all the same stays.
+/// The lock of the data directory keeps other writers out; what belongs to one that lives all the same stays, but for a note that is being
+/// written.
 pub(super) fn clear(dir: &Path) -> io::Result<()> {
     let (mut in_work, mut notes) = (HashSet::new(), Vec::new());
     for entry in fs::read_dir(dir)? {

@@ -33,7 +33,7 @@ impl StartResources {
     }
 
     /// The resources of the instance when it has started.
-    pub(crate) fn of_instance(self) -> InstanceResources {
+    pub(crate) fn into_instance(self) -> InstanceResources {
         InstanceResources::new(self.own, self.pod_level.as_deref())
     }
 }
@@ -55,7 +55,7 @@ mod tests {
             let container = spec.containers.first().expect("a container");
             let start = StartResources::of(&spec, container);
             assert_eq!(StartResources::from_label(&start.to_label()), Some(start.clone()));
-            assert_eq!(start.of_instance(), InstanceResources::of(&spec, container));
+            assert_eq!(start.into_instance(), InstanceResources::of(&spec, container));
         }
         assert_eq!(StartResources::from_label(""), None, "an earlier version");
     }

@@ -9,11 +9,12 @@ use serde_json::{Value, json};
 use super::*;
 use crate::eviction::usage::{ContainerUsage, PodUsage};
 use crate::node::Instance;
+use crate::resize::Allocation;
 use runtimes_host::disk::Disk;
 
 fn entry(name: &str, is_static: bool, running: bool, status: &Value) -> Arc<Entry> {
     let pod = json!({"metadata": {"name": name, "namespace": "ns", "uid": format!("uid-{name}")}, "status": status});
-    let taken = Entry::taken(&Arc::new(serde_json::from_value(pod).expect("a pod")), is_static);
+    let taken = Entry::taken(&Arc::new(serde_json::from_value(pod).expect("a pod")), &Allocation::default(), is_static);
     let running = running.then(|| (ContainerId(format!("id-{name}")), "runc".to_owned()));
     let sandbox = running.is_some().then(|| Sandbox { network: None, ipc: None, uts: None, user: None, hostname: name.to_owned() });
     Arc::new(Entry { sandbox, containers: [("c".to_owned(), Instance { running, attempt: 0 })].into(), ..taken })

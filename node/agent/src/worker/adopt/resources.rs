@@ -9,7 +9,7 @@ use runtimes_contract::ContainerState;
 
 use super::{RuntimeContainer, api_status};
 use crate::container;
-use crate::container::resources::{InstanceResources, StartResources};
+use crate::container::resources::{self, InstanceResources, StartResources};
 use crate::layout::label;
 use crate::resize::{self, Allocation};
 
@@ -25,27 +25,46 @@ impl RuntimeContainer {
     }
 }
 
-/// The resources allocated to a Pod. An instance that the status does not know started with newer ones than those of the status.
+/// The resources allocated to a Pod. An instance that the status does not know may have started with newer ones than those of the status,
+/// if these are not those of the spec.
 pub(crate) fn allocation(pod: &Pod, found: &[RuntimeContainer]) -> Allocation {
-    let mut allocation = resize::remembered(pod);
-    let running = found.iter().filter(|one| matches!(one.status.state, ContainerState::Running { .. }));
-    let mut newer: Vec<_> = running.filter(|one| !one.is_reported(pod)).collect();
-    newer.sort_by_key(|one| one.status.started_at_ms);
-    for one in newer {
-        let Some(start) = one.start_resources() else { continue };
-        if let Some(own) = allocation.containers.get_mut(one.label(label::CONTAINER)) {
+    let (mut allocation, wanted) = (resize::remembered(pod), resize::desired(pod));
+    let mut unreported: Vec<_> = unreported(pod, found).collect();
+    unreported.sort_by_key(|(one, _)| one.status.started_at_ms);
+    for (one, start) in unreported {
+        let name = one.label(label::CONTAINER);
+        if let (Some(own), Some(wanted)) = (allocation.containers.get_mut(name), wanted.containers.get(name))
+            && resources::change(Some(&**own), Some(&**wanted)).any()
+        {
             **own = start.own;
         }
-        allocation.pod_level = start.pod_level;
+        if resize::differs_as_a_whole(pod, allocation.pod_level.as_deref()) {
+            allocation.pod_level = start.pod_level;
+        }
     }
     allocation
+}
+
+/// Whether a running instance that the status does not know started with other resources than the allocated ones.
+pub(super) fn lags(pod: &Pod, found: &[RuntimeContainer], allocation: &Allocation) -> bool {
+    unreported(pod, found).any(|(one, start)| {
+        let own = allocation.containers.get(one.label(label::CONTAINER)).map(|own| &**own);
+        let of_pod = resources::change(allocation.pod_level.as_deref(), start.pod_level.as_deref());
+        resources::change(own, Some(&start.own)).any() || of_pod.any()
+    })
+}
+
+/// The running instances that the status does not know, with the resources of their start. Those of an earlier version are left out.
+fn unreported<'a>(pod: &'a Pod, found: &'a [RuntimeContainer]) -> impl Iterator<Item = (&'a RuntimeContainer, StartResources)> {
+    let running = found.iter().filter(|one| matches!(one.status.state, ContainerState::Running { .. }));
+    running.filter(|one| !one.is_reported(pod)).filter_map(|one| Some((one, one.start_resources()?)))
 }
 
 /// The resources of a running instance. `reported` are those that the Pod's status shows.
 pub(super) fn of_instance(pod: &Pod, name: &str, one: &RuntimeContainer, reported: &Allocation) -> InstanceResources {
     let own = reported.containers.get(name).cloned().unwrap_or_default();
     let of_status = InstanceResources::new(*own, reported.pod_level.as_deref());
-    let Some(start) = one.start_resources().map(StartResources::of_instance) else { return of_status };
+    let Some(start) = one.start_resources().map(StartResources::into_instance) else { return of_status };
     let container = container::find_any(pod, name).map(|(_, container)| container);
     let would_restart = container.is_some_and(|container| resize::restarts_for(&container, start.change_to(&of_status)));
     if would_restart || !one.is_reported(pod) { start } else { of_status }
@@ -136,6 +155,17 @@ mod tests {
             let allocated = value(record.allocation.containers.get("c").map(Box::as_ref));
             let (mib, due) = wanted;
             assert_eq!((memory_of(&record, "c"), allocated, is_due(&record)), (Some(mib), limits(mib), due), "{what}");
+        }
+    }
+
+    #[test]
+    fn an_instance_that_started_with_other_resources_than_the_allocated_ones_is_resized() {
+        for (what, start, allocated) in [("allocated while it started", 64, 128), ("the spec went back after the start", 128, 64)] {
+            let spec = json!({"containers": [container("c", "NotRequired", &limits(allocated))]});
+            let statuses = json!({"containerStatuses": [status("c", &limits(allocated))]});
+            let record = adopted(&spec, &statuses, vec![instance("c", 1, 0, Some(json!({"own": limits(start)})))]);
+            let of_container = value(record.allocation.containers.get("c").map(Box::as_ref));
+            assert_eq!((memory_of(&record, "c"), of_container, is_due(&record)), (Some(start), limits(allocated), true), "{what}");
         }
     }
 
