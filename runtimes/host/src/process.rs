@@ -47,14 +47,14 @@ impl ProcessRef {
         Self::split(text, ' ')
     }
 
-    /// As a part of the name of a file or cgroup, for [`ProcessRef::decode_name`]: hexadecimal digits and hyphens.
+    /// As a part of the name of a file or cgroup, for [`ProcessRef::is_alive_by_name`]: hexadecimal digits and hyphens.
     pub fn encode_name(&self) -> String {
         self.joined('-')
     }
 
-    /// From the text of [`ProcessRef::encode_name`]. `None` for a pid alone.
-    pub fn decode_name(name: &str) -> Option<Self> {
-        Self::split(name, '-')
+    /// Whether the process of a name by [`ProcessRef::encode_name`] still runs. No pid alone is such a name: another process may have it.
+    pub fn is_alive_by_name(name: &str) -> bool {
+        Self::split(name, '-').is_some_and(|process| process.is_alive())
     }
 
     fn joined(&self, separator: char) -> String {
@@ -241,10 +241,11 @@ mod tests {
         assert_eq!(ProcessRef::decode(&own.encode()), Some(own.clone()));
         let name = own.encode_name();
         assert!(name.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-'), "{name}");
-        assert_eq!(ProcessRef::decode_name(&name), Some(own));
+        assert_eq!(ProcessRef::split(&name, '-'), Some(own));
+        assert!(ProcessRef::is_alive_by_name(&name) && !ProcessRef::is_alive_by_name(&std::process::id().to_string()));
         for nonsense in ["", "1", "1 2", "x 2 b", "-1 2 b", "0 2 b"] {
             assert_eq!(ProcessRef::decode(nonsense), None, "{nonsense:?}");
-            assert_eq!(ProcessRef::decode_name(&nonsense.replace(' ', "-")), None, "{nonsense:?}");
+            assert_eq!(ProcessRef::split(&nonsense.replace(' ', "-"), '-'), None, "{nonsense:?}");
         }
     }
 

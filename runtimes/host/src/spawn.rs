@@ -5,8 +5,7 @@
 //! C libraries. So the cost does not depend on the size of this process. The calling thread waits until then: for as long as the group is
 //! frozen or throttled, so call it from a blocking thread.
 
-use std::arch::asm;
-use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_long};
+use std::ffi::{CStr, CString, OsStr, OsString, c_char, c_int, c_long};
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd, RawFd};
 use std::os::unix::ffi::OsStrExt as _;
@@ -34,7 +33,7 @@ pub struct Program<'a> {
     /// The file; `PATH` is not searched.
     pub path: &'a Path,
     /// Its arguments, without the program's own name.
-    pub args: &'a [std::ffi::OsString],
+    pub args: &'a [OsString],
     /// Its stdin, stdout and stderr.
     pub streams: [BorrowedFd<'a>; 3],
 }
@@ -130,17 +129,19 @@ fn c_string(text: &OsStr) -> io::Result<CString> {
     CString::new(text.as_bytes()).map_err(io::Error::from)
 }
 
-/// `clone3`, whose child calls [`run`] on the stack that the arguments name. Returns the pid, or the negative number of an error.
+/// `clone3`, whose child calls [`run`] on the stack that the arguments name. Returns the pid, or the negative number of an error; that of a
+/// call that does not exist on processors for which this is not written.
 ///
 /// # Safety
 /// The arguments have `CLONE_VM`, `CLONE_VFORK`, `CLONE_CLEAR_SIGHAND` and a stack.
-#[cfg(target_arch = "x86_64")]
 unsafe fn clone(arguments: &libc::clone_args, plan: &mut Plan) -> c_long {
+    let (arguments, plan) = (ptr::from_ref(arguments), ptr::from_mut(plan));
     let result;
     // SAFETY: this process goes on behind the label with no other change than the result's; the child has a stack of its own and never
     // gets there.
+    #[cfg(target_arch = "x86_64")]
     unsafe {
-        asm!(
+        std::arch::asm!(
             "syscall",
             "test rax, rax",
             "jnz 2f",
@@ -149,29 +150,19 @@ unsafe fn clone(arguments: &libc::clone_args, plan: &mut Plan) -> c_long {
             "call {run}",
             "ud2",
             "2:",
-            plan = in(reg) ptr::from_mut(plan),
+            plan = in(reg) plan,
             run = sym run,
             inlateout("rax") libc::SYS_clone3 => result,
-            in("rdi") ptr::from_ref(arguments),
+            in("rdi") arguments,
             in("rsi") size_of::<libc::clone_args>(),
             out("rcx") _,
             out("r11") _,
         );
     }
-    result
-}
-
-/// `clone3`, whose child calls [`run`] on the stack that the arguments name. Returns the pid, or the negative number of an error.
-///
-/// # Safety
-/// The arguments have `CLONE_VM`, `CLONE_VFORK`, `CLONE_CLEAR_SIGHAND` and a stack.
-#[cfg(target_arch = "aarch64")]
-unsafe fn clone(arguments: &libc::clone_args, plan: &mut Plan) -> c_long {
-    let result;
-    // SAFETY: this process goes on behind the label with no other change than the result's; the child has a stack of its own and never
-    // gets there.
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
     unsafe {
-        asm!(
+        std::arch::asm!(
             "svc 0",
             "cbnz x0, 2f",
             "mov x29, xzr",
@@ -179,19 +170,19 @@ unsafe fn clone(arguments: &libc::clone_args, plan: &mut Plan) -> c_long {
             "bl {run}",
             "brk 1",
             "2:",
-            plan = in(reg) ptr::from_mut(plan),
+            plan = in(reg) plan,
             run = sym run,
-            inlateout("x0") ptr::from_ref(arguments) => result,
+            inlateout("x0") arguments => result,
             in("x1") size_of::<libc::clone_args>(),
             in("x8") libc::SYS_clone3,
         );
     }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    {
+        let _unused = (arguments, plan, run as extern "C" fn(*mut Plan) -> !);
+        result = -c_long::from(libc::ENOSYS);
+    }
     result
-}
-
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-unsafe fn clone(_arguments: &libc::clone_args, _plan: &mut Plan) -> c_long {
-    -c_long::from(libc::ENOSYS)
 }
 
 /// The child: system calls alone, as other threads of this process may hold its locks.

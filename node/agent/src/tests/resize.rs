@@ -255,6 +255,14 @@ impl Cluster {
         self.ready("whole").await;
     }
 
+    /// Kills the agent and starts the next one, whose statuses are written.
+    async fn next_agent(&self, agent: Running, is_silent: &AtomicBool) -> Running {
+        agent.kill().await;
+        self.linux.clear_faults();
+        is_silent.store(false, Ordering::SeqCst);
+        self.start()
+    }
+
     /// Has both get more memory.
     async fn resize_both(&self) {
         let memory = json!({"requests": {"memory": "128Mi"}, "limits": {"memory": "128Mi"}});
@@ -282,9 +290,7 @@ async fn a_container_that_was_restarted_for_a_resize_is_not_restarted_for_it_by_
     cluster.resize_both().await;
     let is_second = |one: &ContainerStatus| one.labels[label::ATTEMPT] == "1" && matches!(one.state, ContainerState::Running { .. });
     until("both run again", async || cluster.count(is_second) == 2).await;
-    agent.kill().await;
-    is_silent.store(false, Ordering::SeqCst);
-    let _agent = cluster.start();
+    let _agent = cluster.next_agent(agent, &is_silent).await;
     cluster.both_were_restarted_once().await;
 }
 
@@ -298,10 +304,7 @@ async fn a_container_that_was_ended_for_a_resize_starts_with_its_new_resources_u
     cluster.resize_both().await;
     let has_ended = |one: &ContainerStatus| matches!(one.state, ContainerState::Exited(_));
     until("both have ended", async || cluster.count(has_ended) == 2).await;
-    agent.kill().await;
-    cluster.linux.clear_faults();
-    is_silent.store(false, Ordering::SeqCst);
-    let _agent = cluster.start();
+    let _agent = cluster.next_agent(agent, &is_silent).await;
     cluster.both_were_restarted_once().await;
 }
 
@@ -313,9 +316,7 @@ async fn a_resize_of_a_running_container_is_made_again_by_the_next_agent_and_res
     is_silent.store(true, Ordering::SeqCst);
     cluster.resize("web", json!({"requests": {"cpu": "200m"}, "limits": {"memory": "128Mi"}})).await;
     cluster.event("web", "ResizeCompleted: Pod resize completed").await;
-    agent.kill().await;
-    is_silent.store(false, Ordering::SeqCst);
-    let agent = cluster.start();
+    let agent = cluster.next_agent(agent, &is_silent).await;
     let is_resized = |status: &Value| has(status, "200m") && status["containerStatuses"][0]["resources"]["limits"]["memory"] == "128Mi";
     let before = cluster.status("web", "200m", is_resized).await;
     assert_eq!((&before["containerStatuses"][0]["restartCount"], starts(&cluster.linux)), (&json!(0), 1), "{before}");

@@ -100,8 +100,8 @@ impl Helper {
     fn clear_below(cgroups: &Cgroups, parent: &str) -> Result<(), RuntimeError> {
         for name in cgroups.group(parent)?.children() {
             let Some((starter, _number)) = name.strip_prefix(GROUP).and_then(|rest| rest.rsplit_once('-')) else { continue };
-            // Earlier versions named only the starter's pid, which another process may have now.
-            if ProcessRef::decode_name(starter).is_none_or(|starter| !starter.is_alive()) {
+            // Earlier versions named only the starter's pid.
+            if !ProcessRef::is_alive_by_name(starter) {
                 cgroups.group(&format!("{parent}/{name}"))?.remove_tree()?;
             }
         }

@@ -173,9 +173,9 @@ pub(super) fn clear(dir: &Path) -> io::Result<()> {
     notes.iter().filter(is_lost).try_for_each(|note| sweep::remove(note))
 }
 
-/// The key of an incomplete file whose writer lives. Earlier versions named only the writer's pid, which another process may have now.
+/// The key of an incomplete file whose writer lives. Earlier versions named only the writer's pid.
 fn key_of_living(path: &Path) -> Option<String> {
     let (name, writer) = path.file_stem()?.to_str()?.rsplit_once('.')?;
     let (key, _number) = name.rsplit_once('-')?;
-    ProcessRef::decode_name(writer)?.is_alive().then(|| key.to_owned())
+    ProcessRef::is_alive_by_name(writer).then(|| key.to_owned())
 }
